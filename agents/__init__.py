@@ -1,0 +1,1 @@
+"""The shell of hatcast: everything that talks to Kafka, Redis, the clock and people. The thinking is in ``stream``."""

@@ -1,0 +1,137 @@
+"""Recordings and dumps through the fold.    [fold.md, "Recordings"]"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from operator import attrgetter
+from typing import Final, Generic, TypeVar
+
+from agents.batch.keep import Keeper
+from agents.kafka_dump import Dump
+from stream.clock import slowest
+from stream.contributions import FoldOf
+from stream.feeds import Recorded
+from stream.hats import Calendar
+from stream.partitioner import Partitioner
+from stream.policy import Policy
+from stream.pseudonyms import Pseudonyms
+from stream.reading import Reading
+
+V = TypeVar("V")
+
+_RECORDS: Final = 4_096  # folded at once
+_LOOK_RECORDS: Final = 100_000  # between two looks of the keeper: with open slots, what memory holds
+
+_reading_of: Final[Callable[[Recorded], Reading | None]] = attrgetter("reading")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What every partition is folded with.
+
+    now_ms     the time of the start: later records arrived in the future
+    progress   is told how many records were folded
+    """
+
+    policy: Policy
+    pseudonyms: Pseudonyms
+    now_ms: int
+    keeper: Keeper
+    progress: Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """What files came to.
+
+    outcomes   records by what became of them; only those that occur
+    is_final   whether a slot takes no more readings, by the clock (ms UTC) that closes it
+    """
+
+    outcomes: dict[str, int]
+    is_final: Callable[[int], bool]
+
+
+class _Partition(Generic[V]):
+    """One partition's fold, fed in lists."""
+
+    def __init__(self, job: Job, number: int, fold: FoldOf[V]) -> None:
+        self.fold = fold
+        self._job = job
+        self._number = number
+        self._since_look = 0
+
+    def apply(self, timestamps: Sequence[int], values: Sequence[V | None]) -> None:
+        """Fold records; now and then let the keeper look, and forget what is closed."""
+        self.fold.apply(self._job.now_ms, timestamps, values)
+        self._job.progress(len(values))
+        self._since_look += len(values)
+        if self._since_look >= _LOOK_RECORDS:
+            self._since_look = 0
+            self._look(ended=False)
+
+    def end(self) -> None:
+        """The last look."""
+        self._look(ended=True)
+
+    def _look(self, *, ended: bool) -> None:
+        fold = self.fold
+        self._job.keeper.look(fold, self._number, ended=ended)
+        fold.take_changed()
+        for day in fold.days.values():
+            day.over = fold.is_over(day.date)
+        fold.forget_closed()
+
+
+def fold_recording(records: Iterable[tuple[int, Recorded]], job: Job) -> Folded:
+    """(arrival, record) in arrival order, without rule 10. At the end every slot is final, as by replay's last tick."""
+    partition = _Partition(job, 0, FoldOf(job.policy, Calendar(job.policy), job.pseudonyms, _reading_of, None))
+    rest = iter(records)
+    while taken := list(islice(rest, _RECORDS)):
+        arrivals, values = zip(*taken, strict=True)
+        partition.apply(arrivals, values)
+    partition.end()
+    return Folded(_occurring([partition.fold]), lambda _: True)
+
+
+def fold_dump(dump: Dump, job: Job, decode: Callable[[bytes], Reading | None], choose: Partitioner) -> Folded:
+    """Each partition in offset order, with its own clock and rule 10.
+
+    decode   of the telemetry's format
+    choose   of the telemetry's partitioner
+    """
+    calendar, count = Calendar(job.policy), dump.head.partitions
+
+    def is_home(number: int, vehicle: bytes) -> bool:
+        return choose(vehicle, count) == number
+
+    partitions = [
+        _Partition(job, number, FoldOf(job.policy, calendar, job.pseudonyms, decode, partial(is_home, number)))
+        for number in range(count)
+    ]
+    waiting: list[tuple[list[int], list[bytes | None]]] = [([], []) for _ in partitions]
+    for line in dump:
+        timestamps, values = waiting[line.partition]
+        timestamps.append(line.ts)
+        values.append(line.value)
+        if len(values) == _RECORDS:
+            partitions[line.partition].apply(timestamps, values)
+            waiting[line.partition] = ([], [])
+    for partition, held in zip(partitions, waiting, strict=True):
+        partition.apply(*held)
+        partition.end()
+    least = slowest(partition.fold.clock for partition in partitions)
+    return Folded(
+        _occurring([partition.fold for partition in partitions]),
+        lambda closes_ms: least is not None and least >= closes_ms,
+    )
+
+
+def _occurring(folds: Iterable[FoldOf[V]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for fold in folds:
+        for outcome, records in fold.outcomes.items():
+            if records:
+                found[outcome] = found.get(outcome, 0) + records
+    return found

@@ -1,0 +1,79 @@
+"""What is kept of a fold before its closed slots are forgotten: nothing, totals, or what a release needs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from stream.checkpoint import take_changes, totals
+from stream.contributions import FoldOf
+
+V = TypeVar("V")
+
+Totals = tuple[int, int, int, int]
+"""Users, readings, sum and max in milli-units."""
+
+
+class Keeper(Protocol):
+    """Looks at a fold now and then, and once more at its end."""
+
+    def look(self, fold: FoldOf[V], partition: int, *, ended: bool) -> None:
+        """Keep what will be needed: slots that the clock has closed are forgotten afterwards."""
+        ...
+
+
+class KeepNothing:
+    """For outcomes alone."""
+
+    def look(self, fold: FoldOf[V], partition: int, *, ended: bool) -> None:
+        """Leave all of it to be forgotten."""
+
+
+class KeepTotals:
+    """For `--contributions`. Not private.
+
+    hats   `cell/date/slot` -> totals over all partitions
+    """
+
+    def __init__(self) -> None:
+        self.hats: dict[str, Totals] = {}
+
+    def look(self, fold: FoldOf[V], partition: int, *, ended: bool) -> None:
+        """Count a slot once: when it closes, or at the end."""
+        clock = -1 if fold.clock is None else fold.clock
+        closing = [slot for slot in fold.slots.values() if ended or clock >= slot.closes_ms]
+        for key, (users, count, total, maximum) in totals(closing).items():
+            known = self.hats.get(key, (0, 0, 0, 0))
+            self.hats[key] = (known[0] + users, known[1] + count, known[2] + total, max(known[3], maximum))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class KeptHat:
+    """A HAT, in the order of release: by slot, then cell.
+
+    end_ms   of its slot
+    slot     `date/slot`
+    """
+
+    end_ms: int
+    slot: str
+    cell: str
+
+
+class KeepChunks:
+    """For `--ledger`: what a worker's checkpoints write to Redis, packed as there, so that releases read the same."""
+
+    def __init__(self) -> None:
+        self._hats: dict[KeptHat, dict[tuple[int, int], bytes]] = {}
+
+    def look(self, fold: FoldOf[V], partition: int, *, ended: bool) -> None:
+        """Take what changed since the last look; it is absolute, so it replaces what was kept."""
+        del ended
+        changes = take_changes(fold)
+        for (slot, cell, chunk), packed in changes.chunks.items():
+            hat = KeptHat(changes.slots[slot], slot, cell)
+            self._hats.setdefault(hat, {})[partition, chunk] = packed
+
+    def in_order(self) -> Iterator[tuple[KeptHat, list[bytes]]]:
+        """Each HAT with its chunks from all partitions."""
+        for hat in sorted(self._hats):
+            yield hat, list(self._hats[hat].values())

@@ -1,0 +1,28 @@
+"""The budget as it is published: one record a policy and day, each with a greater `seq` than the last.    [design 6]"""
+
+from typing import Final
+
+from agents.publisher import Message
+from stream.accounting import DaySummary
+from stream.policy import Policy
+from stream.release import budget_record
+
+BUDGET_PARTITION: Final = 0  # the topic has one
+
+
+def budget_message(topic: str, policy: Policy, date: str, summary: DaySummary) -> Message:
+    """What `hats.budget` is told about a day."""
+    key = f"{policy.name}/{date}"
+    return Message(
+        topic=topic,
+        partition=BUDGET_PARTITION,
+        key=key.encode(),
+        value=budget_record(policy, date, summary),
+        headers=[
+            ("ce_specversion", b"1.0"),
+            ("ce_id", f"{key}/{summary.sequence}".encode()),
+            ("ce_source", f"hatcast/{policy.name}".encode()),
+            ("ce_type", b"hatcast.budget.v1"),
+            ("content-type", b"application/json"),
+        ],
+    )

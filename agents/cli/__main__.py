@@ -1,0 +1,6 @@
+"""`python -m agents.cli`: the command without its console script, as tests start it."""
+
+from agents.cli import main
+
+if __name__ == "__main__":
+    main()

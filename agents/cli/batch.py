@@ -1,0 +1,169 @@
+"""`hatcast batch`"""
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+import msgspec
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from agents.batch.fold import Folded, Job, fold_dump, fold_recording
+from agents.batch.keep import KeepChunks, Keeper, KeepNothing, KeepTotals, Totals
+from agents.cli.options import config_option, json_option
+from agents.clock import now_ms
+from agents.kafka_dump import DUMP, Dump
+from agents.recordings import open_recording
+from agents.settings import Settings, load_settings
+from stream.feeds import FEEDS
+from stream.partitioner import PARTITIONERS
+from stream.pseudonyms import KEY_BYTES, Pseudonyms
+from stream.reading import Outcome
+
+
+@click.command(epilog="Example:  hatcast batch suratITMS.json --format itms --config hatcast.toml")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@click.option("--format", "name", type=click.Choice([*FEEDS, DUMP.name]), required=True, help="What the files hold.")
+@config_option
+@click.option("--contributions", is_flag=True, help="Also users, readings, sum and maximum of each HAT. Not private.")
+@click.option("--ledger", type=click.Path(path_type=Path), help="Release each HAT once, charged in this file.")
+@json_option
+def command(
+    files: tuple[Path, ...],
+    name: str,
+    config: Path,
+    contributions: bool,
+    ledger: Path | None,
+    as_json: bool,
+) -> None:
+    """Fold recordings, or the output of `hatcast dump`, in one process without services.
+
+    Prints what became of the records; with --contributions the true figures of each HAT, in milli-units; with
+    --ledger the releases, and the same ones whenever it is run again.
+    """
+    if contributions and ledger is not None:
+        raise click.UsageError("--contributions is not private and --ledger is: choose one")
+    settings = load_settings(config)
+    if ledger is not None:
+        _release(files, name, settings, ledger, as_json=as_json)
+        return
+    if not contributions:
+        folded = _fold(files, name, settings, KeepNothing())
+        _show_outcomes(folded, as_json=as_json)
+        return
+    click.echo("reads raw data, not private", err=True)
+    totals = KeepTotals()
+    folded = _fold(files, name, settings, totals)
+    if as_json:
+        click.echo(msgspec.json.encode({"outcomes": folded.outcomes, "hats": totals.hats}, order="sorted"))
+    else:
+        _show_outcomes(folded, as_json=False)
+        _show_hats(totals.hats)
+
+
+def _fold(files: tuple[Path, ...], name: str, settings: Settings, keeper: Keeper) -> Folded:
+    """All files through the fold. Users are told apart by their key, or by one made for this run."""
+    pseudonyms = Pseudonyms(settings.user_key or secrets.token_bytes(KEY_BYTES))
+    started_ms = now_ms()
+    feed = DUMP if name == DUMP.name else FEEDS[name]
+    with _progress() as of, open_recording(files, feed) as recording:
+        job = Job(settings.policy, pseudonyms, started_ms, keeper, of(len(recording)))
+        if feed is not DUMP:
+            return fold_recording(recording, job)
+        topics = settings.topics
+        dump = Dump(recording, ", ".join(map(str, files)))
+        decode = FEEDS[topics.telemetry_format].decode
+        return fold_dump(dump, job, decode, PARTITIONERS[topics.telemetry_partitioner])
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int], Callable[[int], None]]]:
+    """A bar on standard error, where that is a terminal. Yields: records to come -> what is told of each lot."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("reading", total=None)
+
+        def of(records: int) -> Callable[[int], None]:
+            bar.update(task, description="folding", total=records)
+            return lambda done: bar.advance(task, done)
+
+        yield of
+
+
+def _release(files: tuple[Path, ...], name: str, settings: Settings, path: Path, *, as_json: bool) -> None:
+    # Loaded here: noise and accounting take seconds, and folding alone needs neither.
+    from agents.batch.release import release_final
+    from agents.cli.budget import budget_table
+    from agents.ledger_file import open_ledger
+    from stream.mechanisms.system import SystemNoise
+    from stream.release import budget_record
+
+    policy, kept = settings.policy, KeepChunks()
+    with open_ledger(path, policy) as ledger:
+        folded = _fold(files, name, settings, kept)
+        records = release_final(folded, kept, policy, ledger, SystemNoise())
+        if as_json:
+            for record in records:
+                click.echo(record)
+            return
+        _show_outcomes(folded, as_json=False)
+        releases = [msgspec.json.decode(record, type=_Release) for record in records]
+        days = [
+            msgspec.json.decode(budget_record(policy, date, ledger.summary(date)))
+            for date in sorted({release.date for release in releases})
+        ]
+    console = Console()
+    console.print(_releases_table(releases))
+    console.print(budget_table(days))
+
+
+def _show_outcomes(folded: Folded, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(msgspec.json.encode({"outcomes": folded.outcomes}, order="sorted"))
+        return
+    records = sum(folded.outcomes.values())
+    table = Table(title="Records by outcome")
+    table.add_column("outcome")
+    table.add_column("records", justify="right")
+    table.add_column("share", justify="right")
+    for outcome in Outcome:
+        if count := folded.outcomes.get(outcome.value):
+            table.add_row(outcome.value, f"{count:,}", f"{count / records:.1%}")
+    console = Console()
+    console.print(table)
+    console.print(f"{records:,} records, {folded.outcomes.get(Outcome.ACCEPTED.value, 0):,} of them accepted")
+
+
+def _show_hats(hats: dict[str, Totals]) -> None:
+    click.echo(f"{'HAT':44} {'users':>8} {'readings':>9} {'sum':>13} {'max':>8}")
+    for hat, (users, count, total, maximum) in sorted(hats.items()):
+        click.echo(f"{hat:44} {users:8} {count:9} {total:13} {maximum:8}")
+
+
+class _Release(msgspec.Struct):
+    """What the table shows of a release record."""
+
+    date: str
+    slot: str
+    cell: str
+    status: str
+    unit: str = ""
+    mean: float | None = None
+    interval95: tuple[float, float] | None = None
+
+
+def _releases_table(releases: list[_Release]) -> Table:
+    table = Table(title="Releases: private means by place and slot", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for column in ("date", "slot", "cell", "status"):
+        table.add_column(column, no_wrap=True)
+    for column in ("mean", "95 % of noise"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for release in releases:
+        mean = "" if release.mean is None else f"{release.mean:.1f} {release.unit}"
+        interval = "" if release.interval95 is None else "{:.1f} to {:.1f}".format(*release.interval95)
+        table.add_row(release.date, release.slot, release.cell, release.status, mean, interval)
+    return table

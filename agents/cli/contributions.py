@@ -1,0 +1,58 @@
+"""`hatcast contributions`: the open contributions, in the format of `batch --contributions`."""
+
+import asyncio
+from pathlib import Path
+
+import click
+import msgspec
+
+from agents.cli.options import config_option, json_option
+from agents.redis_connection import connect_redis_async
+from agents.settings import Settings, load_settings
+from agents.store.keys import DomainKeys
+from agents.store.partition import PartitionStore
+from stream.errors import Refusal
+from stream.packing import unpack
+
+Totals = tuple[int, int, int, int]
+
+
+@click.command(epilog="Example:  hatcast contributions --json > open.json")
+@config_option
+@json_option
+def command(config: Path, as_json: bool) -> None:
+    """What open HATs hold: users, readings, sum and maximum in milli-units. Reads raw data, not private."""
+    settings = load_settings(config)
+    click.echo("reads raw data, not private", err=True)
+    outcomes, hats = asyncio.run(read_contributions(settings))
+    if as_json:
+        click.echo(msgspec.json.encode({"outcomes": outcomes, "hats": hats}, order="sorted"))
+        return
+    click.echo(f"{'HAT':44} {'users':>8} {'readings':>9} {'sum':>13} {'max':>8}")
+    for hat, (users, count, total, maximum) in sorted(hats.items()):
+        click.echo(f"{hat:44} {users:8} {count:9} {total:13} {maximum:8}")
+
+
+async def read_contributions(settings: Settings) -> tuple[dict[str, int], dict[str, Totals]]:
+    """Outcomes, and per HAT `cell/date/slot` (users, count, sum, max), of the stored state."""
+    redis = await connect_redis_async(settings)
+    name = settings.policy.name
+    try:
+        count = await redis.hget(DomainKeys(settings.topics.telemetry).policy(name), "partitions")
+        if count is None:
+            raise Refusal(f"no worker has started policy {name!r} on this Redis yet: start one, or check redis.url")
+        store = PartitionStore(redis, name, int(count))
+        hats: dict[str, Totals] = {}
+        for partition in range(int(count)):
+            stored = await store.read(partition)
+            for (slot, cell), chunks in stored.hats.items():
+                key = f"{cell}/{slot}"
+                users, readings, total, maximum = hats.get(key, (0, 0, 0, 0))
+                for row in (row for chunk in chunks for row in unpack(chunk)):
+                    users, readings, total = users + 1, readings + row.count, total + row.total
+                    maximum = max(maximum, row.maximum)
+                hats[key] = (users, readings, total, maximum)
+        outcomes = {outcome: records for outcome, records in (await store.outcomes()).items() if records}
+    finally:
+        await redis.aclose()
+    return outcomes, hats

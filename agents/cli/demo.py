@@ -1,0 +1,49 @@
+"""`hatcast demo`"""
+
+from contextlib import suppress
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from agents.demo.defaults import TOPIC_NAMES
+from agents.embedded import Services
+from stream.feeds import FEEDS
+
+
+@click.command(epilog="Example:  hatcast demo --feed 2017-03-21.csv.gz --format capmetro")
+@click.option("--feed", "file", type=click.Path(path_type=Path), metavar="FILE", help="A recording, plain or gzip.")
+@click.option("--format", "feed_format", type=click.Choice(list(FEEDS)), help="What the recording is.")
+@click.option(
+    "--speedup",
+    type=click.FloatRange(min=0),
+    help="600: an hour in 6 s; 0: as fast as it goes.  [default: 600; a long recording in about a minute]",
+)
+@click.option("--for", "seconds", type=click.FloatRange(min=0), metavar="SECONDS", help="Stop after so long.")
+@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Take [policy] from this hatcast.toml.")
+@click.option("--json", "as_json", is_flag=True, help="Print the releases as JSON lines, for programs.")
+def command(
+    *,
+    file: Path | None,
+    feed_format: str | None,
+    speedup: float | None,
+    seconds: float | None,
+    config: Path | None,
+    as_json: bool,
+) -> None:
+    """All of it on this machine: a feed, Kafka, Redis, a worker, and releases as they come.
+
+    Without options it follows a synthetic city until Ctrl-C. With --feed it ends when the recording's last slot is
+    released. Nothing has to be installed or configured, and nothing stays behind.
+    """
+    if (file is None) != (feed_format is None):
+        raise click.UsageError("--feed and --format go together: a file, and what it is")
+    # Ctrl-C is suppressed until the demo's loop hears it. The services start while libraries are loaded.
+    with suppress(KeyboardInterrupt), Services(TOPIC_NAMES) as services:
+        from agents.demo.run import Wish, run_demo
+        from agents.demo.view import Json, Lines, Screen
+
+        console = Console()
+        live = console.is_terminal and not console.is_dumb_terminal
+        view = Json() if as_json else Screen(console) if live else Lines()
+        run_demo(services, Wish(config, file, feed_format, speedup, seconds), view)

@@ -1,0 +1,49 @@
+"""`hatcast doctor`: is everything there, and set so that the promises can be kept?"""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agents.cli.options import config_option, json_option
+from agents.doctor import Check, State, examine
+
+_STYLES = {State.OK: "green", State.WARNING: "yellow", State.PROBLEM: "bold red"}
+
+
+@click.command(epilog="Example:  hatcast doctor --config hatcast.toml")
+@config_option
+@json_option
+def command(config: Path, *, as_json: bool) -> None:
+    """Check configuration, brokers, topics, Redis, clocks and what the first start fixed; say what to change.
+
+    Nothing is changed. Exit 1 if there is a problem, one that keeps a worker from starting or from its promises.
+    """
+    checks = list(examine(config))
+    problems = sum(check.state is State.PROBLEM for check in checks)
+    if as_json:
+        click.echo(msgspec.json.encode({"problems": problems, "checks": [asdict(check) for check in checks]}))
+    else:
+        _show(checks)
+    if problems:
+        sys.exit(1)
+
+
+def _show(checks: list[Check]) -> None:
+    console = Console(highlight=False)
+    table = Table(box=None, pad_edge=False)
+    for column in ("check", "state", "found"):
+        table.add_column(column, overflow="fold")
+    for check in checks:
+        table.add_row(Text(check.name), Text(check.state, style=_STYLES[check.state]), Text(check.found))
+    console.print(table)
+    # Below the table, unbroken: some of it is there to be copied.
+    for check in checks:
+        if check.mend:
+            line = Text.assemble((check.state, _STYLES[check.state]), f"  {check.name}: {check.mend}")
+            console.print(line, soft_wrap=True)

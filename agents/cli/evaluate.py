@@ -1,0 +1,128 @@
+"""`hatcast evaluate`"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+import click
+import msgspec
+from rich.console import Console
+from rich.progress import Progress
+
+from agents.cli.options import json_option
+from agents.evaluate import show
+from agents.evaluate.comparison import Hat, compare
+from agents.evaluate.contenders import DEFAULT, contender
+from agents.evaluate.inputs import Scaling, hat_of_counts, hat_of_recording
+from agents.evaluate.values import VALUES
+from stream.errors import Refusal
+from stream.feeds import FEEDS
+
+
+class _Options(TypedDict):
+    """What click hands over."""
+
+    counts: Path | None
+    values: str
+    data: Path | None
+    feed_format: str | None
+    config: Path | None
+    hat: str | None
+    scaling: Scaling | None
+    eps: str
+    runs: int
+    estimators: str
+    seed: int
+    plot_file: Path | None
+    as_json: bool
+
+
+@click.command(epilog="Example:  hatcast evaluate --counts tests/data/itms_like_counts.json --plot out.svg")
+@click.option("--counts", type=click.Path(path_type=Path), help="Readings per user, as JSON; speeds are simulated.")
+@click.option("--values", type=click.Choice([*VALUES]), default="iid", show_default=True, help="Simulated speeds.")
+@click.option("--data", type=click.Path(path_type=Path), help="A recording instead. Reads raw data, not private.")
+@click.option("--format", "feed_format", type=click.Choice([*FEEDS]), help="What the recording holds.")
+@click.option("--config", type=click.Path(path_type=Path), help="Whose policy makes the HATs; else that of the demo.")
+@click.option("--hat", help="cell/date/slot; else the one with most users.")
+@click.option("--scaling", type=(click.Choice(["samples", "users"]), click.IntRange(1)), help="N times as many.")
+@click.option("--eps", default="0.5,1,1.5,2", show_default=True, help="Epsilons of one release.")
+@click.option("--runs", type=click.IntRange(2, 10_000_000), default=10_000, show_default=True)
+@click.option("--estimators", default=",".join(DEFAULT), show_default=True, help="Each estimator[:setting].. .")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same one, the same numbers.")
+@click.option("--plot", "plot_file", type=click.Path(path_type=Path), help="Also draw it: out.svg, out.png.")
+@json_option
+def command(**given: Unpack[_Options]) -> None:
+    """Compare estimators by simulation: how far off would releases be?
+
+    Releases nothing and charges nothing, and so nothing that it prints is private.
+    """
+    _check_usage(given)
+    epsilons = _epsilons(given["eps"])
+    contenders = [contender(text) for text in given["estimators"].split(",")]
+    with _progress() as of:
+        hat, source = _hat(given, of("reading", None))
+        errors = compare(hat, contenders, epsilons, given["runs"], given["seed"], of("simulating", given["runs"]))
+    scaling = given["scaling"]
+    users, readings = len(hat.counts), int(hat.counts.sum())
+    scaled = "" if scaling is None else f", {scaling[0]} x{scaling[1]}"
+    title = f"{source}{scaled}: {users:,} users, {readings:,} readings"
+    if given["plot_file"] is not None:
+        show.plot(errors, title, given["plot_file"])
+    if not given["as_json"]:
+        Console().print(show.table_of(errors, title))
+        return
+    settings = {
+        "source": source,
+        "scaling": None if scaling is None else {scaling[0]: scaling[1]},
+        "users": users,
+        "readings": readings,
+        "upper_bound": hat.upper_bound_milli / 1000,
+        "eps": epsilons,
+        "runs": given["runs"],
+        "seed": given["seed"],
+        "estimators": [each.name for each in contenders],
+    }
+    click.echo(msgspec.json.encode({"settings": settings, "mae": show.as_json(errors)}))
+
+
+def _check_usage(given: _Options) -> None:
+    if (given["counts"] is None) == (given["data"] is None):
+        raise click.UsageError("name one of --counts and --data")
+    if given["data"] is not None and given["feed_format"] is None:
+        raise click.UsageError("--data needs --format")
+    if given["counts"] is not None and (given["feed_format"] or given["config"] or given["hat"]):
+        raise click.UsageError("--format, --config and --hat belong to --data")
+
+
+def _hat(given: _Options, progress: Callable[[int], None]) -> tuple[Hat, str]:
+    """What is evaluated on, and its name. Tells on standard error what is not private."""
+    if given["counts"] is not None:
+        click.echo("a simulation: nothing that it prints is private", err=True)
+        return hat_of_counts(given["counts"], given["values"], given["scaling"])
+    click.echo("reads raw data, not private; nor is anything that it prints", err=True)
+    recording = given["data"] or Path(), given["feed_format"] or "", given["config"]
+    return hat_of_recording(recording, given["hat"], given["scaling"], progress)
+
+
+def _epsilons(text: str) -> list[float]:
+    try:
+        found = list(dict.fromkeys(float(each) for each in text.split(",")))
+    except ValueError:
+        found = []
+    if not found or not all(1e-3 <= each <= 1e3 for each in found):
+        raise Refusal(f"--eps: {text!r} are no epsilons; write numbers from 0.001 to 1000, such as 0.5,1,2")
+    return found
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int | None], Callable[[int], None]]]:
+    """A bar on standard error, where that is a terminal. Yields: what, how much -> what is told of each part."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+
+        def of(what: str, total: int | None) -> Callable[[int], None]:
+            task = bar.add_task(what, total=total)
+            return lambda done: bar.advance(task, done)
+
+        yield of

@@ -1,0 +1,129 @@
+"""`hatcast feed`: telemetry from a recording or from a city that does not exist."""
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import click
+
+from agents.bridge.replay import run_replay
+from agents.bridge.synthetic import CityOptions, run_city
+from agents.cli.options import config_option, json_option
+from agents.clock import now_ms
+from agents.recordings import open_recording
+from agents.settings import load_settings
+from stream.feeds import FEEDS
+from stream.reading import parse_time
+
+_INTERRUPTED: Final = 130
+
+
+@click.group()
+def command() -> None:
+    """Send telemetry: a recording or a synthetic city."""
+
+
+@command.command(
+    short_help="Recordings, as they arrived then.",
+    epilog="Example:  hatcast feed replay 2017-03-21.csv.gz --format capmetro --speedup 60",
+)
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--format", "feed", type=click.Choice(list(FEEDS)), required=True, help="What the files are.")
+@click.option(
+    "--speedup",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    show_default=True,
+    help="60: a recorded hour a minute; 0: as fast as it goes.",
+)
+@click.option("--no-end", is_flag=True, help="Leave out the last ticks, which close the last slot.")
+@config_option
+@json_option
+def replay(*, files: tuple[str, ...], feed: str, speedup: float, no_end: bool, config: Path, as_json: bool) -> None:
+    """Send recordings with their recorded arrival times, in that order; plain files or gzip.
+
+    The topic must keep records of that time: telemetry_retention = "none". Ctrl-C ends it with what was sent.
+    """
+    settings = load_settings(config)
+    with open_recording(files, FEEDS[feed]) as recording, _stopping() as stop:
+        summary = run_replay(settings, recording, speedup, stop, with_end=not no_end)
+    summary.show(as_json=as_json)
+    if not summary.finished:
+        sys.exit(_INTERRUPTED)
+
+
+def _place(_: click.Context, __: click.Parameter, text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    try:
+        lat, lon = (float(part) for part in text.split(","))
+    except ValueError:
+        lat = lon = 999.0
+    if not (abs(lat) <= 85 and abs(lon) <= 180):
+        raise click.BadParameter('write degrees as "21.2,72.8": latitude within 85, longitude within 180')
+    return lat, lon
+
+
+def _instant(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
+    instant = None if text is None else parse_time(text)
+    if text is not None and (instant is None or not 0 < instant <= now_ms()):
+        raise click.BadParameter('write a past time with its offset, such as "2026-01-31T06:00:00+05:30"')
+    return instant
+
+
+@command.command(
+    short_help="A city of buses that does not exist.",
+    epilog="Example:  hatcast feed synthetic --vehicles 1000 --speedup 60 --for 300",
+)
+@click.option("--vehicles", type=click.IntRange(1, 100_000), default=300, show_default=True)
+@click.option(
+    "--speedup",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    show_default=True,
+    help="60: an hour a minute, beginning in the past, at real pace once it reaches now. 0: as fast as it goes.",
+)
+@click.option("--for", "seconds", type=click.FloatRange(min=0), help="Stop after so many seconds.")
+@click.option("--start", callback=_instant, metavar="TIME", help="When the city begins: ISO 8601 with its offset.")
+@click.option("--centre", callback=_place, metavar="LAT,LON", help="Where the city is.  [default: Surat, India]")
+@click.option("--seed", type=int, help="The same city and the same traffic each time.")
+@config_option
+@json_option
+def synthetic(*, config: Path, as_json: bool, seconds: float | None, **chosen: Any) -> None:
+    """Send the readings of a city of buses that does not exist, until Ctrl-C or --for.
+
+    Rush hours go by the policy's time zone. With a speed-up it begins 30 days ago, or half of the topic's retention.
+    """
+    settings = load_settings(config)
+    with _stopping() as stop:
+        timer = None if seconds is None else threading.Timer(seconds, stop.set)
+        if timer is not None:
+            timer.daemon = True
+            timer.start()
+        summary = run_city(settings, CityOptions(**chosen), stop)
+        if timer is not None:
+            timer.cancel()
+    summary.show(as_json=as_json)
+
+
+@contextmanager
+def _stopping() -> Iterator[threading.Event]:
+    """An event that Ctrl-C or SIGTERM sets, so that what was sent is finished; a second one interrupts at once."""
+    stop = threading.Event()
+
+    def ask(_: int, __: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

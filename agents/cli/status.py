@@ -1,0 +1,97 @@
+"""`hatcast status`: what the stored state says, exactly."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from agents.cli.options import config_option, json_option
+from agents.redis_connection import connect_redis_async
+from agents.settings import Settings, load_settings
+from agents.store.keys import DomainKeys
+from agents.store.ledger import LedgerStore
+from agents.store.partition import PartitionStore
+from agents.topics import telemetry_range
+from stream.clock import slowest
+from stream.errors import Refusal
+from stream.hats import Calendar
+
+
+@click.command(epilog="Example:  hatcast status --config hatcast.toml --json | jq .outcomes")
+@config_option
+@json_option
+def command(config: Path, as_json: bool) -> None:
+    """Offsets, clocks, outcomes, open and unpublished HATs, from the stored state. For operators: not private."""
+    settings = load_settings(config)
+    status = asyncio.run(read_status(settings))
+    if as_json:
+        click.echo(msgspec.json.encode(status))
+    else:
+        _show(status, settings)
+
+
+async def read_status(settings: Settings) -> dict[str, Any]:
+    """The stored state of the policy in `settings`, beside the ends of the telemetry topic."""
+    policy = settings.policy
+    redis = await connect_redis_async(settings)
+    try:
+        stored = await redis.hget(DomainKeys(settings.topics.telemetry).policy(policy.name), "partitions")
+        if stored is None:
+            raise Refusal(
+                f"no worker has started policy {policy.name!r} on this Redis yet: start one, or check redis.url"
+            )
+        store = PartitionStore(redis, policy.name, int(stored))
+        ledger = LedgerStore(
+            redis, settings.topics.telemetry, policy.name, policy.max_hats_per_day, policy.daily_limit_nano
+        )
+        clocks, offsets = await store.clocks(), await store.offsets()
+        slots = await store.open_slots()
+        cells = {slot: await store.cells(slot) for slot in slots}
+        outcomes = await store.outcomes()
+        unpublished = {date: n for date in await ledger.dates() if (n := await ledger.unpublished(date))}
+    finally:
+        await redis.aclose()
+    least = slowest(clocks)
+    calendar = Calendar(policy)
+    ends = telemetry_range(settings)
+    return {
+        "policy": policy.name,
+        "policy_id": policy.policy_id,
+        "partitions": [
+            {"partition": p, "offset": offsets[p], "end": ends[p][1], "clock": clocks[p]} for p in range(len(clocks))
+        ],
+        "outcomes": {outcome: records for outcome, records in outcomes.items() if records},
+        # Every slot that ended at or before this instant is final.
+        "closed_through": None if least is None else calendar.local(least - policy.lateness_ms).isoformat(),
+        "open_hats": sum(len(found) for found in cells.values()),
+        "open_slots": sorted(slots),
+        "unpublished": unpublished,
+    }
+
+
+def _show(status: dict[str, Any], settings: Settings) -> None:
+    console = Console()
+    calendar = Calendar(settings.policy)
+    partitions = Table(title=f"Partitions of {settings.topics.telemetry}")
+    for column in ("partition", "offset", "end", "behind"):
+        partitions.add_column(column, justify="right")
+    partitions.add_column("clock")
+    for row in status["partitions"]:
+        offset = row["offset"]
+        behind = "" if offset is None else str(row["end"] - offset)
+        clock = "" if row["clock"] is None else calendar.local(row["clock"]).isoformat(sep=" ", timespec="seconds")
+        partitions.add_row(str(row["partition"]), str(offset or 0), str(row["end"]), behind, clock)
+    console.print(partitions)
+    outcomes = Table(title="Records by outcome")
+    outcomes.add_column("outcome")
+    outcomes.add_column("records", justify="right")
+    for outcome, records in status["outcomes"].items():
+        outcomes.add_row(outcome, f"{records:,}")
+    console.print(outcomes)
+    console.print(f"closed through  {status['closed_through'] or 'nothing yet: a partition has no clock'}")
+    console.print(f"open HATs       {status['open_hats']} in {len(status['open_slots'])} slots")
+    console.print(f"unpublished     {sum(status['unpublished'].values())} releases")

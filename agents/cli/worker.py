@@ -1,0 +1,35 @@
+"""`hatcast worker`"""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from agents.cli.options import config_option
+from agents.logs import configure_logs
+from agents.settings import load_settings
+
+
+@click.command(epilog="Example:  hatcast worker --config hatcast.toml")
+@config_option
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+)
+@click.option(
+    "--accept-gap",
+    is_flag=True,
+    help="Go on where telemetry was deleted unread; what is unreleased of those days is published as incomplete.",
+)
+def command(config: Path, log_level: str, accept_gap: bool) -> None:
+    """Fold telemetry and release private means, until Ctrl-C or SIGTERM.
+
+    Run as many as you like: they share the partitions, and any of them may be killed at any time.
+    """
+    settings = load_settings(config)
+    configure_logs(log_level)
+    # Loaded after the configuration was read: a mistake in it is told at once.
+    from agents.topics import ensure_topics
+    from agents.worker import run_worker
+
+    partitions = ensure_topics(settings)
+    asyncio.run(run_worker(settings, partitions, accept_gap=accept_gap))

@@ -1,0 +1,92 @@
+"""Where records end that nobody can read: place and reason, never the payload or the key.    [design 6, Topics]
+
+Dead letters are for people who look for a broken feed. They hold up nothing: a flood is cut to some a second, and
+what cannot be sent is counted. The exact numbers are the stored outcomes.
+"""
+
+import asyncio
+from collections import deque
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+
+from agents.clock import monotonic_s, now_ms
+
+LETTERS_PER_SECOND: Final = 100
+
+
+class Reason(StrEnum):
+    """Why a record is a dead letter."""
+
+    UNDECODABLE = "undecodable"
+    BAD_RECORD = "bad_record"
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """The value on the topic.    [schemas/dead-letter.schema.json]"""
+
+    topic: str
+    partition: int
+    offset: int
+    reason: Reason
+
+
+class DeadLetters:
+    """Sends dead letters by a started producer.
+
+    sent      acknowledged
+    dropped   over the limit, or not sendable
+    """
+
+    def __init__(
+        self, producer: AIOKafkaProducer, topic: str, telemetry: str, per_second: int = LETTERS_PER_SECOND
+    ) -> None:
+        """Args:
+        topic: where the letters go
+        telemetry: where the records are
+        """
+        self.sent = 0
+        self.dropped = 0
+        self._producer = producer
+        self._topic = topic
+        self._telemetry = telemetry
+        self._per_second = per_second
+        self._second = 0
+        self._left = per_second
+        self._waiting: deque[bytes] = deque()
+        self._sender: asyncio.Task[None] | None = None
+
+    def add(self, partition: int, offset: int, reason: str) -> None:
+        """Take one letter, to be sent soon; over the limit it is only counted. Needs a running loop."""
+        second = int(monotonic_s())
+        if second != self._second:
+            self._second, self._left = second, self._per_second
+        # Letters that wait for a slow broker are within the limit too: memory stays bounded.
+        if not self._left or len(self._waiting) >= self._per_second:
+            self.dropped += 1
+            return
+        self._left -= 1
+        self._waiting.append(_encode(DeadLetter(self._telemetry, partition, offset, Reason(reason))))
+        if self._sender is None or self._sender.done():
+            self._sender = asyncio.create_task(self._send())
+
+    async def flush(self) -> None:
+        """Wait until every letter taken so far is acknowledged or counted as dropped. Raises nothing."""
+        if self._sender is not None:
+            await self._sender
+
+    async def _send(self) -> None:
+        while self._waiting:
+            value = self._waiting.popleft()
+            try:
+                await self._producer.send_and_wait(self._topic, value, timestamp_ms=now_ms())
+            except (KafkaError, OSError):
+                self.dropped += 1
+            else:
+                self.sent += 1
+
+
+_encode: Final = msgspec.json.Encoder().encode

@@ -1,0 +1,73 @@
+"""What the demo runs with: the policy of the city and of recordings, and settings that point to embedded services."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from agents.embedded import PARTITIONS, Addresses
+from agents.settings import KafkaTable, RedisTable, Settings, TopicsTable, load_settings, settings_of
+from stream.policy import DAY_MS, Policy
+
+TOPICS: Final = TopicsTable(telemetry_retention="none")
+TOPIC_NAMES: Final = (TOPICS.telemetry, TOPICS.means, TOPICS.queries, TOPICS.budget, TOPICS.dead_letters)
+VEHICLES: Final = 300  # of the city
+SPEEDUP: Final = 600.0  # an hour in 6 s
+WHOLE_RECORDING_S: Final = 60.0  # a recording longer than 10 hours is sent faster, so that it takes about so long
+CITY_AGE_MS: Final = 30 * DAY_MS  # the city's time begins so long ago: at this pace it lasts for over an hour
+CITY_HOUR: Final = "08:00"
+
+_CHECKPOINT_S: Final = 0.25
+_CITY_ZONE: Final = "Asia/Kolkata"
+_ZONES: Final[Mapping[str, str]] = {"itms": "Asia/Kolkata", "capmetro": "America/Chicago"}  # of the known recordings
+
+
+def demo_settings(addresses: Addresses, config: Path | None, feed_format: str | None) -> Settings:
+    """Settings for embedded services. Of the file `config`, only [policy] is used.
+
+    feed_format   of the recording; None: the city
+    Raises Refusal if the file cannot be read or its policy keeps no promise.
+    """
+    if config is not None:
+        given = load_settings(config, environment={})
+    else:
+        given = settings_of({"policy": demo_policy(feed_format)}, Path(), {})
+    return dataclasses.replace(
+        given,
+        kafka=KafkaTable(bootstrap_servers=addresses.kafka, partitions=PARTITIONS),
+        redis=RedisTable(url=addresses.redis),
+        topics=TOPICS,
+        checkpoint_interval_s=_CHECKPOINT_S,
+        retention_ms=None,
+        kafka_password=None,
+        redis_password=None,
+        user_key=None,
+    )
+
+
+def demo_policy(feed_format: str | None) -> dict[str, Any]:
+    """The demo's own [policy]: the report's, with every hour of the day.
+
+    The city's hexagons are larger than the report's: its buses are on the road all day, and would be in more of the
+    small ones than `max_hats_per_day` allows, so that evenings were suppressed.
+    """
+    zone = _CITY_ZONE if feed_format is None else _ZONES.get(feed_format, "UTC")
+    return {
+        "name": "demo",
+        "upper_bound": 65.0,
+        "timezone": zone,
+        "h3_resolution": 6 if feed_format is None else 7,
+        "hours": [0, 24],
+        "privacy": {"epsilon": 1.0, "max_hats_per_day": 89, "daily_limit": 105.0, "min_users": 10},
+        "estimator": {"name": "array_averaging"},
+    }
+
+
+def city_start_ms(now_ms: int, policy: Policy) -> int:
+    """When the city's time begins (ms UTC): at `CITY_HOUR` of a day about `CITY_AGE_MS` ago."""
+    from stream.hats import Calendar
+
+    calendar = Calendar(policy)
+    past = now_ms - CITY_AGE_MS
+    slot = calendar.named(calendar.local(past).date().isoformat(), CITY_HOUR)
+    return past if slot is None else slot.start_ms

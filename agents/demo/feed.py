@@ -1,0 +1,123 @@
+"""`python -m agents.demo.feed`: the demo's feed, in a process of its own, so that it slows nobody down.
+
+Reads its Job as one line of standard input, and ends when standard input does. Tells on standard output.
+"""
+
+import os
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from redis import Redis
+from redis.exceptions import RedisError
+
+from agents.bridge.pace import Pace
+from agents.bridge.replay import Listener, pace_of, send_recording
+from agents.bridge.room import Room, stored_offsets
+from agents.bridge.sender import Sender
+from agents.bridge.synthetic import CityOptions, city_messages, make_city
+from agents.clock import now_ms
+from agents.demo.defaults import SPEEDUP, VEHICLES, WHOLE_RECORDING_S, city_start_ms, demo_settings
+from agents.demo.told import Began, Ended, Failed, Job, Note, Told
+from agents.embedded import PARTITIONS
+from agents.kafka import confluent_options
+from agents.recordings import open_recording
+from agents.redis_connection import connect_redis
+from agents.settings import Settings
+from stream.errors import BadRecording, Refusal
+from stream.feeds import FEEDS
+from stream.hats import Calendar
+from stream.partitioner import PARTITIONERS
+from stream.replay import Addresses, Replay
+
+_LEAVE_S: Final = 2.0  # for a stop in order, before the process goes anyway
+
+
+def main() -> None:
+    """Do the one job of this process."""
+    job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
+    stop = threading.Event()
+    threading.Thread(target=_until_input_ends, args=(stop,), daemon=True).start()
+    try:
+        settings = demo_settings(job.addresses, None if job.config is None else Path(job.config), job.format)
+        with closing(connect_redis(settings)) as redis:
+            if job.file is None:
+                _send_city(settings, job, redis, stop)
+            else:
+                _send_file(settings, job, job.file, redis, stop)
+    except RedisError:
+        if not stop.is_set():
+            tell(Failed(text="the embedded Redis does not answer: start again"))
+    except Refusal as refusal:
+        tell(Failed(text=str(refusal)))
+
+
+def _until_input_ends(stop: threading.Event) -> None:
+    while os.read(sys.stdin.fileno(), 1):  # not the buffered file: its lock would break the interpreter's own end
+        pass
+    stop.set()
+    threading.Event().wait(_LEAVE_S)
+    os._exit(0)
+
+
+def tell(what: Told) -> None:
+    """One line, at once."""
+    sys.stdout.buffer.write(msgspec.json.encode(what) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _send_city(settings: Settings, job: Job, redis: Redis, stop: threading.Event) -> None:
+    speedup = SPEEDUP if job.speedup is None else job.speedup
+    start = city_start_ms(now_ms(), settings.policy)
+    tell(Began(records=None, first_ms=start, last_ms=None, speedup=speedup))
+    calendar = Calendar(settings.policy)
+    city = make_city(CityOptions(vehicles=VEHICLES, speedup=speedup), calendar)
+    with _sender(settings, redis, stop) as sender:
+        sender.send_all(city_messages(city.readings(start), _addresses(settings), start), Pace(speedup, 0, stop))
+
+
+def _send_file(settings: Settings, job: Job, file: str, redis: Redis, stop: threading.Event) -> None:
+    with open_recording([file], FEEDS[job.format or ""]) as recording, _sender(settings, redis, stop) as sender:
+        if recording.first_ms is None or recording.last_ms is None:
+            raise BadRecording(file, f"holds no {job.format} record", "check the file and --format")
+        first = recording.first_ms
+        last = min(recording.last_ms, now_ms() + settings.policy.max_ahead_ms)  # what is later is not sent
+        speedup = _speedup(last - first) if job.speedup is None else job.speedup
+        tell(Began(records=len(recording), first_ms=first, last_ms=last, speedup=speedup))
+        plan = Replay(settings.policy, Calendar(settings.policy), _addresses(settings), now_ms())
+        pace = pace_of(settings.policy, speedup, stop)
+        listener = Listener(lambda _records, _at: None, lambda sentence: tell(Note(text=sentence)))
+        if not send_recording(recording, plan, sender, pace, with_end=True, listener=listener):
+            return
+    if sender.records and plan.undecodable == sender.records:
+        raise BadRecording(file, f"holds no {job.format} record that can be decoded", "check the file and --format")
+    tell(
+        Ended(
+            sent=sender.records,
+            undecodable=plan.undecodable,
+            arrived_in_future=plan.arrived_in_future,
+            arrived_before_1970=plan.arrived_before_1970,
+        )
+    )
+
+
+def _speedup(span_ms: int) -> float:
+    """An hour in 6 s, or faster if the whole would take more than a minute then."""
+    return max(SPEEDUP, span_ms / 1000 / WHOLE_RECORDING_S)
+
+
+def _sender(settings: Settings, redis: Redis, stop: threading.Event) -> Sender:
+    """A sender that never runs so far ahead of the worker that the mock cluster forgets what was not read yet."""
+    room = Room(stored_offsets(redis, settings.policy.name, PARTITIONS), [0] * PARTITIONS)
+    return Sender(confluent_options(settings), settings.topics.telemetry, stop, room)
+
+
+def _addresses(settings: Settings) -> Addresses:
+    return Addresses(PARTITIONS, PARTITIONERS[settings.topics.telemetry_partitioner])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""Is everything there, and set so that the promises can be kept? Nothing is changed and nothing is made."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from redis.exceptions import RedisError
+
+from agents.clock import now_ms
+from agents.kafka import broker_name
+from agents.redis_connection import connect_redis, redis_name, redis_refusal
+from agents.settings import Settings, load_settings
+from agents.store.keys import DomainKeys
+from agents.topics import TopicReport, check_topics
+from stream.errors import Refusal
+from stream.pseudonyms import Pseudonyms
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+PATIENCE_SECONDS: Final = 5.0
+FULL_SHARE: Final = 0.9  # of Redis' memory limit
+
+
+class State(StrEnum):
+    """How a check ended. A problem keeps a worker from starting or from keeping a promise."""
+
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at.
+
+    mend   what to change; empty if nothing
+    """
+
+    name: str
+    state: State
+    found: str
+    mend: str = ""
+
+
+def examine(config: Path) -> Iterator[Check]:
+    """All checks in order, as they are done. What depends on something that failed is left out."""
+    try:
+        settings = load_settings(config)
+    except Refusal as refusal:
+        yield Check("configuration", State.PROBLEM, "not usable", str(refusal))
+        return
+    policy = settings.policy
+    yield Check("configuration", State.OK, f"policy {policy.name}: {policy.estimator}, epsilon {policy.epsilon:g}")
+    try:
+        topics = check_topics(settings, PATIENCE_SECONDS)
+    except Refusal as refusal:
+        partitions = None
+        yield Check("kafka", State.PROBLEM, "not usable", str(refusal))
+    else:
+        yield Check("kafka", State.OK, broker_name(settings).removeprefix("Kafka at "))
+        yield from _topic_checks(topics)
+        partitions = topics.partitions.get(settings.topics.telemetry)
+    try:
+        with closing(connect_redis(settings, PATIENCE_SECONDS)) as redis:
+            yield Check("redis", State.OK, redis_name(settings).removeprefix("Redis at "))
+            yield from _redis_checks(redis)
+            yield _clock_check(redis, settings)
+            yield from _stored_checks(redis, settings, partitions)
+    except Refusal as refusal:
+        yield Check("redis", State.PROBLEM, "not usable", str(refusal))
+    except RedisError as error:
+        yield Check("redis", State.PROBLEM, "failed", str(redis_refusal(settings, error)))
+
+
+def _topic_checks(topics: TopicReport) -> Iterator[Check]:
+    wrong = {finding.topic for finding in topics.findings}
+    for name, count in topics.partitions.items():
+        if name not in wrong:
+            yield Check(f"topic {name}", State.OK, f"{count} partition{'s' if count > 1 else ''}")
+    for finding in topics.findings:
+        state = State.PROBLEM if finding.breaks else State.WARNING
+        mend = f"wanted is {finding.wanted}: {finding.mend}"
+        yield Check(f"topic {finding.topic}", state, f"{finding.setting} is {finding.found}", mend)
+    for name in topics.missing:
+        yield Check(f"topic {name}", State.WARNING, "missing: the first worker makes it")
+
+
+def _redis_checks(redis: "Redis") -> Iterator[Check]:
+    """What could make Redis forget. INFO says it where CONFIG is not allowed."""
+    memory, kept = _info(redis, "memory"), _info(redis, "persistence")
+    if kept.get("aof_enabled") == 1:
+        if kept.get("aof_last_write_status", "ok") == "ok":
+            yield Check("redis persistence", State.OK, "append-only file")
+        else:
+            mend = "make room on its disk: until then it refuses writes"
+            yield Check("redis persistence", State.PROBLEM, "the last write to the append-only file failed", mend)
+    else:
+        mend = "set `appendonly yes`: without it a restart of Redis costs the ledger's first home, and budget with it"
+        yield Check("redis persistence", State.WARNING, "no append-only file", mend)
+    policy, limit = str(memory.get("maxmemory_policy", "unknown")), int(memory.get("maxmemory", 0))
+    if policy == "noeviction":
+        yield Check("redis eviction", State.OK, policy)
+    else:
+        mend = "set `maxmemory-policy noeviction`: it may delete open contributions and the ledger"
+        yield Check("redis eviction", State.WARNING, policy, mend)
+    if limit:
+        used = int(memory.get("used_memory", 0)) / limit
+        full = used > FULL_SHARE
+        mend = "raise `maxmemory`: when it is full, workers stop" if full else ""
+        yield Check("redis memory", State.WARNING if full else State.OK, f"{used:.0%} of {limit >> 20} MiB", mend)
+    if _info(redis, "replication").get("role") != "master":
+        yield Check(
+            "redis role", State.PROBLEM, "a replica", "let redis.url name the master: a replica takes no writes"
+        )
+
+
+def _info(redis: "Redis", section: str) -> dict[str, Any]:
+    answer: dict[str, Any] = redis.info(section)
+    return answer
+
+
+def _clock_check(redis: "Redis", settings: Settings) -> Check:
+    """This machine's clock beside that of Redis: records of the future are rejected by the clock of who reads them."""
+    before = now_ms()
+    seconds, microseconds = redis.time()
+    after = now_ms()
+    there = seconds * 1000 + microseconds // 1000
+    apart = max(there - after, before - there, 0)  # what the way there and back cannot explain
+    limit = settings.policy.max_ahead_ms
+    found = f"{apart / 1000:g} s from Redis' clock"
+    if apart > limit:
+        mend = f"set both by NTP: they may differ by policy.max_ahead, {limit / 1000:g} s"
+        return Check("clock", State.PROBLEM, found, mend)
+    if apart > limit / 2:
+        return Check("clock", State.WARNING, found, f"set both by NTP: above {limit / 1000:g} s records are rejected")
+    return Check("clock", State.OK, found)
+
+
+def _stored_checks(redis: "Redis", settings: Settings, partitions: int | None) -> Iterator[Check]:
+    """What the first start fixed: the policy, the partition count, the user key."""
+    keys = DomainKeys(settings.topics.telemetry)
+    name = settings.policy.name
+    policy_id, count = (_text(value) for value in redis.hmget(keys.policy(name), "policy_id", "partitions"))
+    if policy_id is None or count is None:
+        yield Check("stored policy", State.OK, f"none yet under {name!r}")
+    elif policy_id != settings.policy.policy_id:
+        mend = "restore [policy] as it was, or start the new one under a new policy.name"
+        yield Check("stored policy", State.PROBLEM, f"{name!r} was started as another policy", mend)
+    else:
+        yield Check("stored policy", State.OK, policy_id)
+    if count is not None and partitions is not None:
+        if int(count) == partitions:
+            yield Check("stored partitions", State.OK, count)
+        else:
+            mend = "stop the feeds, let all slots close, then start under a new policy.name"
+            found = f"{count} at the first start, telemetry now has {partitions}"
+            yield Check("stored partitions", State.PROBLEM, found, mend)
+    fingerprint = _text(redis.hget(keys.user_key, "fingerprint"))
+    if fingerprint is None:
+        yield Check("user key", State.OK, "none stored yet")
+    elif (given := settings.user_key) is None:
+        if redis.hexists(keys.user_key, "key"):  # made here; nobody else need see it
+            yield Check("user key", State.OK, f"made by hatcast, fingerprint {fingerprint[:8]}")
+        else:
+            mend = "give it again: worker.user_key_file or HATCAST_USER_KEY"
+            yield Check("user key", State.PROBLEM, "the first start had one of its own", mend)
+    elif Pseudonyms(given).fingerprint == fingerprint:
+        yield Check("user key", State.OK, f"fingerprint {fingerprint[:8]}")
+    else:
+        mend = "restore worker.user_key_file or HATCAST_USER_KEY, or start on an empty Redis under a new policy.name"
+        yield Check("user key", State.PROBLEM, "another than at the first start", mend)
+
+
+def _text(value: object) -> str | None:
+    return value.decode(errors="replace") if isinstance(value, bytes) else None

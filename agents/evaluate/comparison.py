@@ -1,0 +1,63 @@
+"""The mean absolute error of each contender at each epsilon, over many runs."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from agents.evaluate.contenders import Contender
+from agents.evaluate.estimates import Lot, raw
+from agents.evaluate.simulation import Draws, Floats
+from agents.evaluate.values import Means
+from stream.grouping import Counts
+
+_ELEMENTS: Final = 1_000_000  # users times runs at once: some 8 MB a table
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hat:
+    """The users of one HAT. counts [L] largest first; means: of each run."""
+
+    counts: Counts
+    means: Means
+    upper_bound_milli: int
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """Mean absolute error of `raw` against the mean of all readings, and its standard error; km/h."""
+
+    mae: float
+    standard_error: float
+
+
+Errors = dict[str, dict[float, Error]]
+"""By contender and epsilon."""
+
+
+def compare(
+    hat: Hat,
+    contenders: Sequence[Contender],
+    epsilons: Sequence[float],
+    runs: int,
+    seed: int,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Errors:
+    """All of them over the same runs. `progress` is told how many runs were done."""
+    draws = Draws(seed)
+    settled = [each.settled(hat.counts, hat.upper_bound_milli, epsilon) for each in contenders for epsilon in epsilons]
+    lots: list[list[Floats]] = [[] for _ in settled]
+    size = max(1, min(runs, _ELEMENTS // len(hat.counts)))
+    for start in range(0, runs, size):
+        number = min(size, runs - start)
+        lot = Lot(hat.counts, hat.means(draws, number), hat.upper_bound_milli)
+        for errors, each in zip(lots, settled, strict=True):
+            errors.append(np.abs(raw(lot, each, draws) - lot.target) / 1000)
+        progress(number)
+    found: Errors = {each.name: {} for each in contenders}
+    for each, lot_errors in zip(settled, lots, strict=True):
+        errors_km_h = np.concatenate(lot_errors)
+        spread = float(errors_km_h.std(ddof=1)) if runs > 1 else 0.0
+        found[each.contender.name][each.parameters.epsilon] = Error(float(errors_km_h.mean()), spread / runs**0.5)
+    return found

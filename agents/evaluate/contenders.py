@@ -1,0 +1,114 @@
+"""What is compared: an estimator of the registry and its settings, or a variant as the papers print it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+from stream.array_length import PRINTED_RULES, RULES
+from stream.errors import Refusal
+from stream.estimators import ESTIMATORS, Estimator, Parameters
+from stream.estimators.array_averaging import arrays_of
+from stream.estimators.quantile import QUANTILES
+from stream.grouping import GROUPINGS, Arrays, Counts
+from stream.mechanisms.grid import Grid
+
+DEFAULT: Final = (
+    "baseline",
+    "array_averaging",
+    "array_averaging:sensitivity",
+    "opt_array_averaging",
+    "levy",
+    "quantile",
+    "quantile:epsilon_dependent",
+    "clipped_sum",
+    "weighted_mean",
+)
+PRINTED: Final = "printed"  # the papers' own constants for WRAPAROUND
+GRID: Final = Grid(Decimal("0.001"))
+_RULES: Final = {**RULES, **PRINTED_RULES}
+_HAS_ARRAYS: Final = ("array_averaging", "opt_array_averaging", "levy", "quantile")
+
+
+class BadContender(Refusal):
+    """A name for `--estimators` that means nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One row of the comparison.
+
+    name      as it was written: `estimator[:setting]..`
+    printed   with the papers' constants for WRAPAROUND: 2 U/K or 2 (b - a)/K, selections with s = 1. The selections
+              then cost up to twice their share of epsilon: for reproduction only
+    """
+
+    name: str
+    estimator: Estimator
+    grouping: str | None
+    array_length: str | int | None
+    quantiles: str | None
+    printed: bool = False
+
+    def settled(self, counts: Counts, upper_bound_milli: int, epsilon: float) -> "Settled":
+        """What counts and epsilon decide. Array lengths become numbers, those of printed rules too."""
+        length = self.array_length
+        if isinstance(length, str):
+            length = _RULES[length](counts, epsilon)
+        parameters = Parameters(upper_bound_milli, GRID, epsilon, self.grouping, length, self.quantiles)
+        if self.estimator.name not in _HAS_ARRAYS:
+            return Settled(self, parameters, self.estimator.sensitivity(counts, parameters), None)
+        arrays = arrays_of(counts, parameters)
+        sensitivity = self.estimator.sensitivity(counts, parameters)
+        return Settled(self, parameters, sensitivity * (arrays.split if self.printed else 1), arrays)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Settled:
+    """A contender for one epsilon. `sensitivity` is that before an interval is drawn."""
+
+    contender: Contender
+    parameters: Parameters
+    sensitivity: Fraction
+    arrays: Arrays | None
+
+    @property
+    def selection_split(self) -> int:
+        """The spec's s of the selection."""
+        return 1 if self.contender.printed or self.arrays is None else self.arrays.split
+
+
+def contender(text: str) -> Contender:
+    """`levy`, `levy:wraparound`, `quantile:epsilon_dependent:20`: an estimator and any of its settings, in any order.
+
+    Raises BadContender.
+    """
+    name, *settings = text.strip().split(":")
+    if name not in ESTIMATORS:
+        raise BadContender(f"--estimators: {name!r} is no estimator; use some of {', '.join(ESTIMATORS)}")
+    keys = ESTIMATORS[name].keys.defaults
+    found = Contender(
+        text.strip(), ESTIMATORS[name], keys.get("grouping"), keys.get("array_length"), keys.get("quantiles")
+    )
+    for setting in settings:
+        change = next((change for key, fits, change in _SETTINGS if key in keys and fits(setting)), None)
+        if change is None:
+            raise BadContender(f"--estimators: {setting!r} is no setting of {name}; see docs/estimators.md")
+        found = change(found, setting)
+    if found.printed and found.grouping != "wraparound":
+        raise BadContender(f"--estimators: {text!r}: 'printed' is about wraparound; write {name}:wraparound:printed")
+    return found
+
+
+_SETTINGS: Final[tuple[tuple[str, Callable[[str], bool], Callable[[Contender, str], Contender]], ...]] = (
+    ("grouping", GROUPINGS.__contains__, lambda one, text: replace(one, grouping=text)),
+    ("grouping", PRINTED.__eq__, lambda one, _: replace(one, printed=True)),
+    ("array_length", _RULES.__contains__, lambda one, text: replace(one, array_length=text)),
+    (
+        "array_length",
+        lambda text: text.isascii() and text.isdigit() and 1 <= int(text) <= 10**9,
+        lambda one, text: replace(one, array_length=int(text)),
+    ),
+    ("quantiles", QUANTILES.__contains__, lambda one, text: replace(one, quantiles=text)),
+)

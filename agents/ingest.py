@@ -1,0 +1,246 @@
+"""Frames to contributions, and contributions to Redis.    [design 4: Frames, State in Redis]
+
+A partition's memory is a cache of what Redis holds plus what was folded since. Any doubt about it (a checkpoint
+that was refused or not answered, a frame that does not follow the last one) is settled the same way: drop it, read
+the stored state, go on from the stored offset in a new epoch.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+from aiokafka.errors import ConsumerStoppedError, KafkaError
+from redis.exceptions import RedisError
+
+from agents.clock import monotonic_s, now_ms, pause
+from agents.dead_letters import DeadLetters
+from agents.frames import Frame, FrameConsumer
+from agents.store.partition import PartitionStore
+from stream.checkpoint import restore, take_changes
+from stream.contributions import Fold
+from stream.errors import Refusal
+
+log = structlog.get_logger()
+
+CHECKPOINT_RECORDS: Final = 100_000  # of one partition: with the interval, what memory may hold beyond the store
+_BACK_OFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+@dataclass(slots=True)
+class Held:
+    """A partition's memory.
+
+    base       the stored offset that the memory's changes follow
+    next       the next record to fold
+    heard_s    when its last record came (monotonic seconds)
+    missing    records before `next` were deleted unread: the next record tells how long ago
+    """
+
+    fold: Fold
+    base: int
+    next: int
+    heard_s: float
+    missing: bool = False
+    epoch: int | None = None
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Ingest:
+    """Folds the partitions that this worker owns. Implements `FrameHandler`.
+
+    accept_gap   go on where records were deleted unread, instead of refusing
+    claim   called before a state is loaded: keeps the policy and the user key again where Redis lost them too
+    """
+
+    def __init__(
+        self,
+        store: PartitionStore,
+        make_fold: Callable[[int], Fold],
+        dead_letters: DeadLetters,
+        checkpoint_interval_s: float,
+        fail: Callable[[Exception], None],
+    ) -> None:
+        """Args:
+        make_fold: a partition's empty fold
+        fail: ends the worker; called with a refusal, or with what nobody foresaw
+        """
+        self.held: dict[int, Held] = {}
+        self.accept_gap = False
+        self.claim: Callable[[], Awaitable[None]] | None = None
+        self._store = store
+        self._make_fold = make_fold
+        self._dead_letters = dead_letters
+        self._interval = checkpoint_interval_s
+        self._fail = fail
+        self._loading: dict[int, asyncio.Task[None]] = {}
+        self._again: set[int] = set()
+        self._frames: FrameConsumer | None = None
+
+    def attach(self, frames: FrameConsumer) -> None:
+        """The consumer, which exists only once the app has started."""
+        self._frames = frames
+
+    @property
+    def frames(self) -> FrameConsumer:
+        """The consumer. Raises ConsumerStoppedError before `attach`."""
+        if self._frames is None:
+            raise ConsumerStoppedError
+        return self._frames
+
+    # What the transport calls.
+
+    def on_assigned(self, partitions: frozenset[int]) -> None:
+        """After a rebalance: load each partition's state, then read on from its offset."""
+        log.info("partitions assigned", partitions=sorted(partitions))
+        for partition in partitions:
+            self._load_soon(partition)
+
+    async def on_revoked(self, partitions: frozenset[int]) -> None:
+        """Before a rebalance, and at the end: the last checkpoint, then the memory goes."""
+        for task in self._loading.values():
+            task.cancel()
+        self._loading.clear()
+        self._again.clear()
+        try:
+            await asyncio.gather(*(self.checkpoint(partition) for partition in partitions))
+        finally:
+            self.held.clear()
+        log.info("partitions revoked", partitions=sorted(partitions))
+
+    def on_lost(self, partition: int, position: int) -> None:
+        """The log does not have our position any more: loading finds the gap and says so."""
+        log.warning("position not in the log", partition=partition, offset=position)
+        self._load_soon(partition)
+
+    # What the agent and the worker call.
+
+    async def fold(self, frame: Frame) -> None:
+        """Fold a frame. Waits for the store only where `CHECKPOINT_RECORDS` are not stored yet."""
+        partition = frame.partition
+        if self.frames.epoch(partition) != frame.epoch:
+            return  # fetched before the last seek: it will come again
+        held = self.held.get(partition)
+        if held is None or held.next != frame.base:
+            self._load_soon(partition)
+            return
+        if held.missing and frame.timestamps:
+            # Whatever was made up to here may have stood in the deleted records.
+            held.fold.complete_from = frame.timestamps[0] + held.fold.policy.max_ahead_ms
+            held.missing = False
+        undecodable = held.fold.apply(now_ms(), frame.timestamps, frame.values)
+        held.next, held.epoch = frame.next, frame.epoch
+        if frame.offsets:
+            held.heard_s = monotonic_s()
+        for index in undecodable:
+            self._dead_letters.add(partition, frame.offsets[index], "undecodable")
+        if held.next - held.base >= CHECKPOINT_RECORDS:
+            await self.checkpoint(partition)
+
+    async def checkpoint_regularly(self, stopping: asyncio.Event) -> None:
+        """Store what changed, every interval, until `stopping` is set; never leaves a checkpoint half way."""
+        while await pause(self._interval, stopping):
+            await asyncio.gather(*(self.checkpoint(partition) for partition in list(self.held)))
+            await self._reload_forgotten()
+
+    async def _reload_forgotten(self) -> None:
+        """Idle partitions would not notice that Redis went back: nothing of theirs is checkpointed."""
+        waiting = {partition: held for partition, held in self.held.items() if held.next == held.base}
+        try:
+            stored = await self._store.offsets()
+        except RedisError:
+            return  # whatever it is, the next checkpoint or the next look will tell
+        for partition, held in waiting.items():
+            unchanged = self.held.get(partition) is held and held.next == held.base
+            if unchanged and stored[partition] != held.base:
+                log.warning("stored offset went back", partition=partition, base=held.base)
+                self._load_soon(partition)
+
+    async def checkpoint(self, partition: int) -> None:
+        """Store what a partition has folded since its last checkpoint, and let Kafka know."""
+        held = self.held.get(partition)
+        if held is None:
+            return
+        async with held.writing:
+            if self.held.get(partition) is not held or held.next == held.base:
+                return
+            following, changes = held.next, take_changes(held.fold)
+            try:
+                stored = await self._store.checkpoint(partition, held.base, following, changes)
+            except RedisError as error:  # it may have been written all the same: only the store knows
+                log.warning("checkpoint not answered", partition=partition, error=type(error).__name__)
+                stored = False
+            except BaseException:  # cancelled, or a bug: these changes are taken, so the memory misses them
+                self.held.pop(partition, None)
+                raise
+            else:
+                if not stored:
+                    log.warning("checkpoint refused", partition=partition, base=held.base)
+            if self.held.get(partition) is not held:
+                return
+            if not stored:
+                self._load_soon(partition)
+                return
+            held.base = following
+            held.fold.forget_closed()
+            if held.epoch is not None:
+                self.frames.acknowledge(partition, held.epoch, following)
+
+    # Loading.
+
+    def _load_soon(self, partition: int) -> None:
+        self.held.pop(partition, None)
+        running = self._loading.get(partition)
+        if running is not None and not running.done():
+            self._again.add(partition)  # it may be past the point that this asks for
+            return
+        task = asyncio.create_task(self._load(partition))
+        task.add_done_callback(self._loaded)
+        self._loading[partition] = task
+
+    def _loaded(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error if isinstance(error, Exception) else RuntimeError(str(error)))
+
+    async def _load(self, partition: int) -> None:
+        """Park the partition, read its state, start it there; again, with back-off, until it is ours no more."""
+        attempt = 0
+        while True:
+            try:
+                await self.frames.park_partition(partition)
+                if partition in self.frames.assigned():
+                    await self._start(partition)
+            except ConsumerStoppedError:
+                return
+            except (RedisError, KafkaError) as error:
+                seconds = _BACK_OFF_S[min(attempt, len(_BACK_OFF_S) - 1)]
+                attempt += 1
+                log.warning("state not loaded", partition=partition, error=type(error).__name__, again_in_s=seconds)
+                await asyncio.sleep(seconds)
+            else:
+                if partition not in self._again:
+                    return
+                self._again.discard(partition)
+
+    async def _start(self, partition: int) -> None:
+        if self.claim is not None:
+            await self.claim()
+        start, end = (await self.frames.log_range([partition]))[partition]
+        offset, stored = await self._store.open(partition, start, accept_gap=self.accept_gap)
+        if offset > end:
+            raise Refusal(
+                f"telemetry partition {partition}: the stored offset {offset} is beyond the topic's end {end}: this is"
+                " another topic than the one that was folded; point to the old one, or start under a new policy.name"
+            )
+        fold = self._make_fold(partition)
+        restore(fold, stored)
+        if stored.missing:
+            log.warning(
+                "earlier records were deleted: unreleased HATs of their days are incomplete", partition=partition
+            )
+        self.held[partition] = Held(fold, offset, offset, monotonic_s(), stored.missing)
+        if await self.frames.start_partition(partition, offset) is None:
+            self.held.pop(partition, None)
+        else:
+            log.info("partition started", partition=partition, offset=offset)

@@ -1,0 +1,180 @@
+"""The ledger of `hatcast batch`: one file that holds what was released and charged.    [design 3: I1, I2; 4, Release]
+
+The arithmetic is that of `agents/store/commit.lua`. A file is a domain: charges of all policies in it add up. One
+process holds it at a time, and a commit is on the disk before `commit` returns.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from stream.accounting import DayLedger, DaySummary, day_cost
+from stream.errors import Refusal
+from stream.policy import Policy
+from stream.policy_table import differing_keys
+from stream.release import Release
+
+_APPLICATION_ID: Final = 0x68636C64  # "hcld": what tells the file from any other database
+_VERSION: Final = 1
+# No STRICT and no RETURNING: SQLite has them only since 2021, and Python takes the system's.
+_SCHEMA: Final = """
+CREATE TABLE policies (name TEXT PRIMARY KEY, policy_id TEXT NOT NULL, canonical BLOB NOT NULL);
+CREATE TABLE releases (release_id TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE costs (date TEXT, place TEXT, epsilon INTEGER NOT NULL, PRIMARY KEY (date, place)) WITHOUT ROWID;
+CREATE TABLE days (date TEXT PRIMARY KEY, sequence INTEGER NOT NULL);
+CREATE TABLE spent (date TEXT, policy TEXT, commits INTEGER NOT NULL, releases INTEGER NOT NULL,
+                    epsilon INTEGER NOT NULL, PRIMARY KEY (date, policy));
+"""
+
+
+class LedgerFile:
+    """The records and day ledgers in a file, for one policy. Made by `open_ledger`."""
+
+    def __init__(self, database: sqlite3.Connection, path: Path, policy: Policy) -> None:
+        self._database = database
+        self._path = path
+        self._policy = policy
+
+    def find(self, release_id: str) -> bytes | None:
+        """The one record of a HAT, if it is there already."""
+        row = self._database.execute("SELECT record FROM releases WHERE release_id = ?", (release_id,)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def commit(self, releases: Sequence[Release], released_at_ms: int) -> dict[str, bytes]:
+        """Keep the releases with their charges, in order, in one durable step; a HAT that has a record keeps it.
+
+        Returns the records that are in the file now, by release_id.
+        Raises Refusal if the file cannot be written: then none of them is in it.
+        """
+        days: dict[str, DayLedger] = {}
+        records = {}
+        with _step(self._database, self._path):
+            for release in releases:
+                record = self.find(release.release_id)
+                if record is None:
+                    day = days.get(release.date) or days.setdefault(release.date, self._day(release.date))
+                    record = self._keep(release, day, released_at_ms)
+                records[release.release_id] = record
+        return records
+
+    def _keep(self, release: Release, day: DayLedger, released_at_ms: int) -> bytes:
+        policy, run = self._policy, self._database.execute
+        charge = release.charge
+        if charge:
+            if day.charge(release.place, charge, policy.max_hats_per_day, policy.daily_limit_nano):
+                spent = day.costs[release.place]
+                run("INSERT OR REPLACE INTO costs VALUES (?, ?, ?)", (release.date, release.place, spent))
+            else:
+                release, charge = release.exhausted(), 0
+        run("INSERT OR IGNORE INTO days VALUES (?, 0)", (release.date,))
+        run("UPDATE days SET sequence = sequence + 1 WHERE date = ?", (release.date,))
+        ours = (release.date, policy.name)
+        run("INSERT OR IGNORE INTO spent VALUES (?, ?, 0, 0, 0)", ours)
+        run(
+            "UPDATE spent SET commits = commits + 1, releases = releases + ?, epsilon = epsilon + ?"
+            " WHERE date = ? AND policy = ?",
+            (bool(charge), charge, *ours),
+        )
+        (number,) = run("SELECT commits FROM spent WHERE date = ? AND policy = ?", ours).fetchone()
+        head, tail = release.record(released_at_ms)
+        record = b"%b%d%b" % (head, number, tail)
+        run("INSERT INTO releases VALUES (?, ?)", (release.release_id, record))
+        return record
+
+    def summary(self, date: str) -> DaySummary:
+        """A day's ledger, as `hats.budget` tells it."""
+        levels = self._day(date).levels
+        run = self._database.execute
+        (sequence,) = run("SELECT sequence FROM days WHERE date = ?", (date,)).fetchone() or (0,)
+        releases, epsilon = run(
+            "SELECT releases, epsilon FROM spent WHERE date = ? AND policy = ?", (date, self._policy.name)
+        ).fetchone() or (0, 0)
+        return DaySummary(releases, epsilon, day_cost(levels, self._policy.max_hats_per_day), sequence, levels)
+
+    def _day(self, date: str) -> DayLedger:
+        day = DayLedger()
+        for place, epsilon in self._database.execute("SELECT place, epsilon FROM costs WHERE date = ?", (date,)):
+            day.costs[place] = epsilon
+            day.levels[epsilon] += 1
+        return day
+
+
+@contextmanager
+def open_ledger(path: Path, policy: Policy) -> Iterator[LedgerFile]:
+    """The ledger in a file, made if it is not there, held until the end.
+
+    Raises Refusal: no ledger, in use, unreadable, or its policy of this name has another policy_id.
+    """
+    database = None
+    try:
+        # Transactions are begun by hand; timeout 0: whoever else holds the file is named at once.
+        database = sqlite3.connect(path, timeout=0, isolation_level=None)
+        _hold(database, path)
+        with _step(database, path):
+            _claim(database, path, policy)
+        yield LedgerFile(database, path, policy)
+    except sqlite3.OperationalError as error:
+        raise _unusable(path, error) from None
+    except sqlite3.DatabaseError:
+        raise Refusal(f"{path}: is no ledger of hatcast, or damaged; name another file with --ledger") from None
+    finally:
+        if database is not None:
+            database.close()
+
+
+def _hold(database: sqlite3.Connection, path: Path) -> None:
+    """Take the file for this process, durably written from here on, and make its tables if it is new."""
+    database.execute("PRAGMA locking_mode = EXCLUSIVE")
+    database.execute("PRAGMA synchronous = EXTRA")  # FULL, and no journal that comes back after a power cut
+    database.execute("BEGIN EXCLUSIVE")
+    (application,) = database.execute("PRAGMA application_id").fetchone()
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application == 0 and tables == 0:
+        for statement in _SCHEMA.split(";")[:-1]:
+            database.execute(statement)
+        database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        database.execute(f"PRAGMA user_version = {_VERSION}")
+    elif application != _APPLICATION_ID:
+        raise Refusal(f"{path}: is no ledger of hatcast; name another file with --ledger")
+    elif version != _VERSION:
+        raise Refusal(f"{path}: was written by another version of hatcast; use that one, or another file")
+    database.execute("COMMIT")
+
+
+def _claim(database: sqlite3.Connection, path: Path, policy: Policy) -> None:
+    """Keep the policy of a first run; refuse another one under its name."""
+    database.execute(
+        "INSERT OR IGNORE INTO policies VALUES (?, ?, ?)", (policy.name, policy.policy_id, policy.canonical)
+    )
+    policy_id, canonical = database.execute(
+        "SELECT policy_id, canonical FROM policies WHERE name = ?", (policy.name,)
+    ).fetchone()
+    if policy_id != policy.policy_id:
+        names = differing_keys(canonical, policy.canonical)
+        raise Refusal(
+            f"{path}: policy {policy.name!r} was started with another {names}: a policy does not change;"
+            " restore it, or start the new one under a new policy.name"
+        )
+
+
+@contextmanager
+def _step(database: sqlite3.Connection, path: Path) -> Iterator[None]:
+    """All of the block, or nothing of it."""
+    try:
+        database.execute("BEGIN IMMEDIATE")
+        yield
+        database.execute("COMMIT")
+    except sqlite3.OperationalError as error:
+        raise _unusable(path, error) from None
+    finally:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+
+
+def _unusable(path: Path, error: sqlite3.OperationalError) -> Refusal:
+    if error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return Refusal(f"{path}: is in use by another `hatcast batch`; wait until it has ended")
+    return Refusal(f"{path}: cannot be used as a ledger ({error}); name a file in a folder that you may write to")

@@ -1,0 +1,78 @@
+"""Recordings on disk: plain or gzip files, and pipes, as one recording in arrival order."""
+
+import gzip
+import io
+import shutil
+import stat
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from stream.errors import BadRecording
+from stream.feeds import Feed, Recorded
+from stream.recording import Recording
+
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+
+
+@contextmanager
+def open_recording(paths: Sequence[str | Path], feed: Feed) -> Iterator[Recording]:
+    """Files of one format as one recording: concatenated in the order given, taken in arrival order.
+
+    A pipe is copied to a temporary file first, since a recording is read more than once.
+    Raises BadRecording: a file that is missing, a directory, unreadable, broken gzip, or of another format.
+    """
+    with ExitStack() as held:
+        sources = [(str(path), _source(Path(path), held)) for path in paths]
+
+        def read() -> Iterator[Recorded]:
+            for name, reopen in sources:
+                yield from _records(name, reopen, feed)
+
+        yield Recording(read, ", ".join(name for name, _ in sources))
+
+
+def _source(path: Path, held: ExitStack) -> Callable[[], BinaryIO]:
+    """A function that opens the file from its start."""
+    try:
+        kind = path.stat().st_mode
+        if stat.S_ISDIR(kind):
+            raise BadRecording(str(path), "is a directory", "name the files in it")
+        if stat.S_ISREG(kind):
+            return lambda: path.open("rb")
+        copy = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="hatcast-"))) / "recording"
+        with path.open("rb") as pipe, copy.open("wb") as file:
+            shutil.copyfileobj(pipe, file)
+    except FileNotFoundError:
+        raise BadRecording(str(path), "is missing", "check the path") from None
+    except OSError as error:
+        raise _unreadable(str(path), error) from None
+    return lambda: copy.open("rb")
+
+
+def _records(name: str, reopen: Callable[[], BinaryIO], feed: Feed) -> Iterator[Recorded]:
+    """The records of one file, opened anew."""
+    try:
+        with reopen() as file:
+            yield from feed.records(_plain(file), name)
+    except EOFError:
+        raise BadRecording(name, "is cut off: its gzip stream has no end", "fetch it again") from None
+    except (gzip.BadGzipFile, zlib.error):
+        raise BadRecording(name, "is no valid gzip file", "fetch it again") from None
+    except OSError as error:
+        raise _unreadable(name, error) from None
+
+
+def _plain(file: BinaryIO) -> BinaryIO:
+    """The file's bytes, unpacked if its first two bytes are those of gzip."""
+    magic = file.read(len(_GZIP_MAGIC))
+    file.seek(0)
+    # Buffered, because GzipFile runs Python code for each line it gives.
+    return io.BufferedReader(gzip.GzipFile(fileobj=file), 1 << 18) if magic == _GZIP_MAGIC else file
+
+
+def _unreadable(name: str, error: OSError) -> BadRecording:
+    return BadRecording(name, f"cannot be read ({error.strerror or error})", "check the file and its permissions")

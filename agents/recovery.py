@@ -1,0 +1,156 @@
+"""Proving Redis: fence, read what was published, put back what is missing, write the proof.    [design 4, Proven]
+
+The output topics are the ledger's second home. All publishing goes through the transactional producers, so once each
+of their ids was taken over, no older worker can add a byte; what is on the topics then, aborted sends included, is all
+that ever left.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import structlog
+
+from agents.clock import monotonic_s
+from agents.kafka import confluent_options
+from agents.publisher import Publishers
+from agents.settings import Settings
+from agents.store.proof import ProofStore, Published
+from stream.contracts import BUDGET, RELEASE
+from stream.policy import nano
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
+
+log = structlog.get_logger()
+
+_BATCH: Final = 2_000
+_POLL_S: Final = 0.1  # consume() waits that long to fill a batch
+_SILENCE_S: Final = 30.0
+
+
+class Prover:
+    """Keeps a worker from committing to a Redis that lost something.
+
+    token   of the proof that commits compare; "" before the first
+    """
+
+    def __init__(self, settings: Settings, store: ProofStore, publishers: Publishers, partitions: int) -> None:
+        self.token = ""
+        self.publishers = publishers
+        self._settings = settings
+        self._store = store
+        self._partitions = partitions
+
+    async def ensure(self) -> bool:
+        """True if Redis is proven, by us or by another worker; False if somebody is at it, or it changed again."""
+        token = await self._store.token()
+        if token is None and await self._store.lock():
+            try:
+                token = await self._prove()
+            finally:
+                await self._store.unlock()
+        self.token = token or ""
+        return token is not None
+
+    async def _prove(self) -> str | None:
+        run_id = await self._store.run_id()
+        log.warning("proving Redis", run_id=run_id)
+        # Anew, also those that are ours: whoever had one after us would not be fenced by it.
+        await self.publishers.keep(frozenset())
+        await self.publishers.hold(frozenset(range(self._partitions)))
+        topics = self._settings.topics
+        records = read_outputs(self._settings, [topics.means, topics.queries, topics.budget])
+        seen = missing = 0
+        sequences: dict[str, int] = {}
+        while batch := await asyncio.to_thread(self._take, records):
+            seen += len(batch)
+            missing += await self._store.adopt(self._releases(batch, sequences))
+        for date, sequence in sequences.items():
+            await self._store.raise_sequence(date, sequence)
+        token = await self._store.prove(run_id)
+        log.info("Redis proven", records=seen, missing=missing, proven=token is not None)
+        return token
+
+    def _take(self, records: Iterator[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+        """The next records of the output topics; memory holds these, and not a topic."""
+        return list(islice(records, _BATCH))
+
+    def _releases(self, records: Iterable[tuple[str, bytes]], sequences: dict[str, int]) -> list[Published]:
+        """The releases among the records. Of budget records the greatest number of each date goes to `sequences`."""
+        releases = []
+        for topic, value in records:
+            try:
+                if topic == self._settings.topics.budget:
+                    budget = BUDGET.decode(value)
+                    sequences[budget.date] = max(sequences.get(budget.date, 0), budget.seq)
+                else:
+                    releases.append(_published(value))
+            except msgspec.DecodeError:
+                log.warning("a record that is not ours on an output topic", topic=topic)
+        return releases
+
+
+def _published(value: bytes) -> Published:
+    release = RELEASE.decode(value)
+    charged = release.status == "released"
+    return Published(
+        release_id=release.release_id,
+        name=release.release_id.partition("/")[0],
+        date=release.date,
+        place=f"{release.cell}/{release.slot}",
+        charge=nano(release.epsilon) if charged else 0,
+        seq=release.seq or 0,
+        record=value,
+    )
+
+
+def read_outputs(settings: Settings, topics: list[str]) -> Iterator[tuple[str, bytes]]:
+    """(topic, value) of every record up to the ends that the topics have now, those of aborted transactions too.
+
+    Raises KafkaError of aiokafka's kind if the brokers stop answering.
+    """
+    from aiokafka.errors import KafkaConnectionError
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+    options = confluent_options(settings) | {
+        "group.id": "hatcast-recovery",  # the library wants one; nothing is committed
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_uncommitted",
+    }
+    consumer = Consumer(options)
+    try:
+        left = {place for topic in topics for place in _partitions(consumer, topic)}
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in sorted(left)])
+        heard_s = monotonic_s()
+        while left:
+            messages = consumer.consume(_BATCH, _POLL_S)
+            if messages:
+                heard_s = monotonic_s()
+            elif monotonic_s() - heard_s > _SILENCE_S:
+                raise KafkaConnectionError("the output topics could not be read to their ends")
+            for message in messages:
+                name, value, error = message.topic(), message.value(), message.error()
+                if error is not None:
+                    if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's own name for it
+                        raise KafkaConnectionError(error.str())
+                    left.discard((name or "", message.partition() or 0))
+                elif name is not None and value is not None:
+                    yield name, value
+    except KafkaException as raised:
+        raise KafkaConnectionError(str(raised)) from None
+    finally:
+        consumer.close()
+
+
+def _partitions(consumer: "Consumer", topic: str) -> list[tuple[str, int]]:
+    """A topic's partitions. A topic that cannot be looked at is not an empty one: raises KafkaConnectionError."""
+    from aiokafka.errors import KafkaConnectionError
+
+    found = consumer.list_topics(topic, timeout=_SILENCE_S).topics[topic]
+    if found.error is not None or not found.partitions:
+        raise KafkaConnectionError(f"{topic}: {found.error}")
+    return [(topic, partition) for partition in found.partitions]

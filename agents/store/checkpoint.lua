@@ -1,0 +1,27 @@
+-- Write a partition's changes, only if the stored offset is the one they were folded from.
+-- KEYS[1]  {name:p}:state
+-- ARGV     prefix, base, next, changes (msgpack: clock, complete_from, outcomes, slots, hats, days,
+--          days_over), then key and value
+--          of each chunk (cmsgpack does not know msgpack's type for bytes)
+-- Returns "OK", or the stored offset (nil if there is none): then nothing was written.
+local stored = redis.call('HGET', KEYS[1], 'offset')
+if stored ~= ARGV[2] then return stored end
+local prefix, changes = ARGV[1], cmsgpack.unpack(ARGV[4])
+redis.call('HSET', KEYS[1], 'offset', ARGV[3])
+if changes.complete_from then
+  redis.call('HSET', KEYS[1], 'complete_from', changes.complete_from)
+  redis.call('HDEL', KEYS[1], 'gap')
+end
+if changes.clock then redis.call('HSET', KEYS[1], 'clock', changes.clock) end
+for outcome, records in pairs(changes.outcomes) do redis.call('HSET', prefix .. 'outcomes', outcome, records) end
+for slot, ends in pairs(changes.slots) do redis.call('HSET', prefix .. 'slots', slot, ends) end
+for slot, cells in pairs(changes.hats) do
+  for cell, users in pairs(cells) do redis.call('HSET', prefix .. 'hats:' .. slot, cell, users) end
+end
+for i = 5, #ARGV, 2 do redis.call('SET', prefix .. ARGV[i], ARGV[i + 1]) end
+for date, users in pairs(changes.days) do redis.call('HSET', prefix .. 'days', date, users) end
+for date, chunks in pairs(changes.days_over) do
+  redis.call('HDEL', prefix .. 'days', date)
+  for chunk = 0, tonumber(chunks) - 1 do redis.call('DEL', prefix .. 'd:' .. date .. '/' .. chunk) end
+end
+return 'OK'

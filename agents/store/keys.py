@@ -1,0 +1,111 @@
+"""The names of everything that hatcast keeps in Redis.    [design 4, State in Redis]
+
+Keys of one partition share the hash tag `{name:p}`, keys of a domain `{domain}`: in a Redis Cluster each group
+lives on one node, so one script can change it in one step.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionKeys:
+    """The keys of one input partition under one policy.
+
+    prefix    begins every key of the partition
+    """
+
+    name: str
+    partition: int
+
+    @property
+    def prefix(self) -> str:
+        """`{name:p}:`"""
+        return f"{{{self.name}:{self.partition}}}:"
+
+    @property
+    def state(self) -> str:
+        """Hash: `offset` (the next record to read), `clock`, `complete_from` (ms UTC), `gap`."""
+        return self.prefix + "state"
+
+    @property
+    def outcomes(self) -> str:
+        """Hash: outcome -> records."""
+        return self.prefix + "outcomes"
+
+    @property
+    def slots(self) -> str:
+        """Hash: `date/slot` -> end (ms UTC), of slots with contributions."""
+        return self.prefix + "slots"
+
+    def hats(self, slot: str) -> str:
+        """Hash: cell -> users, of one slot."""
+        return f"{self.prefix}hats:{slot}"
+
+    def chunk(self, slot: str, cell: str, chunk: int) -> str:
+        """String: a packed chunk of contributions."""
+        return f"{self.prefix}c:{slot}/{cell}/{chunk}"
+
+    @property
+    def days(self) -> str:
+        """Hash: date -> users."""
+        return self.prefix + "days"
+
+    def day_chunk(self, date: str, chunk: int) -> str:
+        """String: a packed chunk of a day's users."""
+        return f"{self.prefix}d:{date}/{chunk}"
+
+
+@dataclass(frozen=True, slots=True)
+class DomainKeys:
+    """The keys of a domain: one telemetry topic, all its policies."""
+
+    domain: str
+
+    @property
+    def prefix(self) -> str:
+        """`{domain}:`"""
+        return f"{{{self.domain}}}:"
+
+    def policy(self, name: str) -> str:
+        """Hash: `policy_id`, `canonical`, `partitions`, fixed at the first start under a name."""
+        return f"{self.prefix}policy:{name}"
+
+    @property
+    def user_key(self) -> str:
+        """Hash: `fingerprint`, and `key` if it was made here."""
+        return self.prefix + "user-key"
+
+    @property
+    def proof(self) -> str:
+        """Hash: `run_id`, `token`: this server, in this life, holds all that was published."""
+        return self.prefix + "proof"
+
+    @property
+    def proving(self) -> str:
+        """String, for some seconds: a worker is proving Redis."""
+        return self.prefix + "proving"
+
+    def releases(self, date: str) -> str:
+        """Hash: release_id -> the record's bytes, which never change."""
+        return f"{self.prefix}releases:{date}"
+
+    def published(self, date: str) -> str:
+        """Set: release_ids whose bytes were acknowledged by Kafka."""
+        return f"{self.prefix}published:{date}"
+
+    def ledger(self, date: str) -> str:
+        """Hash: `sequence`; per policy name `commits:`, `releases:` and `epsilon:` (1e-9)."""
+        return f"{self.prefix}ledger:{date}"
+
+    def costs(self, date: str) -> str:
+        """Hash: `cell/slot` -> e(cell, slot) in 1e-9."""
+        return f"{self.prefix}costs:{date}"
+
+    def levels(self, date: str) -> str:
+        """Hash: e -> how many cells and slots have it."""
+        return f"{self.prefix}levels:{date}"
+
+    @property
+    def dates(self) -> str:
+        """Set: local dates with a ledger."""
+        return self.prefix + "dates"

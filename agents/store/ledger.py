@@ -1,0 +1,137 @@
+"""What has been released and charged: one domain's records, marks and day ledgers in Redis."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from redis.asyncio import Redis
+
+from agents.store.keys import DomainKeys
+from agents.store.scripts import script
+from stream.accounting import DaySummary, day_cost
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A release before its commit: what the ledger needs to decide, and both records it may become.
+
+    place       `cell/slot`
+    charge      1e-9
+    record      the bytes before and after `seq`
+    exhausted   the same, for a day whose budget does not allow the charge
+    """
+
+    release_id: str
+    date: str
+    place: str
+    charge: int
+    record: tuple[bytes, bytes]
+    exhausted: tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The one record of a HAT, and whether Kafka has acknowledged it before."""
+
+    record: bytes
+    published: bool
+    new: bool
+
+
+class Unproven(Exception):
+    """This Redis may have lost releases: nothing is committed before it is proven."""
+
+
+class LedgerStore:
+    """The ledger of a domain, for one policy. Errors of redis-py pass through."""
+
+    def __init__(self, redis: Redis, domain: str, name: str, cap: int, limit: int) -> None:
+        """Args: the policy's `name`, its `cap` K, and the day's `limit` in 1e-9."""
+        self._redis = redis
+        self._keys = DomainKeys(domain)
+        self._name = name
+        self._cap = cap
+        self._limit = limit
+        self._commit = script(redis, "commit")
+
+    async def find(self, date: str, release_ids: Sequence[str]) -> list[Committed | None]:
+        """The records that are there already, in the order asked for."""
+        async with self._redis.pipeline(transaction=False) as pipe:
+            pipe.hmget(self._keys.releases(date), list(release_ids))
+            pipe.smismember(self._keys.published(date), list(release_ids))
+            records, published = await pipe.execute()
+        return [
+            None if record is None else Committed(record, bool(mark), new=False)
+            for record, mark in zip(records, published, strict=True)
+        ]
+
+    async def commit(self, proposals: Sequence[Proposal], token: str) -> list[Committed]:
+        """Commit records with their charges, each in one step; a record that is there already wins.
+
+        Raises Unproven if Redis does not have the proof with this token: then this one, at least, was not written.
+        """
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for proposal in proposals:
+                keys = self._keys
+                date = proposal.date
+                await self._commit(
+                    keys=[
+                        keys.releases(date),
+                        keys.published(date),
+                        keys.ledger(date),
+                        keys.costs(date),
+                        keys.levels(date),
+                        keys.dates,
+                        keys.proof,
+                    ],
+                    args=[
+                        proposal.release_id,
+                        self._name,
+                        date,
+                        proposal.place,
+                        str(proposal.charge),
+                        self._cap,
+                        str(self._limit),
+                        *proposal.record,
+                        *proposal.exhausted,
+                        token,
+                    ],
+                    client=pipe,
+                )
+            answers = await pipe.execute()
+        if any(how == b"unproven" for how, *_ in answers):
+            raise Unproven
+        return [Committed(record, mark == b"1", how == b"committed") for how, record, mark in answers]
+
+    async def mark(self, date: str, release_ids: Sequence[str]) -> None:
+        """Remember that Kafka has acknowledged these releases."""
+        if release_ids:
+            await self._redis.sadd(self._keys.published(date), *release_ids)
+
+    async def dates(self) -> list[str]:
+        """The local dates with a ledger, oldest first."""
+        dates = await self._redis.smembers(self._keys.dates)
+        return sorted(date.decode() for date in dates if isinstance(date, bytes))
+
+    async def summary(self, date: str) -> DaySummary:
+        """A day's ledger, as `hats.budget` tells it."""
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.hgetall(self._keys.ledger(date))
+            pipe.hgetall(self._keys.levels(date))
+            ledger, flat = await pipe.execute()
+        levels = {int(level): int(count) for level, count in flat.items()}
+        number = {field.decode(): int(value) for field, value in ledger.items()}
+        return DaySummary(
+            releases=number.get(f"releases:{self._name}", 0),
+            epsilon_sum=number.get(f"epsilon:{self._name}", 0),
+            epsilon_user_day=day_cost(levels, self._cap),
+            sequence=number.get("sequence", 0),
+            levels=levels,
+        )
+
+    async def unpublished(self, date: str) -> int:
+        """How many records of a day Kafka has not acknowledged yet."""
+        async with self._redis.pipeline(transaction=False) as pipe:
+            pipe.hlen(self._keys.releases(date))
+            pipe.scard(self._keys.published(date))
+            records, published = await pipe.execute()
+        return int(records) - int(published)

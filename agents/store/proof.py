@@ -1,0 +1,99 @@
+"""The proof of Redis: that this server holds every record that ever left.    [design 4, Proven]
+
+Redis may go back in time: a lost fsync, a failover, a restored file, FLUSHALL. What is missing then may stand on the
+output topics, and drawing it anew would publish a second value. So a key holds (the server's run_id, a random token):
+a restart changes the first, FLUSHALL removes both, an older copy has an older one. Commits compare both.
+"""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from redis.asyncio import Redis
+
+from agents.store.keys import DomainKeys
+from agents.store.scripts import script
+
+_LOCK_MS: Final = 20_000
+_ADOPTED: Final = 500  # records of one script
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A record found on an output topic, as the ledger needs it.
+
+    place    `cell/slot`
+    charge   1e-9
+    """
+
+    release_id: str
+    name: str
+    date: str
+    place: str
+    charge: int
+    seq: int
+    record: bytes
+
+
+class ProofStore:
+    """One domain's proof, and the rebuilding that leads to it. Errors of redis-py pass through."""
+
+    def __init__(self, redis: Redis, domain: str) -> None:
+        self._redis = redis
+        self._keys = DomainKeys(domain)
+        self._prove = script(redis, "prove")
+        self._adopt = script(redis, "adopt")
+        self._raise = script(redis, "raise")
+
+    async def token(self) -> str | None:
+        """The token of the proof, if it was written in this life of the server."""
+        run_id, token = await self._redis.hmget(self._keys.proof, ["run_id", "token"])
+        if not isinstance(run_id, bytes) or not isinstance(token, bytes) or run_id.decode() != await self.run_id():
+            return None
+        return token.decode()
+
+    async def run_id(self) -> str:
+        """What names this life of the server."""
+        info = await self._redis.info("server")
+        return str(info["run_id"])
+
+    async def lock(self) -> bool:
+        """True for one worker at a time; two that prove at once are safe, and only wasteful."""
+        return bool(await self._redis.set(self._keys.proving, "1", nx=True, px=_LOCK_MS))
+
+    async def unlock(self) -> None:
+        """Let another worker prove."""
+        await self._redis.delete(self._keys.proving)
+
+    async def adopt(self, published: Sequence[Published]) -> int:
+        """Put back the records that are missing, with their charges; returns how many were."""
+        missing = 0
+        by_date: dict[str, list[Published]] = {}
+        for record in published:
+            by_date.setdefault(record.date, []).append(record)
+        for date, records in by_date.items():
+            keys = self._keys
+            for at in range(0, len(records), _ADOPTED):
+                missing += await self._adopt(
+                    keys=[keys.releases(date), keys.ledger(date), keys.costs(date), keys.levels(date), keys.dates],
+                    args=[
+                        date,
+                        *(
+                            part
+                            for r in records[at : at + _ADOPTED]
+                            for part in (r.release_id, r.name, r.place, str(r.charge), str(r.seq), r.record)
+                        ),
+                    ],
+                )
+        return missing
+
+    async def raise_sequence(self, date: str, sequence: int) -> None:
+        """Readers of `hats.budget` keep the greatest number: go on above what they have seen."""
+        await self._raise(keys=[self._keys.ledger(date)], args=[str(sequence)])
+
+    async def prove(self, run_id: str) -> str | None:
+        """Write a new proof and return its token; None if the server is not the one it was proven under."""
+        token = secrets.token_hex(16)
+        proven = await self._prove(keys=[self._keys.proof], args=[run_id, token])
+        return token if proven else None

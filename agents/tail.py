@@ -1,0 +1,74 @@
+"""Following the releases: the records of `hats.means`, as they are published."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from decimal import Decimal
+from typing import Final
+
+import msgspec
+
+from agents.clock import monotonic_s
+from agents.kafka import kafka_python_options, naming_the_broker
+from agents.settings import Settings
+from agents.topics import topic_range
+
+POLL_SECONDS: Final = 0.5
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """What a release says to a reader; the values are absent unless it is `released`. Numbers keep their digits."""
+
+    cell: str
+    date: str
+    slot: str
+    end: str
+    status: str
+    estimator: str = ""
+    mean: Decimal | None = None
+    unit: str = ""
+    interval95: tuple[Decimal, Decimal] | None = None
+
+
+_decode: Final = msgspec.json.Decoder(Shown).decode
+
+
+def read_release(value: bytes) -> Shown | None:
+    """A release for people; None if the record is none."""
+    try:
+        return _decode(value)
+    except msgspec.DecodeError:
+        return None
+
+
+def follow(settings: Settings, *, from_beginning: bool, seconds: float | None) -> Iterator[bytes]:
+    """The records' bytes, from now on or from the log's start, for ever or for so many seconds.
+
+    Only what was committed; in the order of each partition. A broker that goes away is waited for.
+    Raises Refusal if it cannot be reached at the start, or has no such topic.
+    """
+    from kafka import KafkaConsumer, TopicPartition
+
+    name = settings.topics.means
+    bounds = topic_range(settings, name)
+    end_s = None if seconds is None else monotonic_s() + seconds
+    with (
+        naming_the_broker(settings),
+        closing(
+            KafkaConsumer(
+                **kafka_python_options(settings),
+                group_id=None,
+                enable_auto_commit=False,
+                isolation_level="read_committed",
+                auto_offset_reset="earliest",  # compaction may remove the record that is to be read next
+            )
+        ) as consumer,
+    ):
+        consumer.assign([TopicPartition(name, partition) for partition in range(len(bounds))])
+        for partition, (first, end) in enumerate(bounds):
+            consumer.seek(TopicPartition(name, partition), first if from_beginning else end)
+        while end_s is None or monotonic_s() < end_s:
+            wait_s = POLL_SECONDS if end_s is None else min(POLL_SECONDS, end_s - monotonic_s())
+            for records in consumer.poll(timeout_ms=max(1, int(wait_s * 1000))).values():
+                for record in records:
+                    if record.value is not None:
+                        yield record.value

@@ -1,0 +1,59 @@
+"""Ticks: empty records that move the clock of a partition whose buses are silent.    [design 4, Ticks]
+
+A tick is always in the log, so every replay sees it. A worker ticks a partition of its own only where nothing is left
+to read, nothing came for `idle_after`, and the topic is live: an old recording must not be closed by today's clock.
+"""
+
+import asyncio
+from typing import Final
+
+import structlog
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import ConsumerStoppedError, KafkaError
+from redis.exceptions import RedisError
+
+from agents.clock import monotonic_s, now_ms, pause
+from agents.ingest import Ingest
+from agents.store.partition import PartitionStore
+
+log = structlog.get_logger()
+
+LIVE_MS: Final = 600_000  # the greatest stored clock of a live topic is at most this far from now
+_ROUND_S: Final = 1.0
+
+
+class Ticker:
+    """Ticks the idle partitions of one worker."""
+
+    def __init__(
+        self, ingest: Ingest, store: PartitionStore, producer: AIOKafkaProducer, topic: str, idle_after_ms: int
+    ) -> None:
+        self._ingest = ingest
+        self._store = store
+        self._producer = producer
+        self._topic = topic
+        self._idle_after_s = idle_after_ms / 1000
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Look once a second, until `stopping` is set."""
+        while await pause(_ROUND_S, stopping):
+            try:
+                await self.round()
+            except (RedisError, KafkaError, ConsumerStoppedError) as error:
+                log.warning("no tick", error=type(error).__name__)
+
+    async def round(self) -> None:
+        """Tick every partition of ours that is idle."""
+        idle = [
+            partition
+            for partition, held in self._ingest.held.items()
+            if monotonic_s() - held.heard_s >= self._idle_after_s
+            and self._ingest.frames.position_at_end(partition, held.next)
+        ]
+        if not idle:
+            return
+        clocks = [clock for clock in await self._store.clocks() if clock is not None]
+        if not clocks or abs(now_ms() - max(clocks)) > LIVE_MS:
+            return
+        for partition in idle:
+            await self._producer.send_and_wait(self._topic, b"", partition=partition, timestamp_ms=now_ms())

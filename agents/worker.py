@@ -1,0 +1,199 @@
+"""One worker: the Faust app with its agent, and the loops beside it, from first connection to graceful stop."""
+
+import asyncio
+import gc
+import signal
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any, Final, cast
+
+import faust
+import structlog
+from aiokafka import AIOKafkaProducer
+
+from agents.dead_letters import DeadLetters
+from agents.frames import Frame, FrameApp, FrameSettings, frame_app
+from agents.ingest import Ingest
+from agents.kafka import aiokafka_options
+from agents.publisher import Publishers
+from agents.recovery import Prover
+from agents.redis_connection import connect_redis_async
+from agents.release import Releaser
+from agents.settings import Settings
+from agents.store.identity import claim_policy, claim_user_key, keep_user_key
+from agents.store.keys import DomainKeys
+from agents.store.ledger import LedgerStore
+from agents.store.partition import PartitionStore
+from agents.store.proof import ProofStore
+from agents.ticks import Ticker
+from stream.contributions import Fold
+from stream.errors import Refusal
+from stream.feeds import FEEDS
+from stream.hats import Calendar
+from stream.mechanisms.system import SystemNoise
+from stream.partitioner import PARTITIONERS
+from stream.policy import Policy
+from stream.pseudonyms import Pseudonyms
+
+log = structlog.get_logger()
+
+_FINISH_S: Final = 10.0  # for a checkpoint or a release that is under way when the worker is told to stop
+
+
+class Worker:
+    """Everything one worker process runs. Parts are attributes, so that a test can wrap a step of one of them."""
+
+    def __init__(self, settings: Settings, partitions: int, *, accept_gap: bool = False) -> None:
+        """Args:
+        partitions:  of telemetry, as the topic has them
+        accept_gap:  go on where records were deleted unread; what is unreleased of their days is incomplete
+        """
+        self.settings = settings
+        self.accept_gap = accept_gap
+        self.partitions = partitions
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._held = AsyncExitStack()
+        self._stopping = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Connect, check what is stored, join the group. Raises Refusal."""
+        settings, policy = self.settings, self.settings.policy
+        client = aiokafka_options(settings)
+        redis = await connect_redis_async(settings)
+        self._held.push_async_callback(redis.aclose)
+        domain = DomainKeys(settings.topics.telemetry)
+        await claim_policy(redis, domain, policy, self.partitions)
+        pseudonyms = await claim_user_key(redis, domain, settings.user_key)
+
+        async def claim() -> None:
+            await claim_policy(redis, domain, policy, self.partitions)
+            await keep_user_key(redis, domain, pseudonyms, given=settings.user_key is not None)
+
+        store = PartitionStore(redis, policy.name, self.partitions)
+        ledger = LedgerStore(
+            redis, settings.topics.telemetry, policy.name, policy.max_hats_per_day, policy.daily_limit_nano
+        )
+        producer = AIOKafkaProducer(acks="all", enable_idempotence=True, **client)
+        await producer.start()
+        self._held.push_async_callback(producer.stop)
+        dead_letters = DeadLetters(producer, settings.topics.dead_letters, settings.topics.telemetry)
+        self._held.push_async_callback(dead_letters.flush)
+        publishers = Publishers(settings.topics.telemetry, client)
+        self._held.push_async_callback(publishers.stop)
+        calendar = Calendar(policy)
+        self.ingest = Ingest(
+            store,
+            fold_maker(policy, calendar, pseudonyms, settings, self.partitions),
+            dead_letters,
+            settings.checkpoint_interval_s,
+            self._fail,
+        )
+        self.ingest.claim = claim
+        self.ingest.accept_gap = self.accept_gap
+        prover = Prover(settings, ProofStore(redis, settings.topics.telemetry), publishers, self.partitions)
+        self.releaser = Releaser(settings, store, ledger, prover, SystemNoise())
+        self.ticker = Ticker(self.ingest, store, producer, settings.topics.telemetry, settings.idle_after_ms)
+        self.app = self._app(client)
+        self.ingest.attach(self.app.frames)  # before the start: partitions may be ours within it
+        await self.releaser.prepare()
+        gc.collect()
+        gc.freeze()  # what is loaded stays: looking through it again and again costs a tenth of the fold
+        await self.app.start()
+        self._held.push_async_callback(self.app.stop)
+        self.releaser.owned = self.app.frames.assigned
+        for loop in (self.ingest.checkpoint_regularly, self.releaser.run, self.ticker.run):
+            self._watch(loop)
+        log.info("worker started", policy=policy.name, policy_id=policy.policy_id, partitions=self.partitions)
+
+    def _app(self, client: dict[str, Any]) -> FrameApp:
+        security = {key: value for key, value in client.items() if key not in ("bootstrap_servers", "client_id")}
+        app = frame_app(
+            FrameSettings(
+                name=f"hatcast-{self.settings.policy.name}",
+                bootstrap_servers=client["bootstrap_servers"],
+                topic=self.settings.topics.telemetry,
+                session_timeout=self.settings.session_timeout_s,
+                security=security,
+            ),
+            self.ingest,
+        )
+
+        async def ingest(stream: faust.StreamT[Any]) -> None:
+            # noack: the ingest acknowledges by itself, after the checkpoint. It is not in Faust's interface type.
+            async for frame in cast("faust.Stream[Frame]", stream).noack():
+                await self.ingest.fold(frame)
+
+        app.agent(app.frame_topic, name="ingest")(ingest)
+        return app
+
+    def _watch(self, loop: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+        task = asyncio.create_task(loop(self._stopping))
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.failed.done():
+            self.failed.set_exception(error)
+
+    async def stop(self) -> None:
+        """Finish what is under way, write the last checkpoint, leave the group, close what is open."""
+        self._stopping.set()
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=_FINISH_S)
+            for task in late:  # any other worker can finish a release that was begun
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._held.aclose()
+        if self._tasks:  # a refused start is told by its one line
+            log.info("worker stopped")
+
+    async def run(self, stopping: Awaitable[Any]) -> None:
+        """From start to stop: until `stopping` is done. Raises what ended it otherwise."""
+        stop = asyncio.ensure_future(stopping)  # also where the start is refused
+        try:
+            await self.start()
+            ends = [stop, self.failed, asyncio.ensure_future(self.app.wait_until_stopped())]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if self.failed.done():
+                self.failed.result()
+            if ends[2].done() and self.app.crash_reason is not None:
+                raise self.app.crash_reason
+        finally:
+            stop.cancel()
+            await self.stop()
+
+
+def fold_maker(
+    policy: Policy, calendar: Calendar, pseudonyms: Pseudonyms, settings: Settings, partitions: int
+) -> Callable[[int], Fold]:
+    """Makes the empty fold of a partition, with rule 10 for that partition."""
+    partition_of = PARTITIONERS[settings.topics.telemetry_partitioner]
+    decode = FEEDS[settings.topics.telemetry_format].decode
+
+    def make(partition: int) -> Fold:
+        return Fold(
+            policy, calendar, pseudonyms, decode, lambda vehicle: partition_of(vehicle, partitions) == partition
+        )
+
+    return make
+
+
+async def run_worker(settings: Settings, partitions: int, *, accept_gap: bool = False) -> None:
+    """Run a worker until SIGINT or SIGTERM. Raises Refusal."""
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, stopping.set)
+    worker = Worker(settings, partitions, accept_gap=accept_gap)
+    try:
+        await worker.run(stopping.wait())
+    except Refusal:
+        raise
+    except Exception as error:
+        log.exception("worker failed")
+        raise Refusal(f"the worker failed ({type(error).__name__}: {error}); its log has the details") from error

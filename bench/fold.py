@@ -1,0 +1,128 @@
+"""Nanoseconds of the parts that every record, user or HAT crosses. No services."""
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import click
+import h3.api.basic_int as h3
+
+from agents.settings import Settings, load_settings
+from agents.worker import fold_maker
+from bench.city import workload
+from bench.figures import Figure, middle, show
+from bench.settings import PARTITIONS, write_settings
+from stream.checkpoint import take_changes
+from stream.contributions import Fold
+from stream.feeds import itms
+from stream.hats import Calendar
+from stream.mechanisms.system import SystemNoise
+from stream.packing import columns, unpack
+from stream.partitioner import by_murmur2
+from stream.pseudonyms import KEY_BYTES, Pseudonyms
+from stream.release import release_of
+from tests.services import KafkaServer, RedisServer
+
+FOLD_OVER_DECODE: Final = 6.0
+PACK_OVER_FOLD: Final = 2.0
+FRAME: Final = 500
+FAR: Final = 1 << 60  # later than any record
+
+Frames = list[tuple[int, list[int], list[bytes]]]
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One flat JSON object.")
+@click.option("--records", default=200_000, show_default=True)
+@click.option("--rounds", default=5, show_default=True)
+def command(as_json: bool, records: int, rounds: int) -> int:  # noqa: FBT001 - click's way
+    """Nanoseconds of decode, fold, packing and release."""
+    with TemporaryDirectory(prefix="hatcast-bench-") as folder:
+        services = KafkaServer("localhost:9092", "none"), RedisServer("redis://localhost", "none")
+        settings = load_settings(write_settings(Path(folder) / "hatcast.toml", *services, "bench-fold"))
+    frames = _frames(records)
+    gc.collect()
+    gc.freeze()  # as the worker does
+    parts: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        for name, nanoseconds in _round(settings, frames, records).items():
+            parts.setdefault(name, []).append(nanoseconds)
+    return show(f"fold: {records:,} records, {rounds} rounds", _figures(parts), as_json=as_json)
+
+
+def _frames(records: int) -> Frames:
+    """The workload as the transport hands it over."""
+    waiting: list[tuple[list[int], list[bytes]]] = [([], []) for _ in range(PARTITIONS)]
+    frames: Frames = []
+    for record in workload(records):
+        partition = by_murmur2(record.key, PARTITIONS)
+        timestamps, values = waiting[partition]
+        timestamps.append(record.arrival_ms)
+        values.append(record.value)
+        if len(values) == FRAME:
+            frames.append((partition, timestamps, values))
+            waiting[partition] = ([], [])
+    return frames + [(partition, *rest) for partition, rest in enumerate(waiting)]
+
+
+def _round(settings: Settings, frames: Frames, records: int) -> dict[str, float]:
+    policy = settings.policy
+    calendar = Calendar(policy)
+    make = fold_maker(policy, calendar, Pseudonyms(bytes(KEY_BYTES)), settings, PARTITIONS)
+    folds: list[Fold] = [make(partition) for partition in range(PARTITIONS)]
+    values = [value for _, _, some in frames for value in some]
+    parts = {"decode_ns_per_record": _time(lambda: [itms.decode(value) for value in values], records)}
+    places = [(reading.lat, reading.lon) for value in values if (reading := itms.decode(value)) is not None]
+    cell = h3.latlng_to_cell
+    parts["h3_ns_per_record"] = _time(
+        lambda: [cell(lat, lon, policy.h3_resolution) for lat, lon in places], len(places)
+    )
+
+    def fold() -> None:
+        for partition, timestamps, some in frames:
+            folds[partition].apply(FAR, timestamps, some)
+
+    parts["decode_and_fold_ns_per_record"] = _time(fold, records)
+    entries = sum(len(hat.users) for each in folds for slot in each.slots.values() for hat in slot.hats.values())
+    chunks: list[bytes] = []
+    hats: dict[tuple[str, str], list[bytes]] = {}
+
+    def take() -> None:
+        for each in folds:
+            for (slot, name, _), chunk in take_changes(each).chunks.items():
+                chunks.append(chunk)
+                hats.setdefault((slot, name), []).append(chunk)
+
+    parts["pack_ns_per_user"] = _time(take, entries)
+    parts["unpack_ns_per_user"] = _time(lambda: [list(unpack(chunk)) for chunk in chunks], entries)
+    parts["columns_ns_per_user"] = _time(lambda: [columns(chunk) for chunk in chunks], entries)
+    noise = SystemNoise()
+    parts["release_ns_per_hat"] = _time(
+        lambda: [release_of(policy, calendar, slot, name, some, noise) for (slot, name), some in hats.items()],
+        len(hats),
+    )
+    parts["bytes_per_user"] = sum(map(len, chunks)) / entries
+    return parts
+
+
+def _time(work: Callable[[], object], number: int) -> float:
+    """CPU nanoseconds each: on a busy machine, far steadier than the time on the wall."""
+    begun = time.process_time_ns()
+    work()
+    return (time.process_time_ns() - begun) / number
+
+
+def _figures(parts: dict[str, list[float]]) -> list[Figure]:
+    def ratio(name: str, above: Sequence[float], below: Sequence[float], most: float) -> Figure:
+        return middle(name, [a / b for a, b in zip(above, below, strict=True)], "times", most=most)
+
+    fold = parts["decode_and_fold_ns_per_record"]
+    figures = [
+        ratio("fold_over_decode", fold, parts["decode_ns_per_record"], FOLD_OVER_DECODE),
+        ratio("pack_over_fold", parts["pack_ns_per_user"], fold, PACK_OVER_FOLD),
+    ]
+    units = {"bytes_per_user": "bytes, packed"}
+    return figures + [middle(name, values, units.get(name, "ns")) for name, values in parts.items()]

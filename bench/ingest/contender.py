@@ -1,0 +1,79 @@
+"""What the contenders share: their task, their stopwatch, and what they leave behind for the comparison."""
+
+import json
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agents.settings import Settings, load_settings
+from agents.worker import fold_maker
+from bench.ingest.reference import Totals
+from bench.process import cpu_s, peak_mb
+from bench.settings import PARTITIONS
+from stream.checkpoint import totals
+from stream.contributions import Fold
+from stream.hats import Calendar
+from stream.pseudonyms import KEY_BYTES, Pseudonyms
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Fold the first `records` of a topic, which has no more; write the result as JSON."""
+
+    settings: Settings
+    topic: str
+    records: int
+    result: Path
+
+    @classmethod
+    def given(cls) -> "Task":
+        """From the command line: configuration, topic, records, result."""
+        config, topic, records, result = sys.argv[1:]
+        return cls(load_settings(Path(config)), topic, int(records), Path(result))
+
+    def folds(self) -> list[Fold]:
+        """The worker's own folds, one a partition."""
+        policy = self.settings.policy
+        make = fold_maker(policy, Calendar(policy), Pseudonyms(bytes(KEY_BYTES)), self.settings, PARTITIONS)
+        return [make(partition) for partition in range(PARTITIONS)]
+
+
+class Stopwatch:
+    """From the first record to the end; starting it again changes nothing."""
+
+    def __init__(self) -> None:
+        self._from: tuple[float, float] | None = None
+        self._to: tuple[float, float] | None = None
+
+    def start(self) -> None:
+        """The first record is here."""
+        if self._from is None:
+            self._from = (time.monotonic(), cpu_s())
+
+    def stop(self) -> None:
+        """All is done."""
+        self._to = (time.monotonic(), cpu_s())
+
+    def result(self) -> dict[str, Any]:
+        """Seconds, CPU seconds in them, and peak memory of the process."""
+        if self._from is None or self._to is None:
+            raise RuntimeError("the stopwatch did not run")
+        return {"seconds": self._to[0] - self._from[0], "cpu_s": self._to[1] - self._from[1], "peak_mb": peak_mb()}
+
+
+def write(task: Task, stopwatch: Stopwatch, folds: Iterable[Fold]) -> None:
+    """The result of a contender that keeps its state in memory."""
+    result = stopwatch.result()
+    outcomes: dict[str, int] = {}
+    hats: Totals = {}
+    for fold in folds:
+        for outcome, records in fold.outcomes.items():
+            if records:
+                outcomes[outcome] = outcomes.get(outcome, 0) + records
+        for hat, (users, count, total, maximum) in totals(fold.slots.values()).items():
+            before = hats.get(hat, (0, 0, 0, 0))
+            hats[hat] = (before[0] + users, before[1] + count, before[2] + total, max(before[3], maximum))
+    task.result.write_text(json.dumps(result | {"outcomes": outcomes, "hats": hats}))

@@ -1,0 +1,64 @@
+"""A contender is a process of its own; this is what the system knows about it."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[1]
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+
+def peak_mb(pid: int | str = "self") -> float:
+    """The most memory (resident, MB of 10^6 bytes) that a process has had. Not ru_maxrss: that is handed down."""
+    return _status(pid, "VmHWM") / 1000 * 1.024
+
+
+def resident_mb(pid: int | str = "self") -> float:
+    """The memory (resident, MB) that a process has now."""
+    return _status(pid, "VmRSS") / 1000 * 1.024
+
+
+def _status(pid: int | str, field: str) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1])
+    raise ProcessLookupError(f"process {pid} has ended")
+
+
+def cpu_s(pid: int | str = "self") -> float:
+    """CPU seconds, user and system, of all threads of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def start(module: str, *arguments: str) -> "subprocess.Popen[bytes]":
+    """`python -m MODULE ARGUMENTS` from the repository; warnings go to our standard error."""
+    return subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=2)
+
+
+def run(module: str, *arguments: str, timeout: float = 900.0) -> None:
+    """The same, to its end. Raises RuntimeError if it fails."""
+    process = start(module, *arguments)
+    try:
+        if process.wait(timeout) != 0:
+            raise RuntimeError(f"{module} ended with exit code {process.returncode}")
+    finally:
+        end([process])
+
+
+def end(processes: Sequence["subprocess.Popen[bytes]"], seconds: float = 30.0) -> None:
+    """Ask them to end, and see to it."""
+    for process in processes:
+        if process.poll() is None:
+            process.terminate()
+    deadline = time.monotonic() + seconds
+    for process in processes:
+        try:
+            process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -1,0 +1,48 @@
+"""Records into Kafka, as fast as librdkafka takes them."""
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from bench.city import Sent
+
+
+class Sender:
+    """Sends with acks=all, keyed by vehicle with murmur2, timestamps given."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.refused: list[KafkaError] = []
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "enable.idempotence": True,
+                "linger.ms": 20,
+                "compression.type": "lz4",
+                "partitioner": "murmur2_random",
+                "queue.buffering.max.messages": 200_000,
+                "log_level": 0,
+            }
+        )
+        self._sent = 0
+
+    def send(self, topic: str, record: Sent, partition: int = -1) -> None:
+        """Hand over one record; waits where too many are on their way."""
+        while True:
+            try:
+                self._producer.produce(
+                    topic, record.value, record.key, partition, self._answered, timestamp=record.arrival_ms
+                )
+                break
+            except BufferError:
+                self._producer.poll(0.05)
+        self._sent += 1
+        if self._sent % 5_000 == 0:
+            self._producer.poll(0)
+
+    def flush(self) -> None:
+        """Wait until the broker has all; raises KafkaException if it refused one."""
+        unsent = self._producer.flush(120)
+        if self.refused or unsent:
+            raise KafkaException(self.refused[0] if self.refused else KafkaError(KafkaError._MSG_TIMED_OUT))  # noqa: SLF001 - its name
+
+    def _answered(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self.refused.append(error)

@@ -1,0 +1,104 @@
+"""A release as the world sees it: the clocks in Redis on one side, the records that Kafka shows on the other."""
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import Final
+
+import msgspec
+from confluent_kafka import Consumer, ConsumerGroupState, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from agents.store.keys import PartitionKeys
+from bench.settings import PARTITIONS
+from tests.services import KafkaServer, RedisServer
+
+PATIENCE_S: Final = 180.0
+_LOOK_S: Final = 0.005
+
+
+class Clocks:
+    """The stored state of all partitions."""
+
+    def __init__(self, redis: RedisServer, name: str) -> None:
+        self._redis = redis.client()
+        self._keys = [PartitionKeys(name, partition).state for partition in range(PARTITIONS)]
+
+    def wait_for(self, clock_ms: int) -> float:
+        """When (monotonic seconds) the last partition's stored clock got there."""
+        deadline = time.monotonic() + PATIENCE_S
+        clocks: list[bytes | None] = []
+        while time.monotonic() < deadline:
+            with self._redis.pipeline(transaction=False) as pipe:
+                for key in self._keys:
+                    pipe.hget(key, "clock")
+                clocks = pipe.execute()
+            now = time.monotonic()
+            if all(clock is not None and int(clock) >= clock_ms for clock in clocks):
+                return now
+            time.sleep(_LOOK_S)
+        raise TimeoutError(f"the clocks did not get to {clock_ms}: {clocks}")
+
+    def close(self) -> None:
+        """Let the connection go."""
+        self._redis.close()
+
+
+class Published(threading.Thread):
+    """Reads the releases of a policy as a consumer of committed records does; notes when the last was seen."""
+
+    def __init__(self, kafka: KafkaServer, topic: str, name: str, number: int) -> None:
+        super().__init__(daemon=True)
+        self.statuses: dict[str, str] = {}
+        self.at_s: float | None = None
+        self.stopped = False
+        self._prefix = name.encode() + b"/"
+        self._number = number
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": kafka.bootstrap_servers,
+                "group.id": "bench-release",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "fetch.wait.max.ms": 50,
+            }
+        )
+        ends = [self._consumer.get_watermark_offsets(TopicPartition(topic, each))[1] for each in range(PARTITIONS)]
+        self._consumer.assign([TopicPartition(topic, each, end) for each, end in enumerate(ends)])
+
+    def run(self) -> None:
+        """Until all releases were seen."""
+        status = msgspec.json.Decoder(_Status).decode
+        with closing(self._consumer):
+            while not self.stopped and len(self.statuses) < self._number:
+                for message in self._consumer.consume(1_000, timeout=0.02):
+                    error, key, value = message.error(), message.key(), message.value()
+                    if error is not None:
+                        raise KafkaException(error)
+                    if key is not None and value is not None and key.startswith(self._prefix):
+                        self.statuses[key.decode()] = status(value).status
+            self.at_s = time.monotonic()
+
+
+class _Status(msgspec.Struct):
+    status: str
+
+
+def wait_for_group(kafka: KafkaServer, group: str, members: int, alive: Callable[[], bool]) -> None:
+    """Until so many workers share the partitions. Raises RuntimeError if they are not alive."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        try:
+            found = admin.describe_consumer_groups([group])[group].result()
+        except KafkaException:  # nobody has asked for its coordinator yet
+            found = None
+        owned = [] if found is None else [len(each.assignment.topic_partitions) for each in found.members]
+        stable = found is not None and found.state == ConsumerGroupState.STABLE
+        if stable and len(owned) == members and sum(owned) == PARTITIONS:
+            return
+        if not alive():
+            raise RuntimeError("a worker has ended")
+        time.sleep(0.2)
+    raise TimeoutError(f"{group} did not get {members} members")

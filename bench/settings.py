@@ -1,0 +1,60 @@
+"""The configuration of the benchmarks: as a newcomer would write it, with what a benchmark has to change."""
+
+from pathlib import Path
+from typing import Final
+
+from tests.services import KafkaServer, RedisServer
+
+PARTITIONS: Final = 8
+
+_TEXT: Final = """\
+[kafka]
+bootstrap_servers = "{kafka}"
+partitions = {partitions}
+[redis]
+url = "{redis}"
+[topics]
+telemetry = "{topic}"
+telemetry_format = "itms"
+telemetry_retention = "none"
+means = "{topic}.means"
+queries = "{topic}.queries"
+budget = "{topic}.budget"
+dead_letters = "{topic}.dead-letters"
+[policy]
+name = "{name}"
+upper_bound = 65.0
+timezone = "Asia/Kolkata"
+min_interval = "10s"
+lateness = "{lateness}"
+hours = [{hours}]
+[policy.privacy]
+epsilon = 1.0
+max_hats_per_day = {cap}
+daily_limit = {limit}
+[policy.estimator]
+name = "{estimator}"
+"""
+
+_DEFAULTS: Final[dict[str, str | int]] = {
+    "topic": "bench",
+    "lateness": "48h",
+    "hours": "9, 21",
+    "cap": 89,
+    "limit": 105,
+    "estimator": "array_averaging",
+    "partitions": PARTITIONS,
+}
+
+
+def write_settings(
+    path: Path,
+    kafka: KafkaServer,
+    redis: RedisServer,
+    name: str,
+    **changed: str | int,
+) -> Path:
+    """hatcast.toml with the checkpoint interval of every second and `min_interval` 10 s; returns its path."""
+    given = {**_DEFAULTS, **changed}
+    path.write_text(_TEXT.format(kafka=kafka.bootstrap_servers, redis=redis.url, name=name, **given))
+    return path

@@ -1,0 +1,41 @@
+"""Estimators: private means of one HAT, one file each.
+
+To add one: a file here, a name below, a row in docs/estimators.md. Laws, oracle, benches and settings read this table.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from stream.estimators import (
+    array_averaging,
+    baseline,
+    clipped_sum,
+    levy,
+    opt_array_averaging,
+    quantile,
+    weighted_mean,
+)
+from stream.estimators._interface import BadUsers, EmptyHat, Estimate, Estimator, Parameters, Users
+from stream.policy import EstimatorKeys
+
+ESTIMATORS: Final[Mapping[str, Estimator]] = MappingProxyType(
+    {
+        each.name: each
+        for each in (
+            baseline.ESTIMATOR,
+            array_averaging.ESTIMATOR,
+            opt_array_averaging.ESTIMATOR,
+            levy.ESTIMATOR,
+            quantile.ESTIMATOR,
+            clipped_sum.ESTIMATOR,
+            weighted_mean.ESTIMATOR,
+        )
+    }
+)
+ESTIMATOR_KEYS: Final[Mapping[str, EstimatorKeys]] = MappingProxyType(
+    {name: each.keys for name, each in ESTIMATORS.items()}
+)
+"""What `read_policy` checks `[policy.estimator]` against."""
+
+__all__ = ["ESTIMATORS", "ESTIMATOR_KEYS", "BadUsers", "EmptyHat", "Estimate", "Estimator", "Parameters", "Users"]

@@ -1,0 +1,237 @@
+"""What an estimator is: public parameters and per-user (count, sum) in, one noisy number out.
+
+- Parameters: public; bounds, epsilon, grid, how users are grouped
+- Users: private; counts and sums, in an order that no speed decides
+- Estimator: value and sensitivity before noise, and the two together with noise
+- Estimate: what may be published
+
+What an estimator has selected privately, an interval to clip to, has been paid for and is public from then on. So it is
+one more parameter, which `value` and `sensitivity` read.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Final, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.array_length import RULES
+from stream.errors import BadSetting
+from stream.grouping import GROUPINGS, Counts, Integers
+from stream.mechanisms import MAX_SCALE, Noise
+from stream.mechanisms.grid import Grid, quantile95
+from stream.policy import EstimatorKeys, Policy
+
+MAX_COUNT: Final = 2**31  # of one user in one HAT: products of two counts fit into 64 bits
+MAX_READINGS: Final = 2**62  # of one HAT
+MAX_UPPER_BOUND: Final = 2**31  # milli-units: so does a user's sum
+
+NOISE_ONLY: Final[Mapping[str, Fraction]] = MappingProxyType({"noise": Fraction(1)})
+"""`shares` of an estimator that selects nothing"""
+ARRAY_CHOICES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {"grouping": tuple(GROUPINGS), "array_length": tuple(RULES)}
+)
+"""`EstimatorKeys.choices` of an estimator with arrays"""
+
+Interval = tuple[Fraction, Fraction]
+"""(a, b), 0 <= a <= b <= U, milli-units: what array means are clipped to"""
+
+
+class BadUsers(ValueError):
+    """Counts or sums break what the fold promises. The message has no data in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """All that is public. Raises BadSetting where no estimate could keep its promise.
+
+    upper_bound_milli  U, milli-units
+    epsilon            of the whole estimate
+    grouping           a name of GROUPINGS; None where the estimator has no arrays
+    array_length       a name of RULES or a number of places; None likewise
+    quantiles          a name of QUANTILES; None but for the estimator of that name
+    interval           what was selected privately; None before, and where nothing is: all of [0, U]
+    """
+
+    upper_bound_milli: int
+    grid: Grid
+    epsilon: float
+    grouping: str | None = None
+    array_length: str | int | None = None
+    quantiles: str | None = None
+    interval: Interval | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.upper_bound_milli < MAX_UPPER_BOUND:
+            raise BadSetting("policy.upper_bound", "is no upper bound", "write km/h above 0, such as 65.0")
+        if not 0 < self.epsilon < math.inf:
+            raise BadSetting("policy.privacy.epsilon", "is no epsilon", "use a number above 0, such as 1.0")
+        if self.grid.milli > self.upper_bound_milli:
+            raise BadSetting("policy.grid", "has no step within the upper bound", "write km/h, such as 0.001")
+        a, b = self.bounds
+        if not 0 <= a <= b <= self.upper_bound_milli:
+            raise ValueError("an interval lies within [0, U]")
+        # No sensitivity is above U and no share of epsilon below a quarter, so that no draw is ever refused for width.
+        widest = 4 * self.grid.distance(Fraction(self.upper_bound_milli))
+        if widest > MAX_SCALE * self.epsilon:
+            raise BadSetting(
+                "policy.privacy.epsilon", "needs noise too wide for 64 bits", "use a larger epsilon or a coarser grid"
+            )
+
+    @classmethod
+    def of(cls, policy: Policy) -> Self:
+        """The part of a policy that estimators read."""
+        return cls(
+            policy.upper_bound,
+            Grid(policy.grid),
+            policy.epsilon,
+            policy.grouping,
+            policy.array_length,
+            policy.quantiles,
+        )
+
+    def clipped_to(self, interval: Interval) -> Self:
+        """These, with an interval that has been selected."""
+        return replace(self, interval=interval)
+
+    @property
+    def bounds(self) -> Interval:
+        """`interval`, or all of [0, U]."""
+        return self.interval or (Fraction(0), Fraction(self.upper_bound_milli))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Users:
+    """The users of one HAT, largest count first, ties by pseudonym: an order that no speed decides.
+
+    counts   int64 [L]  readings, 1 or more
+    sums     int64 [L]  of each user's readings, milli-units
+    Raises BadUsers unless they are so.
+    """
+
+    counts: Counts
+    sums: Integers
+
+    def __post_init__(self) -> None:
+        counts, sums = self.counts, self.sums
+        if counts.shape != sums.shape or counts.ndim != 1 or counts.dtype != np.int64 or sums.dtype != np.int64:
+            raise BadUsers("counts and sums are two int64 arrays of one length")
+        if not len(counts):
+            return
+        if bool(np.any(counts[1:] > counts[:-1])):
+            raise BadUsers("users are not sorted by count, largest first")
+        if not (counts[-1] >= 1 and counts[0] < MAX_COUNT and len(counts) * int(counts[0]) < MAX_READINGS):
+            raise BadUsers("a user has no reading, or there are more than estimators can add")
+        if bool(np.any(sums < 0)):
+            raise BadUsers("a sum is below 0")
+
+    @classmethod
+    def sorted(cls, pseudonyms: NDArray[np.uint64], counts: Counts, sums: Integers) -> Self:
+        """Users in any order. pseudonyms: their 8 bytes as big-endian numbers."""
+        order = np.lexsort((pseudonyms, -counts))
+        return cls(counts[order], sums[order])
+
+    def within(self, upper_bound_milli: int) -> Self:
+        """Themselves, if every mean is at most the bound: what sensitivities stand on. Raises BadUsers otherwise."""
+        if bool(np.any(-(-self.sums // upper_bound_milli) > self.counts)):
+            raise BadUsers("a user's mean is above the upper bound")
+        return self
+
+
+class EmptyHat(BadUsers):
+    """Nobody is there, so there is no mean. `estimate` answers None instead: the HAT is suppressed."""
+
+    def __init__(self) -> None:
+        super().__init__("a HAT without users has no mean")
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What may be published of a HAT, in grid steps: `Grid.text` and `Grid.scale_text` write it in km/h.
+
+    raw        the noisy value
+    scale      of its Laplace noise; 0: none was drawn
+    top        the greatest step that is not above U
+    interval   what was selected privately on the way, milli-units; None where nothing was
+    """
+
+    raw: int
+    scale: float
+    top: int
+    interval: Interval | None = None
+
+    @property
+    def mean(self) -> int:
+        """`raw` cut to [0, U]."""
+        return self._cut(self.raw)
+
+    @property
+    def interval95(self) -> tuple[int, int]:
+        """raw -+ the noise's 95 % quantile, then cut. It covers the noise only, not clipping or sampling."""
+        spread = quantile95(self.scale)
+        return self._cut(self.raw - spread), self._cut(self.raw + spread)
+
+    def _cut(self, steps: int) -> int:
+        return min(max(steps, 0), self.top)
+
+
+class Estimator(Protocol):
+    """A private mean of one HAT, in one file. Its docstring gives formula, relation, source and proof.
+
+    Law (tests/laws/test_estimators.py): for neighbours under the relations of `keys`, `value` differs by at most
+    `sensitivity`, which is handed counts and cannot look at a speed.
+    """
+
+    @property
+    def name(self) -> str:
+        """As in `[policy.estimator]`."""
+        ...
+
+    @property
+    def keys(self) -> EstimatorKeys:
+        """The relations it is proved for; the keys of `[policy.estimator]` that it uses, with their defaults."""
+        ...
+
+    @property
+    def shares(self) -> Mapping[str, Fraction]:
+        """What epsilon is spent on, by name: `noise`, and any private selection before it. The sum is 1."""
+        ...
+
+    def value(self, users: Users, parameters: Parameters) -> Fraction:
+        """What noise is put on, exactly, in milli-units. Private. Raises BadUsers, EmptyHat."""
+        ...
+
+    def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
+        """The most that one user's sum can move `value`, in milli-units. Public under `replace`. Raises EmptyHat."""
+        ...
+
+    def bias(self, counts: Counts, parameters: Parameters) -> Fraction | None:
+        """The most that `value` and the mean of all readings can differ, over all sums, in milli-units.
+
+        None where it is no fixed function of the sums, since an interval is drawn first. Raises EmptyHat.
+        """
+        ...
+
+    def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
+        """What may be published, for exactly `parameters.epsilon`. None: suppressed, nothing was drawn."""
+        ...
+
+
+def with_noise(
+    value: Fraction, sensitivity: Fraction, parameters: Parameters, noise: Noise, share: Fraction = NOISE_ONLY["noise"]
+) -> Estimate:
+    """A value (milli-units) on the grid, with noise for a share of epsilon."""
+    grid = parameters.grid
+    noisy = noise.laplace(grid.nearest(value), grid.distance(sensitivity), part_of(parameters.epsilon, share))
+    return Estimate(noisy.value, noisy.scale, grid.floor(parameters.upper_bound_milli), parameters.interval)
+
+
+def part_of(epsilon: float, share: Fraction) -> float:
+    """The greatest float that is at most this share of epsilon. Halves and quarters are exact."""
+    exact = Fraction(epsilon) * share
+    part = float(exact)
+    return part if Fraction(part) <= exact else math.nextafter(part, 0.0)

@@ -1,0 +1,81 @@
+"""ARRAY-AVERAGING: the mean of the means of arrays, so that nobody weighs more than an array.    [M III.B, Alg 1, 2]"""
+
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Final
+
+from stream.array_length import array_length
+from stream.estimators._exact import excess, weighted_sum, weights_in
+from stream.estimators._interface import ARRAY_CHOICES, NOISE_ONLY, EmptyHat, Estimate, Parameters, Users, with_noise
+from stream.grouping import GROUPINGS, Arrays, Counts
+from stream.mechanisms import Noise
+from stream.policy import EstimatorKeys, Relation
+
+
+class ArrayAveraging:
+    """(1/K) sum_k A_k; A_k is the mean of the places taken in array k, each holding its user's own mean (milli-units).
+
+    Sensitivity (replace): U / K for both groupings. A neighbour has the same counts, so the same arrays; one user's
+    mean moves by at most U. BESTFIT: the user is in one array, whose mean moves by at most U. WRAPAROUND: the user has
+    q <= m places, all in full arrays, and each moves its array's mean by at most U / m: q U / m <= U in sum. (The
+    papers print 2 U / K for WRAPAROUND: true, and twice too wide.)
+
+    Bias: each user's mean weighs v_l = (1/K) sum_k places_lk / fill_k instead of m_l / M. Both sum to 1, so the worst
+    case has mu_l = U just where m_l / M > v_l: U sum_l (m_l / M - v_l)^+.
+    """
+
+    name: str = "array_averaging"
+    keys: EstimatorKeys = EstimatorKeys(
+        frozenset({Relation.REPLACE}),
+        MappingProxyType({"grouping": "bestfit", "array_length": "median"}),
+        ARRAY_CHOICES,
+    )
+    shares: Final = NOISE_ONLY
+
+    def value(self, users: Users, parameters: Parameters) -> Fraction:
+        """The mean of array means. See Estimator."""
+        return _value(users, arrays_of(users.counts, parameters), parameters)
+
+    def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
+        """U / K. See Estimator."""
+        return _sensitivity(arrays_of(counts, parameters), parameters)
+
+    def bias(self, counts: Counts, parameters: Parameters) -> Fraction:
+        """U sum_l (m_l / M - v_l)^+. See Estimator."""
+        arrays = arrays_of(counts, parameters)
+        return parameters.upper_bound_milli * excess(counts, weights_in(counts, arrays), arrays.number)
+
+    def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
+        """See Estimator. Groups once for value and sensitivity."""
+        if not len(users.counts):
+            return None
+        arrays = arrays_of(users.counts, parameters)
+        return with_noise(_value(users, arrays, parameters), _sensitivity(arrays, parameters), parameters, noise)
+
+
+def arrays_of(counts: Counts, parameters: Parameters) -> Arrays:
+    """One or more arrays: no rule gives a length above the largest count, so that user fills one. Raises EmptyHat."""
+    if parameters.grouping is None:
+        raise ValueError("an estimator with arrays needs a grouping")
+    return GROUPINGS[parameters.grouping](counts, length_of(counts, parameters))
+
+
+def length_of(counts: Counts, parameters: Parameters) -> int:
+    """The array length by the rule in use. Raises EmptyHat."""
+    if parameters.array_length is None:
+        raise ValueError("an estimator with arrays needs an array length")
+    if not len(counts):
+        raise EmptyHat
+    return array_length(parameters.array_length, counts, parameters.epsilon)
+
+
+def _value(users: Users, arrays: Arrays, parameters: Parameters) -> Fraction:
+    checked = users.within(parameters.upper_bound_milli)
+    return weighted_sum(checked.counts, checked.sums, weights_in(checked.counts, arrays)) / arrays.number
+
+
+def _sensitivity(arrays: Arrays, parameters: Parameters) -> Fraction:
+    return Fraction(parameters.upper_bound_milli, arrays.number)
+
+
+ESTIMATOR: Final = ArrayAveraging()

@@ -1,0 +1,50 @@
+"""BASELINE: the plain mean of all readings, with noise for the user who has most of them.    [M III.A]"""
+
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Final
+
+from stream.estimators._exact import total
+from stream.estimators._interface import NOISE_ONLY, EmptyHat, Estimate, Parameters, Users, with_noise
+from stream.grouping import Counts
+from stream.mechanisms import Noise
+from stream.policy import EstimatorKeys, Relation
+
+
+class Baseline:
+    """f = sum_l s_l / M, with M = sum_l m_l, s_l the sum of user l's readings in milli-units.
+
+    Sensitivity (replace): U m* / M, m* the largest count. A neighbour has the same counts, so the same M, and one s_l
+    elsewhere in [0, m_l U]; this moves f by at most m_l U / M.
+    """
+
+    name: Final = "baseline"
+    keys: Final = EstimatorKeys(frozenset({Relation.REPLACE}), MappingProxyType({}))
+    shares: Final = NOISE_ONLY
+
+    def value(self, users: Users, parameters: Parameters) -> Fraction:
+        """f. See Estimator."""
+        if not len(users.counts):
+            raise EmptyHat
+        return Fraction(total(users.within(parameters.upper_bound_milli).sums), total(users.counts))
+
+    def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
+        """U m* / M. See Estimator."""
+        if not len(counts):
+            raise EmptyHat
+        return Fraction(parameters.upper_bound_milli * int(counts[0]), total(counts))
+
+    def bias(self, counts: Counts, _parameters: Parameters) -> Fraction:
+        """0: f is the mean of all readings. See Estimator."""
+        if not len(counts):
+            raise EmptyHat
+        return Fraction(0)
+
+    def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
+        """See Estimator."""
+        if not len(users.counts):
+            return None
+        return with_noise(self.value(users, parameters), self.sensitivity(users.counts, parameters), parameters, noise)
+
+
+ESTIMATOR: Final = Baseline()

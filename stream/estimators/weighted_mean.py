@@ -1,0 +1,60 @@
+"""The mean of users' means, each weighed by its readings up to a limit: ARRAY-AVERAGING without arrays."""
+
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from stream.estimators._exact import Weights, excess, total, weighted_sum
+from stream.estimators._interface import ARRAY_CHOICES, NOISE_ONLY, Estimate, Parameters, Users, with_noise
+from stream.estimators.array_averaging import length_of
+from stream.grouping import Counts
+from stream.mechanisms import Noise
+from stream.policy import EstimatorKeys, Relation
+
+
+class WeightedMean:
+    """sum_l w_l mu_l / W, w_l = min(m_l, m), W = sum_l w_l, mu_l the user's own mean (milli-units), m the array length.
+
+    Sensitivity (replace): U m / W. A neighbour has the same counts, so the same m and weights, and one mu_l elsewhere
+    in [0, U]; this moves the mean by at most U w_l / W, and the largest w_l is m, since no rule gives a length above
+    the largest count. With the arrays of ARRAY-AVERAGING all full, K = W / m: the same noise, and no places are left.
+
+    Bias: U sum_l (m_l / M - w_l / W)^+, as for ArrayAveraging.
+    """
+
+    name: Final = "weighted_mean"
+    keys: Final = EstimatorKeys(
+        frozenset({Relation.REPLACE}), MappingProxyType({"array_length": "median"}), ARRAY_CHOICES
+    )
+    shares: Final = NOISE_ONLY
+
+    def value(self, users: Users, parameters: Parameters) -> Fraction:
+        """sum_l w_l mu_l / W. See Estimator."""
+        weights = _weights(users.counts, length_of(users.counts, parameters))
+        checked = users.within(parameters.upper_bound_milli)
+        return weighted_sum(checked.counts, checked.sums, weights) / total(weights[0])
+
+    def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
+        """U m / W. See Estimator."""
+        length = length_of(counts, parameters)
+        return Fraction(parameters.upper_bound_milli * length, total(_weights(counts, length)[0]))
+
+    def bias(self, counts: Counts, parameters: Parameters) -> Fraction:
+        """U sum_l (m_l / M - w_l / W)^+. See Estimator."""
+        weights = _weights(counts, length_of(counts, parameters))
+        return parameters.upper_bound_milli * excess(counts, weights, total(weights[0]))
+
+    def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
+        """See Estimator."""
+        if not len(users.counts):
+            return None
+        return with_noise(self.value(users, parameters), self.sensitivity(users.counts, parameters), parameters, noise)
+
+
+def _weights(counts: Counts, length: int) -> Weights:
+    return np.minimum(counts, length), np.ones(len(counts), np.int64)
+
+
+ESTIMATOR: Final = WeightedMean()

@@ -1,0 +1,18 @@
+"""Feeds: what cities send, as readings. One file a feed; no one else knows a feed's field names.
+
+To add one: a file here, a name below, a recorded sample under tests/data, a row in docs/feeds.md.
+A feed never raises on the bytes of a record: what it cannot read is `None`, the outcome `undecodable`.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from stream.feeds import capmetro, itms, jsonl
+from stream.feeds.interface import Feed, Recorded
+
+FEEDS: Final[Mapping[str, Feed]] = MappingProxyType(
+    {feed.name: feed for feed in (jsonl.FEED, itms.FEED, capmetro.FEED)}
+)
+
+__all__ = ["FEEDS", "Feed", "Recorded"]

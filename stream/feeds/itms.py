@@ -1,0 +1,116 @@
+"""Surat's buses as IUDX publishes them (ITMS): nested JSON, the same flattened, or CSV; speeds in km/h.
+
+nested      {"license_plate": .., "observationDateTime": .., "speed": .., "location": {"coordinates": [lon, lat]}, ..}
+flattened   the same with "location.coordinates": [lon, lat]
+CSV         columns of the flattened names; the coordinates as the text "[lon, lat]"
+
+A time is ISO text with an offset, epoch ms, or epoch ms as text. A recording is a JSON array, one JSON object a line,
+or CSV; a telemetry record is one JSON object.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import BinaryIO, Final
+
+import msgspec
+
+from stream.feeds._csv import Table, number
+from stream.feeds._json_array import elements
+from stream.feeds._recorded import UNREADABLE, another_format, arrival_ms, first_byte, lines
+from stream.feeds.interface import Feed, Recorded
+from stream.reading import Reading
+
+NAME: Final = "itms"
+_ABSENT: Final = msgspec.Raw()
+
+
+class _Point(msgspec.Struct, array_like=True, gc=False):
+    """GeoJSON coordinates: longitude first; an altitude may follow."""
+
+    lon: float
+    lat: float
+
+
+class _Location(msgspec.Struct, gc=False):
+    coordinates: _Point
+
+
+class _Record(msgspec.Struct, gc=False):
+    """The fields that are used, of both JSON forms."""
+
+    license_plate: str
+    time: str | int | float = msgspec.field(name="observationDateTime")
+    speed: float
+    location: _Location | None = None
+    flat: _Point | None = msgspec.field(name="location.coordinates", default=None)
+
+
+class _Stamps(msgspec.Struct):
+    """The time of a record that may be undecodable, and what tells that it is one of ITMS."""
+
+    time: object = msgspec.field(name="observationDateTime", default=None)
+    license_plate: msgspec.Raw = _ABSENT
+
+
+_NOTHING: Final = _Stamps()
+_read: Final = msgspec.json.Decoder(_Record).decode
+_read_stamps: Final = msgspec.json.Decoder(_Stamps).decode
+
+
+def decode(value: bytes) -> Reading | None:
+    """One JSON record, nested or flattened; None if undecodable. Raises nothing."""
+    try:
+        record = _read(value)
+    except UNREADABLE:
+        return None
+    location = record.location
+    point = record.flat if location is None else location.coordinates
+    if point is None:
+        return None
+    return Reading(record.license_plate, record.time, point.lat, point.lon, record.speed)
+
+
+def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
+    """The records of a recording in any of its forms, in file order.
+
+    Raises BadRecording: an empty file, an array that never ends, a CSV header without the needed columns, or JSON in
+    which nothing has a licence plate or a time of ITMS (said at the end).
+    """
+    head = first_byte(stream)
+    if head == b"[":
+        return _json_records(elements(stream, path), path)
+    if head == b"{":
+        return _json_records(lines(stream, head), path)
+    return _TABLE.records(lines(stream, head), path)
+
+
+def _json_records(raws: Iterable[bytes], path: str) -> Iterator[Recorded]:
+    seen = alike = False
+    for raw in raws:
+        seen = True
+        reading = decode(raw)
+        if reading is not None:
+            alike = True
+            yield Recorded(raw, reading, arrival_ms(reading.time))
+            continue
+        try:
+            stamps = _read_stamps(raw)
+        except UNREADABLE:
+            stamps = _NOTHING
+        alike = alike or bool(stamps.time is not None or stamps.license_plate)
+        yield Recorded(raw, None, arrival_ms(stamps.time))
+    if seen and not alike:
+        raise another_format(path, NAME, "a JSON array, of one JSON object a line, or of CSV")
+
+
+def _from_csv(cells: Sequence[str]) -> Reading | None:
+    plate, time, speed_text, coordinates = cells
+    lon_text, comma, others = coordinates.strip().removeprefix("[").removesuffix("]").partition(",")
+    lon, lat, speed = number(lon_text), number(others.partition(",")[0]), number(speed_text)
+    if not plate or not time or not comma or lat is None or lon is None or speed is None:
+        return None
+    return Reading(plate, time, lat, lon, speed)
+
+
+_TABLE: Final = Table(("license_plate", "observationDateTime", "speed", "location.coordinates"), _from_csv)
+
+FEED: Final = Feed(NAME, decode, records)

@@ -1,0 +1,92 @@
+"""The canonical telemetry record, one JSON object a line.    [fold.md, rule 3; design.md, section 6]
+
+{"vehicle": "GJ05BX1234", "time": "2022-01-02T05:29:43+05:30", "lat": 21.2, "lon": 72.8, "speed": 38, "unit": "km/h"}
+
+In a recording the record may also have `arrival`: when it reached the bridge, as ISO text or epoch ms.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+
+import msgspec
+
+from stream.feeds._recorded import UNREADABLE, another_format, arrival_ms, lines
+from stream.feeds.interface import Feed, Recorded
+from stream.reading import Reading, is_complete
+
+NAME: Final = "jsonl"
+
+_read: Final = msgspec.json.Decoder(Reading).decode
+_write: Final = msgspec.json.Encoder().encode
+_ABSENT: Final = msgspec.Raw()
+
+
+class _Stamps(msgspec.Struct):
+    """What tells when a record arrived, of any type, so that a bad record has it too; and what tells that it is one."""
+
+    arrival: object = None
+    time: object = None
+    vehicle: msgspec.Raw = _ABSENT
+    lat: msgspec.Raw = _ABSENT
+    lon: msgspec.Raw = _ABSENT
+
+
+_NOTHING: Final = _Stamps()
+_read_stamps: Final = msgspec.json.Decoder(_Stamps).decode
+
+
+def decode(value: bytes) -> Reading | None:
+    """One canonical record; None if undecodable. Raises nothing."""
+    try:
+        reading = _read(value)
+    except UNREADABLE:
+        return None
+    # What almost every record is, without a call: this line is crossed by each of them.
+    if (
+        reading.speed.__class__ is float
+        and reading.lat.__class__ is float
+        and reading.lon.__class__ is float
+        and reading.unit == "km/h"
+    ):
+        return reading
+    return reading if is_complete(reading) else None
+
+
+def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
+    """The records of a recording, one a line, in file order.
+
+    Raises BadRecording, at the end, if there are lines and none is a JSON object with a field of the canonical record.
+    """
+    seen = alike = False
+    for raw in lines(stream):
+        seen = True
+        try:
+            stamps = _read_stamps(raw)
+        except UNREADABLE:
+            stamps = _NOTHING
+        alike = alike or bool(stamps.time is not None or stamps.vehicle or stamps.lat or stamps.lon)
+        stamp = stamps.time if stamps.arrival is None else stamps.arrival
+        yield Recorded(raw, decode(raw), arrival_ms(stamp))
+    if seen and not alike:
+        raise another_format(path, NAME, 'lines such as {"vehicle": .., "time": .., "lat": .., "lon": .., "speed": ..}')
+
+
+def canonical_value(recorded: Recorded) -> bytes:
+    """What replay sends: the canonical record with the original number and unit; of an undecodable one, its raw bytes.
+
+    Numbers that JSON cannot hold are sent as "nan", "inf" and "-inf". `decode` gives an equal Reading again.
+    """
+    reading = recorded.reading
+    if reading is None:
+        return recorded.raw
+    lat, lon, speed = _sendable(reading.lat), _sendable(reading.lon), _sendable(reading.speed)
+    return _write(Reading(reading.vehicle, reading.time, lat, lon, speed, reading.unit))
+
+
+def _sendable(value: float | str) -> float | str:
+    """A number as JSON can hold it: str() of a float that is not finite is the text that stands for it."""
+    return value if isinstance(value, str) or math.isfinite(value) else str(value)
+
+
+FEED: Final = Feed(NAME, decode, records)

@@ -1,0 +1,75 @@
+"""The public grid: what is published is a multiple of it.    [estimators.md, section 4, Noise and grid]
+
+Values are exact fractions of milli-units (38.5 km/h = 38500) until they are rounded to steps, once.
+"""
+
+import math
+from dataclasses import dataclass, field
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal, localcontext
+from fractions import Fraction
+from typing import Final
+
+MILLI: Final = 1000
+_NO_TAIL: Final = 0.01  # below this scale 0 comes with a chance of 1 - 2 exp(-100)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A grid of `step` km/h, such as Decimal("0.001"). Raises ValueError unless it is above 0."""
+
+    step: Decimal
+    milli: Fraction = field(init=False, repr=False)
+    """one step in milli-units"""
+    digits: int = field(init=False, repr=False)
+    """after the point, of every number on the grid"""
+
+    def __post_init__(self) -> None:
+        if not (self.step.is_finite() and self.step > 0):
+            raise ValueError("a grid's step is above 0")
+        exponent = self.step.normalize().as_tuple().exponent
+        object.__setattr__(self, "milli", Fraction(self.step) * MILLI)
+        object.__setattr__(self, "digits", max(0, -exponent) if isinstance(exponent, int) else 0)
+
+    def nearest(self, value: Fraction) -> int:
+        """The step nearest to a value in milli-units, the even one of two."""
+        return round(value / self.milli)
+
+    def floor(self, value: int | Fraction) -> int:
+        """The greatest step that is not above a value in milli-units."""
+        return math.floor(value / self.milli)
+
+    def distance(self, sensitivity: Fraction) -> int:
+        """How many steps apart two values can be rounded that are `sensitivity` (milli-units) apart; 0 for 0.
+
+        Rounding moves each by half a step at most, so |round(x) - round(y)| <= floor(|x - y|) + 1, |x - y| in steps.
+        """
+        return self.floor(sensitivity) + 1 if sensitivity else 0
+
+    def text(self, steps: int) -> str:
+        """A number of steps in km/h, with the grid's digits: 21314 -> "21.314"."""
+        return _text(int(steps * self.milli / MILLI * 10**self.digits), self.digits)
+
+    def scale_text(self, scale: float) -> str:
+        """A scale (steps) in km/h with the grid's digits, nearest, but never 0 where noise was drawn."""
+        units = round(Fraction(scale) * self.milli / MILLI * 10**self.digits)
+        return _text(max(units, 1) if scale else 0, self.digits)
+
+
+def _text(units: int, digits: int) -> str:
+    whole, rest = divmod(abs(units), 10**digits)
+    sign = "-" if units < 0 else ""
+    return f"{sign}{whole}.{rest:0{digits}}" if digits else f"{sign}{whole}"
+
+
+def quantile95(scale: float) -> int:
+    """The smallest q with P(|X| <= q) >= 0.95 for the discrete Laplace X of this scale, in steps; 0 for scale 0.
+
+    With p = exp(-1/scale): P(|X| > q) = 2 p^(q+1) / (1 + p), so q = ceil(scale ln(40 / (1 + p))) - 1. In 60 digits;
+    where they leave it open, the larger q.
+    """
+    if scale < _NO_TAIL:
+        return 0
+    with localcontext(Context(prec=60, Emin=MIN_EMIN, Emax=MAX_EMAX)):
+        exact = Decimal(scale)
+        q = exact * (Decimal(40) / (1 + (-1 / exact).exp())).ln() - 1
+        return max(0, int((q + Decimal("1e-30")).to_integral_value(rounding=ROUND_CEILING)))

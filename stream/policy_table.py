@@ -1,0 +1,100 @@
+"""The `[policy]` table as it is written, with its defaults, and the canonical form that is hashed.    [design 6]"""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from stream.reading import to_milli
+
+
+class PrivacyTable(msgspec.Struct, frozen=True, kw_only=True):
+    """`[policy.privacy]`"""
+
+    unit: str = "user_day"
+    relation: str = "replace"
+    epsilon: float
+    max_hats_per_day: int
+    daily_limit: float
+    delta: float = 1e-6
+    min_users: int = 10
+    acknowledge_weak_privacy: bool = False
+
+
+class EstimatorTable(msgspec.Struct, frozen=True, kw_only=True):
+    """`[policy.estimator]`; a key that the chosen estimator does not use stays None."""
+
+    name: str
+    grouping: str | None = None
+    array_length: str | int | None = None
+    quantiles: str | None = None
+
+
+class PolicyTable(msgspec.Struct, frozen=True, kw_only=True):
+    """`[policy]`, as written: speeds in km/h, durations as text."""
+
+    name: str
+    upper_bound: float
+    reject_above: float | str = 150.0
+    drop_zero: bool = True
+    timezone: str
+    h3_resolution: int = 7
+    slot_length: str = "1h"
+    hours: tuple[int, int] = (9, 21)
+    lateness: str = "5m"
+    max_ahead: str = "2m"
+    min_interval: str = "1s"
+    cells: str = "all"
+    grid: float = 0.001
+    privacy: PrivacyTable
+    estimator: EstimatorTable
+
+
+def canonical(
+    given: PolicyTable, durations: Mapping[str, int], cells: object, estimator_keys: Mapping[str, str | int]
+) -> dict[str, Any]:
+    """What `policy_id` is the hash of: every key with its value, but the name.
+
+    Durations are ms, speeds milli-units, `cells` the file's content. So "300s" and "5m" are one policy.
+    """
+    return {
+        "upper_bound": to_milli(given.upper_bound, "km/h"),
+        "reject_above": given.reject_above
+        if isinstance(given.reject_above, str)
+        else to_milli(given.reject_above, "km/h"),
+        "drop_zero": given.drop_zero,
+        "timezone": given.timezone,
+        "h3_resolution": given.h3_resolution,
+        **durations,
+        "hours": list(given.hours),
+        "cells": cells,
+        "grid": float(Decimal(repr(given.grid)) * 1000),
+        "privacy": {
+            "unit": given.privacy.unit,
+            "relation": given.privacy.relation,
+            "epsilon": given.privacy.epsilon,
+            "max_hats_per_day": given.privacy.max_hats_per_day,
+            "daily_limit": given.privacy.daily_limit,
+            "delta": given.privacy.delta,
+            "min_users": given.privacy.min_users,
+            "acknowledge_weak_privacy": given.privacy.acknowledge_weak_privacy,
+        },
+        "estimator": {"name": given.estimator.name, **estimator_keys},
+    }
+
+
+def differing_keys(stored: bytes, given: bytes) -> str:
+    """The dotted keys in which two canonical policies (as hashed, RFC 8785) differ, for a person to read."""
+    old, new = _flatten(msgspec.json.decode(stored)), _flatten(msgspec.json.decode(given))
+    return ", ".join(f"policy.{key}" for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key))
+
+
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping) and key != "cells":
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat

@@ -1,0 +1,133 @@
+"""One record of one vehicle, and what may become of it.    [fold.md, rules 3 to 6]
+
+A `Reading` is what a feed found in a record: types are settled, no rule is applied. The functions beside it turn
+its fields into the core's units: integer milliseconds UTC and integer milli-units of km/h.
+"""
+
+import math
+import unicodedata
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from fractions import Fraction
+from typing import Final
+
+import msgspec
+
+VEHICLE_BYTES_MAX: Final = 128
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_EPOCH_DIGITS_MIN: Final = 12  # fewer digits are a date of the basic ISO format, not epoch milliseconds
+
+# Milli-units of km/h in one unit, exactly.
+UNITS: Final[dict[str, Fraction]] = {
+    "km/h": Fraction(1000),
+    "m/s": Fraction(3600),
+    "mph": Fraction(1609344, 1000),
+    "kn": Fraction(1852),
+}
+_FACTORS: Final[dict[str, float]] = {unit: float(factor) for unit, factor in UNITS.items()}
+
+
+class Outcome(StrEnum):
+    """What became of a record: each ends in exactly one.    [fold.md, the table]"""
+
+    ACCEPTED = "accepted"
+    TICK = "tick"
+    ARRIVED_IN_FUTURE = "arrived_in_future"
+    UNDECODABLE = "undecodable"
+    BAD_PLACE = "bad_place"
+    BAD_VALUE = "bad_value"
+    BAD_TIME = "bad_time"
+    ZERO = "zero"
+    OUTSIDE_HOURS = "outside_hours"
+    OUTSIDE_CELLS = "outside_cells"
+    LATE = "late"
+    WRONG_PARTITION = "wrong_partition"
+    DUPLICATE = "duplicate"
+    OVER_CAP = "over_cap"
+
+
+class Reading(msgspec.Struct, gc=False):
+    """One record as its feed reported it.
+
+    vehicle   the id as sent; `canonical_vehicle` gives the user
+    time      ISO 8601 text, or milliseconds since 1970 as a number or as 12 and more digits
+    lat, lon  degrees (WGS 84)
+    speed     in `unit`
+    Numbers that JSON cannot hold arrive as the texts "nan", "inf" and "-inf".
+    """
+
+    vehicle: str
+    time: str | int | float
+    lat: float | str
+    lon: float | str
+    speed: float | str
+    unit: str = "km/h"
+
+
+NOT_FINITE: Final[dict[str, float]] = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def is_complete(reading: Reading) -> bool:
+    """True if every field has a type and a name that rule 3 lets through: the last check of every decoder."""
+    return (
+        (reading.lat.__class__ is float or reading.lat in NOT_FINITE)
+        and (reading.lon.__class__ is float or reading.lon in NOT_FINITE)
+        and (reading.speed.__class__ is float or reading.speed in NOT_FINITE)
+        and reading.unit in UNITS
+    )
+
+
+def number(value: float | str) -> float:
+    """A latitude, longitude or speed as a float; the three texts of `NOT_FINITE` as what they name."""
+    return NOT_FINITE[value] if isinstance(value, str) else value
+
+
+def canonical_vehicle(vehicle: str) -> str | None:
+    """The user behind a vehicle id: NFC, outer white space removed. None if empty or over 128 bytes of UTF-8."""
+    canonical = unicodedata.normalize("NFC", vehicle).strip()
+    try:
+        size = len(canonical.encode())
+    except UnicodeEncodeError:  # a lone surrogate has no bytes to be partitioned by
+        return None
+    return canonical if 0 < size <= VEHICLE_BYTES_MAX else None
+
+
+def parse_time(time: str | int | float) -> int | None:
+    """Milliseconds UTC of a reading's time; None where it says no instant (rule 6).
+
+    Text needs an offset. Fractions of a millisecond round half to even.
+    """
+    if isinstance(time, int):
+        return time
+    if isinstance(time, float):
+        return round(time) if math.isfinite(time) else None
+    if len(time) >= _EPOCH_DIGITS_MIN and time.isascii() and time.isdigit():
+        return int(time) if len(time) < 20 else None
+    try:
+        instant = datetime.fromisoformat(time)
+    except ValueError:
+        return None
+    if instant.tzinfo is None:
+        return None
+    since = instant - _EPOCH
+    milliseconds, rest = divmod(since, _MILLISECOND)
+    microseconds = rest.microseconds
+    if microseconds > 500 or (microseconds == 500 and milliseconds % 2):
+        milliseconds += 1
+    return milliseconds
+
+
+def to_milli(speed: float, unit: str) -> int:
+    """A finite speed in integer milli-units of km/h: the double converted as a fraction, half to even.
+
+    The float product may stand for the fraction unless it lies within 1e-6 of a tie: below 2**31 its error is
+    under 2**-21.
+    Raises KeyError on an unknown unit, OverflowError or ValueError if the speed is not finite.
+    """
+    product = speed * _FACTORS[unit]
+    if -2147483648.0 < product < 2147483648.0:
+        nearest = round(product)
+        if -0.499999 < product - nearest < 0.499999:
+            return nearest
+    return round(Fraction(speed) * UNITS[unit])

@@ -1,0 +1,202 @@
+"""HAT + contributions + policy + noise -> release: what is published, byte for byte.    [design 6]
+
+The privacy question, asked of every field. Under `replace`, cell, date, slot and status depend on counts only, which
+are public; `mean`, `raw` and `interval95` on values only through the noise; `noise.scale` on counts, and on values only
+through the interval that `levy` and `quantile` draw for a part of epsilon; `released_at` on the clock of the worker.
+`seq` numbers commits, so it tells how many HATs had data: counts again.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stream.accounting import DaySummary, composed, decimal
+from stream.errors import Refusal
+from stream.estimators import ESTIMATORS, Estimate, Parameters, Users
+from stream.hats import Calendar, Slot
+from stream.mechanisms import Noise
+from stream.mechanisms.grid import Grid
+from stream.packing import columns
+from stream.policy import Policy
+
+
+class Status(StrEnum):
+    """What became of a final HAT."""
+
+    RELEASED = "released"
+    SUPPRESSED = "suppressed"
+    BUDGET_EXHAUSTED = "budget_exhausted"
+    INCOMPLETE = "incomplete"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The one answer for one HAT, before the ledger has numbered it.
+
+    estimate    None unless released
+    """
+
+    policy: Policy
+    slot: Slot
+    cell: str
+    start: datetime
+    end: datetime
+    status: Status
+    estimate: Estimate | None
+
+    @property
+    def release_id(self) -> str:
+        """`policy/dateTslot/cell`, the same for ever."""
+        return release_id(self.policy, self.slot.key, self.cell)
+
+    @property
+    def date(self) -> str:
+        """The local date whose budget it is charged to."""
+        return self.slot.date
+
+    @property
+    def place(self) -> str:
+        """`cell/slot`: what a day's charges are summed by."""
+        return f"{self.cell}/{self.slot.name}"
+
+    @property
+    def charge(self) -> int:
+        """1e-9 epsilon: under `replace` only a released HAT costs anything."""
+        return self.policy.epsilon_nano if self.status is Status.RELEASED else 0
+
+    def exhausted(self) -> "Release":
+        """The same HAT on a day whose budget is spent: nothing of the estimate is left in it."""
+        return replace(self, status=Status.BUDGET_EXHAUSTED, estimate=None)
+
+    def record(self, released_at_ms: int) -> tuple[bytes, bytes]:
+        """The record's bytes before and after the number that the ledger gives it (`seq`)."""
+        head = {"release_id": self.release_id, "policy_id": self.policy.policy_id, "status": self.status.value}
+        tail: dict[str, Any] = {
+            "cell": self.cell,
+            "date": self.slot.date,
+            "slot": self.slot.name,
+            "start": self.start.isoformat(),
+            "end": self.end.isoformat(),
+        }
+        if self.estimate is not None:
+            tail |= _answer(self.estimate, self.policy)
+        tail |= {
+            "estimator": self.policy.estimator,
+            "epsilon": self.policy.epsilon,
+            "relation": self.policy.relation.value,
+            "released_at": _utc(released_at_ms),
+        }
+        return _JSON.encode(head)[:-1] + b',"seq":', b"," + _JSON.encode(tail)[1:]
+
+
+_JSON = msgspec.json.Encoder()
+
+
+def release_id(policy: Policy, slot: str, cell: str) -> str:
+    """`surat-speed/2022-01-02T09:00/87608b0d2ffffff`; `slot` is `date/name`."""
+    return f"{policy.name}/{slot.replace('/', 'T')}/{cell}"
+
+
+def release_of(
+    policy: Policy, calendar: Calendar, slot: str, cell: str, chunks: Iterable[bytes], noise: Noise
+) -> Release:
+    """Estimate a final HAT and draw its noise.
+
+    slot     `date/name`
+    chunks   its packed contributions, from all partitions, in any order
+    """
+    estimate = _estimate(policy, users_of(chunks), noise)
+    status = Status.SUPPRESSED if estimate is None else Status.RELEASED
+    return _release(policy, calendar, slot, cell, estimate, status)
+
+
+def _release(
+    policy: Policy, calendar: Calendar, slot: str, cell: str, estimate: Estimate | None, status: Status
+) -> Release:
+    date, name = slot.split("/")
+    found = calendar.named(date, name)
+    if found is None:
+        raise Refusal(f"slot {slot} does not exist in {policy.timezone}: the stored state is of another policy")
+    return Release(
+        policy=policy,
+        slot=found,
+        cell=cell,
+        start=calendar.local(found.start_ms),
+        end=calendar.local(found.end_ms),
+        status=status,
+        estimate=estimate,
+    )
+
+
+def incomplete_of(policy: Policy, calendar: Calendar, slot: str, cell: str) -> Release:
+    """The answer for a HAT of a day with deleted records: nothing is computed, nothing is charged."""
+    return _release(policy, calendar, slot, cell, None, Status.INCOMPLETE)
+
+
+def users_of(chunks: Iterable[bytes]) -> Users:
+    """The users of a HAT in the estimators' order: by count, largest first, ties by pseudonym."""
+    read = [columns(chunk) for chunk in chunks]
+    if not read:
+        empty = np.empty(0, np.int64)
+        return Users.sorted(empty.astype(np.uint64), empty, empty)
+    return Users.sorted(*(np.concatenate(column) for column in zip(*read, strict=True)))
+
+
+def _estimate(policy: Policy, users: Users, noise: Noise) -> Estimate | None:
+    """None: suppressed. Under `replace` the number of users is public, so it may decide."""
+    if len(users.counts) < policy.min_users:
+        return None
+    return ESTIMATORS[policy.estimator].estimate(users, Parameters.of(policy), noise)
+
+
+def _answer(estimate: Estimate, policy: Policy) -> dict[str, Any]:
+    grid = Grid(policy.grid)
+
+    def number(steps: int) -> msgspec.Raw:
+        return msgspec.Raw(grid.text(steps).encode())
+
+    return {
+        "mean": number(estimate.mean),
+        "raw": number(estimate.raw),
+        "unit": "km/h",
+        "noise": {"kind": "laplace", "scale": msgspec.Raw(grid.scale_text(estimate.scale).encode())},
+        "interval95": [number(steps) for steps in estimate.interval95],
+        "covers": "noise",
+    }
+
+
+def budget_record(policy: Policy, date: str, summary: DaySummary) -> bytes:
+    """What `hats.budget` tells of a day: all of it follows from charges, which are public under `replace`."""
+    spent = summary.epsilon_user_day
+    bound = min(policy.max_hats_per_day * policy.epsilon_nano, policy.daily_limit_nano)
+    return _JSON.encode(
+        {
+            "policy": policy.name,
+            "policy_id": policy.policy_id,
+            "date": date,
+            "seq": summary.sequence,
+            "releases": summary.releases,
+            "epsilon_sum": _number(summary.epsilon_sum),
+            "epsilon_user_day": _number(spent),
+            "limit": policy.daily_limit,
+            "day_bound": _number(max(bound, spent)),
+            "epsilon_delta": {
+                "epsilon": round(composed(summary.levels, policy.max_hats_per_day, policy.delta), 6),
+                "delta": policy.delta,
+            },
+        }
+    )
+
+
+def _number(nano: int) -> msgspec.Raw:
+    return msgspec.Raw(str(decimal(nano)).encode())
+
+
+def _utc(instant_ms: int) -> str:
+    seconds, milliseconds = divmod(instant_ms, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z"

@@ -1,0 +1,1 @@
+"""The tests of hatcast; what they stand on is in ``tests.services``."""

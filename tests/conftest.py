@@ -1,0 +1,9 @@
+"""Fixtures for every test: see tests/services/fixtures.py."""
+
+from hypothesis import settings
+
+pytest_plugins = ["tests.services.fixtures"]
+
+# Time is measured in bench/, not asserted here: on a loaded machine an example may take long for no fault of its own.
+settings.register_profile("hatcast", deadline=None)
+settings.load_profile("hatcast")

@@ -1,0 +1,46 @@
+"""`hatcast worker` that is killed with -9 at the end of a named step of its first release.
+
+    python -m tests.integration.crashing_worker STEP --config FILE
+
+The product has no switch for that: this entry point wraps the steps from outside.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from aiokafka import AIOKafkaProducer
+
+from agents.cli import main
+from agents.release import Releaser
+
+METHODS: Final[dict[str, tuple[type, str]]] = {
+    "loaded": (Releaser, "load"),
+    "drawn": (Releaser, "draw"),
+    "committed": (Releaser, "commit"),
+    "sent": (AIOKafkaProducer, "commit_transaction"),  # before it: all is sent, nothing is committed
+    "acked": (Releaser, "send"),
+    "marked": (Releaser, "mark"),
+    "deleted": (Releaser, "delete"),
+}
+
+
+def die_after(step: str) -> None:
+    """Wrap the step."""
+    owner, name = METHODS[step]
+    wrapped: Callable[..., Awaitable[Any]] = getattr(owner, name)
+
+    async def dying(*arguments: Any) -> Any:
+        if step != "sent":
+            await wrapped(*arguments)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(owner, name, dying)
+
+
+if __name__ == "__main__":
+    die_after(sys.argv[1])
+    sys.argv[1:2] = ["worker"]
+    main()

@@ -1,0 +1,181 @@
+"""The smallest worker that folds frames: a list for a state, a dictionary for Redis."""
+
+import asyncio
+import gc
+import resource
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from agents.frames import Frame, FrameSettings, frame_app
+from tests.services import KafkaServer
+
+Row = tuple[int, int, int, bytes | None, bytes | None]  # partition, offset, timestamp, key, value
+
+
+def rows_of(frame: Frame) -> list[Row]:
+    columns = zip(frame.offsets, frame.timestamps, frame.keys, frame.values, strict=True)
+    return [(frame.partition, *row) for row in columns]
+
+
+@dataclass
+class Store:
+    """Rows and offsets, changed together, and only from the offset that is expected."""
+
+    offsets: dict[int, int] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+    refused: int = 0
+
+    def write(self, partition: int, base: int, position: int, rows: Iterable[Row]) -> bool:
+        if self.offsets[partition] != base:
+            self.refused += 1
+            return False
+        self.offsets[partition] = position
+        self.rows += rows
+        return True
+
+
+@dataclass
+class Memory:
+    epoch: int
+    stored: int
+    next: int
+    rows: list[Row] = field(default_factory=list)
+
+
+class Worker:
+    """Handler and agent: folds, writes every ``checkpoint`` frames, and lets everything go at a rebalance."""
+
+    def __init__(self, settings: FrameSettings, store: Store, checkpoint: int = 3) -> None:
+        self.store, self.checkpoint = store, checkpoint
+        self.memory: dict[int, Memory] = {}
+        self.assignments: list[frozenset[int]] = []
+        self.revocations: list[frozenset[int]] = []
+        self.lost: list[tuple[int, int]] = []
+        self.stale = 0
+        self.seen: list[Frame] = []
+        self.start_by_itself = True
+        self.pause = 0.0  # after every frame, seconds
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.app = frame_app(settings, self)
+        self.app.agent(self.app.frame_topic)(self.fold)
+        self.frames = self.app.frames
+
+    def on_assigned(self, partitions: frozenset[int]) -> None:
+        self.assignments.append(partitions)
+        if self.start_by_itself:
+            task = asyncio.create_task(self.load(partitions))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def on_revoked(self, partitions: frozenset[int]) -> None:
+        self.revocations.append(partitions)
+        self.write_all()
+        self.memory.clear()
+
+    def on_lost(self, partition: int, position: int) -> None:
+        self.lost.append((partition, position))
+        self.memory.pop(partition, None)
+
+    async def load(self, partitions: Iterable[int]) -> None:
+        ranges = await self.frames.log_range(partitions)
+        for partition in partitions:
+            offset = self.store.offsets.setdefault(partition, ranges[partition][0])
+            epoch = await self.frames.start_partition(partition, offset)
+            if epoch is not None:
+                self.memory[partition] = Memory(epoch, offset, offset)
+
+    async def fold(self, stream: Any) -> None:
+        async for frame in stream.noack():
+            await self.gate.wait()
+            self.take(frame)
+            await asyncio.sleep(self.pause)
+
+    def take(self, frame: Frame) -> None:
+        memory = self.memory.get(frame.partition)
+        if memory is None or memory.epoch != frame.epoch or self.frames.epoch(frame.partition) != frame.epoch:
+            self.stale += 1
+            return
+        if frame.base != memory.next:
+            raise BrokenChain(f"{frame.base} after {memory.next}")
+        memory.next = frame.next
+        memory.rows += rows_of(frame)
+        self.seen.append(replace_values(frame))
+        if len(self.seen) % self.checkpoint == 0 or self.frames.position_at_end(frame.partition, frame.next):
+            self.write_all()
+
+    def write_all(self) -> None:
+        for partition, memory in list(self.memory.items()):
+            if self.store.write(partition, memory.stored, memory.next, memory.rows):
+                self.frames.acknowledge(partition, memory.epoch, memory.next)
+                self.memory[partition] = replace_memory(memory)
+            else:
+                del self.memory[partition]
+
+
+class BrokenChain(Exception):
+    """A frame of the current epoch does not begin where the one before it ended."""
+
+
+def replace_values(frame: Frame) -> Frame:
+    """What a test looks at later, without the bytes."""
+    return Frame(frame.partition, frame.epoch, frame.base, frame.next, list(frame.offsets), [], [], [])
+
+
+def replace_memory(memory: Memory) -> Memory:
+    return replace(memory, stored=memory.next, rows=[])
+
+
+@asynccontextmanager
+async def running(settings: FrameSettings, store: Store, **options: Any) -> AsyncIterator[Worker]:
+    """A started worker; it is stopped in order afterwards."""
+    worker = Worker(settings, store)
+    for name, value in options.items():
+        setattr(worker, name, value)
+    try:
+        async with asyncio.timeout(30):
+            await worker.app.start()
+        yield worker
+    finally:
+        async with asyncio.timeout(30):
+            await worker.app.stop()
+
+
+async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Return once it is so; raise TimeoutError else."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+def assert_chained(frames: list[Frame]) -> None:
+    ends: dict[tuple[int, int], int] = {}
+    for frame in frames:
+        assert frame.base == ends.get((frame.partition, frame.epoch), frame.base)
+        assert frame.base < frame.next
+        assert all(frame.base <= offset < frame.next for offset in frame.offsets)
+        ends[frame.partition, frame.epoch] = frame.next
+
+
+def resident() -> int:
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def in_the_queue(topics: Iterable[Any]) -> list[Frame]:
+    return [event.value for topic in topics for event in topic.queue._queue]
+
+
+def committed(kafka: KafkaServer, group: str, partitions: int) -> dict[int, int]:
+    reader = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
+    try:
+        found = reader.committed([TopicPartition(group, each) for each in range(partitions)], timeout=30)
+        return {each.partition: each.offset for each in found}
+    finally:
+        reader.close()

@@ -1,0 +1,273 @@
+"""A pipeline of a test's own, on the run's Kafka and Redis: topics, policy, configuration, and workers as processes.
+
+Workers and commands are real processes. What a test waits for is read as `hatcast status` reads it, in the test's own
+process, because starting the command takes seconds.
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from agents.cli.status import read_status
+from agents.settings import Settings, load_settings
+from stream.errors import Refusal
+from tests.integration.tables import DEFAULTS, merged, toml
+from tests.services import KafkaServer, RedisServer
+from tests.services.data import ROOT
+from tests.services.lifecycle import ServerProcess
+
+SECONDS: Final = 60.0
+_POLL_S: Final = 0.1
+_SCRIPT: Final = Path(sys.executable).with_name("hatcast")
+# The console script where the project is installed, else what it calls.
+HATCAST: Final = [str(_SCRIPT)] if _SCRIPT.is_file() else [sys.executable, "-m", "agents.cli"]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class WorkerProcess(ServerProcess):
+    """A worker, or another command, whose log is in a file; it ends with the test run."""
+
+    def __init__(self, command: Sequence[str], log: Path) -> None:
+        super().__init__(command, log, {"PYTHONPATH": str(ROOT)})
+        self.log = log
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code; None while it runs. -9 after kill -9."""
+        return None if self._process is None else self._process.poll()
+
+    def terminate(self, timeout: float = 20.0) -> int:
+        """SIGTERM; the exit code, or TimeoutExpired."""
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(timeout)
+
+    def wait(self, timeout: float = SECONDS) -> int:
+        """The exit code once it has ended by itself."""
+        assert self._process is not None
+        return self._process.wait(timeout)
+
+    def logged(self) -> str:
+        return self.log.read_text(errors="replace")
+
+
+@dataclass
+class Pipeline:
+    """One policy with its topics. Its configuration is the file `config`."""
+
+    name: str
+    folder: Path
+    kafka: KafkaServer
+    redis_server: RedisServer
+    table: dict[str, Any]
+    config: Path = field(init=False)
+    settings: Settings = field(init=False)
+    processes: list[WorkerProcess] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.config = self.write(self.table)
+        self.settings = load_settings(self.config, {})
+
+    def write(self, table: Mapping[str, Any], file: str = "hatcast.toml") -> Path:
+        """A configuration file."""
+        path = self.folder / file
+        path.write_text(toml(table))
+        return path
+
+    def changed(self, changes: Mapping[str, Any], file: str = "changed.toml") -> Path:
+        """A configuration file like ours but for some keys."""
+        return self.write(merged(self.table, changes), file)
+
+    # Processes.
+
+    def hatcast(self, *arguments: object, config: Path | None = None, timeout: float = SECONDS) -> Finished:
+        """Run a command to its end."""
+        command = [*HATCAST, *map(str, arguments), "--config", str(config or self.config)]
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False, env=_environment()
+        )
+        return Finished(done.returncode, done.stdout, done.stderr)
+
+    def start(self, *arguments: object, command: Sequence[str] = HATCAST) -> WorkerProcess:
+        """Start a command that goes on in the background."""
+        log = self.folder / f"{len(self.processes)}.log"
+        process = WorkerProcess([*command, *map(str, arguments), "--config", str(self.config)], log)
+        process.start()
+        self.processes.append(process)
+        return process
+
+    def worker(self) -> WorkerProcess:
+        """Start `hatcast worker`."""
+        return self.start("worker")
+
+    def wait_for_partitions(self, worker: WorkerProcess) -> None:
+        """Return once a worker has partitions and reads them."""
+        self.wait(lambda: "partition started" in worker.logged(), "worker with partitions", worker)
+
+    def replay(self, path: Path, form: str, *options: object) -> dict[str, Any]:
+        """`hatcast feed replay` to its end; its summary."""
+        done = self.hatcast("feed", "replay", path, "--format", form, "--json", *(options or ("--speedup", 0)))
+        assert done.code == 0, done.err
+        summary: dict[str, Any] = done.json
+        return summary
+
+    def close(self) -> None:
+        """End what still runs and delete what is in Kafka and Redis."""
+        for process in self.processes:
+            process.close()
+        self.kafka.delete_topics(name for name in self.kafka.topics() if name.startswith(self.name))
+        self.redis_server.delete(f"{{{self.name}*")
+
+    # What is stored.
+
+    def status(self) -> dict[str, Any]:
+        """`hatcast status --json`, read in this process."""
+        return asyncio.run(read_status(self.settings))
+
+    def folded(self) -> int:
+        """How many records are folded and stored, ticks apart; 0 before the first start."""
+        try:
+            return sum(self.outcomes().values())
+        except Refusal:
+            return 0
+
+    def is_caught_up(self) -> bool:
+        """All records of the topic are in the stored state."""
+        try:
+            return all((each["offset"] or 0) == each["end"] for each in self.status()["partitions"])
+        except Refusal:
+            return False
+
+    def is_settled(self) -> bool:
+        """All is folded, nothing that is final is still open, and Kafka has acknowledged every release."""
+        if not self.is_caught_up():
+            return False
+        status = self.status()
+        return not status["open_hats"] and not status["unpublished"]
+
+    def wait(self, ready: Callable[[], bool], what: str, *alive: WorkerProcess, seconds: float = SECONDS) -> None:
+        """Wait for a condition, while these processes run."""
+        deadline = time.monotonic() + seconds
+        while not ready():
+            for process in alive:
+                if process.code is not None:
+                    raise AssertionError(f"no {what}: a process ended with {process.code}\n{process.log_tail()}")
+            if time.monotonic() > deadline:
+                logs = "\n".join(process.log_tail() for process in self.processes)
+                raise AssertionError(f"no {what} in {seconds:g} s\n{logs}")
+            time.sleep(_POLL_S)
+
+    def outcomes(self) -> dict[str, int]:
+        """The stored outcomes without ticks, as golden files have them."""
+        found: dict[str, int] = self.status()["outcomes"]
+        return {outcome: records for outcome, records in found.items() if outcome != "tick"}
+
+    def published(self, *, committed: bool = True) -> dict[str, list[bytes]]:
+        """release_id -> every value on `hats.means`, in the order of the log."""
+        values: dict[str, list[bytes]] = {}
+        for record in self.kafka.read(self.settings.topics.means, committed=committed):
+            values.setdefault((record.key or b"").decode(), []).append(record.value or b"")
+        return values
+
+    def budget_records(self) -> dict[str, dict[str, Any]]:
+        """Key -> the record with the greatest `seq` on `hats.budget`: what its readers keep."""
+        newest: dict[str, dict[str, Any]] = {}
+        for received in self.kafka.read(self.settings.topics.budget):
+            key, record = (received.key or b"").decode(), json.loads(received.value or b"")
+            if key not in newest or record["seq"] >= newest[key]["seq"]:
+                newest[key] = record
+        return newest
+
+    def oracle(self) -> dict[str, Any]:
+        """`hatcast dump telemetry` folded by `hatcast batch --format kafka`: what the stored state has to be."""
+        dump = self.folder / "telemetry.jsonl"
+        made = self.hatcast("dump", "telemetry", "--output", dump)
+        assert made.code == 0, made.err
+        folded = self.hatcast("batch", dump, "--format", "kafka", "--contributions", "--json")
+        assert folded.code == 0, folded.err
+        found: dict[str, Any] = folded.json
+        return found
+
+    def contributions(self) -> dict[str, Any]:
+        """`hatcast contributions --json`."""
+        done = self.hatcast("contributions", "--json")
+        assert done.code == 0, done.err
+        assert done.err == "reads raw data, not private\n"
+        found: dict[str, Any] = done.json
+        return found
+
+    # The consumer group.
+
+    def members(self) -> list[str]:
+        """The ids of the group's members, dead ones too until their session ends."""
+        from kafka import KafkaAdminClient
+
+        with closing(KafkaAdminClient(bootstrap_servers=self.kafka.bootstrap_servers)) as admin:
+            group = admin.describe_groups([self._group])[self._group]
+        return [member["member_id"] for member in group["members"]]
+
+    def bury(self) -> None:
+        """Let the group know that its members are dead, so that the next worker need not wait for their session."""
+        from kafka import KafkaAdminClient
+        from kafka.admin import MemberToRemove
+
+        assert all(process.code is not None for process in self.processes)
+        dead = [MemberToRemove(member_id=member) for member in self.members()]
+        if dead:
+            with closing(KafkaAdminClient(bootstrap_servers=self.kafka.bootstrap_servers)) as admin:
+                admin.remove_group_members(self._group, dead)
+
+    @property
+    def _group(self) -> str:
+        return f"hatcast-{self.settings.policy.name}"
+
+
+@contextmanager
+def open_pipeline(
+    kafka: KafkaServer, redis_server: RedisServer, folder: Path, title: str, changes: Mapping[str, Any] | None = None
+) -> Iterator[Pipeline]:
+    """A pipeline with a name that no other has. `title` is for people; `changes` to the configuration's tables."""
+    name = f"t-{title}-{os.getpid():x}-{uuid.uuid4().hex[:6]}"
+    topics = {role: f"{name}.{role}" for role in ("means", "queries", "budget", "dead_letters")}
+    table = merged(
+        DEFAULTS,
+        {
+            "kafka": {"bootstrap_servers": kafka.bootstrap_servers},
+            "redis": {"url": redis_server.url},
+            "topics": {"telemetry": name, **topics},
+            "policy": {"name": name},
+        },
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    pipeline = Pipeline(name, folder, kafka, redis_server, merged(table, changes or {}))
+    try:
+        yield pipeline
+    finally:
+        pipeline.close()
+
+
+def _environment() -> dict[str, str]:
+    """Ours, without what would override a configuration."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HATCAST_")}
+    return {**kept, "PYTHONPATH": str(ROOT)}

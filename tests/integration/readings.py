@@ -1,0 +1,115 @@
+"""A few readings of a test's own: as records of telemetry, and as contributions that are stored without ingest."""
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from redis.asyncio import Redis
+
+from agents.store.identity import claim_policy
+from agents.store.keys import DomainKeys
+from agents.store.ledger import LedgerStore
+from agents.store.partition import PartitionStore
+from stream.checkpoint import take_changes
+from stream.contributions import Fold
+from stream.feeds import jsonl
+from stream.hats import Calendar
+from stream.partitioner import by_murmur2
+from stream.policy import Policy
+from stream.pseudonyms import KEY_BYTES, Pseudonyms
+from stream.reading import Reading
+from tests.integration.harness import Pipeline
+from tests.integration.tables import PARTITIONS
+from tests.services import Record
+
+HOUR_MS: Final = 3_600_000
+NOON_MS: Final = 1_641_124_800_000  # 2022-01-02T12:00Z
+PLACES: Final = ((21.20, 72.80), (21.25, 72.85), (21.30, 72.90), (21.35, 72.95), (21.40, 73.00))  # a cell each
+LATER_MS: Final = 1_900_000_000_000
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A vehicle's speed at a place (its number in PLACES); it arrives at once."""
+
+    vehicle: str
+    time_ms: int
+    place: int = 0
+    speed: float = 30.0
+
+    @property
+    def value(self) -> bytes:
+        latitude, longitude = PLACES[self.place]
+        return msgspec.json.encode(Reading(self.vehicle, self.time_ms, latitude, longitude, self.speed))
+
+    @property
+    def partition(self) -> int:
+        return by_murmur2(self.vehicle.encode(), PARTITIONS)
+
+    def record(self, arrival_ms: int | None = None, partition: int | None = None) -> Record:
+        """As a feed sends it; `partition`: of a feed that chooses a wrong one."""
+        arrived = self.time_ms if arrival_ms is None else arrival_ms
+        return Record(self.value, self.vehicle.encode(), self.partition if partition is None else partition, arrived)
+
+
+def ticks(at_ms: int) -> list[Record]:
+    """One for each partition."""
+    return [Record(b"", None, partition, at_ms) for partition in range(PARTITIONS)]
+
+
+def traffic(hours: int = 2, vehicles: int = 12, places: int = 3) -> list[Sample]:
+    """Every vehicle once at every place in every hour from noon on, at speeds of its own."""
+    return [
+        Sample(f"GJ05BX{vehicle:04}", NOON_MS + hour * HOUR_MS + place * 60_000, place, 10.0 + vehicle + place)
+        for hour in range(hours)
+        for place in range(places)
+        for vehicle in range(vehicles)
+    ]
+
+
+def folds(policy: Policy) -> list[Fold]:
+    """Empty folds, one for each partition."""
+    calendar, pseudonyms = Calendar(policy), Pseudonyms(bytes(KEY_BYTES))
+    return [Fold(policy, calendar, pseudonyms, jsonl.decode, _home(number)) for number in range(PARTITIONS)]
+
+
+def _home(number: int) -> Callable[[bytes], bool]:
+    return lambda vehicle: by_murmur2(vehicle, PARTITIONS) == number
+
+
+@dataclass
+class Stores:
+    """What a worker has of Redis."""
+
+    redis: Redis
+    partitions: PartitionStore
+    ledger: LedgerStore
+
+
+@asynccontextmanager
+async def open_stores(pipeline: Pipeline) -> AsyncIterator[Stores]:
+    """The stores of a pipeline's policy, which is claimed as by a worker's start."""
+    policy, domain = pipeline.settings.policy, pipeline.settings.topics.telemetry
+    redis = Redis.from_url(pipeline.settings.redis.url)
+    try:
+        await claim_policy(redis, DomainKeys(domain), policy, PARTITIONS)
+        ledger = LedgerStore(redis, domain, policy.name, policy.max_hats_per_day, policy.daily_limit_nano)
+        yield Stores(redis, PartitionStore(redis, policy.name, PARTITIONS), ledger)
+    finally:
+        await redis.aclose()
+
+
+async def store_closed(stores: Stores, policy: Policy, samples: Iterable[Sample], end_ms: int) -> None:
+    """Fold and store samples, then a tick at `end_ms` in each partition: what was checkpointed is final."""
+    by_partition: list[list[Sample]] = [[] for _ in range(PARTITIONS)]
+    for sample in samples:
+        by_partition[sample.partition].append(sample)
+    for number, fold in enumerate(folds(policy)):
+        mine = by_partition[number]
+        base, _ = await stores.partitions.open(number, 0)
+        fold.apply(LATER_MS, [sample.time_ms for sample in mine], [sample.value for sample in mine])
+        assert await stores.partitions.checkpoint(number, base, base + len(mine), take_changes(fold))
+        fold.apply(LATER_MS, [end_ms], [b""])
+        assert await stores.partitions.checkpoint(number, base + len(mine), base + len(mine) + 1, take_changes(fold))

@@ -1,0 +1,59 @@
+"""Configurations of tests, as nested tables."""
+
+import copy
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+PARTITIONS: Final = 8
+DEFAULTS: Final[dict[str, Any]] = {
+    "kafka": {"partitions": PARTITIONS},
+    "redis": {},
+    "topics": {"telemetry_retention": "none"},
+    "worker": {"checkpoint_interval": "200ms", "session_timeout": "6s", "idle_after": "1s"},
+    "policy": {
+        "upper_bound": 65.0,
+        "timezone": "UTC",
+        "hours": [0, 24],
+        "privacy": {"epsilon": 1.0, "max_hats_per_day": 40, "daily_limit": 105.0, "min_users": 1},
+        "estimator": {"name": "baseline"},
+    },
+}
+
+
+def golden_table(golden: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+    """The configuration that a golden result was made with; `changes` to `[policy]`."""
+    given = golden["policy"]
+    policy = {
+        "upper_bound": given["U"],
+        "reject_above": given["reject_above"],
+        "drop_zero": given["drop_zero"],
+        "timezone": given["tz"],
+        "h3_resolution": given["res"],
+        "hours": [given["h0"], given["h1"]],
+        "lateness": f"{given['late']}s",
+        "max_ahead": f"{given['ahead']}s",
+        "min_interval": f"{given['minint']}s",
+        "slot_length": f"{given['slot']}m",
+        "privacy": {"max_hats_per_day": given["K"]},
+    }
+    return {"policy": merged(policy, changes)}
+
+
+def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of nested tables with some keys changed."""
+    made = copy.deepcopy(dict(table))
+    for key, value in changes.items():
+        inner = isinstance(value, Mapping) and isinstance(made.get(key), dict)
+        made[key] = merged(made[key], value) if inner else value
+    return made
+
+
+def toml(table: Mapping[str, Any], where: str = "") -> str:
+    """Nested tables of texts, numbers, truth values and lists, as TOML."""
+    lines = [f"{key} = {json.dumps(value)}\n" for key, value in table.items() if not isinstance(value, Mapping)]
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            inside = f"{where}.{key}" if where else key
+            lines += [f"[{inside}]\n", toml(value, inside)]
+    return "".join(lines)

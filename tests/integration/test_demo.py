@@ -1,0 +1,219 @@
+"""The demo as it is typed. Its services are embedded, so these tests run anywhere."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import redis
+from confluent_kafka import Producer
+
+from agents.demo.defaults import TOPIC_NAMES, TOPICS
+from agents.demo.run import Wish, run_demo
+from agents.demo.view import Lines
+from agents.embedded import PARTITIONS, Services
+from agents.store.keys import PartitionKeys
+from stream.errors import Refusal
+from tests.integration.tables import DEFAULTS, golden_table, merged, toml
+from tests.services.data import DATA, ROOT, golden
+
+EDGE = DATA / "golden" / "edge.jsonl"
+SCHEMA = json.loads((ROOT / "schemas" / "release.schema.json").read_bytes())
+SECONDS = 100
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A folder for temporary files, with a name as short as those of common systems."""
+    with tempfile.TemporaryDirectory(prefix="hatcast-test-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def demo(temporary: Path, *arguments: object) -> Iterator["subprocess.Popen[bytes]"]:
+    """A demo that runs, with its temporary files in that folder; killed if the test leaves it running."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "agents.cli", "demo", *map(str, arguments)],
+        cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def finished(temporary: Path, *arguments: object) -> tuple[int, bytes, bytes]:
+    """Exit code, output and errors of a demo that ends by itself."""
+    with demo(temporary, *arguments) as process:
+        out, err = process.communicate(timeout=SECONDS)
+        return process.returncode, out, err
+
+
+def releases(out: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def edge_config(tmp_path: Path, **privacy: Any) -> Path:
+    """The configuration of the golden result of edge.jsonl, with BASELINE."""
+    table = merged(DEFAULTS, golden_table(golden("edge"), name="edge", privacy=privacy))
+    config = tmp_path / "hatcast.toml"
+    config.write_text(toml(table))
+    return config
+
+
+def processes_below(folder: Path) -> list[int]:
+    """The processes that work for a demo whose temporary files are below a folder."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*"):
+        try:
+            told = (status / "cmdline").read_bytes() + (status / "environ").read_bytes()
+        except OSError:  # it has ended, or is not ours
+            continue
+        if str(folder).encode() in told and status.name != str(os.getpid()):
+            found.append(int(status.name))
+    return found
+
+
+def wait_until_gone(folder: Path, seconds: float = 10.0) -> None:
+    """Return once nothing of a demo is left, neither processes nor files."""
+    deadline = time.monotonic() + seconds
+    while (processes_below(folder) or any(folder.iterdir())) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert processes_below(folder) == []
+    assert sorted(folder.iterdir()) == []
+
+
+def wait_for_output(process: "subprocess.Popen[bytes]") -> bytes:
+    """The first line that it prints."""
+    assert process.stdout is not None
+    assert select.select([process.stdout], [], [], SECONDS)[0], "it printed nothing"
+    return process.stdout.readline()
+
+
+def test_the_city_gives_releases_as_in_the_contract_and_stops_after_its_time(temporary: Path) -> None:
+    code, out, err = finished(temporary, "--for", 25, "--speedup", 3600, "--json")
+    found = releases(out)
+    assert (code, err) == (0, b"")
+    assert Counter(release["status"] for release in found)["released"] > 0
+    for release in found:
+        jsonschema.validate(release, SCHEMA)
+    assert len({release["release_id"] for release in found}) == len(found)
+    wait_until_gone(temporary)
+
+
+def test_a_recording_releases_every_hat_of_the_golden_once_and_ends_by_itself(tmp_path: Path, temporary: Path) -> None:
+    config = edge_config(tmp_path, min_users=10)
+    code, out, err = finished(temporary, "--feed", EDGE, "--format", "jsonl", "--config", config, "--json")
+    expected = golden("edge")["hats"]
+    found = {f"{each['cell']}/{each['date']}/{each['slot']}": each["status"] for each in releases(out)}
+    assert (code, err) == (0, b"")
+    assert len(releases(out)) == len(expected)
+    assert found == {hat: "released" if users >= 10 else "suppressed" for hat, (users, *_) in expected.items()}
+
+
+def test_with_hardly_any_noise_the_means_are_those_of_the_batch(tmp_path: Path, temporary: Path) -> None:
+    config = edge_config(tmp_path, epsilon=1e6, daily_limit=1e9, acknowledge_weak_privacy=True)
+    given = ("--format", "jsonl", "--config", str(config))
+    code, out, _ = finished(temporary, "--feed", EDGE, *given, "--json", "--speedup", 0)
+    assert code == 0
+    found = {f"{each['cell']}/{each['date']}/{each['slot']}": each["mean"] for each in releases(out)}
+    expected = {hat: total / count / 1000 for hat, (_, count, total, _) in batch(EDGE, *given).items()}
+    assert found.keys() == expected.keys()
+    assert all(abs(found[hat] - mean) <= 0.002 for hat, mean in expected.items())
+
+
+def batch(path: Path, *arguments: str) -> Mapping[str, list[int]]:
+    """HAT -> users, count, sum, max."""
+    command = [sys.executable, "-m", "agents.cli", "batch", str(path), *arguments, "--contributions", "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=SECONDS)
+    hats: dict[str, list[int]] = json.loads(done.stdout)["hats"]
+    return hats
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_stops_it_within_seconds_and_nothing_is_left(name: str, temporary: Path) -> None:
+    with demo(temporary, "--json", "--speedup", 3600) as process:
+        wait_for_output(process)
+        began = time.monotonic()
+        process.send_signal(signal.Signals[name])
+        _, err = process.communicate(timeout=SECONDS)
+        assert (process.returncode, err) == (0, b"")
+        assert time.monotonic() - began < 10
+    wait_until_gone(temporary)
+
+
+def test_a_demo_that_is_killed_leaves_no_process_and_no_file(temporary: Path) -> None:
+    with demo(temporary) as process:
+        wait_for_output(process)
+        assert len(processes_below(temporary)) >= 3
+        process.kill()
+        process.wait(SECONDS)
+    wait_until_gone(temporary)
+
+
+def test_plain_output_says_what_is_real_and_what_comes_next(temporary: Path) -> None:
+    _, out, _ = finished(temporary, "--feed", EDGE, "--format", "jsonl", "--speedup", 0)
+    text = out.decode("ascii")
+    for words in ("mock broker", "edge.jsonl", "suppressed: fewer than 10 buses", " +- ", "105 spent", "next"):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("nowhere.csv", None, "is missing"),
+        ("edge.csv", EDGE.read_bytes(), "first line"),
+        ("cut.csv.gz", (DATA / "capmetro" / "2017-03-21.csv.gz").read_bytes()[:200_000], "is cut off"),
+    ],
+)
+def test_a_bad_recording_is_one_clear_line(
+    name: str, content: bytes | None, says: str, tmp_path: Path, temporary: Path
+) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    code, out, err = finished(temporary, "--feed", path, "--format", "capmetro")
+    assert (code, out) == (1, b"")
+    assert says in err.decode()
+    assert err.decode().count("\n") == 1
+
+
+def test_a_gap_in_the_log_ends_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
+    with Services(TOPIC_NAMES) as services:
+        addresses = services.wait()
+        with redis.Redis.from_url(addresses.redis) as client:
+            client.hset(PartitionKeys("demo", 0).state, "offset", "0")
+        fill_beyond_what_the_mock_keeps(addresses.kafka)
+        with pytest.raises(Refusal, match="deleted before they were folded"):
+            run_demo(services, Wish(), Lines())
+    assert "Traceback" not in capsys.readouterr().out
+
+
+def fill_beyond_what_the_mock_keeps(kafka: str) -> None:
+    producer = Producer({"bootstrap.servers": kafka, "batch.num.messages": 1})
+    for _ in range(7):
+        producer.produce(TOPICS.telemetry, bytes(900_000), partition=0)
+    assert producer.flush(30) == 0
+
+
+def test_two_sets_of_services_run_side_by_side_with_four_partitions_a_topic() -> None:
+    with Services(("one",)) as first, Services(("one",)) as second:
+        mine, other = first.wait(), second.wait()
+        assert (mine.kafka, mine.redis) != (other.kafka, other.redis)
+        topics = Producer({"bootstrap.servers": mine.kafka}).list_topics(timeout=10).topics
+        assert len(topics["one"].partitions) == PARTITIONS
+    assert not first.folder.exists()

@@ -1,0 +1,266 @@
+"""Releases against real Kafka and Redis: one value, one charge, ledger first.
+
+The steps are those of agents/release.py.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka.errors import KafkaError
+
+from agents.kafka import aiokafka_options
+from agents.publisher import Message, NotHeld, Publishers
+from agents.recovery import Prover
+from agents.release import Due, Releaser
+from agents.store.ledger import Committed, Proposal
+from agents.store.proof import ProofStore
+from agents.topics import ensure_topics
+from stream.mechanisms.system import SystemNoise
+from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.readings import HOUR_MS, NOON_MS, Stores, open_stores, store_closed, traffic
+from tests.integration.tables import PARTITIONS
+from tests.services import KafkaServer, RedisServer
+
+OVER_MS = NOON_MS + 3 * HOUR_MS
+ALL = frozenset(range(PARTITIONS))
+DATE = "2022-01-02"
+
+
+class CrashError(Exception):
+    """What ends a releaser at a step."""
+
+
+class CrashingPublishers(Publishers):
+    """Fails after everything was sent, before the transaction is committed."""
+
+    async def publish(self, release_partition: int, messages: Iterable[Message]) -> None:
+        async def crash() -> None:
+            raise CrashError
+
+        self._producers[release_partition].commit_transaction = crash
+        await super().publish(release_partition, messages)
+
+
+def crash_after(releaser: Releaser, step: str) -> None:
+    """Let a releaser end at a step: `sent` is the publisher's."""
+    name = {"loaded": "load", "drawn": "draw", "committed": "commit", "acked": "send", "marked": "mark"}.get(step)
+    name = "delete" if step == "deleted" else name
+    if name is None:
+        return
+    wrapped = getattr(releaser, name)
+
+    async def crashing(*arguments: Any) -> None:
+        await wrapped(*arguments)
+        raise CrashError
+
+    setattr(releaser, name, crashing)
+
+
+@pytest.fixture
+def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
+    with open_pipeline(kafka, redis_server, tmp_path, "release") as opened:
+        ensure_topics(opened.settings)
+        yield opened
+
+
+@asynccontextmanager
+async def releasing(
+    pipeline: Pipeline,
+    stores: Stores,
+    kind: type[Releaser] = Releaser,
+    publishers: type[Publishers] = Publishers,
+    prover: type[Prover] = Prover,
+) -> AsyncIterator[Releaser]:
+    """A releaser of a worker that owns all release partitions."""
+    settings = pipeline.settings
+    made = publishers(settings.topics.telemetry, aiokafka_options(settings))
+    proof = prover(settings, ProofStore(stores.redis, pipeline.name), made, PARTITIONS)
+    releaser = kind(settings, stores.partitions, stores.ledger, proof, SystemNoise())
+    releaser.owned = lambda: ALL
+    try:
+        yield releaser
+    finally:
+        await made.stop()
+
+
+async def finish(pipeline: Pipeline, stores: Stores) -> None:
+    """Another worker makes good what is left."""
+    async with releasing(pipeline, stores) as releaser:
+        await releaser.round(asyncio.Event())
+        assert await releaser.due(ALL) == []
+
+
+STEPS = ["loaded", "drawn", "committed", "sent", "acked", "marked", "deleted"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_after_a_crash_at_any_step_another_worker_leaves_one_value_and_one_charge(
+    step: str, pipeline: Pipeline
+) -> None:
+    async def crash_then_finish() -> dict[bytes, bytes]:
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+            publishers = CrashingPublishers if step == "sent" else Publishers
+            with pytest.raises(CrashError):
+                async with releasing(pipeline, stores, publishers=publishers) as releaser:
+                    crash_after(releaser, step)
+                    await releaser.round(asyncio.Event())
+            after_crash = await stored_records(pipeline, stores)
+            assert (len(after_crash) == 6) == (step not in ("loaded", "drawn"))
+            await finish(pipeline, stores)
+            kept = await stored_records(pipeline, stores)
+            assert after_crash.items() <= kept.items(), "a record that was committed has changed"
+            return kept
+
+    kept = asyncio.run(crash_then_finish())
+    assert_one_value_and_one_charge(pipeline, kept, 6)
+
+
+async def stored_records(pipeline: Pipeline, stores: Stores) -> dict[bytes, bytes]:
+    """release_id -> record, in Redis."""
+    found: Any = await stores.redis.hgetall(f"{{{pipeline.name}}}:releases:{DATE}")  # Any: bytes, without decoding
+    kept: dict[bytes, bytes] = found
+    return kept
+
+
+def assert_one_value_and_one_charge(pipeline: Pipeline, kept: dict[bytes, bytes], hats: int) -> None:
+    """Also bytes of aborted transactions count: a reader of uncommitted records may have seen them."""
+    published = pipeline.published(committed=False)
+    assert {release_id: set(values) for release_id, values in published.items()} == {
+        release_id.decode(): {record} for release_id, record in kept.items()
+    }
+    assert len(kept) == hats
+    (budget,) = pipeline.budget_records().values()
+    assert (budget["releases"], budget["epsilon_sum"]) == (hats, hats * 1.0)
+    assert sorted(json.loads(record)["seq"] for record in kept.values()) == list(range(1, hats + 1))
+
+
+def test_two_workers_that_release_the_same_hats_at_once_publish_one_value_of_each(pipeline: Pipeline) -> None:
+    meeting = asyncio.Barrier(2)
+
+    class Racing(Releaser):
+        async def commit(self, proposals: Sequence[Proposal]) -> list[Committed]:
+            await asyncio.wait_for(meeting.wait(), 30)  # both have drawn
+            return await super().commit(proposals)
+
+    async def race() -> dict[bytes, bytes]:
+        async with open_stores(pipeline) as stores:
+            await finish(pipeline, stores)  # proves Redis, which one worker at a time does
+            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+            async with releasing(pipeline, stores, Racing) as one, releasing(pipeline, stores, Racing) as other:
+                ended = await asyncio.gather(
+                    one.round(asyncio.Event()), other.round(asyncio.Event()), return_exceptions=True
+                )
+                # Whoever was fenced by the other starts again from Redis: that is its next round.
+                assert all(isinstance(each, (int, KafkaError, NotHeld)) for each in ended), ended
+            with suppress(KafkaError, NotHeld):
+                await finish(pipeline, stores)
+            await finish(pipeline, stores)
+            return await stored_records(pipeline, stores)
+
+    assert_one_value_and_one_charge(pipeline, asyncio.run(race()), 6)
+
+
+def test_record_and_charge_are_in_redis_before_a_byte_is_on_the_topic(pipeline: Pipeline) -> None:
+    looked: list[str] = []
+
+    class Watched(Releaser):
+        async def send(self, release_partition: int, date: str, waiting: Sequence[tuple[Due, Committed]]) -> None:
+            on_topic = await asyncio.to_thread(pipeline.published, committed=False)
+            for due, committed in waiting:
+                record = await self._ledger.find(date, [due.release_id])
+                assert record[0] is not None
+                assert record[0].record == committed.record
+                assert due.release_id not in on_topic
+                looked.append(due.release_id)
+            assert (await self._ledger.summary(date)).epsilon_sum == 6 * 10**9
+            await super().send(release_partition, date, waiting)
+
+    async def release() -> None:
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+            async with releasing(pipeline, stores, Watched) as releaser:
+                assert await releaser.round(asyncio.Event()) == 6
+
+    asyncio.run(release())
+    assert sorted(looked) == sorted(pipeline.published())
+
+
+def test_hats_beyond_the_days_budget_are_published_as_exhausted_by_slot_then_cell(
+    kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    # One user's day may cost 4: of 9 HATs the first four are released, whichever 5 of them a user enters.
+    privacy = {"epsilon": 1.0, "max_hats_per_day": 5, "daily_limit": 4.0}
+    with open_pipeline(kafka, redis_server, tmp_path, "exhausted", {"policy": {"privacy": privacy}}) as pipeline:
+        ensure_topics(pipeline.settings)
+
+        async def release() -> None:
+            async with open_stores(pipeline) as stores:
+                samples = [each for each in traffic(3) if int(each.vehicle[-4:]) % 3 == each.place]
+                await store_closed(stores, pipeline.settings.policy, samples, NOON_MS + 4 * HOUR_MS)
+                await finish(pipeline, stores)
+
+        asyncio.run(release())
+        records = [json.loads(values[0]) for values in pipeline.published().values()]
+        in_order = sorted(records, key=lambda record: (record["slot"], record["cell"]))
+        assert [record["status"] for record in in_order] == ["released"] * 4 + ["budget_exhausted"] * 5
+        assert [record["seq"] for record in in_order] == list(range(1, 10))
+        for record in in_order[4:]:
+            assert not record.keys() & {"mean", "raw", "noise", "interval95"}
+        (budget,) = pipeline.budget_records().values()
+        assert (budget["releases"], budget["epsilon_sum"], budget["epsilon_user_day"]) == (4, 4.0, 4.0)
+
+
+def test_too_few_users_are_suppressed_at_no_charge(
+    kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    changes = {"policy": {"privacy": {"min_users": 5}}}
+    with open_pipeline(kafka, redis_server, tmp_path, "suppressed", changes) as pipeline:
+        ensure_topics(pipeline.settings)
+        samples = [each for each in traffic(1) if each.place == 0 or int(each.vehicle[-4:]) < 4]
+
+        async def release() -> None:
+            async with open_stores(pipeline) as stores:
+                await store_closed(stores, pipeline.settings.policy, samples, OVER_MS)
+                await finish(pipeline, stores)
+
+        asyncio.run(release())
+        statuses = sorted(json.loads(values[0])["status"] for values in pipeline.published().values())
+        assert statuses == ["released", "suppressed", "suppressed"]
+        (budget,) = pipeline.budget_records().values()
+        assert (budget["releases"], budget["epsilon_sum"]) == (1, 1.0)
+
+
+def test_nothing_is_released_while_one_partition_has_no_clock(pipeline: Pipeline) -> None:
+    async def release() -> int:
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+            await stores.redis.hdel(f"{{{pipeline.name}:5}}:state", "clock")
+            async with releasing(pipeline, stores) as releaser:
+                return await releaser.round(asyncio.Event())
+
+    assert asyncio.run(release()) == 0
+    assert pipeline.published() == {}
+
+
+def test_a_clock_that_went_back_between_the_look_and_the_load_releases_nothing(pipeline: Pipeline) -> None:
+    class Rewound(Releaser):
+        async def load(self, due: Sequence[Due]) -> list[list[bytes]] | None:
+            assert due
+            with closing(pipeline.redis_server.client()) as redis:
+                redis.hset(f"{{{pipeline.name}:5}}:state", "clock", str(NOON_MS))
+            return await super().load(due)
+
+    async def release() -> int:
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+            async with releasing(pipeline, stores, Rewound) as releaser:
+                return await releaser.round(asyncio.Event())
+
+    assert asyncio.run(release()) == 0
+    assert pipeline.published() == {}

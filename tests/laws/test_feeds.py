@@ -1,0 +1,162 @@
+"""Laws of every feed in FEEDS: on any bytes a reading or nothing, and a reading that replay can send."""
+
+import io
+from collections.abc import Callable
+from itertools import chain
+from operator import attrgetter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import stream.feeds
+from stream.errors import BadRecording
+from stream.feeds import FEEDS, Feed, Recorded, jsonl
+from stream.reading import Reading, is_complete, parse_time
+from tests.services.data import DATA
+
+SAMPLES = DATA / "feeds"
+BROKEN = sorted((SAMPLES / "broken").iterdir())
+every_feed = pytest.mark.parametrize("feed", FEEDS.values(), ids=attrgetter("name"))
+
+
+def samples(feed: Feed) -> list[Path]:
+    """The feed's recordings: tests/data/feeds/<name>*."""
+    return sorted(SAMPLES.glob(f"{feed.name}*"))
+
+
+def recorded_in(path: Path, feed: Feed) -> list[Recorded]:
+    with path.open("rb") as stream:
+        return list(feed.records(stream, path.name))
+
+
+RECORDS = sorted(
+    {record.raw for feed in FEEDS.values() for path in samples(feed) for record in recorded_in(path, feed)}
+)
+
+
+@st.composite
+def mutated_records(draw: st.DrawFn) -> bytes:
+    """A record of any feed with up to four slices cut out, replaced or repeated."""
+    value = draw(st.sampled_from(RECORDS))
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(value)))
+        end = draw(st.integers(start, min(len(value), start + 12)))
+        value = value[:start] + draw(st.binary(max_size=4) | st.just(value[start:end] * 2)) + value[end:]
+    return value
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]))
+numbers = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(["nan", "inf", "-inf"])
+times = texts | st.integers() | st.integers(-(10**40), 10**40) | st.floats(allow_nan=False, allow_infinity=False)
+readings = st.builds(Reading, texts, times, numbers, numbers, numbers, st.sampled_from(["km/h", "m/s", "mph", "kn"]))
+
+
+def is_reading_or_nothing(decode: Callable[[bytes], object], value: bytes) -> bool:
+    found = decode(value)
+    return found is None or (type(found) is Reading and is_complete(found))
+
+
+def survives(reading: Reading, write: Callable[[Recorded], bytes]) -> bool:
+    return jsonl.decode(write(Recorded(b"", reading, None))) == reading
+
+
+def test_every_feed_file_is_in_the_suite() -> None:
+    folder = Path(stream.feeds.__file__).parent
+    assert set(FEEDS) == {path.stem.replace("_", "-") for path in folder.glob("[!_]*.py")} - {"interface"}
+
+
+@every_feed
+def test_every_feed_has_a_sample_with_good_and_bad_records(feed: Feed) -> None:
+    assert samples(feed)
+    for path in samples(feed):
+        assert {record.reading is None for record in recorded_in(path, feed)} == {True, False}, path.name
+
+
+@every_feed
+@given(value=st.binary())
+def test_decoding_any_bytes_gives_a_reading_or_nothing(feed: Feed, value: bytes) -> None:
+    assert is_reading_or_nothing(feed.decode, value)
+
+
+@every_feed
+@given(value=mutated_records())
+def test_decoding_a_damaged_record_gives_a_reading_or_nothing(feed: Feed, value: bytes) -> None:
+    assert is_reading_or_nothing(feed.decode, value)
+
+
+def test_a_decoder_that_lets_an_unknown_unit_through_breaks_the_law() -> None:
+    def mutant(value: bytes) -> object:
+        return Reading("bus", 0, 1.0, 2.0, 3.0, "furlong")
+
+    assert not is_reading_or_nothing(mutant, b"{}")
+
+
+@every_feed
+@given(value=st.binary() | mutated_records() | st.lists(mutated_records()).map(b"\n".join))
+def test_reading_any_bytes_as_a_recording_gives_records_or_one_refusal(feed: Feed, value: bytes) -> None:
+    try:
+        records = list(feed.records(io.BytesIO(value), "file"))
+    except BadRecording as refusal:
+        assert "\n" not in str(refusal)
+        return
+    for record in records:
+        assert record.raw
+        assert record.reading is None or is_complete(record.reading)
+
+
+@every_feed
+@pytest.mark.parametrize("path", BROKEN, ids=attrgetter("name"))
+def test_a_broken_file_gives_records_or_one_refusal(feed: Feed, path: Path) -> None:
+    try:
+        records = recorded_in(path, feed)
+    except BadRecording as refusal:
+        assert str(refusal).startswith(f"{path.name}: ")
+        assert "\n" not in str(refusal)
+        return
+    assert all(record.raw for record in records)
+
+
+@every_feed
+def test_the_recordings_of_other_feeds_are_refused(feed: Feed) -> None:
+    for path in chain.from_iterable(samples(other) for other in FEEDS.values() if other is not feed):
+        with pytest.raises(BadRecording):
+            recorded_in(path, feed)
+
+
+@every_feed
+def test_what_a_feed_read_decodes_again_from_the_canonical_record(feed: Feed) -> None:
+    for path in samples(feed):
+        for record in recorded_in(path, feed):
+            if record.reading is None:
+                assert jsonl.canonical_value(record) == record.raw
+            else:
+                assert survives(record.reading, jsonl.canonical_value)
+
+
+@given(readings)
+def test_any_reading_survives_the_canonical_record(reading: Reading) -> None:
+    assert survives(reading, jsonl.canonical_value)
+
+
+def test_a_canonical_record_that_drops_digits_or_the_unit_breaks_the_law() -> None:
+    def rounded(record: Recorded) -> bytes:
+        assert record.reading is not None
+        return jsonl.canonical_value(record).replace(b"0.1234567890123", b"0.123457")
+
+    def without_unit(record: Recorded) -> bytes:
+        return jsonl.canonical_value(record).replace(b',"unit":"m/s"', b"")
+
+    reading = Reading("bus", "now", 0.1234567890123, 2.0, 3.0, "m/s")
+    assert survives(reading, jsonl.canonical_value)
+    assert not survives(reading, rounded)
+    assert not survives(reading, without_unit)
+
+
+@every_feed
+def test_an_arrival_that_is_not_of_its_own_field_is_the_time_of_the_record(feed: Feed) -> None:
+    for path in samples(feed):
+        for record in recorded_in(path, feed):
+            if record.reading is not None and b'"arrival"' not in record.raw:
+                assert record.arrival == parse_time(record.reading.time)

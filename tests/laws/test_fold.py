@@ -1,0 +1,177 @@
+"""Laws of the fold: it is what the spec says (an oracle in Fractions), and no cut or restart of it shows."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis import strategies as st
+
+import stream.contributions
+from stream.checkpoint import Changes, Stored, restore, take_changes
+from stream.contributions import Fold
+from stream.reading import Outcome
+from tests.folding import PSEUDONYMS, apply, contributions, entered, occurring
+from tests.laws import fold_oracle
+from tests.laws.fold_logs import Case, cases
+
+often = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def as_the_oracle_says(case: Case) -> bool:
+    """Outcomes, clock, every contribution with its intervals, and how many HATs every user entered."""
+    expected = fold_oracle.fold(case.rules(), case.now, case.log)
+    fold = case.empty_fold()
+    apply(fold, case.log, case.now)
+    table: dict[tuple[str, int, bytes], tuple[int, int, int, int]] = {}
+    hats_entered: dict[tuple[str, bytes], int] = {}
+    for (date, slot, cell, vehicle), (count, total, greatest, seen) in expected.contributions.items():
+        user = PSEUDONYMS.of(vehicle, date)
+        table[f"{date}/{slot}", cell, user] = (count, total, greatest, sum(1 << step for step in seen))
+        hats_entered[date, user] = hats_entered.get((date, user), 0) + 1
+    return (occurring(fold), fold.clock, contributions(fold), {k: n for k, n in entered(fold).items() if n}) == (
+        dict(expected.outcomes),
+        expected.clock,
+        table,
+        hats_entered,
+    )
+
+
+@often
+@given(cases())
+def test_the_fold_is_what_the_spec_says(case: Case) -> None:
+    assert as_the_oracle_says(case)
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_the_logs_that_are_tried_meet_every_outcome(outcome: Outcome) -> None:
+    find(
+        cases(),
+        lambda case: fold_oracle.fold(case.rules(), case.now, case.log).outcomes[outcome.value] > 0,
+        settings=settings(max_examples=1000, phases=[Phase.generate], deadline=None, database=None),
+    )
+
+
+MUTANTS: dict[str, Callable[[Case], Case]] = {
+    "a slot that closes a millisecond late": lambda case: with_policy(case, lateness_ms=case.policy.lateness_ms + 1),
+    "a cap of one more": lambda case: with_policy(case, max_hats_per_day=case.policy.max_hats_per_day + 1),
+    "longer intervals": lambda case: with_policy(case, min_interval_ms=case.policy.min_interval_ms + 1),
+    "a second of hurry": lambda case: with_policy(case, max_ahead_ms=case.policy.max_ahead_ms - 1000),
+    "zeros kept or not": lambda case: with_policy(case, drop_zero=not case.policy.drop_zero),
+    "the other partitioner": lambda case: replace(
+        case, partitioner="crc32" if case.partitioner == "murmur2" else "murmur2"
+    ),
+}
+
+
+def with_policy(case: Case, **changes: object) -> Case:
+    return replace(case, policy=replace(case.policy, **changes))  # type: ignore[arg-type]  # the keys are of many types
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS.keys())
+def test_a_fold_with_another_rule_is_told_apart(mutant: Callable[[Case], Case]) -> None:
+    def differs(case: Case) -> bool:
+        fold = mutant(case).empty_fold()
+        apply(fold, case.log, case.now)
+        return occurring(fold) != dict(fold_oracle.fold(case.rules(), case.now, case.log).outcomes)
+
+    find(
+        cases(),
+        differs,
+        settings=settings(max_examples=1000, phases=[Phase.generate], deadline=None, database=None),
+    )
+
+
+@often
+@given(cases(), st.lists(st.integers(0, 40)))
+def test_lists_of_any_length_fold_to_the_same(case: Case, cuts: list[int]) -> None:
+    whole, cut = case.empty_fold(), case.empty_fold()
+    undecodable = apply(whole, case.log, case.now)
+    found, at = [], 0
+    for end in [*sorted(min(one, len(case.log)) for one in cuts), len(case.log)]:
+        found += [at + index for index in apply(cut, case.log[at:end], case.now)]
+        at = end
+    assert (found, cut.clock, cut.outcomes) == (undecodable, whole.clock, whole.outcomes)
+    assert contributions(cut) == contributions(whole)
+
+
+@often
+@given(cases())
+def test_look_up_tables_that_are_full_change_nothing(case: Case) -> None:
+    whole, small = case.empty_fold(), case.empty_fold()
+    apply(whole, case.log, case.now)
+    with pytest.MonkeyPatch.context() as patched:
+        for table in ("_VEHICLES", "_REPEATED"):
+            patched.setattr(stream.contributions, table, 1)
+        apply(small, case.log, case.now)
+    assert (small.outcomes, contributions(small)) == (whole.outcomes, contributions(whole))
+
+
+class Store:
+    """What a checkpoint writes: absolute values, as agents/store/checkpoint.lua writes them."""
+
+    def __init__(self) -> None:
+        self.clock: int | None = None
+        self.outcomes: dict[str, int] = {}
+        self.ends: dict[str, int] = {}
+        self.hats: dict[tuple[str, str], int] = {}
+        self.chunks: dict[tuple[str, str, int], bytes] = {}
+        self.days: dict[str, int] = {}
+        self.day_chunks: dict[tuple[str, int], bytes] = {}
+
+    def write(self, changes: Changes) -> None:
+        self.clock = changes.clock
+        self.outcomes |= changes.outcomes
+        self.ends |= changes.slots
+        self.hats |= {(slot, cell): users for slot, cells in changes.hats.items() for cell, users in cells.items()}
+        self.chunks |= changes.chunks
+        self.days |= changes.days
+        self.day_chunks |= changes.day_chunks
+        for date, chunks in changes.days_over.items():
+            self.days.pop(date, None)
+            for chunk in range(chunks):
+                self.day_chunks.pop((date, chunk), None)
+
+    def read(self) -> Stored:
+        return Stored(
+            clock=self.clock,
+            outcomes=self.outcomes,
+            hats={hat: [packed for key, packed in sorted(self.chunks.items()) if key[:2] == hat] for hat in self.hats},
+            days={
+                day: [packed for key, packed in sorted(self.day_chunks.items()) if key[0] == day] for day in self.days
+            },
+        )
+
+
+@often
+@given(cases(), st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["go on", "forget", "restart", "crash"]))))
+def test_checkpoints_forgetting_and_restarts_do_not_show(case: Case, cuts: list[tuple[int, str]]) -> None:
+    whole = case.empty_fold()
+    apply(whole, case.log, case.now)
+    expected = Store()
+    expected.write(take_changes(whole))
+
+    fold, store, at = case.empty_fold(), Store(), 0
+    for end, then in sorted(cuts, key=lambda cut: cut[0]):
+        apply(fold, case.log[at:end], case.now)
+        if then == "crash":  # what was folded since the last checkpoint is lost, and folded again
+            fold = case.empty_fold()
+            restore(fold, store.read())
+            continue
+        store.write(take_changes(fold))
+        at = max(at, min(end, len(case.log)))
+        if then == "forget":
+            fold.forget_closed()
+        if then == "restart":
+            fold = case.empty_fold()
+            restore(fold, store.read())
+    apply(fold, case.log[at:], case.now)
+    store.write(take_changes(fold))
+
+    assert vars(store) == vars(expected)
+    still_open = {key for key, slot in whole.slots.items() if (whole.clock or 0) < slot.closes_ms}
+    assert of_slots(fold, still_open) == of_slots(whole, still_open)
+
+
+def of_slots(fold: Fold, keys: set[str]) -> dict[tuple[str, int, bytes], tuple[int, int, int, int]]:
+    return {hat: known for hat, known in contributions(fold).items() if hat[0] in keys}

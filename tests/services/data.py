@@ -1,0 +1,28 @@
+"""Recorded input for tests: what may be published is in tests/data, the rest in HATCAST_DATA or beside the tree."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from tests.services.absent import absent
+
+ROOT: Final = Path(__file__).parents[2]
+DATA: Final = ROOT / "tests" / "data"
+RECORDINGS_ABSENT: Final = "recordings absent, set HATCAST_DATA"
+
+
+def recording(path: str) -> Path:
+    """A recording by its path, such as ``itms/suratITMS.json`` or ``capmetro/2017-03-21.csv.gz``.
+
+    Where it is absent the calling test is skipped and counted in one line at the end; with CI set it fails.
+    """
+    elsewhere = Path(os.environ.get("HATCAST_DATA") or ROOT.parent / "shared" / "data")
+    found = next((each for each in (DATA / path, elsewhere / path) if each.is_file()), None)
+    return found or absent(RECORDINGS_ABSENT)
+
+
+def golden(name: str) -> dict[str, Any]:
+    """A golden result, such as ``edge``: its policy, outcome counts and HATs (see tests/data/golden/README.md)."""
+    parsed: dict[str, Any] = json.loads((DATA / "golden" / f"{name}.json").read_bytes())
+    return parsed

@@ -1,0 +1,95 @@
+"""The fixtures that every test may use. One Kafka and one Redis a run; each test has its own topics and keys."""
+
+import os
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import pytest
+
+from tests.services import data
+from tests.services.absent import absent, count
+from tests.services.kafka_server import KafkaServer, open_kafka
+from tests.services.lifecycle import ServiceAbsent
+from tests.services.redis_server import RedisServer, open_redis
+
+Server = TypeVar("Server", KafkaServer, RedisServer)
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaServer]:
+    """A real Kafka with ``bootstrap_servers``, ``create_topic``, ``produce`` and ``read``."""
+    with ExitStack() as ends_with_the_run:
+        yield _enter(ends_with_the_run, open_kafka())
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """A real Redis, append-only, with ``url`` and ``client()``."""
+    with ExitStack() as ends_with_the_run:
+        yield _enter(ends_with_the_run, open_redis())
+
+
+def _enter(stack: ExitStack, opened: AbstractContextManager[Server]) -> Server:
+    try:
+        return stack.enter_context(opened)
+    except ServiceAbsent as reason:
+        absent(str(reason))
+
+
+@pytest.fixture
+def breakable_kafka(kafka: KafkaServer) -> Iterator[KafkaServer]:
+    """The same Kafka for a test that stops, kills or pauses it; it works again after the test."""
+    if kafka.lifecycle is None:
+        absent("a Kafka of our own to break: unset HATCAST_TEST_KAFKA")
+    yield kafka
+    kafka.heal()
+
+
+@pytest.fixture
+def breakable_redis(redis_server: RedisServer) -> Iterator[RedisServer]:
+    """The same Redis for a test that stops, kills, pauses or empties it; it works again after the test."""
+    if redis_server.lifecycle is None:
+        absent("a Redis of our own to break: unset HATCAST_TEST_REDIS")
+    yield redis_server
+    redis_server.heal()
+
+
+@pytest.fixture
+def unique_name(request: pytest.FixtureRequest) -> str:
+    """A name that no other test and no other run has; good for topics, groups, policies and key prefixes."""
+    test = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower()).strip("-")
+    return f"t-{test[:40].strip('-')}-{os.getpid():x}-{uuid.uuid4().hex[:6]}"
+
+
+class MakeTopic(Protocol):
+    """What the fixture ``make_topic`` gives."""
+
+    def __call__(self, suffix: str = "", partitions: int = 8, config: Mapping[str, str] | None = None) -> str:
+        """Make the topic ``<unique_name><suffix>`` and return its name."""
+
+
+@pytest.fixture
+def make_topic(kafka: KafkaServer, unique_name: str) -> Iterator[MakeTopic]:
+    """A function that makes topics of this test, which are deleted after it."""
+
+    def make(suffix: str = "", partitions: int = 8, config: Mapping[str, str] | None = None) -> str:
+        return kafka.create_topic(unique_name + suffix, partitions, config)
+
+    yield make
+    kafka.delete_topics(name for name in kafka.topics() if name.startswith(unique_name))
+
+
+@pytest.fixture(scope="session")
+def recordings() -> Callable[[str], Path]:
+    """``recordings("itms/suratITMS.json")``: the path, or the test is skipped (with CI set: fails)."""
+    return data.recording
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line for each thing that is absent, with the number of tests that were not run for it."""
+    for reason, tests in sorted(count(terminalreporter.stats.get("skipped", [])).items()):
+        terminalreporter.write_line(f"{tests} test{'s' if tests > 1 else ''} skipped: {reason}", yellow=True)

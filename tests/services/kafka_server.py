@@ -1,0 +1,233 @@
+"""One real Kafka: given, in Docker, or from its own jars as a local process (KRaft, one node)."""
+
+import base64
+import os
+import shutil
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tests.services import kafka_jars, kafka_records
+from tests.services.kafka_records import Received, Record
+from tests.services.lifecycle import (
+    Lifecycle,
+    NotOurs,
+    ServerContainer,
+    ServerDidNotStart,
+    ServerProcess,
+    accepts,
+    docker_answers,
+    free_ports,
+    started,
+    wait_until,
+)
+
+START_SECONDS: Final = 60.0
+DOCKER_IMAGE: Final = "apache/kafka:{version}"
+
+
+def server_settings(host: str, port: int, controller: int, bind: str) -> dict[str, str]:
+    """The broker's settings: one node, nothing made by accident, nothing deleted by age."""
+    return {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "listeners": f"PLAINTEXT://{bind}:{port},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": f"PLAINTEXT://{host}:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "auto.create.topics.enable": "false",
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "4",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        "broker.session.timeout.ms": "3000",  # after kill -9 the node waits for the end of its own old session
+        "broker.heartbeat.interval.ms": "500",
+        "log.retention.ms": "-1",  # else records of a recording, with an old CreateTime, are deleted
+    }
+
+
+@dataclass(eq=False)
+class KafkaServer:
+    """A Kafka that answers, and what tests do with it."""
+
+    bootstrap_servers: str
+    source: str  # where it came from, for people
+    lifecycle: Lifecycle | None = None  # None: it was given by the environment
+
+    @property
+    def ours(self) -> Lifecycle:
+        """The server's life in our hands; raises NotOurs where it was given."""
+        if self.lifecycle is None:
+            raise NotOurs(f"Kafka at {self.bootstrap_servers} is not ours to break")
+        return self.lifecycle
+
+    def start(self) -> None:
+        """Start it again with the same port and data, and wait until it answers."""
+        self.ours.start()
+        self.wait_until_ready()
+
+    def stop(self) -> None:
+        """End it in order (SIGTERM)."""
+        self.ours.stop()
+
+    def kill(self) -> None:
+        """End it with SIGKILL."""
+        self.ours.kill()
+
+    def restart(self) -> None:
+        """Stop and start."""
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """Freeze it: connections stay open and nothing answers."""
+        self.ours.pause()
+
+    def resume(self) -> None:
+        """Thaw it."""
+        self.ours.resume()
+
+    def heal(self) -> None:
+        """Bring it back to work, whatever a test did to it."""
+        if self.lifecycle is not None:
+            self.lifecycle.resume()
+            self.start()
+
+    def wait_until_ready(self, timeout: float = START_SECONDS) -> None:
+        """Return once the broker answers and is registered; raise ServerDidNotStart with the end of its log."""
+        host, _, port = self.bootstrap_servers.split(",")[0].rpartition(":")
+        wait_until(lambda: accepts(host, int(port)), self.lifecycle, timeout, "Kafka")
+        wait_until(lambda: kafka_records.answers(self.bootstrap_servers), self.lifecycle, timeout, "Kafka")
+
+    def create_topic(self, name: str, partitions: int = 8, config: Mapping[str, str] | None = None) -> str:
+        """Make a topic, wait until all know it, and return its name. ``config`` as in Kafka, all strings."""
+        with closing(self._client()) as admin:
+            admin.create_topics(
+                {name: {"num_partitions": partitions, "replication_factor": 1, "configs": dict(config or {})}},
+                wait_for_metadata=True,
+            )
+        return name
+
+    def delete_topics(self, names: Iterable[str]) -> None:
+        """Delete these topics; those that do not exist are not an error."""
+        with closing(self._client()) as admin:
+            here = set(admin.list_topics()) & set(names)
+            if here:
+                admin.delete_topics(sorted(here))
+
+    def topics(self) -> set[str]:
+        """The names of all topics, Kafka's own apart."""
+        with closing(self._client()) as admin:
+            return {name for name in admin.list_topics() if not name.startswith("__")}
+
+    def produce(self, topic: str, records: Iterable[Record]) -> None:
+        """Send and wait for acks=all. Without a partition, murmur2 of the key chooses, as in the Java client."""
+        kafka_records.produce(self.bootstrap_servers, topic, records)
+
+    def read(self, topic: str, *, committed: bool = True) -> list[Received]:
+        """All records of a topic up to its end, by partition and offset; ``committed=False`` shows aborted ones too."""
+        return kafka_records.read(self.bootstrap_servers, topic, committed=committed)
+
+    def _client(self) -> Any:
+        from kafka import KafkaAdminClient
+
+        return KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
+
+
+@contextmanager
+def open_kafka() -> Iterator[KafkaServer]:
+    """The Kafka of this machine: HATCAST_TEST_KAFKA, else Docker, else the jars. Raises ServiceAbsent without any."""
+    given = os.environ.get("HATCAST_TEST_KAFKA")
+    if given:
+        server = KafkaServer(given, "HATCAST_TEST_KAFKA")
+        server.wait_until_ready()
+        yield server
+        return
+    with docker_kafka() if docker_answers() else local_kafka() as server:
+        yield server
+
+
+@contextmanager
+def local_kafka(heap: str = "512m", settings: Mapping[str, str] | None = None) -> Iterator[KafkaServer]:
+    """Kafka from its jars on a free port, data in a temporary folder. Raises ServiceAbsent without Java 17."""
+    java = [kafka_jars.java(), "-cp", f"{kafka_jars.jars()}/*", f"-Dlog4j2.configurationFile={_log4j()}"]
+    folder = Path(tempfile.mkdtemp(prefix="hatcast-kafka-"))
+    try:
+        server = started(lambda: _prepare_local(java, folder, heap, settings or {}))
+        try:
+            yield server
+        finally:
+            server.ours.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _log4j() -> Path:
+    return kafka_jars.HERE / "log4j2.properties"
+
+
+def _prepare_local(java: list[str], folder: Path, heap: str, settings: Mapping[str, str]) -> KafkaServer:
+    """Write the properties and format the data folder; the server is not started."""
+    with free_ports(2) as (port, controller):
+        run = folder / str(port)
+        run.mkdir()
+        wanted = server_settings("127.0.0.1", port, controller, "127.0.0.1") | {"log.dirs": str(run / "data")}
+        properties = run / "server.properties"
+        properties.write_text("".join(f"{name}={value}\n" for name, value in (wanted | dict(settings)).items()))
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "x")
+        formatted = subprocess.run(
+            [
+                *java,
+                "-XX:TieredStopAtLevel=1",
+                "kafka.tools.StorageTool",
+                "format",
+                "-t",
+                cluster,
+                "-c",
+                str(properties),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if formatted.returncode != 0:
+            raise ServerDidNotStart(formatted.stdout)
+    command = [*java, f"-Xms{heap}", f"-Xmx{heap}", "-XX:+UseG1GC", "kafka.Kafka", str(properties)]
+    process = ServerProcess(command, run / "kafka.log")
+    return KafkaServer(f"127.0.0.1:{port}", f"jars {kafka_jars.version()}", process)
+
+
+@contextmanager
+def docker_kafka() -> Iterator[KafkaServer]:
+    """Kafka's own image through testcontainers, on a fixed free port, so that it is the same after a restart."""
+    from testcontainers.core.container import DockerContainer
+
+    image = DOCKER_IMAGE.format(version=kafka_jars.version())
+    with free_ports(1) as (port,):
+        container = DockerContainer(image).with_bind_ports(port, port)
+    host = container.get_docker_client().host()
+    for name, value in server_settings(host, port, 9093, "0.0.0.0").items():
+        container = container.with_env("KAFKA_" + name.upper().replace(".", "_"), value)
+    lifecycle = ServerContainer(container)
+    server = KafkaServer(f"{host}:{port}", f"Docker {image}", lifecycle)
+    try:
+        server.start()
+        yield server
+    finally:
+        lifecycle.close()
+
+
+__all__ = ["KafkaServer", "Received", "Record", "docker_kafka", "local_kafka", "open_kafka", "server_settings"]

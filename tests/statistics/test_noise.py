@@ -1,0 +1,80 @@
+"""The system's noise, as drawn, against the discrete Laplace distribution. This file cries wolf once in 10^6 runs."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import binom, chi2
+
+from stream.mechanisms.grid import quantile95
+from stream.mechanisms.system import SystemNoise
+
+DRAWS = 20_000
+FALSE_ALARM = 1e-7  # of one test; there are fewer than ten in this file
+BINS = 40
+
+
+def draws(value: int, distance: int, epsilon: float) -> NDArray[np.int64]:
+    """The noise alone."""
+    noise = SystemNoise()
+    return np.array([noise.laplace(value, distance, epsilon).value - value for _ in range(DRAWS)], np.int64)
+
+
+def below(scale: float) -> Callable[[int], float]:
+    """P(X <= x) of the discrete Laplace."""
+    p = math.exp(-1 / scale)
+
+    def at(x: int) -> float:
+        return p**-x / (1 + p) if x < 0 else 1 - p ** (x + 1) / (1 + p)
+
+    return at
+
+
+def edges(scale: float) -> list[int]:
+    """Ends of bins of about equal chance, each end once."""
+    p = math.exp(-1 / scale)
+    found = set()
+    for i in range(1, BINS):
+        u = i / BINS
+        tail = min(u, 1 - u)
+        x = math.floor(math.log(tail * (1 + p)) / math.log(p))
+        found.add(-x if u < 0.5 else x - 1)
+    return sorted(found)
+
+
+def chi_square_is_plausible(drawn: NDArray[np.int64], scale: float) -> bool:
+    ends = edges(scale)
+    cumulative = below(scale)
+    chances = np.diff([0.0, *map(cumulative, ends), 1.0])
+    observed = np.bincount(np.searchsorted(ends, drawn, side="left"), minlength=len(ends) + 1)
+    expected = chances * len(drawn)
+    assert expected.min() >= 10, "bins are wide enough for the approximation"
+    statistic = float(((observed - expected) ** 2 / expected).sum())
+    return statistic <= float(chi2.isf(FALSE_ALARM, len(ends)))
+
+
+@pytest.mark.parametrize(
+    ("value", "distance", "epsilon"),
+    [(0, 1, 0.5), (21_314, 1579, 1.0), (2**59, 3, 2.0)],
+    ids=["narrow", "usual", "far"],
+)
+def test_noise_is_distributed_as_the_discrete_laplace(value: int, distance: int, epsilon: float) -> None:
+    drawn = draws(value, distance, epsilon)
+    scale = distance / epsilon
+    assert chi_square_is_plausible(drawn, scale)
+    assert not chi_square_is_plausible(drawn, scale * 0.9), "the test has no power: a wrong scale passes"
+    assert not chi_square_is_plausible(drawn + max(1, round(scale / 4)), scale), "a shift passes"
+
+
+@pytest.mark.parametrize("distance", [2, 500])
+def test_the_95_percent_quantile_covers_95_percent(distance: int) -> None:
+    drawn = np.abs(draws(0, distance, 1.0))
+    q = quantile95(float(distance))
+    cumulative = below(float(distance))
+    for spread in (q, q - 1):
+        covered = int((drawn <= spread).sum())
+        chance = cumulative(spread) - cumulative(-spread - 1)
+        assert binom.isf(1 - FALSE_ALARM, DRAWS, chance) <= covered <= binom.isf(FALSE_ALARM, DRAWS, chance)
+    assert cumulative(q) - cumulative(-q - 1) >= 0.95 > cumulative(q - 1) - cumulative(-q)

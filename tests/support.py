@@ -1,0 +1,109 @@
+"""Shared by tests: scripted noise, and strategies for what estimators take."""
+
+import json
+from collections.abc import Iterable
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import strategies as st
+
+from stream.array_length import RULES
+from stream.estimators import Estimator, Parameters, Users
+from stream.estimators.quantile import QUANTILES
+from stream.grouping import GROUPINGS, Counts, Integers
+from stream.mechanisms import Noisy
+from stream.mechanisms.grid import Grid
+from tests.services.data import DATA
+
+ITMS_LIKE: list[int] = json.loads((DATA / "itms_like_counts.json").read_text())["counts"]
+"""217 counts with every published statistic of the ITMS HAT, largest first    [estimators.md, section 8]"""
+
+UPPER_BOUND = 65_000
+GRIDS = ("0.001", "0.0005", "0.5", "0.3", "1", "2.50")
+
+
+class Scripted:
+    """Noise with the same draws each time: the same release, byte for byte. Keeps what it was asked for.
+
+    draws   noise to add
+    picks   for selections: which candidate of those with a weight, which integer; from the start again if too large
+    """
+
+    def __init__(self, draws: Iterable[int] = (), picks: Iterable[int] = ()) -> None:
+        self._draws = iter(draws)
+        self._picks = iter(picks)
+        self.asked: list[tuple[int, int, float]] = []
+
+    def laplace(self, value: int, distance: int, epsilon: float) -> Noisy:
+        self.asked.append((value, distance, epsilon))
+        return Noisy(value + next(self._draws), distance / epsilon)  # running dry is a failure, never a fresh draw
+
+    def choose(self, weights: Integers, costs: Integers, rate: Fraction) -> int:
+        assert len(weights) == len(costs)
+        assert rate > 0
+        candidates = np.flatnonzero(weights)
+        return int(candidates[next(self._picks) % len(candidates)])
+
+    def uniform(self, number: int) -> int:
+        return next(self._picks) % number
+
+
+def as_counts(counts: Iterable[int]) -> Counts:
+    """Counts in the order of the estimators."""
+    return np.array(sorted(counts, reverse=True), np.int64)
+
+
+def as_users(counts: Iterable[int], sums: Iterable[int]) -> Users:
+    """Users as they are given."""
+    return Users(np.array([*counts], np.int64), np.array([*sums], np.int64))
+
+
+# Few different counts make runs and ties, the large ones what does not fit into 64 bits.
+counts_lists = st.one_of(
+    st.lists(st.integers(1, 8), min_size=1, max_size=40),
+    st.lists(st.integers(1, 500), min_size=1, max_size=40),
+    st.lists(st.sampled_from([1, 2, 3, 60, 10**9, 2**31 - 1]), min_size=1, max_size=12),
+    st.builds(lambda count, users: [count] * users, st.integers(1, 10**9), st.integers(1, 30)),
+    st.builds(lambda huge, rest: [huge, *rest], st.integers(1, 10**9), st.lists(st.integers(1, 5), max_size=30)),
+)
+
+
+@st.composite
+def hats(draw: st.DrawFn) -> Users:
+    """The users of a HAT, each sum anywhere in [0, count U], the ends included."""
+    counts = sorted(draw(counts_lists), reverse=True)
+    sums = [draw(st.sampled_from([0, count * UPPER_BOUND]) | st.integers(0, count * UPPER_BOUND)) for count in counts]
+    return as_users(counts, sums)
+
+
+def selects(estimator: Estimator) -> bool:
+    """Whether it draws an interval first."""
+    return len(estimator.shares) > 1
+
+
+intervals = st.tuples(*[st.fractions(0, UPPER_BOUND, max_denominator=4000)] * 2).map(
+    lambda ends: (min(ends), max(ends))
+)
+
+
+def parameters_for(estimator: Estimator) -> st.SearchStrategy[Parameters]:
+    """Public parameters with every choice that the estimator has."""
+    used = estimator.keys.defaults
+    return st.builds(
+        Parameters,
+        upper_bound_milli=st.just(UPPER_BOUND),
+        grid=st.sampled_from(GRIDS).map(lambda text: Grid(Decimal(text))),
+        epsilon=st.sampled_from([0.1, 0.5, 1.0, 2.0]),
+        grouping=st.sampled_from(sorted(GROUPINGS)) if "grouping" in used else st.none(),
+        array_length=st.sampled_from(sorted(RULES)) | st.integers(1, 600) if "array_length" in used else st.none(),
+        quantiles=st.sampled_from(sorted(QUANTILES)) if "quantiles" in used else st.none(),
+        interval=st.none() | intervals if selects(estimator) else st.none(),
+    )
+
+
+def moved(users: Users, user: int, share: Fraction) -> Users:
+    """A neighbour under `replace`: the user's sum is now `share` of the most it can be."""
+    sums = users.sums.copy()
+    sums[user] = int(share * int(users.counts[user]) * UPPER_BOUND)
+    return Users(users.counts, sums)

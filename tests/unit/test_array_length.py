@@ -1,0 +1,151 @@
+"""The rules for the array length against their definitions."""
+
+import math
+from collections.abc import Callable, Iterable
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream.array_length import PRINTED_RULES, RULES, array_length
+from tests.support import ITMS_LIKE, as_counts
+
+counts_lists = st.lists(st.integers(1, 40), min_size=1, max_size=30)
+epsilons = st.sampled_from([0.01, 0.1, 0.5, 1.0, 2.0]) | st.floats(1e-3, 1e3)
+
+
+@given(counts_lists)
+def test_sensitivity_is_the_smallest_of_all_lengths_with_the_largest_score(counts: list[int]) -> None:
+    def score(m: int) -> Fraction:
+        return Fraction(sum(min(count, m) for count in counts) ** 2, m)
+
+    expected = max(range(min(counts), max(counts) + 1), key=lambda m: (score(m), -m))
+    assert array_length("sensitivity", as_counts(counts), 1.0) == expected
+
+
+@given(counts_lists)
+def test_median_is_the_count_in_the_middle_from_above(counts: list[int]) -> None:
+    assert (
+        array_length("median", as_counts(counts), 1.0) == sorted(counts, reverse=True)[math.ceil(len(counts) / 2) - 1]
+    )
+
+
+@given(counts_lists, st.integers(1, 100))
+def test_a_fixed_length_is_no_longer_than_the_largest_count(counts: list[int], fixed: int) -> None:
+    assert array_length(fixed, as_counts(counts), 1.0) == min(fixed, max(counts))
+
+
+def test_the_itms_counts_give_the_published_lengths() -> None:
+    counts = as_counts(ITMS_LIKE)
+    assert (RULES["median"](counts, 1.0), RULES["sensitivity"](counts, 1.0)) == (46, 50)
+
+
+def test_of_equal_scores_the_shorter_length_is_taken() -> None:
+    counts = as_counts([4, 1, 1])  # 3^2 / 1 = 6^2 / 4
+    assert array_length("sensitivity", counts, 1.0) == 1
+
+
+def test_scores_beyond_the_precision_of_floats_are_compared_as_integers() -> None:
+    n = 2**58  # (3n)^2 / n = (6n)^2 / 4n; one reading more or less is below the last digit of a float
+    assert array_length("sensitivity", as_counts([4 * n, n, n]), 1.0) == n
+    assert array_length("sensitivity", as_counts([4 * n + 1, n, n]), 1.0) == 4 * n + 1
+    assert array_length("sensitivity", as_counts([4 * n - 1, n, n]), 1.0) == n
+    # Of these two the larger score is the smaller float.
+    longest, shortest = 576460752303424450, 144115188075856110
+    assert (longest + 2 * shortest) ** 2 * shortest > (3 * shortest) ** 2 * longest
+    assert array_length("sensitivity", as_counts([longest, shortest, shortest]), 1.0) == longest
+
+
+def taken(counts: list[int], m: int) -> int:
+    return sum(min(count, m) for count in counts)
+
+
+def least(candidates: Iterable[int], score: Callable[[int], Fraction | Decimal]) -> int:
+    return min(candidates, key=lambda m: (score(m), m))
+
+
+@given(counts_lists, epsilons)
+def test_minimax_is_the_smallest_count_with_the_least_clipping_and_noise(counts: list[int], epsilon: float) -> None:
+    def error(m: int) -> Fraction:
+        return 1 - Fraction(taken(counts, m), sum(counts)) + m / (Fraction(epsilon) * taken(counts, m))
+
+    assert array_length("minimax", as_counts(counts), epsilon) == least(counts, error)
+
+
+@given(counts_lists, epsilons)
+def test_minimax_with_the_square_root_of_two_weighs_the_noise_by_its_deviation(
+    counts: list[int], epsilon: float
+) -> None:
+    def error(m: int) -> Decimal:
+        noise = Decimal(2).sqrt() * m / (Decimal(epsilon) * taken(counts, m))
+        return 1 - Decimal(taken(counts, m)) / sum(counts) + noise
+
+    with localcontext(Context(prec=200)):
+        expected = least(counts, error)
+    assert array_length("minimax_sqrt2", as_counts(counts), epsilon) == expected
+
+
+@pytest.mark.parametrize(("rule", "c"), [("minimax", 1.0), ("minimax_sqrt2", math.sqrt(2))])
+@given(counts=counts_lists, one=epsilons, other=epsilons)
+def test_minimax_does_not_fall_as_epsilon_grows_and_has_the_papers_limits(
+    rule: str, c: float, counts: list[int], one: float, other: float
+) -> None:
+    def at(epsilon: float) -> int:
+        return array_length(rule, as_counts(counts), epsilon)
+
+    assert at(min(one, other)) <= at(max(one, other))
+    users, readings, least_count = len(counts), sum(counts), min(counts)
+    assert at(c * least_count / (users * readings) * 0.999) == least_count
+    assert at(c * (readings / (users * least_count)) ** 2 * 1.001) == max(counts)
+
+
+def test_minimax_of_equal_errors_is_the_shorter() -> None:
+    # 1 - 2/6 + 1/(2 eps) = 0 + 5/(6 eps) at eps = 1/2
+    assert [array_length("minimax", as_counts([5, 1]), each) for each in (0.4999, 0.5, 0.5001)] == [1, 1, 5]
+
+
+def test_minimax_tells_errors_apart_that_floats_cannot() -> None:
+    counts = as_counts([5 * 2**28, 2**28])  # as [5, 1]: a tie at epsilon 1/2
+    assert array_length("minimax", counts, 0.5) == 2**28
+    assert array_length("minimax", counts, math.nextafter(0.5, 1)) == 5 * 2**28
+    assert array_length("minimax", counts, math.nextafter(0.5, 0)) == 2**28
+
+
+@given(counts_lists)
+def test_minimax_convex_is_the_smallest_of_the_integers_named_with_the_least_value(counts: list[int]) -> None:
+    mean = Fraction(sum(counts), len(counts))
+
+    def value(m: int) -> Fraction:
+        return 1 - Fraction(taken(counts, m), sum(counts)) + max(Fraction(m), mean) / max(counts)
+
+    found = array_length("minimax_convex", as_counts(counts), 1.0)
+    assert found == least([*counts, math.floor(mean), math.ceil(mean)], value)
+    assert value(found) == min(value(m) for m in range(min(counts), max(counts) + 1)), "no integer is better"
+
+
+def test_minimax_convex_of_the_itms_counts_is_120_where_the_paper_would_take_an_end() -> None:
+    counts = as_counts(ITMS_LIKE)
+    found = RULES["minimax_convex"](counts, 1.0)
+    value = 1 - taken(ITMS_LIKE, found) / 17_166 + max(found, 17_166 / 217) / 417
+    assert (found, round(value, 4)) == (120, 0.5765)
+    assert PRINTED_RULES["minimax_convex_printed"](counts, 1.0) in (1, 417)
+
+
+@pytest.mark.parametrize(
+    ("counts", "printed"),
+    [([4, 4, 4], 4), ([4, 3, 1], 3), ([4, 2, 1, 1], 2), ([6, 1, 1, 1], 1), ([3, 3, 2], 3)],
+)
+def test_the_printed_rule_is_that_of_the_paper(counts: list[int], printed: int) -> None:
+    """q = M/m*: 3, 2, 2, and twice no integer, so that the better end is taken."""
+    assert PRINTED_RULES["minimax_convex_printed"](as_counts(counts), 1.0) == printed
+
+
+def test_what_is_only_printed_is_no_rule_for_a_policy() -> None:
+    assert not PRINTED_RULES.keys() & RULES.keys()
+
+
+def test_an_unknown_rule_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        array_length("longest", as_counts([1]), 1.0)

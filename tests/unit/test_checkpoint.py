@@ -1,0 +1,92 @@
+"""What is written to the store, and what is read back; the law of cuts is in tests/laws/test_fold.py."""
+
+import h3.api.basic_int as h3
+
+from stream.checkpoint import Stored, restore, take_changes, totals
+from stream.open_slots import CHUNK_USERS
+from stream.packing import unpack, unpack_day
+from tests.folding import DAY, HOUR, MINUTE, NOON, apply, contributions, entered, fold_of, record
+from tests.replayed import policy_of
+
+POLICY = policy_of(lateness="5m")
+SLOT = "2022-01-02/12:00"
+CELL = h3.int_to_str(h3.latlng_to_cell(21.2, 72.8, 7))
+BUSES = [record(vehicle=f"bus-{number}") for number in range(2 * CHUNK_USERS + 10)]
+
+
+def test_the_first_changes_are_everything() -> None:
+    fold = fold_of(POLICY)
+    apply(fold, [(NOON, value) for value in BUSES])
+    changes = take_changes(fold)
+    assert changes.clock == NOON
+    assert changes.outcomes["accepted"] == len(BUSES)
+    assert changes.slots == {SLOT: NOON + HOUR}
+    assert changes.hats == {SLOT: {CELL: len(BUSES)}}
+    assert [len(list(unpack(changes.chunks[SLOT, CELL, chunk]))) for chunk in range(3)] == [64, 64, 10]
+    assert changes.days == {"2022-01-02": len(BUSES)}
+    assert [len(unpack_day(changes.day_chunks["2022-01-02", chunk])) for chunk in range(3)] == [64, 64, 10]
+    assert changes.days_over == {}
+
+
+def test_the_next_changes_are_the_chunks_that_changed() -> None:
+    fold = fold_of(POLICY)
+    apply(fold, [(NOON, value) for value in BUSES])
+    take_changes(fold)
+    apply(fold, [(NOON, record(vehicle="bus-70", time=NOON + 1000))])
+    changes = take_changes(fold)
+    assert set(changes.chunks) == {(SLOT, CELL, 1)}
+    assert changes.day_chunks == {}  # no user entered one more HAT
+
+
+def test_without_records_nothing_changed_but_clock_and_outcomes_are_there() -> None:
+    fold = fold_of(POLICY)
+    apply(fold, [(NOON, value) for value in BUSES])
+    take_changes(fold)
+    changes = take_changes(fold)
+    assert (changes.slots, changes.hats, changes.chunks, changes.days, changes.day_chunks) == ({}, {}, {}, {}, {})
+    assert (changes.clock, changes.outcomes) == (NOON, fold.outcomes)
+
+
+def test_a_day_that_is_over_is_to_be_deleted_once() -> None:
+    fold = fold_of(POLICY)
+    apply(fold, [(NOON, value) for value in BUSES])
+    take_changes(fold)
+    apply(fold, [(NOON + DAY, None)])
+    assert take_changes(fold).days_over == {"2022-01-02": 3}
+    fold.forget_closed()
+    assert (fold.days, fold.slots, take_changes(fold).days_over) == ({}, {}, {})
+
+
+def test_what_is_restored_is_what_was_stored_in_the_same_order() -> None:
+    fold, again = fold_of(POLICY), fold_of(POLICY)
+    apply(fold, [(NOON, value) for value in BUSES])
+    changes = take_changes(fold)
+    restore(
+        again,
+        Stored(
+            changes.clock,
+            changes.outcomes,
+            {(SLOT, CELL): [changes.chunks[SLOT, CELL, chunk] for chunk in range(3)]},
+            {"2022-01-02": [changes.day_chunks["2022-01-02", chunk] for chunk in range(3)]},
+        ),
+    )
+    assert (again.clock, again.outcomes) == (fold.clock, fold.outcomes)
+    assert list(contributions(again).items()) == list(contributions(fold).items())
+    assert list(entered(again).items()) == list(entered(fold).items())
+    ordinals = [known.ordinal for known in again.slots[SLOT].hats[h3.str_to_int(CELL)].users.values()]
+    assert ordinals == list(range(len(BUSES)))
+
+
+def test_slots_that_the_stored_clock_has_closed_stay_out() -> None:
+    fold, again = fold_of(POLICY), fold_of(POLICY)
+    apply(fold, [(NOON, record()), (NOON + 65 * MINUTE, None)])
+    changes = take_changes(fold)
+    chunks = {(SLOT, CELL): [changes.chunks[SLOT, CELL, 0]]}
+    restore(again, Stored(changes.clock, changes.outcomes, chunks, {}))
+    assert contributions(again) == {}
+
+
+def test_totals_are_those_of_the_goldens() -> None:
+    fold = fold_of(POLICY)
+    apply(fold, [(NOON, record()), (NOON, record(vehicle="other", speed=50)), (NOON, record(time=NOON + 1000))])
+    assert totals(fold.slots.values()) == {f"{CELL}/{SLOT}": (2, 3, 110_000, 50_000)}

@@ -1,0 +1,123 @@
+"""What the demo shows of what it knows."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from agents.demo import words
+from agents.demo.defaults import demo_policy
+from agents.demo.state import Budget, Noise, Published, State
+from agents.demo.view import Lines, page, strip_of
+from agents.settings import settings_of
+from stream.feeds import FEEDS
+from stream.hats import Calendar
+from stream.reading import Outcome
+from stream.release import Status as WireStatus
+
+
+def state(source: str | None = None) -> State:
+    policy = settings_of({"policy": demo_policy(None)}, Path(), {}).policy
+    made = State(policy=policy, calendar=Calendar(policy), source=source)
+    made.speedup, made.first_ms = 600.0, 1_700_000_000_000
+    made.clock_ms = made.first_ms
+    return made
+
+
+def released(slot: str, cell: str = "8642d9d6fffffff", mean: float = 21.3, scale: float = 0.5) -> Published:
+    name = f"demo/2026-10-22T{slot}/{cell}"
+    return Published(
+        release_id=name, status="released", cell=cell, date="2026-10-22", slot=slot, mean=mean, noise=Noise(scale)
+    )
+
+
+def suppressed(slot: str, cell: str) -> Published:
+    name = f"demo/2026-10-22T{slot}/{cell}"
+    return Published(release_id=name, status="suppressed", cell=cell, date="2026-10-22", slot=slot)
+
+
+def drawn(shown: State, width: int, height: int) -> list[str]:
+    console = Console(width=width, height=height, file=io.StringIO(), force_terminal=True, color_system=None)
+    with console.capture() as capture:
+        console.print(page(shown, width, height))
+    return capture.get().splitlines()
+
+
+def test_a_release_that_comes_twice_is_counted_once() -> None:
+    shown = state()
+    assert [shown.add(released("09:00")), shown.add(released("09:00"))] == [True, False]
+    assert (shown.releases, shown.counts["released"]) == (1, 1)
+
+
+def test_the_budget_record_with_the_greatest_number_counts() -> None:
+    shown = state()
+    for seq, spent in ((2, 2.0), (3, 3.0), (1, 1.0)):
+        shown.add_budget(Budget(date="2026-10-22", seq=seq, releases=seq, epsilon_user_day=spent, limit=105.0))
+    assert shown.budget is not None
+    assert words.budget_line(shown.budget) == "budget of 2026-10-22: 3 of 105 spent"
+
+
+def test_the_interval_holds_95_of_100_draws_of_the_noise() -> None:
+    assert words.mean(released("09:00", mean=21.314, scale=0.545)) == "21.3 ± 1.6"
+
+
+@pytest.mark.parametrize(
+    ("mean", "spread", "strip"),
+    [(5.0, 2.0, "   ──●──  "), (0.0, 1.0, "●─        "), (10.0, 20.0, "─────────●")],
+)
+def test_an_interval_is_drawn_within_0_and_the_upper_bound(mean: float, spread: float, strip: str) -> None:
+    assert strip_of(mean, spread, top=10.0, width=10) == strip
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (60, 10)])
+def test_the_live_part_fits_terminals_of_common_sizes(width: int, height: int) -> None:
+    shown = state()
+    for hour in range(10, 20):
+        shown.add(released(f"{hour}:00"))
+        shown.add(suppressed(f"{hour}:00", "8642d9817ffffff"))
+    shown.outcomes = {"accepted": 250_000, "zero": 80_000, "duplicate": 12}
+    shown.add_budget(Budget(date="2026-10-22", seq=1, releases=10, epsilon_user_day=10.0, limit=105.0))
+    lines = drawn(shown, width, height)
+    assert max(map(len, lines)) <= width
+    assert len(lines) < max(height, 20)
+
+
+def test_the_newest_slot_stands_first_and_few_rows_go_to_what_is_suppressed() -> None:
+    shown = state()
+    for cell in range(9):
+        shown.add(suppressed("09:00", f"{cell:x}642d9817ffffff"))
+    for slot in ("08:00", "09:00"):
+        shown.add(released(slot))
+    rows = [line for line in drawn(shown, 80, 24) if "8642d9d6fffffff" in line or "suppressed  " in f"{line}  "]
+    assert "09:00" in rows[0]
+    assert "08:00" in rows[1]
+    assert sum("d9817" in line for line in rows) == 2
+
+
+def test_the_clock_says_when_the_next_slot_is_released() -> None:
+    assert words.clock_line(state()).endswith("03:00 is released at 04:05")
+
+
+def test_a_slot_is_summed_up_once_a_later_one_comes(capsys: pytest.CaptureFixture[str]) -> None:
+    shown, view = state(), Lines()
+    for release in (released("09:00"), suppressed("09:00", "8642d9817ffffff"), released("10:00")):
+        shown.add(release)
+        view.release(release, b"", shown)
+        view.refresh(shown)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "-- 2026-10-22 09:00: 1 mean, 1 suppressed"
+    view.end(shown, 12.0)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["-- 2026-10-22 10:00: 1 mean", "2 means, 1 suppressed in 2 slots, in 12 s"]
+
+
+def test_every_outcome_and_every_status_has_words() -> None:
+    assert set(words.OUTCOMES) == set(Outcome) - {Outcome.TICK}
+    for status in WireStatus:
+        assert words.counted({status.value: 1})
+
+
+@pytest.mark.parametrize("feed", [None, *FEEDS])
+def test_the_policy_of_every_feed_is_valid_and_releases_all_day(feed: str | None) -> None:
+    assert settings_of({"policy": demo_policy(feed)}, Path(), {}).policy.hours == (0, 24)

@@ -1,0 +1,206 @@
+"""`hatcast evaluate`: its fast numbers and draws are those of the exact estimators."""
+
+import math
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from agents.evaluate.contenders import DEFAULT, Settled, contender
+from agents.evaluate.estimates import (
+    Lot,
+    array_means,
+    clipped_mean,
+    levy_weights,
+    quantile_intervals,
+    quantile_ranks,
+    quantile_weights,
+    value,
+)
+from agents.evaluate.simulation import Draws
+from agents.evaluate.values import VALUES, Readings, mean_law
+from stream.array_length import minimax_convex_printed
+from stream.errors import Refusal
+from stream.estimators import ESTIMATORS, Users
+from stream.mechanisms import Noisy
+from tests.support import ITMS_LIKE, UPPER_BOUND, as_counts, as_users
+
+FALSE_ALARM = 1e-8  # of one test on draws; seeded, and fewer than ten in this file
+SELECTING = ("levy", "levy:wraparound", "quantile", "quantile:wraparound", "quantile:epsilon_dependent:7")
+FIXED = [*(name for name in DEFAULT if name.split(":")[0] not in ("levy", "quantile")), "array_averaging:wraparound:3"]
+
+
+@st.composite
+def hats(draw: st.DrawFn) -> Users:
+    counts = sorted(draw(st.lists(st.integers(1, 60), min_size=1, max_size=25)), reverse=True)
+    return as_users(counts, [draw(st.integers(0, count * UPPER_BOUND)) for count in counts])
+
+
+def settled_for(name: str, users: Users, epsilon: float) -> tuple[Settled, Lot]:
+    settled = contender(name).settled(users.counts, UPPER_BOUND, epsilon)
+    return settled, Lot(users.counts, (users.sums / users.counts)[None, :], UPPER_BOUND)
+
+
+# Ties to the exact estimators
+
+
+def test_every_estimator_of_the_registry_is_compared_by_default() -> None:
+    assert {name.split(":")[0] for name in DEFAULT} == set(ESTIMATORS)
+
+
+@pytest.mark.parametrize("name", FIXED)
+@given(users=hats(), epsilon=st.sampled_from([0.5, 1.0, 2.0]))
+def test_a_fast_value_is_the_exact_one(name: str, users: Users, epsilon: float) -> None:
+    settled, lot = settled_for(name, users, epsilon)
+    exact = settled.contender.estimator.value(users, settled.parameters)
+    assert value(lot, settled)[0] == pytest.approx(float(exact), rel=1e-11, abs=1e-7)
+
+
+@pytest.mark.parametrize("name", SELECTING)
+@given(users=hats(), cut=st.tuples(*[st.integers(0, UPPER_BOUND)] * 2))
+def test_a_fast_clipped_mean_is_the_exact_one(name: str, users: Users, cut: tuple[int, int]) -> None:
+    settled, lot = settled_for(name, users, 1.0)
+    low, high = sorted(cut)
+    assert settled.arrays is not None
+    fast = clipped_mean(array_means(lot.means, settled.arrays), np.array([low]), np.array([high]))
+    exact = settled.contender.estimator.value(
+        users, replace(settled.parameters, interval=(Fraction(low), Fraction(high)))
+    )
+    assert fast[0] == pytest.approx(float(exact), rel=1e-11, abs=1e-7)
+
+
+class Asked:
+    """Noise that keeps the chances which `choose` is asked for, and takes the first candidate."""
+
+    def __init__(self) -> None:
+        self.chances: list[NDArray[np.float64]] = []
+
+    def laplace(self, value: int, distance: int, epsilon: float) -> Noisy:
+        return Noisy(value, distance / epsilon)
+
+    def choose(self, weights: NDArray[np.int64], costs: NDArray[np.int64], rate: Fraction) -> int:
+        exponent = -Decimal(rate.numerator) / rate.denominator
+        terms = [int(w) * (exponent * int(c)).exp() for w, c in zip(weights, costs, strict=True)]
+        self.chances.append(np.array([float(term / sum(terms)) for term in terms]))
+        return int(np.flatnonzero(weights)[0])
+
+    def uniform(self, number: int) -> int:
+        return number // 2
+
+
+def fast_chances(settled: Settled, lot: Lot) -> list[NDArray[np.float64]]:
+    assert settled.arrays is not None
+    means = lot.sorted_array_means(settled.arrays)
+    if settled.contender.estimator.name == "levy":
+        weights = [levy_weights(means, settled)]
+    else:
+        _, widths = quantile_intervals(means, settled)
+        weights = [quantile_weights(widths, rank, settled) for rank in quantile_ranks(settled)]
+    return [each[0] / each[0].sum() for each in weights]
+
+
+@pytest.mark.parametrize("name", SELECTING)
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_selections_have_the_chances_that_the_exact_ones_are_drawn_with(name: str, epsilon: float) -> None:
+    counts = as_counts(ITMS_LIKE * 3)
+    chance = np.random.default_rng(7)
+    for _ in range(5):
+        users = Users(counts, chance.integers(0, counts * UPPER_BOUND, endpoint=True))
+        settled, lot = settled_for(name, users, epsilon)
+        asked = Asked()
+        settled.contender.estimator.estimate(users, settled.parameters, asked)
+        found = fast_chances(settled, lot)
+        assert len(found) == len(asked.chances) >= 1
+        for fast, exact in zip(found, asked.chances, strict=True):
+            assert np.abs(fast - exact).max() < 1e-9
+
+
+def test_a_quantile_far_from_all_that_has_a_width_still_has_its_chances() -> None:
+    users = as_users([1] * 2_000, [30_000] * 2_000)
+    settled, lot = settled_for("quantile", users, 50.0)
+    asked = Asked()
+    settled.contender.estimator.estimate(users, settled.parameters, asked)
+    for fast, exact in zip(fast_chances(settled, lot), asked.chances, strict=True):
+        assert np.abs(fast - exact).max() < 1e-9
+
+
+@pytest.mark.parametrize("scale", [0.3, 2.0, 1580.0])
+def test_fast_noise_is_distributed_as_the_discrete_laplace(scale: float) -> None:
+    number = 200_000
+    drawn = np.sort(Draws(3).laplace(np.full(number, scale)))
+
+    def gap(wrong: float) -> float:
+        p = math.exp(-1 / (scale * wrong))
+        steps, ends = np.unique(drawn, return_index=True)
+        ends = np.append(ends[1:], number)
+        exact = np.where(steps < 0, p ** -np.minimum(steps, 0) / (1 + p), 1 - p ** (np.maximum(steps, 0) + 1) / (1 + p))
+        return float(np.abs(ends / number - exact).max())
+
+    allowed = math.sqrt(math.log(2 / FALSE_ALARM) / (2 * number))  # Dvoretzky, Kiefer, Wolfowitz, Massart
+    assert gap(1.0) < allowed < gap(0.9), "or the test has no power"
+    assert Draws(3).laplace(np.zeros(3)).tolist() == [0, 0, 0]
+
+
+def test_choices_come_as_often_as_their_weights_say() -> None:
+    weights, number = np.array([3.0, 0.0, 1.0, 4.0]), 200_000
+    often = np.bincount(Draws(4).choose(np.tile(weights, (number, 1))), minlength=4) / number
+    allowed = math.sqrt(math.log(8 / FALSE_ALARM) / (2 * number))
+    assert np.abs(often - weights / 8).max() < allowed
+    assert often[1] == 0
+
+
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_simulated_means_are_distributed_as_those_of_readings_drawn_one_by_one(count: int) -> None:
+    readings, number = Readings(), 100_000
+    counts = np.full(1, count, np.int64)
+    fast = np.sort(VALUES["iid"](counts, readings)(Draws(5), number)[:, 0]) / 1000
+    drawn = np.random.default_rng(6).normal(readings.mean, math.sqrt(readings.variance), (number, count))
+    slow = np.sort(np.clip(drawn, 0, readings.upper_bound).mean(axis=1))
+    step = readings.upper_bound / 512  # as fine as readings are
+    allowed = 2 * math.sqrt(math.log(4 / FALSE_ALARM) / (2 * number))
+    for shifted, worst in ((fast + step, 1.0), (fast - step, -1.0)):
+        at = np.searchsorted(shifted, slow, side="right") / number - np.arange(1, number + 1) / number
+        assert (worst * at).max() < allowed
+
+
+def test_the_law_of_a_mean_keeps_its_expectation_and_narrows_with_the_count() -> None:
+    scores = np.arange(-768, 769) / 128
+    density = np.exp(-(scores**2) / 2)
+    density /= density.sum()
+    spreads = []
+    for count in (10, 1000):
+        law = mean_law(count, Readings())
+        assert np.all(np.diff(law) >= 0)
+        mean = float(density @ law)
+        assert mean == pytest.approx(20.77, abs=0.02), "cut at 0, so a little above 20.67"
+        spreads.append(math.sqrt(float(density @ (law - mean) ** 2)))
+    assert spreads[0] / spreads[1] == pytest.approx(10, rel=0.01)
+
+
+# Contenders
+
+
+def test_printed_variants_have_the_papers_constants() -> None:
+    counts = as_counts(ITMS_LIKE)
+    ours, printed = (
+        contender(f"array_averaging:wraparound:sensitivity{end}").settled(counts, UPPER_BOUND, 1.0)
+        for end in ("", ":printed")
+    )
+    assert ours.sensitivity == Fraction(UPPER_BOUND, 160)
+    assert printed.sensitivity == Fraction(2 * UPPER_BOUND, 160)
+    levy = [contender(f"levy:wraparound{end}").settled(counts, UPPER_BOUND, 1.0) for end in ("", ":printed")]
+    assert [each.selection_split for each in levy] == [2, 1]
+    convex = contender("opt_array_averaging:minimax_convex_printed").settled(counts, UPPER_BOUND, 1.0)
+    assert convex.parameters.array_length == minimax_convex_printed(counts, 1.0)
+
+
+@pytest.mark.parametrize("name", ["", "mean", "levy:fast", "baseline:median", "levy:printed", "levy:0", "levy:²"])
+def test_a_name_that_means_nothing_is_refused_in_one_line(name: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        contender(name)
+    assert "\n" not in str(refused.value)

@@ -1,0 +1,132 @@
+"""`hatcast evaluate`: what it prints, what it refuses, and who may use its simulation."""
+
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner, Result
+
+from agents.cli.evaluate import command
+from agents.evaluate.contenders import DEFAULT, GRID
+from stream.errors import BadRecording, Refusal
+from tests.services.data import DATA
+from tests.unit.test_imports import ROOT, SIMULATION, modules, offences
+
+COUNTS = DATA / "itms_like_counts.json"
+
+
+def evaluate(*arguments: object) -> Result:
+    return CliRunner(catch_exceptions=False).invoke(command, [str(argument) for argument in arguments])
+
+
+def test_json_has_settings_and_an_error_for_each_estimator_and_epsilon() -> None:
+    done = evaluate("--counts", COUNTS, "--json", "--runs", 50, "--eps", "0.5,2", "--estimators", "baseline,levy:20")
+    found = json.loads(done.stdout)
+    assert set(found) == {"settings", "mae"}
+    assert found["settings"]["runs"] == 50
+    assert found["settings"]["users"] == 217
+    assert {name: [*row] for name, row in found["mae"].items()} == {"baseline": ["0.5", "2"], "levy:20": ["0.5", "2"]}
+    assert all(error > 0 for row in found["mae"].values() for error in row.values())
+
+
+def test_the_same_seed_gives_the_same_numbers() -> None:
+    one, again, other = (evaluate("--counts", COUNTS, "--json", "--runs", 20, "--seed", seed) for seed in (3, 3, 4))
+    assert one.stdout == again.stdout != other.stdout
+
+
+def test_the_table_has_a_row_an_estimator_and_says_that_nothing_is_private() -> None:
+    done = evaluate("--counts", COUNTS, "--runs", 20, "--values", "user_effects")
+    assert all(name[:12] in done.stdout for name in DEFAULT)
+    assert "nothing that it prints is private" in done.stderr
+    assert "reads raw data" not in done.stderr
+
+
+def test_a_recording_is_read_and_said_to_be_raw_data() -> None:
+    day = DATA / "capmetro" / "2017-03-21.csv.gz"
+    done = evaluate("--data", day, "--format", "capmetro", "--json", "--runs", 20, "--estimators", "baseline")
+    assert done.stderr.startswith("reads raw data, not private")
+    found = json.loads(done.stdout)["settings"]
+    assert found["users"] > 100
+    hat = found["source"].split(", ")[1]
+    again = evaluate(
+        "--data", day, "--format", "capmetro", "--json", "--runs", 20, "--hat", hat, "--scaling", "users", 2
+    )
+    assert json.loads(again.stdout)["settings"]["users"] == 2 * found["users"]
+    with pytest.raises(Refusal, match="has no reading"):
+        evaluate("--data", day, "--format", "capmetro", "--hat", "nowhere")
+
+
+@pytest.mark.parametrize(("scaling", "users", "readings"), [("samples", 217, 17166 * 3), ("users", 217 * 3, 17166 * 3)])
+def test_scaling_repeats_samples_or_users(scaling: str, users: int, readings: int) -> None:
+    done = evaluate("--counts", COUNTS, "--json", "--runs", 2, "--scaling", scaling, 3)
+    found = json.loads(done.stdout)["settings"]
+    assert (found["users"], found["readings"], found["scaling"]) == (users, readings, {scaling: 3})
+
+
+def test_a_plot_is_an_svg_file_with_a_line_an_estimator(tmp_path: Path) -> None:
+    out = tmp_path / "out.svg"
+    evaluate("--counts", COUNTS, "--runs", 20, "--plot", out, "--estimators", "baseline,levy")
+    text = "".join(ET.parse(out).getroot().itertext())
+    assert "baseline" in text
+    assert "levy" in text
+    with pytest.raises(Refusal, match="cannot be written"):
+        evaluate("--counts", COUNTS, "--runs", 2, "--plot", tmp_path / "out.nonsense")
+
+
+@pytest.mark.parametrize("text", ["[]", "[0, 3]", "{}", "[1.5]", "nonsense", '{"counts": [3], "U": 0}', "[2147483648]"])
+def test_counts_that_are_none_are_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "counts.json"
+    path.write_text(text)
+    with pytest.raises(BadRecording) as refused:
+        evaluate("--counts", path)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("eps", ["", "0", "-1", "nan", "inf", "1;2"])
+def test_epsilons_that_are_none_are_refused(eps: str) -> None:
+    with pytest.raises(Refusal, match="--eps"):
+        evaluate("--counts", COUNTS, "--eps", eps)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--counts", COUNTS, "--data", COUNTS],
+        ["--data", COUNTS],
+        ["--counts", COUNTS, "--hat", "x"],
+        ["--counts", COUNTS, "--runs", 1],
+    ],
+)
+def test_wrong_usage_is_told_as_such(arguments: list[object]) -> None:
+    assert evaluate(*arguments).exit_code == 2
+
+
+# Who may use it
+
+
+def users_of(banned: str, allowed: Callable[[str], bool]) -> list[str]:
+    return [each for each in offences("stream", "agents", banned=(banned,)) if not allowed(each)]
+
+
+def test_only_the_command_imports_the_simulation() -> None:
+    assert (
+        users_of("agents.evaluate", lambda each: each.startswith(("agents/evaluate/", "agents/cli/evaluate.py:"))) == []
+    )
+
+
+def test_what_is_printed_wrongly_in_the_papers_is_only_for_evaluate() -> None:
+    own = ("agents/evaluate/", "stream/array_length.py:")
+    for name in ("PRINTED_RULES", "minimax_convex_printed"):
+        assert users_of(f"stream.array_length.{name}", lambda each: each.startswith(own)) == []
+
+
+def test_random_numbers_are_drawn_in_two_files_of_simulations() -> None:
+    marked = [
+        path.relative_to(ROOT).as_posix() for path in modules("stream", "agents") if SIMULATION in path.read_text()
+    ]
+    assert marked == ["agents/bridge/synthetic.py", "agents/evaluate/simulation.py"]
+    assert GRID.step == Decimal("0.001")

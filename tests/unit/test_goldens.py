@@ -1,0 +1,77 @@
+"""The goldens, exactly, through the command as it is typed (tests/data/golden/README.md)."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.services.data import DATA, golden, recording
+
+GOLDENS = [
+    ("edge", "jsonl", "golden/edge.jsonl"),
+    ("capmetro_2017-03-21", "capmetro", "capmetro/2017-03-21.csv.gz"),
+    ("itms_30min", "itms", "itms/suratITMS_30minsTest.json"),
+]
+every_golden = pytest.mark.parametrize(("name", "feed", "path"), GOLDENS, ids=[name for name, _, _ in GOLDENS])
+
+
+def hatcast(*arguments: object) -> subprocess.CompletedProcess[bytes]:
+    """The command in a process of its own."""
+    command = [sys.executable, "-m", "agents.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, check=False, cwd=DATA.parents[1])
+
+
+def write_config(policy: dict[str, Any], path: Path) -> Path:
+    """hatcast.toml with a golden's policy."""
+    given = {
+        "upper_bound": policy["U"],
+        "reject_above": policy["reject_above"],
+        "drop_zero": policy["drop_zero"],
+        "timezone": policy["tz"],
+        "h3_resolution": policy["res"],
+        "hours": [policy["h0"], policy["h1"]],
+        "lateness": f"{policy['late']}s",
+        "max_ahead": f"{policy['ahead']}s",
+        "min_interval": f"{policy['minint']}s",
+        "slot_length": f"{policy['slot']}m",
+    }
+    lines = [f"{key} = {json.dumps(value)}" for key, value in given.items()]
+    privacy = f"epsilon = 1.0\nmax_hats_per_day = {policy['K']}\ndaily_limit = 105.0"
+    text = "\n".join(lines)
+    path.write_text(
+        f'[policy]\nname = "golden"\n{text}\n[policy.privacy]\n{privacy}\n[policy.estimator]\nname = "baseline"\n'
+    )
+    return path
+
+
+@every_golden
+def test_batch_gives_the_golden_result(name: str, feed: str, path: str, tmp_path: Path) -> None:
+    expected = golden(name)
+    config = write_config(expected["policy"], tmp_path / "hatcast.toml")
+    done = hatcast("batch", recording(path), "--format", feed, "--config", config, "--contributions", "--json")
+    assert done.returncode == 0, done.stderr.decode()
+    assert json.loads(done.stdout) == {"outcomes": expected["outcomes"], "hats": expected["hats"]}
+    assert done.stderr == b"reads raw data, not private\n"
+
+
+def test_without_contributions_json_holds_the_outcomes_alone(tmp_path: Path) -> None:
+    expected = golden("edge")
+    config = write_config(expected["policy"], tmp_path / "hatcast.toml")
+    edge = DATA / "golden" / "edge.jsonl"
+    done = hatcast("batch", edge, "--format", "jsonl", "--config", config, "--json")
+    assert (json.loads(done.stdout), done.stderr) == ({"outcomes": expected["outcomes"]}, b"")
+
+
+def test_a_recording_in_parts_gives_the_result_of_the_whole(tmp_path: Path) -> None:
+    expected = golden("edge")
+    config = write_config(expected["policy"], tmp_path / "hatcast.toml")
+    lines = (DATA / "golden" / "edge.jsonl").read_bytes().splitlines(keepends=True)
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl.gz"
+    first.write_bytes(b"".join(lines[:1000]))
+    second.write_bytes(gzip.compress(b"".join(lines[1000:])))
+    done = hatcast("batch", first, second, "--format", "jsonl", "--config", config, "--contributions", "--json")
+    assert json.loads(done.stdout) == {"outcomes": expected["outcomes"], "hats": expected["hats"]}

@@ -1,0 +1,115 @@
+"""The public grid: rounding, distances, text, and the quantile of the noise."""
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from stream.mechanisms.grid import Grid, quantile95
+from tests.support import GRIDS
+
+grids = st.sampled_from(GRIDS).map(lambda text: Grid(Decimal(text)))
+values = st.fractions(0, 65_000, max_denominator=10**6)
+
+
+@given(grids, values)
+def test_a_value_is_rounded_to_the_nearest_step(grid: Grid, value: Fraction) -> None:
+    assert abs(grid.nearest(value) * grid.milli - value) <= grid.milli / 2
+
+
+def test_a_value_between_two_steps_goes_to_the_even_one() -> None:
+    grid = Grid(Decimal("0.5"))
+    assert [grid.nearest(Fraction(milli)) for milli in (250, 750, 1250)] == [0, 2, 2]
+
+
+@given(grids, values, values)
+def test_rounded_values_are_no_further_apart_than_the_distance(grid: Grid, x: Fraction, y: Fraction) -> None:
+    assert abs(grid.nearest(x) - grid.nearest(y)) <= grid.distance(abs(x - y))
+
+
+def test_the_distance_without_the_extra_step_would_be_too_small() -> None:
+    grid = Grid(Decimal("0.001"))
+    x, y = Fraction(1, 2), Fraction(3, 2)  # halves go to the even step, so that one step apart becomes two
+    assert grid.nearest(y) - grid.nearest(x) == grid.distance(y - x) == 2
+
+
+def test_no_sensitivity_is_no_distance() -> None:
+    assert Grid(Decimal("0.001")).distance(Fraction(0)) == 0
+
+
+@pytest.mark.parametrize(
+    ("step", "steps", "text"),
+    [
+        ("0.001", 21314, "21.314"),
+        ("0.001", 21300, "21.300"),
+        ("0.001", -7, "-0.007"),
+        ("0.0005", 3, "0.0015"),
+        ("0.5", 43, "21.5"),
+        ("0.50", 42, "21.0"),
+        ("2.5", 3, "7.5"),
+        ("1", 65, "65"),
+        ("1.0", 65, "65"),
+        ("10", 6, "60"),
+        ("0.000001", 1, "0.000001"),
+        ("1e-6", 1, "0.000001"),
+    ],
+)
+def test_steps_are_written_in_km_h_with_the_digits_of_the_grid(step: str, steps: int, text: str) -> None:
+    assert Grid(Decimal(step)).text(steps) == text
+
+
+@given(grids, st.integers(-(10**12), 10**12))
+def test_what_is_written_is_the_exact_multiple_of_the_step(grid: Grid, steps: int) -> None:
+    assert Decimal(grid.text(steps)) == steps * grid.step
+
+
+@pytest.mark.parametrize(
+    ("step", "scale", "text"),
+    [("0.001", 545.0, "0.545"), ("0.001", 545.0000000000001, "0.545"), ("0.5", 1.1, "0.6"), ("0.001", 0.0, "0.000")],
+)
+def test_a_scale_is_written_with_the_digits_of_the_grid(step: str, scale: float, text: str) -> None:
+    assert Grid(Decimal(step)).scale_text(scale) == text
+
+
+def test_a_scale_of_little_noise_is_never_written_as_none() -> None:
+    assert Grid(Decimal("0.001")).scale_text(1e-9) == "0.001"
+
+
+@given(grids, values)
+def test_the_floor_is_the_last_step_not_above_a_value(grid: Grid, value: Fraction) -> None:
+    assert grid.floor(value) * grid.milli <= value < (grid.floor(value) + 1) * grid.milli
+
+
+@pytest.mark.parametrize("step", ["0", "-0.001", "NaN", "Infinity"])
+def test_a_grid_without_a_step_above_nothing_is_refused(step: str) -> None:
+    with pytest.raises(ValueError, match="above 0"):
+        Grid(Decimal(step))
+
+
+def tail(q: int, scale: float) -> float:
+    """P(|X| > q) for the discrete Laplace."""
+    return 2 * math.exp(-(q + 1) / scale) / (1 + math.exp(-1 / scale))
+
+
+@given(st.floats(0.01, 2**20))
+@example(545.0)
+@example(0.25)
+def test_the_quantile_leaves_a_twentieth_outside_and_the_next_smaller_leaves_more(scale: float) -> None:
+    q = quantile95(scale)
+    assert tail(q, scale) < 0.05 + 1e-12
+    assert q == 0 or tail(q - 1, scale) > 0.05 - 1e-12
+
+
+def test_the_quantile_of_the_widest_noise_is_that_of_the_continuous_laplace() -> None:
+    assert abs(quantile95(2.0**50) - 2.0**50 * math.log(20)) <= 1
+
+
+def test_the_quantile_of_the_designs_example_is_that_of_its_interval() -> None:
+    assert quantile95(545.0) == 21314 - 19681
+
+
+def test_no_noise_and_hardly_any_have_quantile_nothing() -> None:
+    assert (quantile95(0.0), quantile95(1e-9), quantile95(0.0099)) == (0, 0, 0)

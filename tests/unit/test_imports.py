@@ -1,0 +1,102 @@
+"""What may import and call what: the contracts of .importlinter, and those that it cannot see (design, I6)."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from importlinter.cli import lint_imports
+
+ROOT = Path(__file__).parents[2]
+SIMULATION = "# simulation"  # the mark of a line that may draw random numbers, since it makes vehicles and not noise
+CLOCK_READERS = {
+    *(f"time.{name}{unit}" for name in ("time", "monotonic", "perf_counter") for unit in ("", "_ns")),
+    *(f"datetime.datetime.{name}" for name in ("now", "utcnow", "today")),
+    "datetime.date.today",
+}
+
+
+def modules(*folders: str) -> Iterator[Path]:
+    for folder in folders:
+        yield from sorted((ROOT / folder).rglob("*.py"))
+
+
+def names_used(source: str) -> Iterator[tuple[int, str]]:
+    """Line and full dotted name of everything imported, and of every attribute read of something imported."""
+    tree = ast.parse(source)
+    known: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                known[alias.asname or alias.name.partition(".")[0]] = (
+                    alias.name if alias.asname else alias.name.partition(".")[0]
+                )
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                known[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+                yield node.lineno, f"{node.module}.{alias.name}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            parts = [node.attr]
+            value = node.value
+            while isinstance(value, ast.Attribute):
+                parts.append(value.attr)
+                value = value.value
+            if isinstance(value, ast.Name) and value.id in known:
+                yield node.lineno, ".".join([known[value.id], *reversed(parts)])
+
+
+def is_within(name: str, *packages: str) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def offences(*folders: str, banned: tuple[str, ...], mark: str | None = None) -> list[str]:
+    """``file:line name`` of every use of what is banned, lines with the mark apart."""
+    found = []
+    for path in modules(*folders):
+        lines = path.read_text().splitlines()
+        found += [
+            f"{path.relative_to(ROOT)}:{number} {name}"
+            for number, name in names_used("\n".join(lines))
+            if is_within(name, *banned) and not (mark and mark in lines[number - 1])
+        ]
+    return found
+
+
+def test_modules_import_each_other_in_the_order_of_the_contracts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert lint_imports(no_cache=True, is_debug_mode=False) == 0
+
+
+def test_random_numbers_are_drawn_only_on_lines_marked_as_simulation() -> None:
+    assert offences("stream", "agents", banned=("random", "numpy.random", "scipy.stats"), mark=SIMULATION) == []
+
+
+def test_only_the_system_mechanism_of_the_core_draws_noise() -> None:
+    found = offences("stream", banned=("opendp", "secrets"))
+    assert [each for each in found if not each.startswith("stream/mechanisms/system.py:")] == []
+
+
+def test_the_system_mechanism_is_passed_in_and_imported_by_nothing_in_the_core() -> None:
+    assert offences("stream", banned=("stream.mechanisms.system",)) == []
+
+
+def test_only_one_module_reads_the_clock() -> None:
+    found = offences("stream", "agents", banned=tuple(CLOCK_READERS))
+    assert [each for each in found if not each.startswith("agents/clock.py:")] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("import numpy as np\nnp.random.default_rng()", "numpy.random"),
+        ("from numpy import random as r", "numpy.random"),
+        ("from time import time_ns", "time.time_ns"),
+        ("import datetime as d\nd.datetime.now()", "datetime.datetime.now"),
+        ("from datetime import datetime\ndatetime.now()", "datetime.datetime.now"),
+        ("def f():\n    from opendp.measurements import make_laplace", "opendp"),
+    ],
+)
+def test_a_banned_name_is_found_however_it_is_written(source: str, name: str) -> None:
+    assert any(is_within(used, name) for _, used in names_used(source))

@@ -1,0 +1,269 @@
+"""The policy: each refusal names its key and the mend; policy_id is the hash of what is promised (I7, design 6)."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from stream.errors import BadSetting
+from stream.estimators import ESTIMATOR_KEYS
+from stream.policy import Policy, nano, read_policy
+
+CELL, OTHER_CELL, FINER_CELL = "87608b0d2ffffff", "87608b0d3ffffff", "88608b0d21fffff"
+TABLE: dict[str, Any] = {
+    "name": "surat-speed",
+    "upper_bound": 65.0,
+    "timezone": "Asia/Kolkata",
+    "privacy": {"epsilon": 1.0, "max_hats_per_day": 89, "daily_limit": 105.0},
+    "estimator": {"name": "array_averaging"},
+}
+FILES = {
+    "cells.txt": f'source = "public"\n{CELL}\n\n{OTHER_CELL}\n',
+    "one.txt": f'source = "public"\n{CELL}\n',
+    "survey.txt": f'source = "survey"\n{CELL}\n{OTHER_CELL}\n',
+    "reordered.txt": f'source = "public"\n {OTHER_CELL} \n{CELL}',
+    "sourceless.txt": f"{CELL}\n",
+    "stranger.txt": f'source = "friends"\n{CELL}\n',
+    "finer.txt": f'source = "public"\n{FINER_CELL}\n',
+    "broken.txt": 'source = "public"\nhexagon\n',
+    "empty.txt": "",
+    "none.txt": 'source = "public"\n\n',
+}
+
+
+def policy(**changes: Any) -> Policy:
+    """The table with changes by dotted key, `privacy__epsilon=2.0`; None removes."""
+    table = copy.deepcopy(TABLE)
+    for key, value in changes.items():
+        *outer, last = key.split("__")
+        inner = table[outer[0]] if outer else table
+        if value is None:
+            del inner[last]
+        else:
+            inner[last] = value
+    return read_policy(table, ESTIMATOR_KEYS, FILES.__getitem__)
+
+
+REFUSED = [
+    ("upper_bound", None, "add it"),
+    ("timezone", None, "add it"),
+    ("name", None, "add it"),
+    ("privacy", None, "add it"),
+    ("estimator", None, "add it"),
+    ("privacy__epsilon", None, "add it"),
+    ("privacy__max_hats_per_day", None, "add it"),
+    ("privacy__daily_limit", None, "add it"),
+    ("estimator__name", None, "add it"),
+    ("uper_bound", 65.0, "did you mean upper_bound"),
+    ("privacy__epsilom", 1.0, "did you mean epsilon"),
+    ("estimator__colour", "red", "known keys are"),
+    ("upper_bound", "fast", ""),
+    ("upper_bound", 0.0, "above 0"),
+    ("upper_bound", -1.0, "above 0"),
+    ("upper_bound", float("nan"), "above 0"),
+    ("upper_bound", float("inf"), "above 0"),
+    ("upper_bound", 0.0001, "above 0"),
+    ("reject_above", 64.9, "none"),
+    ("reject_above", 1e7, "none"),
+    ("reject_above", float("nan"), "none"),
+    ("reject_above", "never", "none"),
+    ("drop_zero", "yes", ""),
+    ("timezone", "Asia/Surat", "Asia/Kolkata"),
+    ("timezone", "", "Asia/Kolkata"),
+    ("timezone", "../../etc/passwd", "Asia/Kolkata"),
+    ("h3_resolution", 16, "0 to 15"),
+    ("h3_resolution", -1, "0 to 15"),
+    ("slot_length", "7m", "1h"),
+    ("slot_length", "30s", "1h"),
+    ("slot_length", "48h", "1h"),
+    ("slot_length", "an hour", "5m"),
+    ("hours", [21, 9], "within 0 and 24"),
+    ("hours", [0, 25], "within 0 and 24"),
+    ("lateness", "31d", "at most 30d"),
+    ("lateness", "5", "integer with"),
+    ("max_ahead", "2d", "at most 1d"),
+    ("min_interval", "0s", "slot_length"),
+    ("min_interval", "2h", "slot_length"),
+    ("grid", 0.0, "0.001"),
+    ("grid", 66.0, "0.001"),
+    ("grid", float("inf"), "0.001"),
+    ("grid", float("nan"), "0.001"),
+    ("grid", 1e-7, "0.000001"),
+    ("name", "", "ASCII"),
+    ("name", "süd", "ASCII"),
+    ("name", "a/b", "ASCII"),
+    ("name", "{a}", "ASCII"),
+    ("privacy__unit", "user", "user_day"),
+    ("privacy__relation", "swap", "replace"),
+    ("privacy__relation", "add_remove", "replace"),
+    ("privacy__epsilon", 0.0, "above 0"),
+    ("privacy__epsilon", float("inf"), "above 0"),
+    ("privacy__epsilon", 10.5, "acknowledge_weak_privacy"),
+    ("privacy__max_hats_per_day", 0, "1 to 65535"),
+    ("privacy__max_hats_per_day", 65536, "1 to 65535"),
+    ("privacy__daily_limit", 0.5, "raise daily_limit or lower epsilon"),
+    ("privacy__daily_limit", float("inf"), "105.0"),
+    ("privacy__daily_limit", float("nan"), "raise"),
+    ("privacy__delta", 0.0, "1e-6"),
+    ("privacy__delta", 1.0, "1e-6"),
+    ("privacy__min_users", 0, "1 or more"),
+    ("privacy__min_users", 10**20, "1 or more"),
+    ("estimator__name", "average", "use one of"),
+    ("estimator__grouping", "random", "bestfit or wraparound"),
+    ("estimator__array_length", "longest", "use median, sensitivity, minimax, minimax_sqrt2, minimax_convex or an int"),
+    ("estimator__array_length", 0, "1 or more"),
+    ("cells", "sourceless.txt", "first line"),
+    ("cells", "stranger.txt", "first line"),
+    ("cells", "empty.txt", "first line"),
+    ("cells", "finer.txt", "correct or remove"),
+    ("cells", "broken.txt", "correct or remove"),
+    ("cells", "none.txt", "all"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "mend"), REFUSED, ids=[f"{key}={value}" for key, value, _ in REFUSED])
+def test_a_refusal_names_its_key_and_the_mend_in_one_line(key: str, value: object, mend: str) -> None:
+    with pytest.raises(BadSetting) as refused:
+        policy(**{key: value})
+    line = str(refused.value)
+    assert line.startswith("policy." + key.replace("__", "."))
+    assert mend in line
+    assert "\n" not in line
+
+
+def test_a_key_that_the_estimator_does_not_use_is_refused() -> None:
+    with pytest.raises(BadSetting, match=r"^policy\.estimator\.grouping: is not used by baseline; remove it"):
+        policy(estimator={"name": "baseline", "grouping": "bestfit"})
+
+
+@pytest.mark.parametrize("name", ESTIMATOR_KEYS)
+def test_a_policy_may_name_any_estimator_with_any_choice_of_its_keys(name: str) -> None:
+    keys = ESTIMATOR_KEYS[name]
+    assert keys.defaults.keys() <= keys.choices.keys()
+    plain = policy(estimator={"name": name})
+    assert {key: getattr(plain, key) for key in ("grouping", "array_length", "quantiles")} == {
+        key: keys.defaults.get(key) for key in ("grouping", "array_length", "quantiles")
+    }
+    for key in keys.defaults:
+        assert keys.defaults[key] in keys.choices[key]
+        for value in keys.choices[key]:
+            found = policy(estimator={"name": name, key: value})
+            assert getattr(found, key) == value
+            assert (found.policy_id == plain.policy_id) == (value == keys.defaults[key])
+
+
+def test_defaults_of_estimators_are_those_of_the_design() -> None:
+    assert {name: keys.defaults.get("array_length") for name, keys in ESTIMATOR_KEYS.items()} == {
+        "baseline": None,
+        "array_averaging": "median",
+        "opt_array_averaging": "minimax",
+        "levy": "sensitivity",
+        "quantile": "sensitivity",
+        "clipped_sum": None,
+        "weighted_mean": "median",
+    }
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        ({"name": "quantile", "quantiles": "tenths"}, "'tenths' is unknown; use fixed or epsilon_dependent"),
+        ({"name": "levy", "quantiles": "fixed"}, "is not used by levy; remove it"),
+        ({"name": "weighted_mean", "grouping": "bestfit"}, "is not used by weighted_mean; remove it"),
+        ({"name": "opt_array_averaging", "array_length": "minimax_convex_printed"}, "is unknown"),
+    ],
+)
+def test_what_an_estimator_does_not_know_is_refused(estimator: dict[str, str], message: str) -> None:
+    with pytest.raises(BadSetting, match=message):
+        policy(estimator=estimator)
+
+
+def test_a_promise_made_before_there_were_more_estimators_keeps_its_policy_id() -> None:
+    assert policy().policy_id == "b2:bec8a71d6120ea1bd420c4e0ecf263f8"
+    assert policy(estimator={"name": "baseline"}).policy_id == "b2:79738a349ae932aa0d683bd59b747594"
+
+
+def test_a_large_epsilon_is_accepted_if_it_is_meant() -> None:
+    found = policy(privacy__epsilon=1e6, privacy__daily_limit=1e8, privacy__acknowledge_weak_privacy=True)
+    assert found.epsilon_nano == 10**15
+
+
+SAME = [
+    ({"lateness": "300s"}, {"lateness": "5m"}),
+    ({"lateness": "5m"}, {}),
+    ({"slot_length": "60m"}, {"slot_length": "3600000ms"}),
+    ({"name": "another"}, {}),
+    ({"upper_bound": 65}, {"upper_bound": 65.0}),
+    ({"reject_above": 150}, {}),
+    ({"privacy__epsilon": 1}, {}),
+    ({"cells": "cells.txt"}, {"cells": "reordered.txt"}),
+    ({"estimator__grouping": "bestfit", "estimator__array_length": "median"}, {}),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_two_ways_to_write_one_promise_have_one_policy_id(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert policy(**one).policy_id == policy(**other).policy_id
+
+
+OTHERS: dict[str, Any] = {
+    "upper_bound": 66.0,
+    "reject_above": "none",
+    "drop_zero": False,
+    "timezone": "UTC",
+    "h3_resolution": 8,
+    "slot_length": "30m",
+    "hours": [8, 21],
+    "lateness": "301s",
+    "max_ahead": "1m",
+    "min_interval": "10s",
+    "cells": "cells.txt",
+    "grid": 0.01,
+    "privacy__epsilon": 0.5,
+    "privacy__max_hats_per_day": 88,
+    "privacy__daily_limit": 104.0,
+    "privacy__delta": 1e-5,
+    "privacy__min_users": 11,
+    "privacy__acknowledge_weak_privacy": True,
+    "estimator__name": "baseline",
+    "estimator__grouping": "wraparound",
+    "estimator__array_length": "sensitivity",
+}
+
+
+@pytest.mark.parametrize(("key", "value"), OTHERS.items(), ids=OTHERS.keys())
+def test_changing_any_key_but_the_name_changes_the_policy_id(key: str, value: object) -> None:
+    assert policy(**{key: value}).policy_id != policy().policy_id
+
+
+def test_every_hashed_key_is_tried_above() -> None:
+    hashed = json.loads(policy().canonical)
+    keys = {*hashed, *(f"{outer}__{key}" for outer in ("privacy", "estimator") for key in hashed[outer])}
+    one_value_only = {"privacy", "estimator", "privacy__unit", "privacy__relation"}
+    assert keys - one_value_only == set(OTHERS)
+
+
+@pytest.mark.parametrize("file", ["one.txt", "survey.txt"])
+def test_the_content_of_the_cells_file_is_hashed_and_not_its_name(file: str) -> None:
+    assert policy(cells=file).policy_id != policy(cells="cells.txt").policy_id
+
+
+def test_the_policy_id_is_blake2b_of_128_bits() -> None:
+    found = policy().policy_id
+    assert found.startswith("b2:")
+    assert len(bytes.fromhex(found.removeprefix("b2:"))) == 16
+
+
+def test_defaults_are_those_of_the_design() -> None:
+    found = policy()
+    assert (found.reject_above, found.drop_zero, found.h3_resolution, found.hours) == (150_000, True, 7, (9, 21))
+    assert (found.slot_length_ms, found.lateness_ms) == (3_600_000, 300_000)
+    assert (found.max_ahead_ms, found.min_interval_ms) == (120_000, 1000)
+    assert (found.cells, str(found.grid), found.unit, found.relation) == (None, "0.001", "user_day", "replace")
+    assert (found.delta, found.min_users, found.grouping, found.array_length) == (1e-6, 10, "bestfit", "median")
+
+
+def test_charges_are_rounded_up_and_limits_down() -> None:
+    assert [nano(epsilon) for epsilon in (1.0, 0.1, 1e-9, 1.5e-9, 1e-12)] == [10**9, 10**8, 1, 2, 1]
+    assert policy(privacy__daily_limit=105.0000000019).daily_limit_nano == 105_000_000_001

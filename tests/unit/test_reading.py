@@ -1,0 +1,202 @@
+"""Rules 3, 5 and 6 of spec/fold.md, as far as one reading goes: each against slow exact arithmetic."""
+
+import math
+import unicodedata
+from datetime import UTC, datetime, timedelta, timezone
+from fractions import Fraction
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from stream.reading import (
+    NOT_FINITE,
+    UNITS,
+    VEHICLE_BYTES_MAX,
+    Reading,
+    canonical_vehicle,
+    is_complete,
+    number,
+    parse_time,
+    to_milli,
+)
+
+units = st.sampled_from(sorted(UNITS))
+
+
+@st.composite
+def speeds_near_ties(draw: st.DrawFn) -> tuple[float, str]:
+    """Speeds whose milli-units lie within a few doubles of half an integer."""
+    unit = draw(units)
+    half = Fraction(2 * draw(st.integers(-(2**33), 2**33)) + 1, 2)
+    speed = float(half / UNITS[unit])
+    for _ in range(draw(st.integers(0, 3))):
+        speed = math.nextafter(speed, draw(st.sampled_from((-math.inf, math.inf))))
+    return speed, unit
+
+
+def by_the_books(speed: float, unit: str) -> int:
+    return round(Fraction(speed) * UNITS[unit])
+
+
+def float_product(speed: float, unit: str) -> int:
+    """The mutant: the product alone, rounded."""
+    return round(speed * float(UNITS[unit]))
+
+
+@given(speeds_near_ties())
+@example((0.0005, "km/h"))
+@example((0.0015, "km/h"))
+@example((-0.0, "mph"))
+def test_milli_units_near_a_tie_are_those_of_the_exact_fraction(case: tuple[float, str]) -> None:
+    assert to_milli(*case) == by_the_books(*case)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), units)
+def test_milli_units_of_any_finite_double_are_those_of_the_exact_fraction(speed: float, unit: str) -> None:
+    assert to_milli(speed, unit) == by_the_books(speed, unit)
+
+
+def test_the_float_product_alone_would_round_some_speeds_the_wrong_way() -> None:
+    ties = ((float(Fraction(2 * n + 1, 2) / UNITS[unit]), unit) for n in range(3000) for unit in UNITS)
+    assert any(float_product(*tie) != by_the_books(*tie) for tie in ties)
+
+
+@pytest.mark.parametrize(
+    ("speed", "unit", "milli"),
+    [(1.0, "km/h", 1000), (1.0, "m/s", 3600), (1.0, "mph", 1609), (1.0, "kn", 1852), (10.0, "mph", 16093)],
+)
+def test_each_unit_has_its_own_factor(speed: float, unit: str, milli: int) -> None:
+    assert to_milli(speed, unit) == milli
+
+
+def test_an_unknown_unit_or_a_number_that_is_not_finite_is_refused() -> None:
+    with pytest.raises(KeyError):
+        to_milli(1.0, "furlong")
+    for speed in (math.nan, math.inf, -math.inf):
+        with pytest.raises((OverflowError, ValueError)):
+            to_milli(speed, "km/h")
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Whole seconds: Python 3.11, which the rule names, reads an offset below one second as none.
+offsets = st.integers(-86399, 86399).map(lambda seconds: timezone(timedelta(seconds=seconds)))
+
+
+@given(st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31)), offsets)  # noqa: DTZ001 - the offset is drawn beside it
+def test_iso_text_rounds_fractions_of_a_millisecond_half_to_even(local: datetime, offset: timezone) -> None:
+    instant = local.replace(tzinfo=offset)
+    exact = Fraction((instant - EPOCH) // timedelta(microseconds=1), 1000)
+    assert parse_time(instant.isoformat()) == round(exact)
+    assert parse_time(instant.isoformat(" ")) == round(exact)
+
+
+@pytest.mark.parametrize(
+    ("text", "instant"),
+    [
+        ("1970-01-01T00:00:00.0005Z", 0),
+        ("1970-01-01T00:00:00.001500Z", 2),
+        ("1970-01-01T00:00:00.002500+00:00", 2),
+        ("1970-01-01T00:00:00.002501+00:00", 3),
+        ("1969-12-31T23:59:59.999500Z", 0),
+        ("1969-12-31T23:59:59.998500Z", -2),
+        ("2022-01-02T05:29:43+05:30", 1641081583000),
+        ("2022-01-02 05:29:43+05:30", 1641081583000),
+        ("2022-01-01T23:59:43Z", 1641081583000),
+        ("20220101T235943Z", 1641081583000),
+        ("1641081583000", 1641081583000),
+        ("164108158300", 164108158300),  # 12 digits
+        ("000000000001", 1),
+        ("202201012359", 202201012359),  # 12 digits are epoch ms, even where they look like a date
+    ],
+)
+def test_text_names_an_instant(text: str, instant: int) -> None:
+    assert parse_time(text) == instant
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "now",
+        "2022-01-02T05:29:43",  # no offset
+        "2022-01-02",
+        "20220102",  # 8 digits: a date without an offset
+        "16410815830",  # 11 digits
+        "-1641081583000",
+        "1641081583000.5",
+        " 1641081583000",
+        "１６４１０８１５８３０００",  # digits, but not ASCII
+        "2022-02-30T00:00:00Z",
+        "2022-01-02T05:29:43+25:00",
+        "9" * 20,
+        "9" * 100_000,
+        "2022-01-02T05:29:43+05:30\ud800",
+    ],
+)
+def test_other_text_names_none(text: str) -> None:
+    assert parse_time(text) is None
+
+
+def test_an_instant_at_the_ends_of_the_calendar_does_not_raise() -> None:
+    assert parse_time("0001-01-01T00:00:00+23:59") == -62135596800000 - 86340000
+    assert parse_time("9999-12-31T23:59:59.999999-23:59") == 253402300800000 + 86340000
+
+
+@given(st.text() | st.integers() | st.floats())
+def test_parsing_a_time_never_raises(time: str | float) -> None:
+    parsed = parse_time(time)
+    assert parsed is None or type(parsed) is int
+
+
+@given(st.integers() | st.floats(allow_nan=False, allow_infinity=False))
+def test_a_number_is_epoch_milliseconds_rounded_half_to_even(time: float) -> None:
+    assert parse_time(time) == round(Fraction(time))
+
+
+def test_no_instant_is_a_number_that_is_not_finite() -> None:
+    assert [parse_time(time) for time in NOT_FINITE.values()] == [None] * 3
+
+
+def test_a_vehicle_is_its_composed_form_without_outer_white_space() -> None:
+    assert canonical_vehicle("  cafe\u0301 12\t") == "café 12"
+    assert canonical_vehicle("HEL-03") != canonical_vehicle("hel-03")
+
+
+@pytest.mark.parametrize("vehicle", ["", "  ", "\u2003\n", "x" * 129, "é" * 64 + "x", "\ud800"])
+def test_an_empty_an_overlong_or_an_unencodable_vehicle_is_none(vehicle: str) -> None:
+    assert canonical_vehicle(vehicle) is None
+
+
+@pytest.mark.parametrize("vehicle", ["x", "x" * 128, "é" * 64, "e\u0301" * 64, " " * 200 + "x" * 128])
+def test_a_vehicle_of_up_to_128_bytes_is_one_user(vehicle: str) -> None:
+    assert canonical_vehicle(vehicle) is not None
+
+
+@given(st.text(st.characters()))
+def test_a_canonical_vehicle_is_its_own_canonical_form(vehicle: str) -> None:
+    canonical = canonical_vehicle(vehicle)
+    if canonical is not None:
+        assert canonical_vehicle(canonical) == canonical
+        assert unicodedata.is_normalized("NFC", canonical)
+        assert len(canonical.encode()) <= VEHICLE_BYTES_MAX
+
+
+@pytest.mark.parametrize("field", ["lat", "lon", "speed"])
+@pytest.mark.parametrize(
+    ("value", "complete"), [(1.5, True), ("nan", True), ("-inf", True), ("NaN", False), ("1", False)]
+)
+def test_a_number_may_be_a_text_that_json_has_no_number_for(field: str, value: float | str, *, complete: bool) -> None:
+    reading = Reading("bus", 0, 1.0, 2.0, 3.0)
+    setattr(reading, field, value)
+    assert is_complete(reading) is complete
+
+
+def test_an_unknown_unit_makes_a_reading_incomplete() -> None:
+    assert is_complete(Reading("bus", 0, 1.0, 2.0, 3.0, "kn"))
+    assert not is_complete(Reading("bus", 0, 1.0, 2.0, 3.0, "KM/H"))
+
+
+def test_the_texts_stand_for_numbers_that_are_not_finite() -> None:
+    assert math.isnan(number("nan"))
+    assert (number("inf"), number("-inf"), number(2.5)) == (math.inf, -math.inf, 2.5)
