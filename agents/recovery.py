@@ -19,7 +19,7 @@ from agents.publisher import Publishers
 from agents.settings import Settings
 from agents.store.proof import ProofStore, Published
 from stream.contracts import BUDGET, RELEASE
-from stream.policy import nano
+from stream.units import nano
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from agents.settings import RETENTION_MIN_MS, Settings
-from stream.policy import DAY_MS, Relation
+from stream.policy import Relation
+from stream.units import DAY_MS
 
 DEAD_LETTERS_MS: Final = DAY_MS
 FOR_EVER: Final = "-1"  # Kafka's word for retention without an end

@@ -12,7 +12,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
-from stream.policy import NANO
+from stream.units import NANO
 
 _INTERVAL: Final = 1e-3  # of the discretised losses: pessimistic, so the reported epsilon is never too small
 

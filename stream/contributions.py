@@ -13,9 +13,10 @@ import h3.api.basic_int as h3
 from stream.clock import closes_at
 from stream.hats import Calendar, Slot
 from stream.open_slots import CHUNK_USERS, Contribution, Day, OpenHat, OpenSlot, UserOfDay
-from stream.policy import MINUTE_MS, Policy
+from stream.policy import Policy
 from stream.pseudonyms import Pseudonyms
 from stream.reading import Outcome, Reading, canonical_vehicle, number, parse_time, to_milli
+from stream.units import MINUTE_MS
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -17,9 +17,9 @@ from stream.city import City
 from stream.feeds import Recorded
 from stream.feeds.jsonl import canonical_value
 from stream.hats import Calendar
-from stream.policy import DAY_MS
 from stream.reading import Reading
 from stream.replay import TICK_MS, Addresses, Message, ticks
+from stream.units import DAY_MS
 
 CENTRE: Final = (21.1959, 72.8302)  # Surat, whose buses are the first that hatcast read
 PAST_MS: Final = 30 * DAY_MS

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from agents.embedded import PARTITIONS, Addresses
 from agents.settings import KafkaTable, RedisTable, Settings, TopicsTable, load_settings, settings_of
-from stream.policy import DAY_MS, Policy
+from stream.policy import Policy
+from stream.units import DAY_MS
 
 TOPICS: Final = TopicsTable(telemetry_retention="none")
 TOPIC_NAMES: Final = (TOPICS.telemetry, TOPICS.means, TOPICS.queries, TOPICS.budget, TOPICS.dead_letters)

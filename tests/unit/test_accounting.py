@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream.accounting import DayLedger, composed, day_cost, decimal
-from stream.policy import NANO
+from stream.units import NANO
 
 costs = st.lists(st.integers(1, 5 * NANO), max_size=30)
 caps = st.integers(1, 20)

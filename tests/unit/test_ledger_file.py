@@ -17,8 +17,9 @@ from stream.errors import Refusal
 from stream.hats import Calendar
 from stream.mechanisms.system import SystemNoise
 from stream.packing import Row, pack
-from stream.policy import NANO, Policy
+from stream.policy import Policy
 from stream.release import Release, release_of
+from stream.units import NANO
 from tests.replayed import policy_of
 from tests.services.data import ROOT
 

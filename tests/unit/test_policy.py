@@ -8,7 +8,8 @@ import pytest
 
 from stream.errors import BadSetting
 from stream.estimators import ESTIMATOR_KEYS
-from stream.policy import Policy, nano, read_policy
+from stream.policy import Policy, read_policy
+from stream.units import nano
 
 CELL, OTHER_CELL, FINER_CELL = "87608b0d2ffffff", "87608b0d3ffffff", "88608b0d21fffff"
 TABLE: dict[str, Any] = {

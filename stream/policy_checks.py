@@ -1,0 +1,145 @@
+"""What a `[policy]` table may say, key by key: raises BadSetting with the key, the problem and the mend.    [I7]"""
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import h3.api.basic_int as h3
+
+from stream.errors import BadSetting
+from stream.estimator_keys import Relation
+from stream.policy_table import PolicyTable
+from stream.reading import to_milli
+from stream.units import DAY_MS, MINUTE_MS, nano
+
+STEPS_MAX: Final = 86_400  # of min_interval in a slot: which were seen is kept as one bit each, 11 kB a user
+WEAK_EPSILON: Final = 10.0  # above it a release is hardly private, so the policy has to say that this is meant
+ALL_CELLS: Final = "all"
+
+
+def reject_above_of(given: PolicyTable) -> int | None:
+    """`reject_above` in milli-units; None: never."""
+    value = given.reject_above
+    if isinstance(value, str):
+        if value != "none":
+            raise BadSetting("policy.reject_above", f"{value!r} is no speed", 'write km/h or "none"')
+        return None
+    if not given.upper_bound <= value <= 1e6:
+        raise BadSetting(
+            "policy.reject_above", f"{value:g} is not within upper_bound and 1e6", 'correct it, or write "none"'
+        )
+    return to_milli(value, "km/h")
+
+
+def check_values(given: PolicyTable) -> None:
+    """Bounds, grid, name, resolution."""
+    bound = given.upper_bound
+    if not 0 < bound <= 1e6 or to_milli(bound, "km/h") == 0:
+        raise BadSetting("policy.upper_bound", f"{bound:g} is no upper bound", "write km/h above 0, such as 65.0")
+    if not 0 < given.grid <= bound:
+        raise BadSetting("policy.grid", f"{given.grid:g} is not in (0, upper_bound]", "write km/h, such as 0.001")
+    if Fraction(Decimal(repr(given.grid))).denominator > 10**6:
+        raise BadSetting("policy.grid", f"{given.grid:g} is too fine", "use at least 0.000001 km/h")
+    if not given.name or not given.name.isascii() or any(c in given.name for c in "{}:/ ") or len(given.name) > 80:
+        raise BadSetting(
+            "policy.name", f"{given.name!r} cannot be part of a key", "use ASCII letters, digits, '-', '_' and '.'"
+        )
+    if not 0 <= given.h3_resolution <= 15:
+        raise BadSetting("policy.h3_resolution", f"{given.h3_resolution} is no H3 resolution", "use 0 to 15")
+
+
+def check_times(given: PolicyTable, durations: Mapping[str, int]) -> None:
+    """Slots, hours, durations, time zone."""
+    slot = durations["slot_length"]
+    if slot < MINUTE_MS or slot % MINUTE_MS or DAY_MS % slot:
+        raise BadSetting(
+            "policy.slot_length", f"{given.slot_length!r} does not divide a day into whole minutes", 'use "1h" or "15m"'
+        )
+    first, end = given.hours
+    if not 0 <= first < end <= 24:
+        raise BadSetting(
+            "policy.hours", f"{list(given.hours)} is no range of hours", "use [first, end) within 0 and 24"
+        )
+    least = -(-slot // STEPS_MAX)
+    if not least <= durations["min_interval"] <= slot:
+        raise BadSetting(
+            "policy.min_interval",
+            f"{given.min_interval!r} cuts a slot into too many steps or none",
+            f"use {least}ms to slot_length",
+        )
+    for key, most, days in (("lateness", 30 * DAY_MS, "30d"), ("max_ahead", DAY_MS, "1d")):
+        if durations[key] > most:
+            raise BadSetting(f"policy.{key}", f"{getattr(given, key)!r} is too long", f"use at most {days}")
+    try:
+        ZoneInfo(given.timezone).utcoffset(None)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise BadSetting(
+            "policy.timezone", f"{given.timezone!r} is no known time zone", 'use a name such as "Asia/Kolkata"'
+        ) from None
+
+
+def check_privacy(given: PolicyTable) -> None:
+    """`[policy.privacy]`, but for what depends on the estimator."""
+    privacy = given.privacy
+    where = "policy.privacy"
+    if not 0 < privacy.epsilon <= 1e9 or nano(privacy.epsilon) * privacy.max_hats_per_day > 2**62:
+        raise BadSetting(f"{where}.epsilon", f"{privacy.epsilon:g} is no epsilon", "use a number above 0, such as 1.0")
+    if privacy.epsilon > WEAK_EPSILON and not privacy.acknowledge_weak_privacy:
+        raise BadSetting(
+            f"{where}.epsilon",
+            f"{privacy.epsilon:g} hides hardly anything",
+            f"use at most {WEAK_EPSILON:g}, or set acknowledge_weak_privacy = true",
+        )
+    if not 1 <= privacy.max_hats_per_day <= 65535:
+        raise BadSetting(f"{where}.max_hats_per_day", f"{privacy.max_hats_per_day} is no cap", "use 1 to 65535")
+    if not privacy.daily_limit >= privacy.epsilon:
+        raise BadSetting(
+            f"{where}.daily_limit",
+            f"{privacy.daily_limit:g} is below one HAT's epsilon {privacy.epsilon:g}, so nothing could be released",
+            "raise daily_limit or lower epsilon",
+        )
+    if not privacy.daily_limit <= 1e9:
+        raise BadSetting(f"{where}.daily_limit", "is no limit", "use a number, such as 105.0")
+    if not 0 < privacy.delta < 1:
+        raise BadSetting(f"{where}.delta", f"{privacy.delta:g} is not in (0, 1)", "use a small number, such as 1e-6")
+    if not 1 <= privacy.min_users <= 10**9:
+        raise BadSetting(f"{where}.min_users", f"{privacy.min_users} is no number of users", "use 1 or more")
+    if privacy.unit != "user_day":
+        raise BadSetting(
+            f"{where}.unit", f"{privacy.unit!r} cannot be kept by this version", 'use "user_day": one vehicle, one day'
+        )
+    if privacy.relation not in set(Relation):
+        raise BadSetting(f"{where}.relation", f"{privacy.relation!r} is no relation", 'use "replace" or "add_remove"')
+
+
+def cells_of(given: PolicyTable, read_cells: Callable[[str], str]) -> tuple[frozenset[int] | None, object]:
+    """The listed cells, and their content as it is hashed."""
+    if given.cells == ALL_CELLS:
+        return None, ALL_CELLS
+    where = f"policy.cells ({given.cells})"
+    first, *rest = read_cells(given.cells).splitlines() or [""]
+    source = first.removeprefix("source = ").strip('"')
+    if source not in ("public", "survey", "private") or not first.startswith("source = "):
+        raise BadSetting(where, "does not begin with its source", 'make the first line source = "public"')
+    cells = set()
+    for number, line in enumerate(rest, start=2):
+        text = line.strip()
+        if not text:
+            continue
+        if not h3.is_valid_cell(_index(text)) or h3.get_resolution(_index(text)) != given.h3_resolution:
+            raise BadSetting(
+                where, f"line {number} is no H3 index of resolution {given.h3_resolution}", "correct or remove it"
+            )
+        cells.add(_index(text))
+    if not cells:
+        raise BadSetting(where, "lists no cell", 'list H3 indexes, one a line, or write cells = "all"')
+    return frozenset(cells), {"source": source, "cells": sorted(h3.int_to_str(cell) for cell in cells)}
+
+
+def _index(text: str) -> int:
+    try:
+        return int(text, 16)
+    except ValueError:
+        return 0

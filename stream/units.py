@@ -1,0 +1,14 @@
+"""Units that times and charges are counted in."""
+
+import math
+from decimal import Decimal
+from typing import Final
+
+DAY_MS: Final = 86_400_000
+MINUTE_MS: Final = 60_000
+NANO: Final = 1_000_000_000  # charges are integers of 1e-9 epsilon, rounded up
+
+
+def nano(epsilon: float) -> int:
+    """An epsilon as a charge: integer 1e-9, rounded up so that a ledger never shows less than was spent."""
+    return math.ceil(Decimal(repr(epsilon)) * NANO)
