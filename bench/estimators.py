@@ -4,6 +4,7 @@ import json
 import math
 import time
 import tracemalloc
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,7 @@ from stream.mechanisms.system import SystemNoise
 
 COUNTS: Final = Path(__file__).parents[1] / "tests" / "data" / "itms_like_counts.json"
 UPPER_BOUND: Final = 65_000
+PLACES: Final = 50  # of an array, where no rule may read counts
 MOST_SECONDS: Final = 1.0  # of a million users
 MOST_BYTES: Final = 400.0  # a user
 
@@ -58,8 +60,16 @@ def users_like_itms(size: int) -> Users:
 
 def _parameters(estimator: Estimator) -> Parameters:
     keys = estimator.keys.defaults
-    grid = Grid(Decimal("0.001"))
-    return Parameters(UPPER_BOUND, grid, 1.0, keys.get("grouping"), keys.get("array_length"), keys.get("quantiles"))
+    plain = Parameters(UPPER_BOUND, Grid(Decimal("0.001")), 1.0)
+    threshold = estimator.keys.weight_threshold
+    if threshold is not None:
+        return replace(plain, array_length=PLACES, weight_threshold=threshold(PLACES, plain.epsilon))
+    return replace(
+        plain,
+        grouping=keys.get("grouping"),
+        array_length=keys.get("array_length"),
+        quantiles=keys.get("quantiles"),
+    )
 
 
 def _seconds(estimator: Estimator, users: Users) -> float:

@@ -17,10 +17,18 @@ Epsilon = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class NoiseRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The noise that `raw` carries: public."""
+    """The noise that `raw` carries: public.
 
-    kind: Literal["laplace"]
-    scale: Annotated[float, msgspec.Meta(ge=0, description="in `unit`; 0 where no noise was needed")]
+    `laplace`: on the value. `laplace_ratio`: the value is a ratio of two sums with Laplace noise on each.
+    """
+
+    kind: Literal["laplace", "laplace_ratio"]
+    scale: (
+        Annotated[
+            float, msgspec.Meta(ge=0, description="in `unit`; 0 where no noise was needed; a ratio has no one scale")
+        ]
+        | None
+    ) = None
 
 
 class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True):

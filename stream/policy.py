@@ -12,11 +12,11 @@ from typing import Any
 import rfc8785
 
 from stream.estimator_keys import EstimatorKeys, Relation, chosen_keys
-from stream.policy_checks import cells_of, check_privacy, check_times, check_values, reject_above_of
-from stream.policy_table import PolicyTable, canonical
+from stream.policy_checks import cells_of, check_add_remove, check_privacy, check_times, check_values, reject_above_of
+from stream.policy_table import PolicyTable, canonical, min_users_of
 from stream.reading import to_milli
 from stream.tables import decode_table, duration_ms
-from stream.units import NANO, nano
+from stream.units import nano, nano_within
 
 __all__ = ["EstimatorKeys", "Policy", "Relation", "read_policy"]
 
@@ -29,8 +29,9 @@ class Policy:
     cells          H3 indexes, or None for all
     grid           km/h; releases are multiples of it
     epsilon_nano   charge of one HAT in 1e-9, rounded up
-    grouping, array_length, quantiles   of the estimator, array_length a rule's name or a number of places; None for
-                   those that it does not use
+    min_users      fewer are suppressed; 0 under add_remove: never by how many they are
+    grouping, array_length, quantiles, weight_threshold   of the estimator, array_length a rule's name or a number of
+                   places, weight_threshold in readings; None for those that it does not use
     """
 
     name: str
@@ -59,6 +60,7 @@ class Policy:
     grouping: str | None
     array_length: str | int | None
     quantiles: str | None
+    weight_threshold: float | None
 
     @property
     def epsilon_nano(self) -> int:
@@ -68,7 +70,7 @@ class Policy:
     @property
     def daily_limit_nano(self) -> int:
         """What a user's day may cost, in 1e-9, rounded down."""
-        return int(Decimal(repr(self.daily_limit)) * NANO)
+        return nano_within(self.daily_limit)
 
 
 def read_policy(
@@ -82,7 +84,6 @@ def read_policy(
     """
     given = decode_table(table, PolicyTable, "policy")
     cells, cells_content = cells_of(given, read_cells)
-    keys = chosen_keys(given.estimator, given.privacy.relation, estimators)
     check_values(given)
     reject_above = reject_above_of(given)
     durations = {
@@ -91,7 +92,11 @@ def read_policy(
     }
     check_times(given, durations)
     check_privacy(given)
-    hashed = rfc8785.dumps(canonical(given, durations, cells_content, keys))
+    keys = chosen_keys(given.estimator, given.privacy, estimators)
+    relation = Relation(given.privacy.relation)
+    if relation is Relation.ADD_REMOVE:
+        check_add_remove(given, durations["slot_length"], cells, cells_content)
+    hashed = rfc8785.dumps(canonical(given, durations, cells_content, keys.used()))
     return Policy(
         name=given.name,
         policy_id="b2:" + hashlib.blake2b(hashed, digest_size=16).hexdigest(),
@@ -109,14 +114,15 @@ def read_policy(
         cells=cells,
         grid=Decimal(repr(given.grid)),
         unit=given.privacy.unit,
-        relation=Relation(given.privacy.relation),
+        relation=relation,
         epsilon=given.privacy.epsilon,
         max_hats_per_day=given.privacy.max_hats_per_day,
         daily_limit=given.privacy.daily_limit,
         delta=given.privacy.delta,
-        min_users=given.privacy.min_users,
+        min_users=min_users_of(given.privacy),
         estimator=given.estimator.name,
-        grouping=str(keys["grouping"]) if "grouping" in keys else None,
-        array_length=keys.get("array_length"),
-        quantiles=str(keys["quantiles"]) if "quantiles" in keys else None,
+        grouping=keys.grouping,
+        array_length=keys.array_length,
+        quantiles=keys.quantiles,
+        weight_threshold=keys.weight_threshold,
     )

@@ -12,7 +12,7 @@ from stream.errors import BadSetting
 from stream.estimator_keys import Relation
 from stream.policy_table import PolicyTable
 from stream.reading import to_milli
-from stream.units import DAY_MS, MINUTE_MS, nano
+from stream.units import DAY_MS, HOUR_MS, MINUTE_MS, nano, nano_within
 
 STEPS_MAX: Final = 86_400  # of min_interval in a slot: which were seen is kept as one bit each, 11 kB a user
 WEAK_EPSILON: Final = 10.0  # above it a release is hardly private, so the policy has to say that this is meant
@@ -104,7 +104,7 @@ def check_privacy(given: PolicyTable) -> None:
         raise BadSetting(f"{where}.daily_limit", "is no limit", "use a number, such as 105.0")
     if not 0 < privacy.delta < 1:
         raise BadSetting(f"{where}.delta", f"{privacy.delta:g} is not in (0, 1)", "use a small number, such as 1e-6")
-    if not 1 <= privacy.min_users <= 10**9:
+    if privacy.min_users is not None and not 1 <= privacy.min_users <= 10**9:
         raise BadSetting(f"{where}.min_users", f"{privacy.min_users} is no number of users", "use 1 or more")
     if privacy.unit != "user_day":
         raise BadSetting(
@@ -112,6 +112,38 @@ def check_privacy(given: PolicyTable) -> None:
         )
     if privacy.relation not in set(Relation):
         raise BadSetting(f"{where}.relation", f"{privacy.relation!r} is no relation", 'use "replace" or "add_remove"')
+
+
+def check_add_remove(given: PolicyTable, slot_length_ms: int, cells: frozenset[int] | None, content: object) -> None:
+    """What `relation = "add_remove"` needs besides a proved estimator, so that nothing public depends on who was there.
+
+    cells, content   as of `cells_of`
+    A whole day has to be within its limit: which HAT would go without depends on the order of commits, which is not
+    public. Every listed cell is charged in every slot, and a user enters K of these HATs at most, each for epsilon:
+    min(K, cells x slots) x epsilon. A day on which the clock skips an hour has fewer slots, and none has more.
+    """
+    if cells is None or not isinstance(content, dict) or content["source"] != "public":
+        raise BadSetting(
+            "policy.cells",
+            "have to be public under add_remove, and listed: which cells have data is private",
+            'name a file whose first line is source = "public", made without looking at the data',
+        )
+    privacy, where = given.privacy, "policy.privacy"
+    if privacy.min_users is not None:
+        raise BadSetting(
+            f"{where}.min_users",
+            "looks at the number of users, which add_remove hides",
+            "remove it: policy.estimator.weight_threshold suppresses",
+        )
+    first, end = (-(-hour * HOUR_MS // slot_length_ms) for hour in given.hours)  # slots that start before the hour
+    hats = min(privacy.max_hats_per_day, len(cells) * (end - first))
+    if hats * nano(privacy.epsilon) > nano_within(privacy.daily_limit):
+        raise BadSetting(
+            f"{where}.daily_limit",
+            f"{privacy.daily_limit:g} is below what a whole day can cost a user under add_remove: "
+            f"{hats} HATs at epsilon {privacy.epsilon:g}",
+            "lower epsilon or max_hats_per_day, or raise daily_limit",
+        )
 
 
 def cells_of(given: PolicyTable, read_cells: Callable[[str], str]) -> tuple[frozenset[int] | None, object]:

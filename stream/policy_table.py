@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from stream.reading import to_milli
 
+MIN_USERS: Final = 10  # unless the policy says otherwise
+
 
 class PrivacyTable(msgspec.Struct, frozen=True, kw_only=True):
-    """`[policy.privacy]`"""
+    """`[policy.privacy]`; `min_users` None: not written. See `min_users_of`."""
 
     unit: str = "user_day"
     relation: str = "replace"
@@ -18,7 +20,7 @@ class PrivacyTable(msgspec.Struct, frozen=True, kw_only=True):
     max_hats_per_day: int
     daily_limit: float
     delta: float = 1e-6
-    min_users: int = 10
+    min_users: int | None = None
     acknowledge_weak_privacy: bool = False
 
 
@@ -29,6 +31,7 @@ class EstimatorTable(msgspec.Struct, frozen=True, kw_only=True):
     grouping: str | None = None
     array_length: str | int | None = None
     quantiles: str | None = None
+    weight_threshold: float | None = None
 
 
 class PolicyTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +55,7 @@ class PolicyTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def canonical(
-    given: PolicyTable, durations: Mapping[str, int], cells: object, estimator_keys: Mapping[str, str | int]
+    given: PolicyTable, durations: Mapping[str, int], cells: object, estimator_keys: Mapping[str, str | int | float]
 ) -> dict[str, Any]:
     """What `policy_id` is the hash of: every key with its value, but the name.
 
@@ -77,11 +80,18 @@ def canonical(
             "max_hats_per_day": given.privacy.max_hats_per_day,
             "daily_limit": given.privacy.daily_limit,
             "delta": given.privacy.delta,
-            "min_users": given.privacy.min_users,
+            **({} if given.privacy.relation == "add_remove" else {"min_users": min_users_of(given.privacy)}),
             "acknowledge_weak_privacy": given.privacy.acknowledge_weak_privacy,
         },
         "estimator": {"name": given.estimator.name, **estimator_keys},
     }
+
+
+def min_users_of(privacy: PrivacyTable) -> int:
+    """`min_users` or its default; 0 under `add_remove`, where nothing may depend on how many are there."""
+    if privacy.relation == "add_remove":
+        return 0
+    return MIN_USERS if privacy.min_users is None else privacy.min_users
 
 
 def differing_keys(stored: bytes, given: bytes) -> str:

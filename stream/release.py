@@ -160,11 +160,14 @@ def _answer(estimate: Estimate, policy: Policy) -> dict[str, Any]:
     def number(steps: int) -> msgspec.Raw:
         return msgspec.Raw(grid.text(steps).encode())
 
+    noise: dict[str, Any] = {"kind": "laplace_ratio"}
+    if estimate.scale is not None:
+        noise = {"kind": "laplace", "scale": msgspec.Raw(grid.scale_text(estimate.scale).encode())}
     return {
         "mean": number(estimate.mean),
         "raw": number(estimate.raw),
         "unit": "km/h",
-        "noise": {"kind": "laplace", "scale": msgspec.Raw(grid.scale_text(estimate.scale).encode())},
+        "noise": noise,
         "interval95": [number(steps) for steps in estimate.interval95],
         "covers": "noise",
     }

@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import Final
 
 DAY_MS: Final = 86_400_000
+HOUR_MS: Final = 3_600_000
 MINUTE_MS: Final = 60_000
 NANO: Final = 1_000_000_000  # charges are integers of 1e-9 epsilon, rounded up
 
@@ -12,3 +13,8 @@ NANO: Final = 1_000_000_000  # charges are integers of 1e-9 epsilon, rounded up
 def nano(epsilon: float) -> int:
     """An epsilon as a charge: integer 1e-9, rounded up so that a ledger never shows less than was spent."""
     return math.ceil(Decimal(repr(epsilon)) * NANO)
+
+
+def nano_within(limit: float) -> int:
+    """A limit in 1e-9, rounded down so that no ledger allows more than was promised."""
+    return int(Decimal(repr(limit)) * NANO)

@@ -36,7 +36,9 @@ def worst_case_error(
 ) -> WorstCaseError | None:
     """What can be said before any speed is seen. Settings left out are the estimator's defaults.
 
-    None for an estimator that selects an interval first: neither summand is fixed. Raises EmptyHat, BadSetting.
+    None for an estimator that selects an interval first: neither summand is fixed. None for a ratio of noisy sums:
+    its bias is fixed (`Estimator.bias`), but noise that is divided by noise has no mean that a formula gives.
+    Raises EmptyHat, BadSetting.
     """
     defaults = estimator.keys.defaults
     parameters = Parameters(
@@ -48,7 +50,7 @@ def worst_case_error(
         defaults.get("quantiles"),
     )
     bias = estimator.bias(counts, parameters)
-    if bias is None:
+    if bias is None or "noise" not in estimator.shares:
         return None
     spent = Fraction(epsilon) * estimator.shares["noise"]
     return WorstCaseError(bias, estimator.sensitivity(counts, parameters) / spent)

@@ -13,6 +13,7 @@ from stream.estimators.array_averaging import arrays_of
 from stream.estimators.quantile import QUANTILES
 from stream.grouping import GROUPINGS, Arrays, Counts
 from stream.mechanisms.grid import Grid
+from stream.policy import Relation
 
 DEFAULT: Final = (
     "baseline",
@@ -28,6 +29,7 @@ DEFAULT: Final = (
 PRINTED: Final = "printed"  # the papers' own constants for WRAPAROUND
 GRID: Final = Grid(Decimal("0.001"))
 _RULES: Final = {**RULES, **PRINTED_RULES}
+_COMPARED: Final = {name: each for name, each in ESTIMATORS.items() if Relation.REPLACE in each.keys.relations}
 _HAS_ARRAYS: Final = ("array_averaging", "opt_array_averaging", "levy", "quantile")
 
 
@@ -85,11 +87,11 @@ def contender(text: str) -> Contender:
     Raises BadContender.
     """
     name, *settings = text.strip().split(":")
-    if name not in ESTIMATORS:
-        raise BadContender(f"--estimators: {name!r} is no estimator; use some of {', '.join(ESTIMATORS)}")
-    keys = ESTIMATORS[name].keys.defaults
+    if name not in _COMPARED:
+        raise BadContender(f"--estimators: {name!r} is no estimator; use some of {', '.join(_COMPARED)}")
+    keys = _COMPARED[name].keys.defaults
     found = Contender(
-        text.strip(), ESTIMATORS[name], keys.get("grouping"), keys.get("array_length"), keys.get("quantiles")
+        text.strip(), _COMPARED[name], keys.get("grouping"), keys.get("array_length"), keys.get("quantiles")
     )
     for setting in settings:
         change = next((change for key, fits, change in _SETTINGS if key in keys and fits(setting)), None)

@@ -10,6 +10,7 @@ from typing import Final
 from stream.estimators import (
     array_averaging,
     baseline,
+    capped_ratio,
     clipped_sum,
     levy,
     opt_array_averaging,
@@ -30,6 +31,7 @@ ESTIMATORS: Final[Mapping[str, Estimator]] = MappingProxyType(
             quantile.ESTIMATOR,
             clipped_sum.ESTIMATOR,
             weighted_mean.ESTIMATOR,
+            capped_ratio.ESTIMATOR,
         )
     }
 )

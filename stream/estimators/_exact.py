@@ -28,6 +28,11 @@ def weights_in(counts: Counts, arrays: Arrays) -> Weights:
     return places, fills
 
 
+def capped_weights(counts: Counts, length: int) -> Weights:
+    """Users weigh their readings, up to `length` of them: min(m_l, m)."""
+    return np.minimum(counts, length), np.ones(len(counts), np.int64)
+
+
 def weighted_sum(counts: Counts, sums: Integers, weights: Weights) -> Fraction:
     """The sum of weight times mean over all users, in milli-units.
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from stream.array_length import RULES
 from stream.errors import BadSetting
 from stream.grouping import GROUPINGS, Counts, Integers
-from stream.mechanisms import MAX_SCALE, Noise
+from stream.mechanisms import MAX_SCALE, MAX_VALUE, Noise, Noisy
 from stream.mechanisms.grid import Grid, quantile95
 from stream.policy import EstimatorKeys, Policy
 
@@ -55,6 +55,7 @@ class Parameters:
     array_length       a name of RULES or a number of places; None likewise
     quantiles          a name of QUANTILES; None but for the estimator of that name
     interval           what was selected privately; None before, and where nothing is: all of [0, U]
+    weight_threshold   readings; with a noisy weight below it a HAT is suppressed. None but for a ratio of noisy sums
     """
 
     upper_bound_milli: int
@@ -64,6 +65,7 @@ class Parameters:
     array_length: str | int | None = None
     quantiles: str | None = None
     interval: Interval | None = None
+    weight_threshold: float | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.upper_bound_milli < MAX_UPPER_BOUND:
@@ -81,6 +83,21 @@ class Parameters:
             raise BadSetting(
                 "policy.privacy.epsilon", "needs noise too wide for 64 bits", "use a larger epsilon or a coarser grid"
             )
+        if self.weight_threshold is not None:
+            self._check_ratio(self.weight_threshold)
+
+    def _check_ratio(self, threshold: float) -> None:
+        """What a ratio of noisy sums needs: see `capped_ratio`."""
+        if not 0 < threshold < math.inf:
+            raise BadSetting("policy.estimator.weight_threshold", "is no threshold", "use a number of readings above 0")
+        length = self.array_length
+        if not (isinstance(length, int) and length >= 1):
+            raise BadSetting("policy.estimator.array_length", "may not depend on counts", "use a number of places")
+        widest = max(self.grid.distance(Fraction(length * self.upper_bound_milli, 2)), length)
+        if widest > MAX_VALUE or 2 * widest > MAX_SCALE * self.epsilon:
+            raise BadSetting(
+                "policy.estimator.array_length", "needs noise too wide for 64 bits", "use less places or a coarser grid"
+            )
 
     @classmethod
     def of(cls, policy: Policy) -> Self:
@@ -92,6 +109,7 @@ class Parameters:
             policy.grouping,
             policy.array_length,
             policy.quantiles,
+            weight_threshold=policy.weight_threshold,
         )
 
     def clipped_to(self, interval: Interval) -> Self:
@@ -143,7 +161,7 @@ class Users:
 
 
 class EmptyHat(BadUsers):
-    """Nobody is there, so there is no mean. `estimate` answers None instead: the HAT is suppressed."""
+    """Nobody is there, so there is no mean. Under `replace`, `estimate` answers None instead: the HAT is suppressed."""
 
     def __init__(self) -> None:
         super().__init__("a HAT without users has no mean")
@@ -153,37 +171,45 @@ class EmptyHat(BadUsers):
 class Estimate:
     """What may be published of a HAT, in grid steps: `Grid.text` and `Grid.scale_text` write it in km/h.
 
-    raw        the noisy value
-    scale      of its Laplace noise; 0: none was drawn
-    top        the greatest step that is not above U
-    interval   what was selected privately on the way, milli-units; None where nothing was
+    raw          the noisy value
+    scale        of its Laplace noise; 0: none was drawn. None for a ratio of noisy sums, whose noise has no one scale
+    top          the greatest step that is not above U
+    interval95   within [0, top]; for any data, 95 of 100 draws or more give one around the value before noise. It
+                 covers the noise only, not clipping or sampling
+    interval     what was selected privately on the way, milli-units; None where nothing was
     """
 
     raw: int
-    scale: float
+    scale: float | None
     top: int
+    interval95: tuple[int, int]
     interval: Interval | None = None
+
+    @classmethod
+    def of_laplace(cls, noisy: Noisy, top: int, interval: Interval | None = None) -> Self:
+        """A number with noise on it. `interval95`: raw -+ the noise's 95 % quantile, then cut."""
+        spread = quantile95(noisy.scale)
+        ends = cut(noisy.value - spread, top), cut(noisy.value + spread, top)
+        return cls(noisy.value, noisy.scale, top, ends, interval)
 
     @property
     def mean(self) -> int:
         """`raw` cut to [0, U]."""
-        return self._cut(self.raw)
+        return cut(self.raw, self.top)
 
-    @property
-    def interval95(self) -> tuple[int, int]:
-        """raw -+ the noise's 95 % quantile, then cut. It covers the noise only, not clipping or sampling."""
-        spread = quantile95(self.scale)
-        return self._cut(self.raw - spread), self._cut(self.raw + spread)
 
-    def _cut(self, steps: int) -> int:
-        return min(max(steps, 0), self.top)
+def cut(steps: int, top: int) -> int:
+    """The nearest step within [0, top]."""
+    return min(max(steps, 0), top)
 
 
 class Estimator(Protocol):
     """A private mean of one HAT, in one file. Its docstring gives formula, relation, source and proof.
 
-    Law (tests/laws/test_estimators.py): for neighbours under the relations of `keys`, `value` differs by at most
-    `sensitivity`, which is handed counts and cannot look at a speed.
+    Law under `replace` (tests/laws/test_estimators.py): for neighbours `value` differs by at most `sensitivity`, which
+    is handed counts and cannot look at a speed.
+    Law under `add_remove` (tests/laws/test_add_remove.py): whoever is there, `estimate` draws for the same number of
+    terms, with the same distances and parts of epsilon; one user more or less moves each term by at most its distance.
     """
 
     @property
@@ -198,15 +224,23 @@ class Estimator(Protocol):
 
     @property
     def shares(self) -> Mapping[str, Fraction]:
-        """What epsilon is spent on, by name: `noise`, and any private selection before it. The sum is 1."""
+        """What epsilon is spent on, by name. The sum is 1.
+
+        `noise` on the value, and any private selection before it; or the noisy sums that a ratio is made of.
+        """
         ...
 
     def value(self, users: Users, parameters: Parameters) -> Fraction:
-        """What noise is put on, exactly, in milli-units. Private. Raises BadUsers, EmptyHat."""
+        """What is published, but for noise, exactly, in milli-units. Private. Raises BadUsers, EmptyHat."""
         ...
 
     def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
-        """The most that one user's sum can move `value`, in milli-units. Public under `replace`. Raises EmptyHat."""
+        """The most that one user can move what noise is put on, in milli-units. Public.
+
+        `replace`: that is `value`, moved by the user's sum. Counts are public and decide. Raises EmptyHat.
+        `add_remove`: that is the numerator of `value`, moved when the user comes or goes. Counts are private, so
+        `parameters` alone decide: the same number for all counts and for none.
+        """
         ...
 
     def bias(self, counts: Counts, parameters: Parameters) -> Fraction | None:
@@ -217,7 +251,11 @@ class Estimator(Protocol):
         ...
 
     def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
-        """What may be published, for exactly `parameters.epsilon`. None: suppressed, nothing was drawn."""
+        """What may be published, for exactly `parameters.epsilon`. None: suppressed.
+
+        `replace`: nothing was drawn, since nobody is there, which is public.
+        `add_remove`: all was drawn and epsilon is spent, whoever is there, nobody included.
+        """
         ...
 
 
@@ -227,7 +265,7 @@ def with_noise(
     """A value (milli-units) on the grid, with noise for a share of epsilon."""
     grid = parameters.grid
     noisy = noise.laplace(grid.nearest(value), grid.distance(sensitivity), part_of(parameters.epsilon, share))
-    return Estimate(noisy.value, noisy.scale, grid.floor(parameters.upper_bound_milli), parameters.interval)
+    return Estimate.of_laplace(noisy, grid.floor(parameters.upper_bound_milli), parameters.interval)
 
 
 def part_of(epsilon: float, share: Fraction) -> float:

@@ -4,9 +4,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
-import numpy as np
-
-from stream.estimators._exact import Weights, excess, total, weighted_sum
+from stream.estimators._exact import capped_weights, excess, total, weighted_sum
 from stream.estimators._interface import ARRAY_CHOICES, NOISE_ONLY, Estimate, Parameters, Users, with_noise
 from stream.estimators.array_averaging import length_of
 from stream.grouping import Counts
@@ -32,18 +30,18 @@ class WeightedMean:
 
     def value(self, users: Users, parameters: Parameters) -> Fraction:
         """sum_l w_l mu_l / W. See Estimator."""
-        weights = _weights(users.counts, length_of(users.counts, parameters))
+        weights = capped_weights(users.counts, length_of(users.counts, parameters))
         checked = users.within(parameters.upper_bound_milli)
         return weighted_sum(checked.counts, checked.sums, weights) / total(weights[0])
 
     def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
         """U m / W. See Estimator."""
         length = length_of(counts, parameters)
-        return Fraction(parameters.upper_bound_milli * length, total(_weights(counts, length)[0]))
+        return Fraction(parameters.upper_bound_milli * length, total(capped_weights(counts, length)[0]))
 
     def bias(self, counts: Counts, parameters: Parameters) -> Fraction:
         """U sum_l (m_l / M - w_l / W)^+. See Estimator."""
-        weights = _weights(counts, length_of(counts, parameters))
+        weights = capped_weights(counts, length_of(counts, parameters))
         return parameters.upper_bound_milli * excess(counts, weights, total(weights[0]))
 
     def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
@@ -51,10 +49,6 @@ class WeightedMean:
         if not len(users.counts):
             return None
         return with_noise(self.value(users, parameters), self.sensitivity(users.counts, parameters), parameters, noise)
-
-
-def _weights(counts: Counts, length: int) -> Weights:
-    return np.minimum(counts, length), np.ones(len(counts), np.int64)
 
 
 ESTIMATOR: Final = WeightedMean()

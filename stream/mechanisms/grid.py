@@ -62,14 +62,20 @@ def _text(units: int, digits: int) -> str:
 
 
 def quantile95(scale: float) -> int:
-    """The smallest q with P(|X| <= q) >= 0.95 for the discrete Laplace X of this scale, in steps; 0 for scale 0.
+    """The smallest q with P(|X| <= q) >= 0.95 for the discrete Laplace X of this scale, in steps; 0 for scale 0."""
+    return exceeded_once_in(20, scale)
 
-    With p = exp(-1/scale): P(|X| > q) = 2 p^(q+1) / (1 + p), so q = ceil(scale ln(40 / (1 + p))) - 1. In 60 digits;
-    where they leave it open, the larger q.
+
+def exceeded_once_in(draws: int, scale: float) -> int:
+    """The smallest q with P(|X| > q) <= 1 / draws for the discrete Laplace X of this scale, in steps; 0 for scale 0.
+
+    draws   2 or more
+    With p = exp(-1/scale): P(|X| > q) = 2 p^(q+1) / (1 + p), so q = ceil(scale ln(2 draws / (1 + p))) - 1. In 60
+    digits; where they leave it open, the larger q.
     """
     if scale < _NO_TAIL:
         return 0
     with localcontext(Context(prec=60, Emin=MIN_EMIN, Emax=MAX_EMAX)):
         exact = Decimal(scale)
-        q = exact * (Decimal(40) / (1 + (-1 / exact).exp())).ln() - 1
+        q = exact * (Decimal(2 * draws) / (1 + (-1 / exact).exp())).ln() - 1
         return max(0, int((q + Decimal("1e-30")).to_integral_value(rounding=ROUND_CEILING)))
