@@ -51,6 +51,8 @@ class Ingest:
     """Folds the partitions that this worker owns. Implements `FrameHandler`.
 
     accept_gap   go on where records were deleted unread, instead of refusing
+    answered_s   when Redis last answered (monotonic seconds)
+    stored_s     the same, with all that was folded until then stored
     claim   called before a state is loaded: keeps the policy and the user key again where Redis lost them too
     """
 
@@ -67,6 +69,8 @@ class Ingest:
         fail: ends the worker; called with a refusal, or with what nobody foresaw
         """
         self.held: dict[int, Held] = {}
+        self.answered_s: float | None = None
+        self.stored_s: float | None = None
         self.accept_gap = False
         self.claim: Callable[[], Awaitable[None]] | None = None
         self._store = store
@@ -141,51 +145,69 @@ class Ingest:
     async def checkpoint_regularly(self, stopping: asyncio.Event) -> None:
         """Store what changed, every interval, until `stopping` is set; never leaves a checkpoint half way."""
         while await pause(self._interval, stopping):
-            await asyncio.gather(*(self.checkpoint(partition) for partition in list(self.held)))
-            await self._reload_forgotten()
+            stored = await asyncio.gather(*(self.checkpoint(partition) for partition in list(self.held)))
+            if await self._reload_forgotten():
+                self.answered_s = monotonic_s()
+                if all(stored) and self.held.keys() >= self.frames.assigned():
+                    self.stored_s = self.answered_s
 
-    async def _reload_forgotten(self) -> None:
-        """Idle partitions would not notice that Redis went back: nothing of theirs is checkpointed."""
+    async def _reload_forgotten(self) -> bool:
+        """Idle partitions would not notice that Redis went back: nothing of theirs is checkpointed.
+
+        False if Redis did not answer.
+        """
         waiting = {partition: held for partition, held in self.held.items() if held.next == held.base}
         try:
             stored = await self._store.offsets()
         except RedisError:
-            return  # whatever it is, the next checkpoint or the next look will tell
+            return False  # whatever it is, the next checkpoint or the next look will tell
         for partition, held in waiting.items():
             unchanged = self.held.get(partition) is held and held.next == held.base
             if unchanged and stored[partition] != held.base:
                 log.warning("stored offset went back", partition=partition, base=held.base)
                 self._load_soon(partition)
+        return True
 
-    async def checkpoint(self, partition: int) -> None:
-        """Store what a partition has folded since its last checkpoint, and let Kafka know."""
+    async def checkpoint(self, partition: int) -> bool:
+        """Store what a partition has folded since its last checkpoint, and let Kafka know.
+
+        False if that is not sure: its memory is dropped then, and the stored state loaded.
+        """
         held = self.held.get(partition)
         if held is None:
-            return
+            return False
         async with held.writing:
-            if self.held.get(partition) is not held or held.next == held.base:
-                return
-            following, changes = held.next, take_changes(held.fold)
-            try:
-                stored = await self._store.checkpoint(partition, held.base, following, changes)
-            except RedisError as error:  # it may have been written all the same: only the store knows
-                log.warning("checkpoint not answered", partition=partition, error=type(error).__name__)
-                stored = False
-            except BaseException:  # cancelled, or a bug: these changes are taken, so the memory misses them
-                self.held.pop(partition, None)
-                raise
-            else:
-                if not stored:
-                    log.warning("checkpoint refused", partition=partition, base=held.base)
             if self.held.get(partition) is not held:
-                return
+                return False
+            if held.next == held.base:
+                return True
+            following = held.next
+            stored = await self._store_changes(partition, held)
+            if self.held.get(partition) is not held:
+                return False
             if not stored:
                 self._load_soon(partition)
-                return
+                return False
             held.base = following
             held.fold.forget_closed()
             if held.epoch is not None:
                 self.frames.acknowledge(partition, held.epoch, following)
+            return True
+
+    async def _store_changes(self, partition: int, held: Held) -> bool:
+        """Write them; False if they were refused, or may have been written or not."""
+        following, changes = held.next, take_changes(held.fold)
+        try:
+            stored = await self._store.checkpoint(partition, held.base, following, changes)
+        except RedisError as error:  # it may have been written all the same: only the store knows
+            log.warning("checkpoint not answered", partition=partition, error=type(error).__name__)
+            return False
+        except BaseException:  # cancelled, or a bug: these changes are taken, so the memory misses them
+            self.held.pop(partition, None)
+            raise
+        if not stored:
+            log.warning("checkpoint refused", partition=partition, base=held.base)
+        return stored
 
     # Loading.
 

@@ -34,7 +34,7 @@ _SILENCE_S: Final = 30.0
 class Prover:
     """Keeps a worker from committing to a Redis that lost something.
 
-    token   of the proof that commits compare; "" before the first
+    token   of the proof that commits compare; "" while there is none that we know of
     """
 
     def __init__(self, settings: Settings, store: ProofStore, publishers: Publishers, partitions: int) -> None:
@@ -46,14 +46,23 @@ class Prover:
 
     async def ensure(self) -> bool:
         """True if Redis is proven, by us or by another worker; False if somebody is at it, or it changed again."""
-        token = await self._store.token()
-        if token is None and await self._store.lock():
-            try:
-                token = await self._prove()
-            finally:
-                await self._store.unlock()
-        self.token = token or ""
+        token = None
+        try:
+            token = await self._store.token()
+            if token is None:
+                self.token = ""
+                token = await self._prove_alone()
+        finally:
+            self.token = token or ""
         return token is not None
+
+    async def _prove_alone(self) -> str | None:
+        if not await self._store.lock():
+            return None
+        try:
+            return await self._prove()
+        finally:
+            await self._store.unlock()
 
     async def _prove(self) -> str | None:
         run_id = await self._store.run_id()

@@ -6,9 +6,11 @@ Secrets come from the environment or from `*_file` keys; relative paths are rela
 import os
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -72,6 +74,7 @@ class WorkerTable(msgspec.Struct, frozen=True, kw_only=True):
     session_timeout: str = "10s"
     idle_after: str = "30s"
     user_key_file: str | None = None
+    listen: str | None = None
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,12 +86,24 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen. Port 0: any that is free."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything a command needs to know.
 
     canonical_policy   dotted keys of the hashed policy: what two policies are compared by
     retention_ms       of telemetry when hatcast makes it; None: kept for ever (recordings)
     user_key           32 bytes, or None: made once and kept in Redis
+    listen             for health; None: nowhere, so that any number of workers start on one machine
     """
 
     kafka: KafkaTable
@@ -103,6 +118,7 @@ class Settings:
     kafka_password: str | None
     redis_password: str | None
     user_key: bytes | None
+    listen: Address | None
 
 
 def load_settings(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
@@ -166,6 +182,7 @@ def settings_of(table: Mapping[str, Any], folder: Path, environment: Mapping[str
             environment.get("HATCAST_REDIS_PASSWORD"), folder, given.redis.password_file, "redis.password_file"
         ),
         user_key=_user_key(environment.get(USER_KEY_VARIABLE), folder, given.worker.user_key_file),
+        listen=_address(given.worker.listen, "worker.listen"),
     )
 
 
@@ -193,6 +210,16 @@ def _seconds(text: str, key: str, least_ms: int, most_ms: int) -> float:
     if not least_ms <= milliseconds <= most_ms:
         raise BadSetting(key, f"{text!r} is out of range", f"use {least_ms}ms to {most_ms // 1000}s")
     return milliseconds / 1000
+
+
+def _address(text: str | None, key: str) -> Address | None:
+    if text is None:
+        return None
+    with suppress(ValueError):  # of a port that is no number
+        parts = urlsplit(f"//{text}")
+        if parts.netloc == text and parts.username is None and parts.hostname and parts.port is not None:
+            return Address(parts.hostname, parts.port)
+    raise BadSetting(key, f"{text!r} is no address", 'write "127.0.0.1:9464"; port 0 is any that is free')
 
 
 def _path(folder: Path, name: str | None) -> str | None:

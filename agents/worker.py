@@ -13,6 +13,7 @@ from aiokafka import AIOKafkaProducer
 
 from agents.dead_letters import DeadLetters
 from agents.frames import Frame, FrameApp, FrameSettings, frame_app
+from agents.health import HealthServer, Readiness
 from agents.ingest import Ingest
 from agents.kafka import aiokafka_options
 from agents.publisher import Publishers
@@ -52,6 +53,7 @@ class Worker:
         self.accept_gap = accept_gap
         self.partitions = partitions
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ready: Readiness | None = None
         self._held = AsyncExitStack()
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -59,6 +61,7 @@ class Worker:
     async def start(self) -> None:
         """Connect, check what is stored, join the group. Raises Refusal."""
         settings, policy = self.settings, self.settings.policy
+        await self._serve_health()
         client = aiokafka_options(settings)
         redis = await connect_redis_async(settings)
         self._held.push_async_callback(redis.aclose)
@@ -104,7 +107,19 @@ class Worker:
         self.releaser.owned = self.app.frames.assigned
         for loop in (self.ingest.checkpoint_regularly, self.releaser.run, self.ticker.run):
             self._watch(loop)
+        self._ready = Readiness(self.ingest, prover, settings.checkpoint_interval_s, settings.session_timeout_s)
         log.info("worker started", policy=policy.name, policy_id=policy.policy_id, partitions=self.partitions)
+
+    async def _serve_health(self) -> None:
+        if self.settings.listen is not None:
+            health = HealthServer(self.settings.listen, self._readiness)
+            await health.start()
+            self._held.push_async_callback(health.stop)
+
+    def _readiness(self) -> dict[str, str]:
+        if self._stopping.is_set():
+            return {"worker": "stopping"}
+        return {"worker": "starting"} if self._ready is None else self._ready.parts()
 
     def _app(self, client: dict[str, Any]) -> FrameApp:
         security = {key: value for key, value in client.items() if key not in ("bootstrap_servers", "client_id")}

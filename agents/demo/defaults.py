@@ -43,6 +43,7 @@ def demo_settings(addresses: Addresses, config: Path | None, feed_format: str | 
         kafka_password=None,
         redis_password=None,
         user_key=None,
+        listen=None,
     )
 
 

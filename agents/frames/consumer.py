@@ -32,6 +32,7 @@ class FrameConsumer(driver.Consumer):
         self._assigned: frozenset[int] = frozenset()
         self._epochs: dict[int, int] = {}
         self._last_epoch = 0
+        self._joined = False
         super().__init__(transport, *args, **kwargs)
 
     # What the agent calls.
@@ -88,6 +89,17 @@ class FrameConsumer(driver.Consumer):
         end = self._thread.ends.get(partition)
         return end is not None and position >= end and partition in self._epochs
 
+    def in_group(self) -> bool:
+        """Whether we are a member of the group as far as we know: no rebalance under way, its coordinator known."""
+        return self._joined and self._thread.in_group()
+
+    def answered_ms(self) -> int | None:
+        """When the brokers last answered for every partition that is read (ms UTC): that of the one silent longest.
+
+        None where nothing is read. 0 where one was started and has had no answer yet.
+        """
+        return min((self._thread.answered.get(partition, 0) for partition in self._epochs), default=None)
+
     async def log_range(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
         """Partition -> first offset and end of the log. Asks the broker; raises KafkaError."""
         return await self._thread.call(self._thread.log_range, list(partitions))
@@ -108,6 +120,7 @@ class FrameConsumer(driver.Consumer):
     async def perform_seek(self) -> None:
         """Where Faust asks for positions, at the end of every rebalance: all stay parked until the handler knows."""
         self._assigned = frozenset(tp.partition for tp in self.assignment() if tp.topic == self.settings.topic)
+        self._joined = True
         self._handler.on_assigned(self._assigned)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
@@ -122,6 +135,7 @@ class FrameConsumer(driver.Consumer):
 
     async def _let_go(self) -> None:
         partitions, self._assigned = self._assigned, frozenset()  # so nothing is started from here on
+        self._joined = False
         self.stop_flow()
         self.app.flow_control.suspend()
         self.app.flow_control.clear()

@@ -84,6 +84,19 @@ class Fetched:
         end: int | None = None if state is None else state.highwater
         return end
 
+    def answered_ms(self, tp: TopicPartition) -> int | None:
+        """When the broker last answered a fetch of it (ms UTC, this machine's clock); None before the first."""
+        state = self._state(tp)
+        moment: int | None = None if state is None else state.timestamp
+        return moment
+
+    def in_group(self) -> bool:
+        """Whether the group's coordinator is known and nothing asks us to join again. May be read by any thread."""
+        coordinator, subscription = self._consumer._coordinator, self._consumer._subscription.subscription
+        if coordinator is None or subscription is None:
+            return False
+        return coordinator.coordinator_id is not None and not coordinator.need_rejoin(subscription)
+
     def take(self, tp: TopicPartition, position: int, most: int) -> Chunk | Nothing:
         """At most ``most`` records from ``position`` on. Awaits nothing, so no seek can come in between.
 

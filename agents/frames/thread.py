@@ -47,7 +47,9 @@ class FrameThread(driver.AIOKafkaConsumerThread):
 
     def __init__(self, consumer: "FrameConsumer", settings: FrameSettings, **service: Any) -> None:
         self.settings = settings
-        self.ends: dict[int, int] = {}  # partition -> end of the log at the last fetch; also read by the app's loop
+        # Of what is fetched, also read by the app's loop: the log's end at the last answer, and when that was (ms UTC).
+        self.ends: dict[int, int] = {}
+        self.answered: dict[int, int] = {}
         self._chains: dict[int, Chain] = {}
         self._frames = consumer
         super().__init__(consumer, **service)
@@ -73,6 +75,7 @@ class FrameThread(driver.AIOKafkaConsumerThread):
         """Fetch ``partition`` from ``offset`` on; False if it is not ours."""
         self._chains.pop(partition, None)
         self.ends.pop(partition, None)
+        self.answered.pop(partition, None)
         if not self._fetched().seek(self._tp(partition), offset):
             return False
         self._chains[partition] = Chain(epoch, offset)
@@ -108,6 +111,10 @@ class FrameThread(driver.AIOKafkaConsumerThread):
         ends = await consumer.end_offsets(tps)
         return {tp.partition: (starts[tp], ends[tp]) for tp in tps}
 
+    def in_group(self) -> bool:
+        """See `Fetched.in_group`. Called by the app's loop: it only looks."""
+        return self._consumer is not None and Fetched(self._consumer).in_group()
+
     def _drain(self, fetched: Fetched, room: int) -> list[Frame]:
         frames: list[Frame] = []
         for tp in fetched.partitions():
@@ -121,6 +128,9 @@ class FrameThread(driver.AIOKafkaConsumerThread):
             end = fetched.highwater(self._tp(partition))
             if end is not None:
                 self.ends[partition] = end
+            answered = fetched.answered_ms(self._tp(partition))
+            if answered is not None:
+                self.answered[partition] = answered
         return frames
 
     def _drain_partition(self, fetched: Fetched, tp: TopicPartition, chain: Chain, room: int) -> list[Frame]:
@@ -160,6 +170,7 @@ class FrameThread(driver.AIOKafkaConsumerThread):
         """After a rebalance: all parked, before aiokafka has a position to fetch from."""
         self._chains.clear()
         self.ends.clear()
+        self.answered.clear()
         self._fetched().pause(map(driver.ensure_aiokafka_TP, assigned))
         await super().on_partitions_assigned(assigned, generation_id)
 

@@ -64,6 +64,9 @@ PINS: Final = {  # faust-streaming 0.15.3, mode-streaming 0.7.1, aiokafka 0.14.0
     "aiokafka.consumer.group_coordinator:GroupCoordinator._on_join_prepare": "4d9524afc0ee",
     "aiokafka.consumer.group_coordinator:GroupCoordinator._on_join_complete": "0b0b3d204b40",
     "aiokafka.consumer.group_coordinator:GroupCoordinator._heartbeat_routine": "61d010289522",
+    "aiokafka.consumer.fetcher:Fetcher._proc_fetch_request": "59bf948fff47",
+    "aiokafka.consumer.group_coordinator:GroupCoordinator.need_rejoin": "61ae72b2a311",
+    "aiokafka.consumer.group_coordinator:GroupCoordinator.coordinator_dead": "ba1eda0254af",
     "aiokafka.consumer.group_coordinator:GroupCoordinator.close": "f30d83108945",
 }
 

@@ -1,0 +1,52 @@
+"""`/livez` and `/readyz` of a worker process, while its Redis and its Kafka come and go."""
+
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
+from tests.integration.health import LISTEN, asked, is_ready, missing
+from tests.services import KafkaServer, RedisServer
+
+
+@pytest.fixture
+def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
+    with open_pipeline(kafka, redis_server, tmp_path, "health", LISTEN) as opened:
+        yield opened
+
+
+def test_two_workers_of_one_file_are_ready_only_while_redis_and_kafka_answer(
+    pipeline: Pipeline, breakable_kafka: KafkaServer, breakable_redis: RedisServer
+) -> None:
+    workers = [pipeline.worker(), pipeline.worker()]
+
+    def wait_for_both(what: str, condition: Callable[[WorkerProcess], bool]) -> None:
+        pipeline.wait(lambda: all(map(condition, workers)), f"two workers that {what}", *workers)
+
+    wait_for_both("are ready", is_ready)
+    parts = dict.fromkeys(("redis", "proof", "group", "partitions", "checkpoint"), "ok")
+    assert asked(workers[0], "/readyz")[1] == {"ready": True, "parts": parts}
+    breakable_redis.stop()
+    wait_for_both("miss Redis", lambda worker: {"redis", "checkpoint"} <= missing(worker).keys())
+    assert asked(workers[0], "/livez") == (200, {"alive": True})
+    breakable_redis.start()
+    wait_for_both("are ready again", is_ready)
+    breakable_kafka.pause()
+    wait_for_both("miss Kafka", lambda worker: missing(worker).keys() == {"group"})
+    assert asked(workers[0], "/livez") == (200, {"alive": True})
+    breakable_kafka.resume()
+    wait_for_both("are ready at last", is_ready)
+    assert [worker.terminate() for worker in workers] == [0, 0]
+
+
+def test_an_address_that_is_taken_is_refused(pipeline: Pipeline) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        refused = pipeline.hatcast("worker", config=pipeline.changed({"worker": {"listen": where}}))
+    assert refused.code == 1
+    assert refused.err == (
+        f"hatcast: worker.listen: {where} cannot be listened on (address already in use): name another address,"
+        " or port 0 for any that is free\n"
+    )

@@ -1,0 +1,27 @@
+"""hatcast.toml: what is no policy and no way to Kafka."""
+
+from pathlib import Path
+
+import pytest
+
+from agents.settings import Address, settings_of
+from stream.errors import BadSetting
+from tests.integration.tables import DEFAULTS, merged
+
+
+def listening(text: str) -> Address | None:
+    given = merged(DEFAULTS, {"policy": {"name": "p"}, "worker": {"listen": text}})
+    return settings_of(given, Path("/nowhere"), {}).listen
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:9464", "0.0.0.0:0", "[::1]:9464", "worker-1.internal:80"])
+def test_an_address_to_listen_on_is_a_host_and_a_port(text: str) -> None:
+    assert str(listening(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "9464", "127.0.0.1", ":9464", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:70000", "a@b:1", "a:1/livez"]
+)
+def test_what_is_no_address_to_listen_on_is_refused(text: str) -> None:
+    with pytest.raises(BadSetting, match=r"worker\.listen"):
+        listening(text)
