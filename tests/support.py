@@ -14,6 +14,7 @@ from stream.estimators.quantile import QUANTILES
 from stream.grouping import GROUPINGS, Counts, Integers
 from stream.mechanisms import Noisy
 from stream.mechanisms.grid import Grid
+from stream.vectors import VectorUsers
 from tests.services.data import DATA
 
 ITMS_LIKE: list[int] = json.loads((DATA / "itms_like_counts.json").read_text())["counts"]
@@ -59,6 +60,15 @@ def as_users(counts: Iterable[int], sums: Iterable[int]) -> Users:
     return Users(np.array([*counts], np.int64), np.array([*sums], np.int64))
 
 
+Vector = list[int]
+
+
+def as_vectors(counts: Iterable[int], sums: Iterable[Vector]) -> VectorUsers:
+    """Users as they are given, a sum [d] each."""
+    rows = np.array([*counts], np.int64)
+    return VectorUsers(rows, np.array([*sums], np.int64).reshape(len(rows), -1))
+
+
 # Few different counts make runs and ties, the large ones what does not fit into 64 bits.
 counts_lists = st.one_of(
     st.lists(st.integers(1, 8), min_size=1, max_size=40),
@@ -80,6 +90,19 @@ def hats(draw: st.DrawFn) -> Users:
 def selects(estimator: Estimator) -> bool:
     """Whether it draws an interval first."""
     return len(estimator.shares) > 1
+
+
+def plain_parameters(estimator: Estimator, grouping: str = "bestfit", rule: str | int = "sensitivity") -> Parameters:
+    """U 65 km/h, grid 0.001 km/h and epsilon 1, with the keys that this estimator uses."""
+    used = estimator.keys.defaults
+    return Parameters(
+        UPPER_BOUND,
+        Grid(Decimal("0.001")),
+        1.0,
+        grouping if "grouping" in used else None,
+        rule if "array_length" in used else None,
+        "fixed" if "quantiles" in used else None,
+    )
 
 
 intervals = st.tuples(*[st.fractions(0, UPPER_BOUND, max_denominator=4000)] * 2).map(

@@ -11,7 +11,7 @@ from stream.grouping import Arrays, Counts, Integers
 
 
 def total(numbers: Integers) -> int:
-    """The sum of numbers of 0 or more, whatever its size."""
+    """The sum, whatever its size."""
     return sums_of_runs(numbers, np.zeros(1, np.int64))[0] if len(numbers) else 0
 
 
@@ -34,7 +34,7 @@ def capped_weights(counts: Counts, length: int) -> Weights:
 
 
 def weighted_sum(counts: Counts, sums: Integers, weights: Weights) -> Fraction:
-    """The sum of weight times mean over all users, in milli-units.
+    """The sum of weight times mean over all users, in milli-units. Sums may be negative: a coordinate of vectors.
 
     A user adds q s_l / (m_l f). In lowest terms q / (m_l f) is 1 / f or 1 / m_l for all that lie whole in arrays, so
     that few denominators remain.
@@ -90,7 +90,10 @@ def _lowest_terms(places: Integers, counts: Integers, fills: Integers) -> tuple[
 
 
 def sums_of_runs(numbers: Integers, starts: Integers) -> list[int]:
-    """The sum of each run. The halves of 64-bit numbers are added apart, since a sum of many may not fit."""
+    """The sum of each run. The halves of 64-bit numbers are added apart, since a sum of many may not fit.
+
+    Of a negative number the high half is rounded down, so that the low one is 0 or more as for all others.
+    """
     high = np.add.reduceat(numbers >> 32, starts).tolist()
     low = np.add.reduceat(numbers & 0xFFFFFFFF, starts).tolist()
     return [(h << 32) + each for h, each in zip(high, low, strict=True)]

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from stream.array_length import RULES
 from stream.errors import BadSetting
+from stream.estimators._exact import Weights
 from stream.grouping import GROUPINGS, Counts, Integers
 from stream.mechanisms import MAX_SCALE, MAX_VALUE, Noise, Noisy
 from stream.mechanisms.grid import Grid, quantile95
@@ -138,12 +139,7 @@ class Users:
         counts, sums = self.counts, self.sums
         if counts.shape != sums.shape or counts.ndim != 1 or counts.dtype != np.int64 or sums.dtype != np.int64:
             raise BadUsers("counts and sums are two int64 arrays of one length")
-        if not len(counts):
-            return
-        if bool(np.any(counts[1:] > counts[:-1])):
-            raise BadUsers("users are not sorted by count, largest first")
-        if not (counts[-1] >= 1 and counts[0] < MAX_COUNT and len(counts) * int(counts[0]) < MAX_READINGS):
-            raise BadUsers("a user has no reading, or there are more than estimators can add")
+        check_counts(counts)
         if bool(np.any(sums < 0)):
             raise BadUsers("a sum is below 0")
 
@@ -158,6 +154,16 @@ class Users:
         if bool(np.any(-(-self.sums // upper_bound_milli) > self.counts)):
             raise BadUsers("a user's mean is above the upper bound")
         return self
+
+
+def check_counts(counts: Counts) -> None:
+    """Sorted, each 1 or more, and few enough to be added. Raises BadUsers."""
+    if not len(counts):
+        return
+    if bool(np.any(counts[1:] > counts[:-1])):
+        raise BadUsers("users are not sorted by count, largest first")
+    if not (counts[-1] >= 1 and counts[0] < MAX_COUNT and len(counts) * int(counts[0]) < MAX_READINGS):
+        raise BadUsers("a user has no reading, or there are more than estimators can add")
 
 
 class EmptyHat(BadUsers):
@@ -255,6 +261,25 @@ class Estimator(Protocol):
 
         `replace`: nothing was drawn, since nobody is there, which is public.
         `add_remove`: all was drawn and epsilon is spent, whoever is there, nobody included.
+        """
+        ...
+
+
+class Linear(Estimator, Protocol):
+    """An estimator whose value is the sum of users' means, each with a public weight: it has a vector form too.
+
+    `sensitivity` is U times the largest weight, or more, and `bias` U times all weight that the plain mean has more of.
+    U is how far apart two means can be, and nothing else: `stream.vectors` stands on this.
+    """
+
+    def bias(self, counts: Counts, parameters: Parameters) -> Fraction:
+        """See Estimator. Never None: no interval is drawn."""
+        ...
+
+    def weights(self, counts: Counts, parameters: Parameters) -> tuple[Weights, int]:
+        """(places, fills) and a total: the mean of user l weighs places_l / (fills_l total); all weights make 1.
+
+        Raises EmptyHat.
         """
         ...
 

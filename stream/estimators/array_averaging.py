@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Final
 
 from stream.array_length import array_length
-from stream.estimators._exact import excess, weighted_sum, weights_in
+from stream.estimators._exact import Weights, excess, weighted_sum, weights_in
 from stream.estimators._interface import ARRAY_CHOICES, NOISE_ONLY, EmptyHat, Estimate, Parameters, Users, with_noise
 from stream.grouping import GROUPINGS, Arrays, Counts
 from stream.mechanisms import Noise
@@ -42,8 +42,12 @@ class ArrayAveraging:
 
     def bias(self, counts: Counts, parameters: Parameters) -> Fraction:
         """U sum_l (m_l / M - v_l)^+. See Estimator."""
+        return parameters.upper_bound_milli * excess(counts, *self.weights(counts, parameters))
+
+    def weights(self, counts: Counts, parameters: Parameters) -> tuple[Weights, int]:
+        """v_l. See Linear."""
         arrays = arrays_of(counts, parameters)
-        return parameters.upper_bound_milli * excess(counts, weights_in(counts, arrays), arrays.number)
+        return weights_in(counts, arrays), arrays.number
 
     def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
         """See Estimator. Groups once for value and sensitivity."""

@@ -4,7 +4,9 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
-from stream.estimators._exact import total
+import numpy as np
+
+from stream.estimators._exact import Weights, total
 from stream.estimators._interface import NOISE_ONLY, EmptyHat, Estimate, Parameters, Users, with_noise
 from stream.grouping import Counts
 from stream.mechanisms import Noise
@@ -39,6 +41,12 @@ class Baseline:
         if not len(counts):
             raise EmptyHat
         return Fraction(0)
+
+    def weights(self, counts: Counts, _parameters: Parameters) -> tuple[Weights, int]:
+        """m_l / M. See Linear."""
+        if not len(counts):
+            raise EmptyHat
+        return (counts, np.ones(len(counts), np.int64)), total(counts)
 
     def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
         """See Estimator."""

@@ -4,7 +4,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
-from stream.estimators._exact import capped_weights, excess, total, weighted_sum
+from stream.estimators._exact import Weights, capped_weights, excess, total, weighted_sum
 from stream.estimators._interface import ARRAY_CHOICES, NOISE_ONLY, Estimate, Parameters, Users, with_noise
 from stream.estimators.array_averaging import length_of
 from stream.grouping import Counts
@@ -30,9 +30,9 @@ class WeightedMean:
 
     def value(self, users: Users, parameters: Parameters) -> Fraction:
         """sum_l w_l mu_l / W. See Estimator."""
-        weights = capped_weights(users.counts, length_of(users.counts, parameters))
+        weights, whole = self.weights(users.counts, parameters)
         checked = users.within(parameters.upper_bound_milli)
-        return weighted_sum(checked.counts, checked.sums, weights) / total(weights[0])
+        return weighted_sum(checked.counts, checked.sums, weights) / whole
 
     def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
         """U m / W. See Estimator."""
@@ -41,8 +41,12 @@ class WeightedMean:
 
     def bias(self, counts: Counts, parameters: Parameters) -> Fraction:
         """U sum_l (m_l / M - w_l / W)^+. See Estimator."""
-        weights = capped_weights(counts, length_of(counts, parameters))
-        return parameters.upper_bound_milli * excess(counts, weights, total(weights[0]))
+        return parameters.upper_bound_milli * excess(counts, *self.weights(counts, parameters))
+
+    def weights(self, counts: Counts, parameters: Parameters) -> tuple[Weights, int]:
+        """w_l / W. See Linear."""
+        found = capped_weights(counts, length_of(counts, parameters))
+        return found, total(found[0])
 
     def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
         """See Estimator."""

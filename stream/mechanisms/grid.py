@@ -38,12 +38,16 @@ class Grid:
         """The greatest step that is not above a value in milli-units."""
         return math.floor(value / self.milli)
 
-    def distance(self, sensitivity: Fraction) -> int:
+    def distance(self, sensitivity: Fraction, dimensions: int = 1) -> int:
         """How many steps apart two values can be rounded that are `sensitivity` (milli-units) apart; 0 for 0.
 
-        Rounding moves each by half a step at most, so |round(x) - round(y)| <= floor(|x - y|) + 1, |x - y| in steps.
+        dimensions   d, of vectors rounded coordinate by coordinate; both distances are then sums over coordinates (l1)
+
+        In steps: rounding moves a coordinate by half a step at most, so ||round(x) - round(y)|| is at most
+        ||x - y|| + d (1/2 + 1/2). It is an integer, so it is at most floor(||x - y||) + d. No less would do: where each
+        coordinate lies on its own border of two steps, any move at all takes all d of them a step further.
         """
-        return self.floor(sensitivity) + 1 if sensitivity else 0
+        return self.floor(sensitivity) + dimensions if sensitivity else 0
 
     def text(self, steps: int) -> str:
         """A number of steps in km/h, with the grid's digits: 21314 -> "21.314"."""
