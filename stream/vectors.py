@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from stream.errors import Refusal
 from stream.estimators import BadUsers, EmptyHat, Parameters, array_averaging, baseline, opt_array_averaging
 from stream.estimators import weighted_mean as weighted
-from stream.estimators._exact import weighted_sum
+from stream.estimators._exact import Weights, weighted_sum
 from stream.estimators._interface import Linear, check_counts
 from stream.grouping import Counts, Integers
 from stream.mechanisms import Noise
@@ -123,9 +123,13 @@ class VectorForm:
             raise BadUsers("users have another number of dimensions")
         if not len(users.counts):
             raise EmptyHat
-        weights, whole = self.estimator.weights(users.counts, self._on_a_line(parameters))
+        weights, whole = self.weights(users.counts, parameters)
         sums = users.within(parameters.upper_bound_milli).sums
         return tuple(weighted_sum(users.counts, column, weights) / whole for column in sums.T)
+
+    def weights(self, counts: Counts, parameters: Parameters) -> tuple[Weights, int]:
+        """v_l. See Linear."""
+        return self.estimator.weights(counts, self._on_a_line(parameters))
 
     def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
         """The most that one user's sum can move `value` in l1, in milli-units. Public under `replace`."""

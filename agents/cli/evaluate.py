@@ -13,7 +13,7 @@ from rich.progress import Progress
 from agents.cli.options import json_option
 from agents.evaluate import show
 from agents.evaluate.comparison import Hat, compare
-from agents.evaluate.contenders import DEFAULT, contender
+from agents.evaluate.contenders import DEFAULT, contender, default_for
 from agents.evaluate.inputs import Scaling, hat_of_counts, hat_of_recording
 from agents.evaluate.values import VALUES
 from stream.errors import Refusal
@@ -24,7 +24,8 @@ class _Options(TypedDict):
     """What click hands over."""
 
     counts: Path | None
-    values: str
+    values: str | None
+    dimensions: int
     data: Path | None
     feed_format: str | None
     config: Path | None
@@ -32,7 +33,7 @@ class _Options(TypedDict):
     scaling: Scaling | None
     eps: str
     runs: int
-    estimators: str
+    estimators: str | None
     seed: int
     plot_file: Path | None
     as_json: bool
@@ -40,7 +41,8 @@ class _Options(TypedDict):
 
 @click.command(epilog="Example:  hatcast evaluate --counts tests/data/itms_like_counts.json --plot out.svg")
 @click.option("--counts", type=click.Path(path_type=Path), help="Readings per user, as JSON; speeds are simulated.")
-@click.option("--values", type=click.Choice([*VALUES]), default="iid", show_default=True, help="Simulated speeds.")
+@click.option("--values", type=click.Choice([*VALUES]), show_default="iid", help="Simulated speeds.")
+@click.option("--dimensions", type=click.IntRange(1, 100), default=1, help="Simulated vectors of so many coordinates.")
 @click.option("--data", type=click.Path(path_type=Path), help="A recording instead. Reads raw data, not private.")
 @click.option("--format", "feed_format", type=click.Choice([*FEEDS]), help="What the recording holds.")
 @click.option("--config", type=click.Path(path_type=Path), help="Whose policy makes the HATs; else that of the demo.")
@@ -48,7 +50,7 @@ class _Options(TypedDict):
 @click.option("--scaling", type=(click.Choice(["samples", "users"]), click.IntRange(1)), help="N times as many.")
 @click.option("--eps", default="0.5,1,1.5,2", show_default=True, help="Epsilons of one release.")
 @click.option("--runs", type=click.IntRange(2, 10_000_000), default=10_000, show_default=True)
-@click.option("--estimators", default=",".join(DEFAULT), show_default=True, help="Each estimator[:setting].. .")
+@click.option("--estimators", show_default=",".join(DEFAULT), help="Each estimator[:setting].. .")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same one, the same numbers.")
 @click.option("--plot", "plot_file", type=click.Path(path_type=Path), help="Also draw it: out.svg, out.png.")
 @json_option
@@ -59,7 +61,8 @@ def command(**given: Unpack[_Options]) -> None:
     """
     _check_usage(given)
     epsilons = _epsilons(given["eps"])
-    contenders = [contender(text) for text in given["estimators"].split(",")]
+    dimensions, measure = given["dimensions"], show.measured(given["dimensions"])
+    contenders = [contender(text) for text in (given["estimators"] or default_for(dimensions)).split(",")]
     with _progress() as of:
         hat, source = _hat(given, of("reading", None))
         errors = compare(hat, contenders, epsilons, given["runs"], given["seed"], of("simulating", given["runs"]))
@@ -68,15 +71,16 @@ def command(**given: Unpack[_Options]) -> None:
     scaled = "" if scaling is None else f", {scaling[0]} x{scaling[1]}"
     title = f"{source}{scaled}: {users:,} users, {readings:,} readings"
     if given["plot_file"] is not None:
-        show.plot(errors, title, given["plot_file"])
+        show.plot(errors, title, measure, given["plot_file"])
     if not given["as_json"]:
-        Console().print(show.table_of(errors, title))
+        Console().print(show.table_of(errors, title, measure))
         return
     settings = {
         "source": source,
         "scaling": None if scaling is None else {scaling[0]: scaling[1]},
         "users": users,
         "readings": readings,
+        "dimensions": dimensions,
         "upper_bound": hat.upper_bound_milli / 1000,
         "eps": epsilons,
         "runs": given["runs"],
@@ -93,13 +97,15 @@ def _check_usage(given: _Options) -> None:
         raise click.UsageError("--data needs --format")
     if given["counts"] is not None and (given["feed_format"] or given["config"] or given["hat"]):
         raise click.UsageError("--format, --config and --hat belong to --data")
+    if given["dimensions"] > 1 and (given["data"] is not None or given["values"] not in (None, "user_effects")):
+        raise click.UsageError("--dimensions belongs to --counts, and has --values user_effects only")
 
 
 def _hat(given: _Options, progress: Callable[[int], None]) -> tuple[Hat, str]:
     """What is evaluated on, and its name. Tells on standard error what is not private."""
     if given["counts"] is not None:
         click.echo("a simulation: nothing that it prints is private", err=True)
-        return hat_of_counts(given["counts"], given["values"], given["scaling"])
+        return hat_of_counts(given["counts"], given["values"] or "iid", given["scaling"], given["dimensions"])
     click.echo("reads raw data, not private; nor is anything that it prints", err=True)
     recording = given["data"] or Path(), given["feed_format"] or "", given["config"]
     return hat_of_recording(recording, given["hat"], given["scaling"], progress)

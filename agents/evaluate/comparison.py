@@ -12,21 +12,22 @@ from agents.evaluate.simulation import Draws, Floats
 from agents.evaluate.values import Means
 from stream.grouping import Counts
 
-_ELEMENTS: Final = 1_000_000  # users times runs at once: some 8 MB a table
+_ELEMENTS: Final = 1_000_000  # users times coordinates times runs at once: some 8 MB a table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hat:
-    """The users of one HAT. counts [L] largest first; means: of each run."""
+    """The users of one HAT. counts [L] largest first; means: of each run; dimensions: of a reading."""
 
     counts: Counts
     means: Means
     upper_bound_milli: int
+    dimensions: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """Mean absolute error of `raw` against the mean of all readings, and its standard error; km/h."""
+    """Mean absolute error (of vectors: in l1) of `raw` against the mean of all readings, its standard error; km/h."""
 
     mae: float
     standard_error: float
@@ -46,14 +47,19 @@ def compare(
 ) -> Errors:
     """All of them over the same runs. `progress` is told how many runs were done."""
     draws = Draws(seed)
-    settled = [each.settled(hat.counts, hat.upper_bound_milli, epsilon) for each in contenders for epsilon in epsilons]
+    settled = [
+        each.settled(hat.counts, hat.upper_bound_milli, epsilon, hat.dimensions)
+        for each in contenders
+        for epsilon in epsilons
+    ]
     lots: list[list[Floats]] = [[] for _ in settled]
-    size = max(1, min(runs, _ELEMENTS // len(hat.counts)))
+    size = max(1, min(runs, _ELEMENTS // (len(hat.counts) * hat.dimensions)))
     for start in range(0, runs, size):
         number = min(size, runs - start)
         lot = Lot(hat.counts, hat.means(draws, number), hat.upper_bound_milli)
         for errors, each in zip(lots, settled, strict=True):
-            errors.append(np.abs(raw(lot, each, draws) - lot.target) / 1000)
+            off = np.abs(raw(lot, each, draws) - lot.target) / 1000
+            errors.append(off.reshape(number, -1).sum(axis=1))
         progress(number)
     found: Errors = {each.name: {} for each in contenders}
     for each, lot_errors in zip(settled, lots, strict=True):

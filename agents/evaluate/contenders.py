@@ -6,6 +6,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
+import numpy as np
+
+from agents.evaluate.simulation import Floats
 from stream.array_length import PRINTED_RULES, RULES
 from stream.errors import Refusal
 from stream.estimators import ESTIMATORS, Estimator, Parameters
@@ -14,6 +17,7 @@ from stream.estimators.quantile import QUANTILES
 from stream.grouping import GROUPINGS, Arrays, Counts
 from stream.mechanisms.grid import Grid
 from stream.policy import Relation
+from stream.vectors import LINEAR, vector_form
 
 DEFAULT: Final = (
     "baseline",
@@ -53,32 +57,52 @@ class Contender:
     quantiles: str | None
     printed: bool = False
 
-    def settled(self, counts: Counts, upper_bound_milli: int, epsilon: float) -> "Settled":
-        """What counts and epsilon decide. Array lengths become numbers, those of printed rules too."""
+    def settled(self, counts: Counts, upper_bound_milli: int, epsilon: float, dimensions: int = 1) -> "Settled":
+        """What counts and epsilon decide. Array lengths become numbers, those of printed rules too.
+
+        Raises NoVectorForm in more than one dimension.
+        """
         length = self.array_length
         if isinstance(length, str):
-            length = _RULES[length](counts, epsilon)
+            length = _RULES[length](counts, epsilon / dimensions)  # why: see VectorForm
         parameters = Parameters(upper_bound_milli, GRID, epsilon, self.grouping, length, self.quantiles)
-        if self.estimator.name not in _HAS_ARRAYS:
-            return Settled(self, parameters, self.estimator.sensitivity(counts, parameters), None)
+        name, weights = self.estimator.name, None
+        if dimensions > 1 or name in LINEAR:
+            form = vector_form(name, dimensions)
+            sensitivity = form.sensitivity(counts, parameters)
+            (places, fills), whole = form.weights(counts, parameters)
+            weights = np.asarray(places / fills / whole, np.float64)
+        else:
+            sensitivity = self.estimator.sensitivity(counts, parameters)
+        if name not in _HAS_ARRAYS:
+            return Settled(self, parameters, sensitivity, weights)
         arrays = arrays_of(counts, parameters)
-        sensitivity = self.estimator.sensitivity(counts, parameters)
-        return Settled(self, parameters, sensitivity * (arrays.split if self.printed else 1), arrays)
+        return Settled(self, parameters, sensitivity * (arrays.split if self.printed else 1), weights, arrays)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Settled:
-    """A contender for one epsilon. `sensitivity` is that before an interval is drawn."""
+    """A contender for one epsilon.
+
+    sensitivity   that before an interval is drawn; of vectors in l1
+    weights       [L] of users' means, where the value is a weighted mean of them
+    """
 
     contender: Contender
     parameters: Parameters
     sensitivity: Fraction
-    arrays: Arrays | None
+    weights: Floats | None
+    arrays: Arrays | None = None
 
     @property
     def selection_split(self) -> int:
         """The spec's s of the selection."""
         return 1 if self.contender.printed or self.arrays is None else self.arrays.split
+
+
+def default_for(dimensions: int) -> str:
+    """Of speeds all; of vectors those that have a form for them."""
+    return ",".join(name for name in DEFAULT if dimensions == 1 or name.split(":")[0] in LINEAR)
 
 
 def contender(text: str) -> Contender:

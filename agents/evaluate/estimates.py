@@ -12,7 +12,7 @@ _STEP = float(GRID.milli)
 
 
 class Lot:
-    """Some runs: means [runs, L] in milli-units. What several estimators need is computed once."""
+    """Some runs: means [runs, L], of vectors [runs, d, L], milli-units. What several estimators need is made once."""
 
     def __init__(self, counts: Counts, means: Floats, upper_bound_milli: int) -> None:
         self.counts = counts
@@ -39,37 +39,31 @@ def array_means(means: Floats, arrays: Arrays) -> Floats:
 
 
 def raw(lot: Lot, settled: Settled, draws: Draws) -> Floats:
-    """[runs] what would be published, before it is cut to [0, U], in milli-units."""
+    """[runs], of vectors [runs, d]: what would be published, before it is cut to [0, U], in milli-units."""
     share = settled.contender.estimator.shares["noise"]
     sensitivity: Floats | float
     if len(settled.contender.estimator.shares) > 1:
         values, sensitivity = _clipped(lot, settled, draws)
     else:
         values, sensitivity = value(lot, settled), float(settled.sensitivity)
-    distance = np.where(np.asarray(sensitivity) > 0, np.floor(np.asarray(sensitivity) / _STEP) + 1, 0.0)
+    dimensions = values.shape[1] if values.ndim > 1 else 1
+    distance = np.where(np.asarray(sensitivity) > 0, np.floor(np.asarray(sensitivity) / _STEP) + dimensions, 0.0)
     scales = np.broadcast_to(distance / (settled.parameters.epsilon * float(share)), values.shape)
     return np.asarray((np.rint(values / _STEP) + draws.laplace(scales)) * _STEP, np.float64)
 
 
 def value(lot: Lot, settled: Settled) -> Floats:
-    """[runs] the value before noise of an estimator that selects nothing."""
+    """[runs], of vectors [runs, d]: the value before noise of an estimator that selects nothing."""
     counts = lot.counts
     name = settled.contender.estimator.name
-    if settled.arrays is not None:
-        weights = np.zeros(len(counts))
-        np.add.at(weights, settled.arrays.users, settled.arrays.places / settled.arrays.fills[settled.arrays.arrays])
-        return np.asarray(lot.means @ (weights / settled.arrays.number), np.float64)
-    if name == "weighted_mean":
-        taken = np.minimum(counts, int(settled.parameters.array_length or 1))
-        return np.asarray(lot.means @ (taken / taken.sum()), np.float64)
+    if settled.weights is not None:
+        return np.asarray(lot.means @ settled.weights, np.float64)
     if name == "clipped_sum":
         readings = int(counts.sum())
         middles = counts * (lot.upper_bound_milli / 2)
         halves = np.minimum(middles, float(settled.sensitivity * readings) / 2)
         clipped = np.clip(lot.means * counts, middles - halves, middles + halves)
         return np.asarray(clipped.sum(axis=1) / readings, np.float64)
-    if name == "baseline":
-        return lot.target
     raise ValueError(f"{name} has no fast form: write one here")
 
 

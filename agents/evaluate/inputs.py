@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from agents.evaluate.comparison import Hat
-from agents.evaluate.values import VALUES, Readings, recorded
+from agents.evaluate.values import VALUES, Readings, recorded, vectors
 from agents.settings import Settings, load_settings, settings_of
 from stream.errors import BadRecording, Refusal
 from stream.estimators import Users
@@ -25,8 +25,8 @@ class _Published(Readings, frozen=True, rename={"upper_bound": "U"}, kw_only=Tru
     counts: list[int]
 
 
-def hat_of_counts(path: Path, values: str, scaling: Scaling | None) -> tuple[Hat, str]:
-    """Simulated readings for the counts in a file. Raises BadRecording."""
+def hat_of_counts(path: Path, values: str, scaling: Scaling | None, dimensions: int) -> tuple[Hat, str]:
+    """Simulated readings for the counts in a file; of more than one dimension: `vectors`. Raises BadRecording."""
     try:
         given = msgspec.json.decode(path.read_bytes(), type=list[int] | _Published)
     except OSError as error:
@@ -39,8 +39,11 @@ def hat_of_counts(path: Path, values: str, scaling: Scaling | None) -> tuple[Hat
     if not (0 < readings.upper_bound < 2e6 and readings.variance > 0):
         raise BadRecording(str(path), "has a U or a variance that is none", "write numbers above 0")
     scaled = scale(np.array(sorted(counts, reverse=True), np.int64), scaling)
-    hat = Hat(scaled, VALUES[values](scaled, readings), round(readings.upper_bound * 1000))
-    return hat, f"{path.name}, values {values}"
+    upper_bound_milli = round(readings.upper_bound * 1000)
+    if dimensions > 1:
+        hat = Hat(scaled, vectors(scaled, readings, dimensions), upper_bound_milli, dimensions)
+        return hat, f"{path.name}, vectors of {dimensions} coordinates"
+    return Hat(scaled, VALUES[values](scaled, readings), upper_bound_milli), f"{path.name}, values {values}"
 
 
 def hat_of_recording(

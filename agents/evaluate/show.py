@@ -14,7 +14,12 @@ _DIGITS: Final = 4
 _MARKERS: Final = "osD^v<>pPX*"
 
 
-def table_of(errors: Errors, title: str) -> Table:
+def measured(dimensions: int) -> str:
+    """What the numbers are."""
+    return "mean absolute error" if dimensions == 1 else "mean l1 error"
+
+
+def table_of(errors: Errors, title: str, measure: str) -> Table:
     """Estimators down, epsilons across; the least of each epsilon in bold."""
     epsilons = list(next(iter(errors.values())))
     worst = max(
@@ -23,7 +28,7 @@ def table_of(errors: Errors, title: str) -> Table:
     table = Table(
         title=title,
         title_justify="left",
-        caption=f"mean absolute error in km/h; standard errors are up to {worst:.1%} of it",
+        caption=f"{measure} in km/h; standard errors are up to {worst:.1%} of it",
     )
     table.add_column("estimator", overflow="fold")
     for epsilon in epsilons:
@@ -49,7 +54,7 @@ def as_json(errors: Errors) -> dict[str, dict[str, float]]:
     }
 
 
-def plot(errors: Errors, title: str, path: Path) -> None:
+def plot(errors: Errors, title: str, measure: str, path: Path) -> None:
     """A line an estimator, in the format of the file's ending. Raises Refusal if it cannot be written."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -61,7 +66,7 @@ def plot(errors: Errors, title: str, path: Path) -> None:
         for (name, row), marker in zip(errors.items(), cycle(_MARKERS), strict=False):
             xs: Sequence[float] = sorted(row)
             axes.plot(xs, [row[x].mae for x in xs], marker=marker, markersize=4, linewidth=1, label=name)
-        axes.set(xlabel="epsilon", ylabel="mean absolute error, km/h", yscale="log")
+        axes.set(xlabel="epsilon", ylabel=f"{measure}, km/h", yscale="log")
         axes.set_xticks(sorted(next(iter(errors.values()))))
         for formats in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
             formats(FuncFormatter(lambda y, _: f"{y:g}"))

@@ -13,7 +13,7 @@ from agents.evaluate.simulation import Draws, Floats
 from stream.grouping import Counts
 
 Means = Callable[[Draws, int], Floats]
-"""(chance, runs) -> [runs, L] users' means in milli-units"""
+"""(chance, runs) -> [runs, L] users' means in milli-units; of vectors [runs, d, L]"""
 
 _LEVELS: Final = 512  # of a reading; its mean stays exact, its variance grows by less than (U / 512)^2 / 4
 _WIDE: Final = 8  # standard deviations of a sum to either side
@@ -56,6 +56,22 @@ def user_effects(counts: Counts, readings: Readings) -> Means:
     def draw(draws: Draws, runs: int) -> Floats:
         means = readings.mean + spread * draws.normal(runs, len(counts))
         return np.clip(means, 0, readings.upper_bound) * 1000
+
+    return draw
+
+
+def vectors(counts: Counts, readings: Readings, dimensions: int) -> Means:
+    """As user_effects, in the l1 ball of radius U: [runs, d, L].
+
+    Each coordinate has 1/d of the mean and of the variance. A user's mean outside the ball is drawn back towards 0.
+    """
+    spread = np.sqrt(readings.variance / dimensions / 2 * (1 + 1 / counts))
+
+    def draw(draws: Draws, runs: int) -> Floats:
+        normal = draws.normal(runs, dimensions * len(counts)).reshape(runs, dimensions, len(counts))
+        means = readings.mean / dimensions + spread * normal
+        norms = np.abs(means).sum(axis=1, keepdims=True)
+        return np.asarray(means / np.maximum(norms / readings.upper_bound, 1) * 1000, np.float64)
 
     return draw
 

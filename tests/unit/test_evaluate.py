@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from agents.evaluate.contenders import DEFAULT, Settled, contender
+from agents.evaluate.comparison import Hat, compare
+from agents.evaluate.contenders import DEFAULT, Settled, contender, default_for
 from agents.evaluate.estimates import (
     Lot,
     array_means,
@@ -20,16 +21,18 @@ from agents.evaluate.estimates import (
     quantile_intervals,
     quantile_ranks,
     quantile_weights,
+    raw,
     value,
 )
 from agents.evaluate.simulation import Draws
-from agents.evaluate.values import VALUES, Readings, mean_law
+from agents.evaluate.values import VALUES, Readings, mean_law, vectors
 from stream.array_length import minimax_convex_printed
 from stream.errors import Refusal
 from stream.estimators import ESTIMATORS, Users
 from stream.mechanisms import Noisy
 from stream.policy import Relation
-from tests.support import ITMS_LIKE, UPPER_BOUND, as_counts, as_users
+from stream.vectors import VectorUsers, vector_form
+from tests.support import ITMS_LIKE, UPPER_BOUND, Scripted, as_counts, as_users
 
 FALSE_ALARM = 1e-8  # of one test on draws; seeded, and fewer than ten in this file
 SELECTING = ("levy", "levy:wraparound", "quantile", "quantile:wraparound", "quantile:epsilon_dependent:7")
@@ -74,6 +77,58 @@ def test_a_fast_clipped_mean_is_the_exact_one(name: str, users: Users, cut: tupl
         users, replace(settled.parameters, interval=(Fraction(low), Fraction(high)))
     )
     assert fast[0] == pytest.approx(float(exact), rel=1e-11, abs=1e-7)
+
+
+class Listening(Draws):
+    """Fast draws that keep the scales they are asked for, and draw 0."""
+
+    def laplace(self, scales: NDArray[np.float64]) -> NDArray[np.int64]:
+        self.scales = scales
+        return np.zeros(scales.shape, np.int64)
+
+
+@pytest.mark.parametrize("name", [*default_for(2).split(","), "array_averaging:wraparound:3"])
+@given(counts=st.lists(st.integers(1, 60), min_size=1, max_size=25), dimensions=st.integers(1, 5), data=st.data())
+def test_a_fast_vector_and_its_noise_are_those_of_the_exact_form(
+    name: str, counts: list[int], dimensions: int, data: st.DataObject
+) -> None:
+    ordered = as_counts(counts)
+    shares = np.random.default_rng(data.draw(st.integers(0, 99))).integers(0, 10, (len(counts), dimensions))
+    signs = 1 if dimensions == 1 else 1 - 2 * (shares % 2)
+    users = VectorUsers(ordered, shares * signs * ordered[:, None] * (UPPER_BOUND // 50))
+    settled = contender(name).settled(ordered, UPPER_BOUND, 0.7, dimensions)
+    lot = Lot(ordered, (users.sums / ordered[:, None]).T[None], UPPER_BOUND)
+    form = vector_form(settled.contender.estimator.name, dimensions)
+    exact = [float(each) for each in form.value(users, settled.parameters)]
+    assert value(lot, settled)[0] == pytest.approx(exact, rel=1e-11, abs=1e-7)
+    draws = Listening(0)
+    fast = raw(lot, settled, draws)
+    found = form.estimate(users, settled.parameters, Scripted([0] * dimensions))
+    assert found is not None
+    assert np.all(np.abs(fast[0] - found.raw) <= 1), "a value between two steps may go to either"
+    assert draws.scales == pytest.approx(np.full((1, dimensions), found.scale), rel=1e-12)
+
+
+def test_the_error_of_vectors_is_the_sum_over_their_coordinates() -> None:
+    counts, epsilon = as_counts(ITMS_LIKE), 1.0
+    hat = Hat(counts, vectors(counts, Readings(), 3), UPPER_BOUND, dimensions=3)
+    (error,) = (row[epsilon] for row in compare(hat, [contender("baseline")], [epsilon], 10_000, seed=1).values())
+    exact = vector_form("baseline", 3).worst_case_error(
+        counts, contender("baseline").settled(counts, UPPER_BOUND, epsilon).parameters
+    )
+    assert float(exact.total) / 1000 == pytest.approx(3 * 2 * 65 * 417 / 17166)
+    assert abs(error.mae - float(exact.total) / 1000) < 5 * error.standard_error
+
+
+@pytest.mark.parametrize("dimensions", [2, 5])
+def test_simulated_vectors_lie_in_the_ball_and_some_on_its_border(dimensions: int) -> None:
+    readings = Readings(variance=900.0)
+    means = vectors(as_counts([1, 3, 40]), readings, dimensions)(Draws(8), 2000)
+    norms = np.abs(means).sum(axis=1)
+    assert means.shape == (2000, dimensions, 3)
+    assert norms.max() == pytest.approx(UPPER_BOUND)
+    assert np.median(norms) < UPPER_BOUND * 0.9
+    assert means.min() < 0 < means.max()
 
 
 class Asked:

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from agents.cli.evaluate import command
 from agents.evaluate.contenders import DEFAULT, GRID
 from stream.errors import BadRecording, Refusal
+from stream.vectors import LINEAR
 from tests.services.data import DATA
 from tests.unit.test_imports import ROOT, SIMULATION, modules, offences
 
@@ -59,6 +60,21 @@ def test_a_recording_is_read_and_said_to_be_raw_data() -> None:
         evaluate("--data", day, "--format", "capmetro", "--hat", "nowhere")
 
 
+def test_vectors_are_compared_by_the_estimators_that_have_a_form_for_them(tmp_path: Path) -> None:
+    out = tmp_path / "out.svg"
+    found = json.loads(evaluate("--counts", COUNTS, "--dimensions", 3, "--runs", 20, "--json", "--plot", out).stdout)
+    assert found["settings"]["dimensions"] == 3
+    assert {name.split(":")[0] for name in found["mae"]} == set(LINEAR)
+    assert found["mae"]["baseline"]["1"] > 5, "of three coordinates, each with noise for a diameter of 2 U"
+    assert "mean l1 error" in "".join(ET.parse(out).getroot().itertext())
+    assert "mean l1 error" in evaluate("--counts", COUNTS, "--dimensions", 2, "--runs", 20).stdout
+    assert json.loads(evaluate("--counts", COUNTS, "--runs", 2, "--json").stdout)["settings"]["dimensions"] == 1
+    for name in {each.split(":")[0] for each in DEFAULT} - LINEAR.keys():
+        with pytest.raises(Refusal, match=f"{name} has no form for vectors") as refused:
+            evaluate("--counts", COUNTS, "--dimensions", 2, "--estimators", f"baseline,{name}")
+        assert "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize(("scaling", "users", "readings"), [("samples", 217, 17166 * 3), ("users", 217 * 3, 17166 * 3)])
 def test_scaling_repeats_samples_or_users(scaling: str, users: int, readings: int) -> None:
     done = evaluate("--counts", COUNTS, "--json", "--runs", 2, "--scaling", scaling, 3)
@@ -99,6 +115,9 @@ def test_epsilons_that_are_none_are_refused(eps: str) -> None:
         ["--data", COUNTS],
         ["--counts", COUNTS, "--hat", "x"],
         ["--counts", COUNTS, "--runs", 1],
+        ["--counts", COUNTS, "--dimensions", 0],
+        ["--counts", COUNTS, "--dimensions", 2, "--values", "iid"],
+        ["--data", COUNTS, "--format", "jsonl", "--dimensions", 2],
     ],
 )
 def test_wrong_usage_is_told_as_such(arguments: list[object]) -> None:
