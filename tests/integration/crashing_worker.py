@@ -1,19 +1,17 @@
-"""`hatcast worker` that is killed with -9 at the end of a named step of its first release.
+"""A worker that is killed with -9 at the end of a named step of its first release.
 
-    python -m tests.integration.crashing_worker STEP --config FILE
+    pipeline.worker(wrap=partial(die_after, "committed"))
 
-The product has no switch for that: this entry point wraps the steps from outside.
+The product has no switch for that: the steps are wrapped from outside.
 """
 
 import os
 import signal
-import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
 
-from agents.cli import main
 from agents.release import Releaser
 
 METHODS: Final[dict[str, tuple[type, str]]] = {
@@ -38,9 +36,3 @@ def die_after(step: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     setattr(owner, name, dying)
-
-
-if __name__ == "__main__":
-    die_after(sys.argv[1])
-    sys.argv[1:2] = ["worker"]
-    main()

@@ -1,12 +1,11 @@
-"""`hatcast` whose fetches take a second longer, so that every rebalance comes in the middle of one.
+"""A worker whose fetches take a second longer, so that every rebalance comes in the middle of one.
 
-python -m tests.integration.slow_worker worker --config FILE
+pipeline.worker(wrap=slow_down)
 """
 
 import asyncio
 from typing import Final
 
-from agents.cli import main
 from agents.frames import Frame
 from agents.frames.thread import FrameThread
 
@@ -20,6 +19,6 @@ async def _late(self: FrameThread, room: int) -> list[Frame]:
     return await _take(self, room)
 
 
-if __name__ == "__main__":
+def slow_down() -> None:
+    """Wrap the fetches of this process."""
     FrameThread.take = _late  # type: ignore[method-assign]  # the product has no switch for it
-    main()

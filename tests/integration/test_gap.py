@@ -75,7 +75,7 @@ def test_records_deleted_before_they_were_folded_stop_a_worker_unless_the_gap_is
     assert "Traceback" not in refused.err
 
     send(pipeline, [*ticks(NOON_MS + 3 * HOUR_MS), *day(1)])
-    worker = pipeline.start("worker", "--accept-gap")
+    worker = pipeline.worker("--accept-gap")
     pipeline.wait(lambda: "2022-01-03" in statuses(pipeline), "the next day's releases", worker)
     pipeline.wait(pipeline.is_settled, "all released", worker)
     assert statuses(pipeline) == {"2022-01-02": {"incomplete"}, "2022-01-03": {"released"}}

@@ -1,7 +1,6 @@
 """Workers on real Kafka and Redis, whatever happens to either: the state is that of the log, and of nothing else."""
 
 import json
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -11,6 +10,7 @@ import pytest
 
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, PLACES, Sample, ticks, traffic
+from tests.integration.slow_worker import slow_down
 from tests.services import KafkaServer, Record, RedisServer
 
 OPEN = {"policy": {"lateness": "48h"}}
@@ -129,8 +129,7 @@ def test_a_worker_that_stands_still_loses_its_partitions_and_writes_nothing_more
 
 def test_what_is_fetched_across_a_rebalance_is_folded(pipeline: Pipeline) -> None:
     # Faust's stream drops a message of an older generation of the group: the last frames before a silence were lost.
-    slow = [sys.executable, "-m", "tests.integration.slow_worker"]
-    one, other = pipeline.start("worker", command=slow), pipeline.start("worker", command=slow)
+    one, other = pipeline.worker(wrap=slow_down), pipeline.worker(wrap=slow_down)
     for worker in (one, other):
         pipeline.wait_for_partitions(worker)
     send(pipeline, hours(0))

@@ -3,11 +3,11 @@
 import inspect
 import json
 import re
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import pytest
 from agents.cli import main
 from stream.mechanisms.system import SystemNoise
 from stream.packing import unpack_day
-from tests.integration.crashing_worker import METHODS
+from tests.integration.crashing_worker import METHODS, die_after
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, ticks, traffic
 from tests.integration.tables import DEFAULTS, merged, toml
@@ -57,7 +57,7 @@ def crashes(
     with open_pipeline(kafka, redis_server, tmp_path_factory.mktemp("crashes"), "crashes") as pipeline:
         after: dict[str, AfterCrash] = {}
         for step in METHODS:
-            worker = pipeline.start(step, command=crashing_worker())
+            worker = pipeline.worker(wrap=partial(die_after, step))
             if not after:
                 pipeline.wait_for_partitions(worker)
                 send(pipeline, *(sample.record() for sample in traffic()), *ticks(NOON_MS + 3 * HOUR_MS))
@@ -68,10 +68,6 @@ def crashes(
         pipeline.wait(pipeline.is_settled, "releases", last)
         after["finished"] = look(pipeline)
         yield Crashes(pipeline, after)
-
-
-def crashing_worker() -> list[str]:
-    return [sys.executable, "-m", "tests.integration.crashing_worker"]
 
 
 def look(pipeline: Pipeline) -> AfterCrash:

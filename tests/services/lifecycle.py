@@ -63,6 +63,19 @@ class Lifecycle(Protocol):
         """The last lines that it wrote."""
 
 
+class Spawned(Protocol):
+    """A process that was started: what is used of Popen."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, sig: signal.Signals, /) -> None: ...
+
+
 class ServerProcess:
     """A server as a local process in its own session, which ends with ours, however ours ends."""
 
@@ -77,7 +90,7 @@ class ServerProcess:
         ]
         self._log = log
         self._env = {**os.environ, **(env or {})}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Spawned | None = None
 
     @property
     def pid(self) -> int:
@@ -96,7 +109,7 @@ class ServerProcess:
         self._process = _SPAWNER.submit(self._spawn).result()
         _LIVE.add(self)
 
-    def _spawn(self) -> "subprocess.Popen[bytes]":
+    def _spawn(self) -> Spawned:
         with self._log.open("ab") as log:
             return subprocess.Popen(
                 self._command,
