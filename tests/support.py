@@ -88,8 +88,8 @@ def hats(draw: st.DrawFn) -> Users:
 
 
 def selects(estimator: Estimator) -> bool:
-    """Whether it draws an interval first."""
-    return len(estimator.shares) > 1
+    """Whether it draws an interval first, and then noise on one value."""
+    return "noise" in estimator.shares and len(estimator.shares) > 1
 
 
 def plain_parameters(estimator: Estimator, grouping: str = "bestfit", rule: str | int = "sensitivity") -> Parameters:
@@ -113,15 +113,19 @@ intervals = st.tuples(*[st.fractions(0, UPPER_BOUND, max_denominator=4000)] * 2)
 def parameters_for(estimator: Estimator) -> st.SearchStrategy[Parameters]:
     """Public parameters with every choice that the estimator has."""
     used = estimator.keys.defaults
+    places = st.integers(1, 600)
+    rules = st.sampled_from(sorted(RULES)) if estimator.keys.choices.get("array_length") else st.nothing()
+    weighs = estimator.keys.weight_threshold is not None
     return st.builds(
         Parameters,
         upper_bound_milli=st.just(UPPER_BOUND),
         grid=st.sampled_from(GRIDS).map(lambda text: Grid(Decimal(text))),
         epsilon=st.sampled_from([0.1, 0.5, 1.0, 2.0]),
         grouping=st.sampled_from(sorted(GROUPINGS)) if "grouping" in used else st.none(),
-        array_length=st.sampled_from(sorted(RULES)) | st.integers(1, 600) if "array_length" in used else st.none(),
+        array_length=rules | places if "array_length" in used else st.none(),
         quantiles=st.sampled_from(sorted(QUANTILES)) if "quantiles" in used else st.none(),
         interval=st.none() | intervals if selects(estimator) else st.none(),
+        weight_threshold=st.sampled_from([0.5, 1.0, 20.0, 9.5e6]) if weighs else st.none(),
     )
 
 

@@ -21,7 +21,7 @@ def by_definition(name: str, users: Users, parameters: Parameters) -> Fraction:
         )
     assert parameters.array_length is not None
     length = array_length(parameters.array_length, users.counts, parameters.epsilon)
-    if name == "weighted_mean":
+    if name in ("weighted_mean", "capped_ratio"):
         weights = [min(m, length) for m in counts]
         return sum((w * mean for w, mean in zip(weights, means, strict=True)), Fraction(0)) / sum(weights)
     array_means = array_means_of(users, parameters)

@@ -1,4 +1,4 @@
-"""Laws of every estimator for `replace`, each with a mutant that must break it. For the other: test_add_remove.py."""
+"""Laws of every estimator, and those of `replace`, with a mutant that must break them. Others: test_add_remove.py."""
 
 import inspect
 import tracemalloc
@@ -27,7 +27,8 @@ from tests.laws.estimator_oracle import by_definition
 from tests.support import ITMS_LIKE, UPPER_BOUND, Scripted, as_users, hats, moved, parameters_for, selects
 
 FOR_REPLACE = [each for each in ESTIMATORS.values() if Relation.REPLACE in each.keys.relations]
-every_estimator = pytest.mark.parametrize("estimator", FOR_REPLACE, ids=attrgetter("name"))
+every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=attrgetter("name"))
+for_replace = pytest.mark.parametrize("estimator", FOR_REPLACE, ids=attrgetter("name"))
 shares = st.sampled_from([Fraction(0), Fraction(1)]) | st.fractions(0, 1)
 PLAIN = Parameters(UPPER_BOUND, Grid(Decimal("0.001")), 1.0)
 ITMS = as_users(ITMS_LIKE, [count * 20_668 for count in ITMS_LIKE])
@@ -42,6 +43,8 @@ EXTREMES = [
 def chosen(estimator: Estimator, grouping: str = "bestfit", rule: str | int = "sensitivity") -> Parameters:
     """The plain parameters, with the keys that this estimator uses."""
     used = estimator.keys.defaults
+    if estimator.keys.weight_threshold is not None:
+        return replace(PLAIN, array_length=50, weight_threshold=1000.0)  # no rule may read counts
     return replace(
         PLAIN,
         grouping=grouping if "grouping" in used else None,
@@ -114,7 +117,7 @@ def test_the_sensitivity_is_handed_counts_and_cannot_look_at_a_speed(estimator: 
     assert {name: each.annotation for name, each in parameters.items()} == {"counts": Counts, "parameters": Parameters}
 
 
-@every_estimator
+@for_replace
 @given(data=st.data(), users=hats(), share=shares)
 def test_replacing_one_users_sum_moves_the_value_by_at_most_the_sensitivity(
     estimator: Estimator, data: st.DataObject, users: Users, share: Fraction
@@ -124,7 +127,7 @@ def test_replacing_one_users_sum_moves_the_value_by_at_most_the_sensitivity(
     assert moves_by_at_most_the_sensitivity(estimator, users, user, share, parameters)
 
 
-@every_estimator
+@for_replace
 @pytest.mark.parametrize("grouping", GROUPINGS)
 @pytest.mark.parametrize("rule", [*RULES, 1, 7, 10_000])
 def test_the_extreme_neighbours_keep_within_the_sensitivity(
@@ -139,7 +142,7 @@ def test_the_extreme_neighbours_keep_within_the_sensitivity(
     )
 
 
-@every_estimator
+@for_replace
 @pytest.mark.parametrize("grouping", GROUPINGS)
 def test_a_sensitivity_of_nine_tenths_is_found_out(estimator: Estimator, grouping: str) -> None:
     mutant = TooSure(estimator)
@@ -153,7 +156,7 @@ def test_the_value_is_a_speed_within_the_bounds(estimator: Estimator, data: st.D
     assert 0 <= estimator.value(users, data.draw(parameters_for(estimator))) <= UPPER_BOUND
 
 
-@every_estimator
+@for_replace
 @given(data=st.data(), users=hats(), pick=st.integers(0, 50))
 def test_a_neighbour_with_the_same_interval_asks_for_the_same_noise(
     estimator: Estimator, data: st.DataObject, users: Users, pick: int
@@ -169,7 +172,7 @@ def test_a_neighbour_with_the_same_interval_asks_for_the_same_noise(
     assert asked_first == asked_then or one.interval != other.interval
 
 
-@every_estimator
+@for_replace
 @given(data=st.data(), users=hats(), draw=st.integers(-(10**9), 10**9), pick=st.integers(0, 10**6))
 def test_an_estimate_is_the_value_on_the_grid_with_noise_for_the_sensitivity(
     estimator: Estimator, data: st.DataObject, users: Users, draw: int, pick: int
@@ -189,7 +192,7 @@ def test_an_estimate_is_the_value_on_the_grid_with_noise_for_the_sensitivity(
     assert found == Estimate.of_laplace(noisy, grid.floor(UPPER_BOUND), found.interval)
 
 
-@every_estimator
+@for_replace
 @given(data=st.data(), users=hats())
 def test_at_a_huge_epsilon_the_estimate_is_the_value(estimator: Estimator, data: st.DataObject, users: Users) -> None:
     parameters = replace(data.draw(parameters_for(estimator)), epsilon=1e9)
@@ -249,7 +252,7 @@ def test_the_order_in_which_users_come_changes_nothing(
     assert estimator.value(one, parameters) == estimator.value(other, parameters)
 
 
-@every_estimator
+@for_replace
 def test_a_hat_without_users_is_suppressed_and_has_neither_value_nor_sensitivity(estimator: Estimator) -> None:
     nobody = as_users([], [])
     assert estimator.estimate(nobody, chosen(estimator), Scripted()) is None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stream.mechanisms.grid import Grid, quantile95
+from stream.mechanisms.grid import Grid, exceeded_once_in, quantile95
 from tests.support import GRIDS
 
 grids = st.sampled_from(GRIDS).map(lambda text: Grid(Decimal(text)))
@@ -101,6 +101,13 @@ def test_the_quantile_leaves_a_twentieth_outside_and_the_next_smaller_leaves_mor
     q = quantile95(scale)
     assert tail(q, scale) < 0.05 + 1e-12
     assert q == 0 or tail(q - 1, scale) > 0.05 - 1e-12
+
+
+@given(st.floats(0.01, 2**20), st.sampled_from([2, 20, 40, 1000]))
+def test_noise_is_beyond_its_quantile_once_in_so_many_draws(scale: float, draws: int) -> None:
+    q = exceeded_once_in(draws, scale)
+    assert tail(q, scale) < (1 + 1e-9) / draws
+    assert q == 0 or tail(q - 1, scale) > (1 - 1e-9) / draws
 
 
 def test_the_quantile_of_the_widest_noise_is_that_of_the_continuous_laplace() -> None:
