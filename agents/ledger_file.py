@@ -10,22 +10,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from stream.accounting import DayLedger, DaySummary, day_cost
+from stream.accounting import DayLedger, DaySummary, PolicyDay, Total
 from stream.errors import Refusal
 from stream.policy import Policy
 from stream.policy_table import differing_keys
 from stream.release import Release
 
 _APPLICATION_ID: Final = 0x68636C64  # "hcld": what tells the file from any other database
-_VERSION: Final = 1
+_VERSION: Final = 2
 # No STRICT and no RETURNING: SQLite has them only since 2021, and Python takes the system's.
 _SCHEMA: Final = """
 CREATE TABLE policies (name TEXT PRIMARY KEY, policy_id TEXT NOT NULL, canonical BLOB NOT NULL);
 CREATE TABLE releases (release_id TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE costs (date TEXT, place TEXT, epsilon INTEGER NOT NULL, PRIMARY KEY (date, place)) WITHOUT ROWID;
-CREATE TABLE days (date TEXT PRIMARY KEY, sequence INTEGER NOT NULL);
-CREATE TABLE spent (date TEXT, policy TEXT, commits INTEGER NOT NULL, releases INTEGER NOT NULL,
+CREATE TABLE costs (date TEXT, policy TEXT, place TEXT, epsilon INTEGER NOT NULL,
+                    PRIMARY KEY (date, policy, place)) WITHOUT ROWID;
+CREATE TABLE days (date TEXT PRIMARY KEY, sequence INTEGER NOT NULL, day_limit INTEGER);
+CREATE TABLE spent (date TEXT, policy TEXT, cap INTEGER NOT NULL, commits INTEGER NOT NULL, releases INTEGER NOT NULL,
                     epsilon INTEGER NOT NULL, PRIMARY KEY (date, policy));
+CREATE TABLE total (spent INTEGER NOT NULL, total_limit INTEGER);
+INSERT INTO total VALUES (0, NULL);
 """
 
 
@@ -51,54 +54,72 @@ class LedgerFile:
         days: dict[str, DayLedger] = {}
         records = {}
         with _step(self._database, self._path):
+            total = self._total()
             for release in releases:
                 record = self.find(release.release_id)
                 if record is None:
                     day = days.get(release.date) or days.setdefault(release.date, self._day(release.date))
-                    record = self._keep(release, day, released_at_ms)
+                    record = self._keep(release, day, total, released_at_ms)
                 records[release.release_id] = record
         return records
 
-    def _keep(self, release: Release, day: DayLedger, released_at_ms: int) -> bytes:
-        policy, run = self._policy, self._database.execute
-        charge = release.charge
-        if charge:
-            if day.charge(release.place, charge, policy.max_hats_per_day, policy.daily_limit_nano):
-                spent = day.costs[release.place]
-                run("INSERT OR REPLACE INTO costs VALUES (?, ?, ?)", (release.date, release.place, spent))
-            else:
-                release, charge = release.exhausted(), 0
-        run("INSERT OR IGNORE INTO days VALUES (?, 0)", (release.date,))
+    def _keep(self, release: Release, day: DayLedger, total: Total, released_at_ms: int) -> bytes:
+        run, ours = self._database.execute, (release.date, self._policy.name)
+        run("INSERT OR IGNORE INTO days VALUES (?, 0, NULL)", (release.date,))
         run("UPDATE days SET sequence = sequence + 1 WHERE date = ?", (release.date,))
-        ours = (release.date, policy.name)
-        run("INSERT OR IGNORE INTO spent VALUES (?, ?, 0, 0, 0)", ours)
-        run(
-            "UPDATE spent SET commits = commits + 1, releases = releases + ?, epsilon = epsilon + ?"
-            " WHERE date = ? AND policy = ?",
-            (bool(charge), charge, *ours),
-        )
+        run("INSERT OR IGNORE INTO spent VALUES (?, ?, ?, 0, 0, 0)", (*ours, self._policy.max_hats_per_day))
+        if release.charge and not self._charge(release, day, total):
+            release = release.exhausted()
+        run("UPDATE spent SET commits = commits + 1 WHERE date = ? AND policy = ?", ours)
         (number,) = run("SELECT commits FROM spent WHERE date = ? AND policy = ?", ours).fetchone()
         head, tail = release.record(released_at_ms)
         record = b"%b%d%b" % (head, number, tail)
         run("INSERT INTO releases VALUES (?, ?)", (release.release_id, record))
         return record
 
+    def _charge(self, release: Release, day: DayLedger, total: Total) -> bool:
+        """Book a release's charge; False if a limit does not allow it."""
+        run, ours = self._database.execute, (release.date, self._policy.name)
+        if not day.charge(self._policy, release.place, release.charge, total):
+            return False
+        spent = day.policies[self._policy.name].costs[release.place]
+        run("INSERT OR REPLACE INTO costs VALUES (?, ?, ?, ?)", (*ours, release.place, spent))
+        run("UPDATE days SET day_limit = ? WHERE date = ?", (day.limit, release.date))
+        run("UPDATE total SET spent = ?, total_limit = ?", (total.spent, total.limit))
+        run(
+            "UPDATE spent SET releases = releases + 1, epsilon = epsilon + ? WHERE date = ? AND policy = ?",
+            (release.charge, *ours),
+        )
+        return True
+
     def summary(self, date: str) -> DaySummary:
         """A day's ledger, as `hats.budget` tells it."""
-        levels = self._day(date).levels
-        run = self._database.execute
+        day, own, run = self._day(date), self._policy.name, self._database.execute
         (sequence,) = run("SELECT sequence FROM days WHERE date = ?", (date,)).fetchone() or (0,)
         releases, epsilon = run(
-            "SELECT releases, epsilon FROM spent WHERE date = ? AND policy = ?", (date, self._policy.name)
+            "SELECT releases, epsilon FROM spent WHERE date = ? AND policy = ?", (date, own)
         ).fetchone() or (0, 0)
-        return DaySummary(releases, epsilon, day_cost(levels, self._policy.max_hats_per_day), sequence, levels)
+        return DaySummary(
+            releases=releases,
+            epsilon_sum=epsilon,
+            epsilon_user_day=day.cost,
+            shared=bool(day.policies.keys() - {own}),
+            limit=day.limit,
+            sequence=sequence,
+            levels=day.levels,
+            total=self._total(),
+        )
 
     def _day(self, date: str) -> DayLedger:
-        day = DayLedger()
-        for place, epsilon in self._database.execute("SELECT place, epsilon FROM costs WHERE date = ?", (date,)):
-            day.costs[place] = epsilon
-            day.levels[epsilon] += 1
+        run, day = self._database.execute, DayLedger()
+        (day.limit,) = run("SELECT day_limit FROM days WHERE date = ?", (date,)).fetchone() or (None,)
+        caps = dict(run("SELECT policy, cap FROM spent WHERE date = ?", (date,)).fetchall())
+        for policy, place, epsilon in run("SELECT policy, place, epsilon FROM costs WHERE date = ?", (date,)):
+            day.policies.setdefault(policy, PolicyDay(caps[policy])).book(place, epsilon)
         return day
+
+    def _total(self) -> Total:
+        return Total(*self._database.execute("SELECT spent, total_limit FROM total").fetchone())
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from agents.kafka import confluent_options
 from agents.publisher import Publishers
 from agents.settings import Settings
 from agents.store.proof import ProofStore, Published
-from stream.contracts import BUDGET, RELEASE
+from stream.contracts import BUDGET, RELEASE, BudgetRecord
 from stream.units import nano
 
 if TYPE_CHECKING:
@@ -73,12 +73,12 @@ class Prover:
         topics = self._settings.topics
         records = read_outputs(self._settings, [topics.means, topics.queries, topics.budget])
         seen = missing = 0
-        sequences: dict[str, int] = {}
+        budgets: dict[tuple[str, str], BudgetRecord] = {}
         while batch := await asyncio.to_thread(self._take, records):
             seen += len(batch)
-            missing += await self._store.adopt(self._releases(batch, sequences))
-        for date, sequence in sequences.items():
-            await self._store.raise_sequence(date, sequence)
+            missing += await self._store.adopt(self._releases(batch, budgets))
+        for budget in budgets.values():
+            await self._store.recall(budget)
         token = await self._store.prove(run_id)
         log.info("Redis proven", records=seen, missing=missing, proven=token is not None)
         return token
@@ -87,22 +87,27 @@ class Prover:
         """The next records of the output topics; memory holds these, and not a topic."""
         return list(islice(records, _BATCH))
 
-    def _releases(self, records: Iterable[tuple[str, bytes]], sequences: dict[str, int]) -> list[Published]:
-        """The releases among the records. Of budget records the greatest number of each date goes to `sequences`."""
+    def _releases(
+        self, records: Iterable[tuple[str, bytes]], budgets: dict[tuple[str, str], BudgetRecord]
+    ) -> list[Published]:
+        """The releases among the records. Of budget records the newest of each policy and date goes to `budgets`."""
         releases = []
         for topic, value in records:
             try:
                 if topic == self._settings.topics.budget:
                     budget = BUDGET.decode(value)
-                    sequences[budget.date] = max(sequences.get(budget.date, 0), budget.seq)
+                    known = budgets.get((budget.policy, budget.date))
+                    if known is None or known.seq <= budget.seq:
+                        budgets[budget.policy, budget.date] = budget
                 else:
-                    releases.append(_published(value))
+                    releases.append(published_of(value))
             except msgspec.DecodeError:
                 log.warning("a record that is not ours on an output topic", topic=topic)
         return releases
 
 
-def _published(value: bytes) -> Published:
+def published_of(value: bytes) -> Published:
+    """What the ledger needs of a release record. Raises msgspec.DecodeError."""
     release = RELEASE.decode(value)
     charged = release.status == "released"
     return Published(

@@ -74,7 +74,7 @@ class Releaser:
 
     async def prepare(self) -> None:
         """Load what the first release would hold up the event loop for: dp-accounting takes a second or two."""
-        await asyncio.to_thread(composed, {self._policy.epsilon_nano: 1}, 1, self._policy.delta)
+        await asyncio.to_thread(composed, {self._policy.epsilon_nano: 1}, self._policy.delta)
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Release what becomes final, until `stopping` is set. A failed round is tried again: Redis has all of it."""

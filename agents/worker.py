@@ -74,9 +74,7 @@ class Worker:
             await keep_user_key(redis, domain, pseudonyms, given=settings.user_key is not None)
 
         store = PartitionStore(redis, policy.name, self.partitions)
-        ledger = LedgerStore(
-            redis, settings.topics.telemetry, policy.name, policy.max_hats_per_day, policy.daily_limit_nano
-        )
+        ledger = LedgerStore(redis, settings.topics.telemetry, policy)
         producer = AIOKafkaProducer(acks="all", enable_idempotence=True, **client)
         await producer.start()
         self._held.push_async_callback(producer.stop)

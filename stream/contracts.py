@@ -74,10 +74,19 @@ class BudgetRecord(msgspec.Struct, frozen=True, kw_only=True):
     seq: Annotated[int, msgspec.Meta(ge=0, description="number of changes of the day's ledger")]
     releases: Annotated[int, msgspec.Meta(ge=0)]
     epsilon_sum: Epsilon
-    epsilon_user_day: Annotated[float, msgspec.Meta(ge=0, description="the most that one user's day has cost so far")]
-    limit: Epsilon
+    epsilon_user_day: Annotated[
+        float, msgspec.Meta(ge=0, description="the most that one user's day has cost so far, over all policies")
+    ]
+    limit: Annotated[
+        float, msgspec.Meta(ge=0, description="the least daily limit of the policies that charged the day")
+    ]
     day_bound: Annotated[float, msgspec.Meta(ge=0, description="the most that the whole day can cost")]
     epsilon_delta: EpsilonDelta
+    max_hats_per_day: Annotated[int, msgspec.Meta(ge=1, description="K of this policy")] | None = None
+    total: (
+        Annotated[float, msgspec.Meta(ge=0, description="unit `user`: what all days have cost one user so far")] | None
+    ) = None
+    total_limit: Annotated[float, msgspec.Meta(ge=0, description="unit `user`: what all days may cost")] | None = None
 
 
 class TelemetryRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -79,6 +79,7 @@ class FoldOf(Generic[V]):
         self._pseudonyms = pseudonyms
         self._decode = decode
         self._home = home
+        self._daily = policy.unit == "user_day"
         self._max_ahead = policy.max_ahead_ms
         self._resolution = policy.h3_resolution
         self._interval = policy.min_interval_ms
@@ -204,7 +205,7 @@ class FoldOf(Generic[V]):
         return _keep(self._vehicles, sent, vehicle, _VEHICLES)
 
     def _user(self, vehicle: _Vehicle, day: Day) -> UserOfDay:
-        pseudonym = self._pseudonyms.of(vehicle.canonical, day.date)
+        pseudonym = self._pseudonyms.of(vehicle.canonical, day.date if self._daily else None)
         user = day.users.get(pseudonym)
         if user is None:
             user = day.users[pseudonym] = UserOfDay(pseudonym, 0, len(day.users), day)

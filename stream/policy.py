@@ -28,6 +28,7 @@ class Policy:
     canonical      what policy_id is the hash of: JSON by RFC 8785, without the name
     cells          H3 indexes, or None for all
     grid           km/h; releases are multiples of it
+    total_limit    of all days of one user, for unit `user` only
     epsilon_nano   charge of one HAT in 1e-9, rounded up
     min_users      fewer are suppressed; 0 under add_remove: never by how many they are
     grouping, array_length, quantiles, weight_threshold   of the estimator, array_length a rule's name or a number of
@@ -54,6 +55,7 @@ class Policy:
     epsilon: float
     max_hats_per_day: int
     daily_limit: float
+    total_limit: float | None
     delta: float
     min_users: int
     estimator: str
@@ -71,6 +73,11 @@ class Policy:
     def daily_limit_nano(self) -> int:
         """What a user's day may cost, in 1e-9, rounded down."""
         return nano_within(self.daily_limit)
+
+    @property
+    def total_limit_nano(self) -> int | None:
+        """What all days of a user may cost, in 1e-9, rounded down; None: the unit is one day."""
+        return None if self.total_limit is None else nano_within(self.total_limit)
 
 
 def read_policy(
@@ -118,6 +125,7 @@ def read_policy(
         epsilon=given.privacy.epsilon,
         max_hats_per_day=given.privacy.max_hats_per_day,
         daily_limit=given.privacy.daily_limit,
+        total_limit=given.privacy.total_limit,
         delta=given.privacy.delta,
         min_users=min_users_of(given.privacy),
         estimator=given.estimator.name,

@@ -17,6 +17,8 @@ from stream.units import DAY_MS, HOUR_MS, MINUTE_MS, nano, nano_within
 STEPS_MAX: Final = 86_400  # of min_interval in a slot: which were seen is kept as one bit each, 11 kB a user
 WEAK_EPSILON: Final = 10.0  # above it a release is hardly private, so the policy has to say that this is meant
 ALL_CELLS: Final = "all"
+UNITS: Final = ("user_day", "user")
+TOTAL_MAX: Final = 9e6  # up to here 1e-9 is exact in a double, which is what the ledger's scripts count in
 
 
 def reject_above_of(given: PolicyTable) -> int | None:
@@ -106,10 +108,7 @@ def check_privacy(given: PolicyTable) -> None:
         raise BadSetting(f"{where}.delta", f"{privacy.delta:g} is not in (0, 1)", "use a small number, such as 1e-6")
     if privacy.min_users is not None and not 1 <= privacy.min_users <= 10**9:
         raise BadSetting(f"{where}.min_users", f"{privacy.min_users} is no number of users", "use 1 or more")
-    if privacy.unit != "user_day":
-        raise BadSetting(
-            f"{where}.unit", f"{privacy.unit!r} cannot be kept by this version", 'use "user_day": one vehicle, one day'
-        )
+    _check_unit(given)
     if privacy.relation not in set(Relation):
         raise BadSetting(f"{where}.relation", f"{privacy.relation!r} is no relation", 'use "replace" or "add_remove"')
 
@@ -143,6 +142,34 @@ def check_add_remove(given: PolicyTable, slot_length_ms: int, cells: frozenset[i
             f"{privacy.daily_limit:g} is below what a whole day can cost a user under add_remove: "
             f"{hats} HATs at epsilon {privacy.epsilon:g}",
             "lower epsilon or max_hats_per_day, or raise daily_limit",
+        )
+
+
+def _check_unit(given: PolicyTable) -> None:
+    """What is one unit, and the limit of all its days."""
+    privacy, where = given.privacy, "policy.privacy"
+    limit = privacy.total_limit
+    if privacy.unit not in UNITS:
+        raise BadSetting(
+            f"{where}.unit",
+            f"{privacy.unit!r} is no unit",
+            'use "user_day" (one vehicle, one day) or "user" (for ever)',
+        )
+    if privacy.unit == "user_day":
+        if limit is not None:
+            raise BadSetting(
+                f"{where}.total_limit", 'is not used by unit "user_day"', 'remove it, or use unit = "user"'
+            )
+        return
+    if limit is None:
+        raise BadSetting(
+            f"{where}.total_limit",
+            'is missing for unit "user"',
+            "add it: what all days of one vehicle may cost together",
+        )
+    if not privacy.epsilon <= limit <= TOTAL_MAX:
+        raise BadSetting(
+            f"{where}.total_limit", f"{limit:g} is not within epsilon and {TOTAL_MAX:g}", "use a number, such as 1000.0"
         )
 
 

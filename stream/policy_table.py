@@ -19,6 +19,7 @@ class PrivacyTable(msgspec.Struct, frozen=True, kw_only=True):
     epsilon: float
     max_hats_per_day: int
     daily_limit: float
+    total_limit: float | None = None
     delta: float = 1e-6
     min_users: int | None = None
     acknowledge_weak_privacy: bool = False
@@ -79,6 +80,7 @@ def canonical(
             "epsilon": given.privacy.epsilon,
             "max_hats_per_day": given.privacy.max_hats_per_day,
             "daily_limit": given.privacy.daily_limit,
+            **({} if given.privacy.total_limit is None else {"total_limit": given.privacy.total_limit}),
             "delta": given.privacy.delta,
             **({} if given.privacy.relation == "add_remove" else {"min_users": min_users_of(given.privacy)}),
             "acknowledge_weak_privacy": given.privacy.acknowledge_weak_privacy,

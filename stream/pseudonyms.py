@@ -9,17 +9,21 @@ _PERSON: Final = b"hatcast-user"
 
 
 class Pseudonyms:
-    """Keyed BLAKE2b of the canonical vehicle id, salted by the local date: a user of another day is another user."""
+    """Keyed BLAKE2b of the canonical vehicle id.
+
+    Salted by the local date, a user of another day is another user; unit `user` is the same one for ever.
+    """
 
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_BYTES:
             raise ValueError(f"a user key has {KEY_BYTES} bytes")
         self._key = key
 
-    def of(self, vehicle: str, date: str) -> bytes:
-        """The pseudonym (8 bytes) of a canonical vehicle id on a local date."""
+    def of(self, vehicle: str, date: str | None) -> bytes:
+        """The pseudonym (8 bytes) of a canonical vehicle id on a local date; None: on all of them."""
+        salt = b"" if date is None else date.encode()
         return hashlib.blake2b(
-            vehicle.encode(), digest_size=PSEUDONYM_BYTES, key=self._key, salt=date.encode(), person=_PERSON
+            vehicle.encode(), digest_size=PSEUDONYM_BYTES, key=self._key, salt=salt, person=_PERSON
         ).digest()
 
     @property

@@ -176,7 +176,10 @@ def _answer(estimate: Estimate, policy: Policy) -> dict[str, Any]:
 def budget_record(policy: Policy, date: str, summary: DaySummary) -> bytes:
     """What `hats.budget` tells of a day: all of it follows from charges, which are public under `replace`."""
     spent = summary.epsilon_user_day
-    bound = min(policy.max_hats_per_day * policy.epsilon_nano, policy.daily_limit_nano)
+    limit = min(policy.daily_limit_nano, summary.limit or policy.daily_limit_nano)
+    # What other policies will still charge is not known here: their share of the day is the limit's to bound.
+    bound = limit if summary.shared else min(policy.max_hats_per_day * policy.epsilon_nano, limit)
+    total, total_limit = summary.total, policy.total_limit_nano
     return _JSON.encode(
         {
             "policy": policy.name,
@@ -186,13 +189,16 @@ def budget_record(policy: Policy, date: str, summary: DaySummary) -> bytes:
             "releases": summary.releases,
             "epsilon_sum": _number(summary.epsilon_sum),
             "epsilon_user_day": _number(spent),
-            "limit": policy.daily_limit,
+            "limit": _number(limit),
             "day_bound": _number(max(bound, spent)),
-            "epsilon_delta": {
-                "epsilon": round(composed(summary.levels, policy.max_hats_per_day, policy.delta), 6),
-                "delta": policy.delta,
-            },
+            "epsilon_delta": {"epsilon": round(composed(summary.levels, policy.delta), 6), "delta": policy.delta},
+            "max_hats_per_day": policy.max_hats_per_day,
         }
+        | (
+            {}
+            if total_limit is None
+            else {"total": _number(total.spent), "total_limit": _number(min(total_limit, total.limit or total_limit))}
+        )
     )
 
 

@@ -39,9 +39,7 @@ async def read_budget(settings: Settings) -> list[dict[str, Any]]:
     policy = settings.policy
     redis = await connect_redis_async(settings)
     try:
-        ledger = LedgerStore(
-            redis, settings.topics.telemetry, policy.name, policy.max_hats_per_day, policy.daily_limit_nano
-        )
+        ledger = LedgerStore(redis, settings.topics.telemetry, policy)
         return [
             msgspec.json.decode(budget_record(policy, date, await ledger.summary(date)))
             for date in await ledger.dates()
@@ -52,10 +50,12 @@ async def read_budget(settings: Settings) -> list[dict[str, Any]]:
 
 def budget_table(days: list[dict[str, Any]]) -> Table:
     """The days as a table for people."""
-    table = Table(
-        title="Privacy budget: what one bus's day may have cost",
-        caption="in epsilon; 'at most': if every hour left is released; 'as (epsilon, delta)': the same loss, composed",
-    )
+    caption = "in epsilon; 'at most': if every hour left is released; 'as (epsilon, delta)': the same loss, composed"
+    table = Table(title="Privacy budget: what one bus's day may have cost", caption=caption)
+    if days and "total_limit" in days[-1]:
+        table.caption = (
+            f"all days of a vehicle together: {days[-1]['total']:g} of {days[-1]['total_limit']:g}\n" + caption
+        )
     table.add_column("day", no_wrap=True)
     for column in ("releases", "spent", "limit"):
         table.add_column(column, justify="right", no_wrap=True)

@@ -19,6 +19,7 @@ from agents.topics import telemetry_range
 from stream.clock import slowest
 from stream.errors import Refusal
 from stream.hats import Calendar
+from stream.units import NANO
 
 
 @click.command(epilog="Example:  hatcast status --config hatcast.toml --json | jq .outcomes")
@@ -45,13 +46,12 @@ async def read_status(settings: Settings) -> dict[str, Any]:
                 f"no worker has started policy {policy.name!r} on this Redis yet: start one, or check redis.url"
             )
         store = PartitionStore(redis, policy.name, int(stored))
-        ledger = LedgerStore(
-            redis, settings.topics.telemetry, policy.name, policy.max_hats_per_day, policy.daily_limit_nano
-        )
+        ledger = LedgerStore(redis, settings.topics.telemetry, policy)
         clocks, offsets = await store.clocks(), await store.offsets()
         slots = await store.open_slots()
         cells = {slot: await store.cells(slot) for slot in slots}
         outcomes = await store.outcomes()
+        total = await ledger.total()
         unpublished = {date: n for date in await ledger.dates() if (n := await ledger.unpublished(date))}
     finally:
         await redis.aclose()
@@ -70,7 +70,7 @@ async def read_status(settings: Settings) -> dict[str, Any]:
         "open_hats": sum(len(found) for found in cells.values()),
         "open_slots": sorted(slots),
         "unpublished": unpublished,
-    }
+    } | ({} if policy.total_limit is None else {"total": total.spent / NANO, "total_limit": policy.total_limit})
 
 
 def _show(status: dict[str, Any], settings: Settings) -> None:
@@ -95,3 +95,7 @@ def _show(status: dict[str, Any], settings: Settings) -> None:
     console.print(f"closed through  {status['closed_through'] or 'nothing yet: a partition has no clock'}")
     console.print(f"open HATs       {status['open_hats']} in {len(status['open_slots'])} slots")
     console.print(f"unpublished     {sum(status['unpublished'].values())} releases")
+    if "total_limit" in status:
+        console.print(
+            f"spent           {status['total']:g} of {status['total_limit']:g} for all days of a vehicle together"
+        )

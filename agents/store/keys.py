@@ -94,16 +94,24 @@ class DomainKeys:
         return f"{self.prefix}published:{date}"
 
     def ledger(self, date: str) -> str:
-        """Hash: `sequence`; per policy name `commits:`, `releases:` and `epsilon:` (1e-9)."""
+        """Hash: `sequence`, `cost` and `limit`; by policy name `commits:`, `releases:`, `epsilon:`, `cap:`, `cost:`.
+
+        Epsilons are in 1e-9; `cost` is what the day costs one user, `limit` the least of those that charged it.
+        """
         return f"{self.prefix}ledger:{date}"
 
-    def costs(self, date: str) -> str:
-        """Hash: `cell/slot` -> e(cell, slot) in 1e-9."""
-        return f"{self.prefix}costs:{date}"
+    def costs(self, date: str, name: str) -> str:
+        """Hash: `cell/slot` -> e(cell, slot) under one policy, in 1e-9."""
+        return f"{self.prefix}costs:{date}:{name}"
 
-    def levels(self, date: str) -> str:
-        """Hash: e -> how many cells and slots have it."""
-        return f"{self.prefix}levels:{date}"
+    def levels(self, date: str, name: str = "") -> str:
+        """Hash: e -> how many cells and slots have it under one policy. Without a name: what such keys begin with."""
+        return f"{self.prefix}levels:{date}:{name}"
+
+    @property
+    def total(self) -> str:
+        """Hash: `spent` and `limit` (1e-9) of all days: `accounting.Total`."""
+        return self.prefix + "total"
 
     @property
     def dates(self) -> str:

@@ -1,5 +1,6 @@
 """What has been released and charged: one domain's records, marks and day ledgers in Redis."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,7 +8,8 @@ from redis.asyncio import Redis
 
 from agents.store.keys import DomainKeys
 from agents.store.scripts import script
-from stream.accounting import DaySummary, day_cost
+from stream.accounting import DaySummary, Total, dearest
+from stream.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +46,18 @@ class Unproven(Exception):
 class LedgerStore:
     """The ledger of a domain, for one policy. Errors of redis-py pass through."""
 
-    def __init__(self, redis: Redis, domain: str, name: str, cap: int, limit: int) -> None:
-        """Args: the policy's `name`, its `cap` K, and the day's `limit` in 1e-9."""
+    def __init__(self, redis: Redis, domain: str, policy: Policy) -> None:
         self._redis = redis
         self._keys = DomainKeys(domain)
-        self._name = name
-        self._cap = cap
-        self._limit = limit
+        self._name = policy.name
+        total = policy.total_limit_nano
+        self._limits: list[int | str] = [
+            policy.max_hats_per_day,
+            str(policy.daily_limit_nano),
+            "" if total is None else str(total),
+        ]
         self._commit = script(redis, "commit")
+        self._summary = script(redis, "summary")
 
     async def find(self, date: str, release_ids: Sequence[str]) -> list[Committed | None]:
         """The records that are there already, in the order asked for."""
@@ -78,10 +84,11 @@ class LedgerStore:
                         keys.releases(date),
                         keys.published(date),
                         keys.ledger(date),
-                        keys.costs(date),
-                        keys.levels(date),
+                        keys.costs(date, self._name),
+                        keys.levels(date, self._name),
                         keys.dates,
                         keys.proof,
+                        keys.total,
                     ],
                     args=[
                         proposal.release_id,
@@ -89,8 +96,7 @@ class LedgerStore:
                         date,
                         proposal.place,
                         str(proposal.charge),
-                        self._cap,
-                        str(self._limit),
+                        *self._limits,
                         *proposal.record,
                         *proposal.exhausted,
                         token,
@@ -114,19 +120,28 @@ class LedgerStore:
 
     async def summary(self, date: str) -> DaySummary:
         """A day's ledger, as `hats.budget` tells it."""
-        async with self._redis.pipeline(transaction=True) as pipe:
-            pipe.hgetall(self._keys.ledger(date))
-            pipe.hgetall(self._keys.levels(date))
-            ledger, flat = await pipe.execute()
-        levels = {int(level): int(count) for level, count in flat.items()}
-        number = {field.decode(): int(value) for field, value in ledger.items()}
+        keys = self._keys
+        found = await self._summary(keys=[keys.ledger(date), keys.total], args=[keys.levels(date)])
+        day, total = _numbers(found[0]), _numbers(found[1])
+        levels = Counter[int]()
+        for name, flat in zip(found[2::2], found[3::2], strict=True):
+            own = {int(level): count for level, count in _numbers(flat).items()}
+            levels += dearest(own, day.get(f"cap:{name.decode()}"))
         return DaySummary(
-            releases=number.get(f"releases:{self._name}", 0),
-            epsilon_sum=number.get(f"epsilon:{self._name}", 0),
-            epsilon_user_day=day_cost(levels, self._cap),
-            sequence=number.get("sequence", 0),
+            releases=day.get(f"releases:{self._name}", 0),
+            epsilon_sum=day.get(f"epsilon:{self._name}", 0),
+            epsilon_user_day=day.get("cost", 0),
+            shared=day.get("cost", 0) > day.get(f"cost:{self._name}", 0),
+            limit=day.get("limit"),
+            sequence=day.get("sequence", 0),
             levels=levels,
+            total=Total(total.get("spent", 0), total.get("limit")),
         )
+
+    async def total(self) -> Total:
+        """What all days have cost one user."""
+        spent, limit = await self._redis.hmget(self._keys.total, ["spent", "limit"])
+        return Total(int(spent or 0), None if limit is None else int(limit))
 
     async def unpublished(self, date: str) -> int:
         """How many records of a day Kafka has not acknowledged yet."""
@@ -135,3 +150,7 @@ class LedgerStore:
             pipe.scard(self._keys.published(date))
             records, published = await pipe.execute()
         return int(records) - int(published)
+
+
+def _numbers(flat: Sequence[bytes]) -> dict[str, int]:
+    return {field.decode(): int(value) for field, value in zip(flat[::2], flat[1::2], strict=True)}

@@ -14,6 +14,8 @@ from redis.asyncio import Redis
 
 from agents.store.keys import DomainKeys
 from agents.store.scripts import script
+from stream.contracts import BudgetRecord
+from stream.units import nano_within
 
 _LOCK_MS: Final = 20_000
 _ADOPTED: Final = 500  # records of one script
@@ -44,7 +46,7 @@ class ProofStore:
         self._keys = DomainKeys(domain)
         self._prove = script(redis, "prove")
         self._adopt = script(redis, "adopt")
-        self._raise = script(redis, "raise")
+        self._recall = script(redis, "recall")
 
     async def token(self) -> str | None:
         """The token of the proof, if it was written in this life of the server."""
@@ -69,28 +71,45 @@ class ProofStore:
     async def adopt(self, published: Sequence[Published]) -> int:
         """Put back the records that are missing, with their charges; returns how many were."""
         missing = 0
-        by_date: dict[str, list[Published]] = {}
+        keys = self._keys
+        by_day: dict[tuple[str, str], list[Published]] = {}
         for record in published:
-            by_date.setdefault(record.date, []).append(record)
-        for date, records in by_date.items():
-            keys = self._keys
+            by_day.setdefault((record.date, record.name), []).append(record)
+        for (date, name), records in by_day.items():
             for at in range(0, len(records), _ADOPTED):
                 missing += await self._adopt(
-                    keys=[keys.releases(date), keys.ledger(date), keys.costs(date), keys.levels(date), keys.dates],
+                    keys=[
+                        keys.releases(date),
+                        keys.ledger(date),
+                        keys.costs(date, name),
+                        keys.levels(date, name),
+                        keys.dates,
+                        keys.total,
+                    ],
                     args=[
                         date,
+                        name,
                         *(
                             part
                             for r in records[at : at + _ADOPTED]
-                            for part in (r.release_id, r.name, r.place, str(r.charge), str(r.seq), r.record)
+                            for part in (r.release_id, r.place, str(r.charge), str(r.seq), r.record)
                         ),
                     ],
                 )
         return missing
 
-    async def raise_sequence(self, date: str, sequence: int) -> None:
-        """Readers of `hats.budget` keep the greatest number: go on above what they have seen."""
-        await self._raise(keys=[self._keys.ledger(date)], args=[str(sequence)])
+    async def recall(self, budget: BudgetRecord) -> None:
+        """Take back what a record of `hats.budget` tells: its number, and what binds the days that were charged."""
+        keys, charged = self._keys, budget.releases > 0
+        told = (
+            None if budget.max_hats_per_day is None else str(budget.max_hats_per_day),
+            str(nano_within(budget.limit)) if charged else None,
+            str(nano_within(budget.total_limit)) if charged and budget.total_limit is not None else None,
+        )
+        await self._recall(
+            keys=[keys.ledger(budget.date), keys.levels(budget.date, budget.policy), keys.total],
+            args=[budget.policy, str(budget.seq), *(text or "" for text in told)],
+        )
 
     async def prove(self, run_id: str) -> str | None:
         """Write a new proof and return its token; None if the server is not the one it was proven under."""

@@ -95,7 +95,7 @@ async def open_stores(pipeline: Pipeline) -> AsyncIterator[Stores]:
     redis = Redis.from_url(pipeline.settings.redis.url)
     try:
         await claim_policy(redis, DomainKeys(domain), policy, PARTITIONS)
-        ledger = LedgerStore(redis, domain, policy.name, policy.max_hats_per_day, policy.daily_limit_nano)
+        ledger = LedgerStore(redis, domain, policy)
         yield Stores(redis, PartitionStore(redis, policy.name, PARTITIONS), ledger)
     finally:
         await redis.aclose()

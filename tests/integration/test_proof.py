@@ -23,6 +23,7 @@ from tests.integration.test_release import (
     releasing,
     stored_records,
 )
+from tests.replayed import policy_of
 from tests.services import KafkaServer, RedisServer
 
 
@@ -109,14 +110,14 @@ def test_after_a_restart_of_redis_nothing_is_committed_before_it_is_proven_again
             token = await proof.prove(await proof.run_id())
             assert token is not None
             assert await proof.token() == token
-            ledger = LedgerStore(redis, domain, "p", 10, 10**10)
+            ledger = LedgerStore(redis, domain, policy_of(name="p"))
             proposal = Proposal("p/2022-01-02T09:00/c", DATE, "c/09:00", 10**9, (b'{"seq":', b"}"), (b"{", b"}"))
             assert (await ledger.commit([proposal], token))[0].new
         breakable_redis.restart()
         async with Redis.from_url(breakable_redis.url) as redis:
             assert await ProofStore(redis, domain).token() is None
             with pytest.raises(Unproven):
-                await LedgerStore(redis, domain, "p", 10, 10**10).commit([proposal], token)
+                await LedgerStore(redis, domain, policy_of(name="p")).commit([proposal], token)
             await redis.delete(*(await redis.keys(DomainKeys(domain).prefix + "*")))
 
     asyncio.run(prove_restart_commit())

@@ -1,18 +1,22 @@
 """Ledger arithmetic: the K largest, the limit, and the tighter figure that is reported beside them."""
 
+import copy
 from collections import Counter
+from collections.abc import Sequence
 from decimal import Decimal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream.accounting import DayLedger, composed, day_cost, decimal
+from stream.accounting import DayLedger, Total, composed, day_cost, dearest, decimal
+from stream.policy import Policy
 from stream.units import NANO
+from tests.replayed import policy_of
 
 costs = st.lists(st.integers(1, 5 * NANO), max_size=30)
 caps = st.integers(1, 20)
-charges = st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 3 * NANO)), max_size=40)
+DATES = ("2022-01-02", "2022-01-03")
 
 
 @given(costs, caps)
@@ -25,35 +29,76 @@ def test_levels_that_nothing_has_any_more_cost_nothing() -> None:
     assert day_cost({}, 10) == 0
 
 
-@given(charges, caps, st.integers(0, 20 * NANO))
-def test_a_day_never_passes_its_limit_and_refuses_only_what_would(
-    wanted: list[tuple[str, int]], cap: int, limit: int
+def policy(name: str = "p", *, cap: int = 2, limit: float = 10e-9, total: float | None = None) -> Policy:
+    unit = {"unit": "user_day"} if total is None else {"unit": "user", "total_limit": total}
+    return policy_of(name=name, privacy={"epsilon": 1e-9, "max_hats_per_day": cap, "daily_limit": limit, **unit})
+
+
+limits = st.integers(1, 20 * NANO).map(lambda nano: nano / NANO)
+policies = st.tuples(st.integers(1, 6), limits, st.one_of(st.none(), limits))
+wanted_charges = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from(DATES), st.sampled_from("abcd"), st.integers(1, 3 * NANO)), max_size=40
+)
+
+
+@given(st.tuples(policies, policies, policies), wanted_charges)
+def test_no_day_and_no_total_passes_the_least_limit_of_those_that_charged_and_only_what_would_is_refused(
+    made: tuple[tuple[int, float, float | None], ...], wanted: list[tuple[int, str, str, int]]
 ) -> None:
-    ledger = DayLedger()
-    plain: Counter[str] = Counter()
-    for place, charge in wanted:
-        would_cost = sum(sorted((plain + Counter({place: charge})).values(), reverse=True)[:cap])
-        accepted = ledger.charge(place, charge, cap, limit)
-        assert accepted == (would_cost <= limit)
-        if accepted:
-            plain[place] += charge
-        assert day_cost(ledger.levels, cap) == sum(sorted(plain.values(), reverse=True)[:cap]) <= limit
-    assert ledger.costs == dict(plain)
-    assert ledger.levels == Counter(plain.values())
+    charging = [policy(str(n), cap=cap, limit=limit, total=total) for n, (cap, limit, total) in enumerate(made)]
+    days, total = {date: DayLedger() for date in DATES}, Total()
+    plain: Counter[tuple[str, int, str]] = Counter()
+    limits_of_days: dict[str, float] = {}
+    limit_of_all = float("inf")
+    for number, date, place, charge in wanted:
+        own = charging[number]
+        tried = plain + Counter({(date, number, place): charge})
+        limit = min(limits_of_days.get(date, float("inf")), own.daily_limit_nano)
+        of_all = min(limit_of_all, float("inf") if own.total_limit_nano is None else own.total_limit_nano)
+        fits = _cost(tried, date, charging) <= limit and sum(_cost(tried, d, charging) for d in DATES) <= of_all
+        assert days[date].charge(own, place, charge, total) == fits
+        if fits:
+            plain, limits_of_days[date], limit_of_all = tried, limit, of_all
+        for each in DATES:
+            assert days[each].cost == _cost(plain, each, charging) <= limits_of_days.get(each, 0)
+        assert total.spent == sum(day.cost for day in days.values()) <= limit_of_all
+    for date, day in days.items():
+        assert day.limit == limits_of_days.get(date)
+        assert {(date, int(name), p): e for name, own in day.policies.items() for p, e in own.costs.items()} == {
+            key: charge for key, charge in plain.items() if key[0] == date
+        }
 
 
-def test_a_refused_charge_leaves_the_day_as_it_was() -> None:
-    ledger = DayLedger()
-    assert ledger.charge("a", 5, 2, 10)
-    before = dict(ledger.costs), Counter(ledger.levels)
-    assert not ledger.charge("a", 6, 2, 10)
-    assert (ledger.costs, ledger.levels) == before
+def _cost(plain: Counter[tuple[str, int, str]], date: str, charging: Sequence[Policy]) -> int:
+    """By the definition: of each policy the K largest e(cell, slot)."""
+    return sum(
+        sum(sorted((e for (d, n, _), e in plain.items() if (d, n) == (date, number)), reverse=True)[:cap])
+        for number, cap in enumerate(each.max_hats_per_day for each in charging)
+    )
+
+
+def test_a_refused_charge_leaves_day_and_total_as_they_were() -> None:
+    ledger, total = DayLedger(), Total()
+    assert ledger.charge(policy(limit=10e-9), "a", 5, total)
+    before = copy.deepcopy((ledger, total))
+    assert not ledger.charge(policy(limit=10e-9), "a", 6, total)
+    assert not ledger.charge(policy("other", limit=9e-9, total=5e-9), "a", 1, total)
+    assert (ledger, total) == before
 
 
 def test_two_charges_on_one_place_are_one_larger_cost() -> None:
-    ledger = DayLedger()
-    assert all(ledger.charge(place, 3, 1, 6) for place in ("a", "b", "c", "a"))
-    assert (ledger.costs, day_cost(ledger.levels, 1)) == ({"a": 6, "b": 3, "c": 3}, 6)
+    ledger, total = DayLedger(), Total()
+    assert all(ledger.charge(policy(cap=1, limit=6e-9), place, 3, total) for place in ("a", "b", "c", "a"))
+    assert (ledger.policies["p"].costs, ledger.cost) == ({"a": 6, "b": 3, "c": 3}, 6)
+
+
+def test_two_policies_that_let_a_user_into_different_hats_cost_both() -> None:
+    # One HAT a day under each: the K largest of all charges together would be one of them.
+    ledger, total = DayLedger(), Total()
+    assert ledger.charge(policy("here", cap=1), "a", 5, total)
+    assert ledger.charge(policy("there", cap=1), "b", 5, total)
+    assert (ledger.cost, ledger.levels) == (10, {5: 2})
+    assert not ledger.charge(policy("elsewhere", cap=1), "c", 1, total)
 
 
 epsilons = st.sampled_from([NANO // 10, NANO // 2, NANO, 3 * NANO])
@@ -64,7 +109,7 @@ few = settings(max_examples=15, deadline=None)
 @few
 @given(levels_of_a_day, st.integers(1, 60), st.sampled_from([1e-9, 1e-6, 1e-3]))
 def test_the_composed_epsilon_is_never_above_the_plain_sum(levels: dict[int, int], cap: int, delta: float) -> None:
-    assert 0 <= composed(levels, cap, delta) <= day_cost(levels, cap) / NANO
+    assert 0 <= composed(dearest(levels, cap), delta) <= day_cost(levels, cap) / NANO
 
 
 @few
@@ -72,17 +117,17 @@ def test_the_composed_epsilon_is_never_above_the_plain_sum(levels: dict[int, int
 def test_the_composed_epsilon_does_not_fall_when_more_is_spent(levels: dict[int, int], cap: int, more: int) -> None:
     after = Counter(levels) + Counter({more: 1})
     slack = 1e-9  # of floating point
-    assert composed(levels, cap, 1e-6) <= composed(after, cap, 1e-6) + slack
-    assert composed(levels, cap, 1e-6) <= composed(levels, cap + 1, 1e-6) + slack
-    assert composed(levels, cap, 1e-3) <= composed(levels, cap, 1e-6) + slack
+    assert composed(dearest(levels, cap), 1e-6) <= composed(dearest(after, cap), 1e-6) + slack
+    assert composed(dearest(levels, cap), 1e-6) <= composed(dearest(levels, cap + 1), 1e-6) + slack
+    assert composed(dearest(levels, cap), 1e-3) <= composed(dearest(levels, cap), 1e-6) + slack
 
 
 def test_many_small_charges_compose_to_far_less_than_their_sum() -> None:
-    assert composed({NANO // 10: 100}, 100, 1e-6) < 6  # sum: 10
+    assert composed({NANO // 10: 100}, 1e-6) < 6  # sum: 10
 
 
 def test_nothing_spent_composes_to_nothing() -> None:
-    assert composed({}, 10, 1e-6) == 0
+    assert composed({}, 1e-6) == 0
 
 
 @pytest.mark.parametrize(

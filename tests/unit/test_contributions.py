@@ -236,6 +236,14 @@ def test_the_next_local_day_has_a_cap_of_its_own() -> None:
     assert occurring(fold) == {"accepted": 2}
 
 
+@pytest.mark.parametrize(("unit", "users"), [("user_day", 2), ("user", 1)])
+def test_a_vehicle_is_another_user_on_another_day_unless_the_unit_is_the_user(unit: str, users: int) -> None:
+    fold = folded(record(), unit=unit, max_hats_per_day=1)
+    apply(fold, [(NOON + DAY, record(time=NOON + DAY)), (NOON + DAY, record(time=NOON + DAY, lat=KM_NORTH))])
+    assert occurring(fold) == {"accepted": 2, "over_cap": 1}  # K is a day's under both
+    assert len({pseudonym for _, _, pseudonym in contributions(fold)}) == users
+
+
 def test_a_duplicate_takes_nothing_of_the_cap() -> None:
     fold = folded(record(), record(), record(lat=KM_NORTH), max_hats_per_day=2)
     assert occurring(fold) == {"accepted": 2, "duplicate": 1}

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from agents.ledger_file import LedgerFile, open_ledger
+from stream.accounting import Total
 from stream.errors import Refusal
 from stream.hats import Calendar
 from stream.mechanisms.system import SystemNoise
@@ -118,7 +119,18 @@ def test_all_policies_in_a_file_add_up_against_the_days_limit(path: Path) -> Non
     with open_ledger(path, new) as ledger:
         found = committed(ledger, [drawn("a", policy=new), drawn("b", policy=new)])
         assert [record["status"] for record in found] == ["released", "budget_exhausted"]
-        assert (ledger.summary(DATE).releases, ledger.summary(DATE).levels) == (1, {2 * NANO: 1})
+        assert (ledger.summary(DATE).releases, ledger.summary(DATE).levels) == (1, {NANO: 2})
+
+
+def test_beyond_the_limit_of_all_days_every_further_day_is_exhausted(path: Path) -> None:
+    policy = a_policy(privacy={"unit": "user", "total_limit": 3.0})
+    with open_ledger(path, policy) as ledger:
+        found = committed(ledger, [drawn(cell, policy=policy) for cell in "ab"])
+    with open_ledger(path, policy) as ledger:
+        found += committed(ledger, [drawn(cell, "2022-01-03/12:00", policy=policy) for cell in "ab"])
+        found += committed(ledger, [drawn(cell, "2022-01-04/12:00", policy=policy) for cell in "a"])
+        assert [record["status"] for record in found] == ["released"] * 3 + ["budget_exhausted"] * 2
+        assert [ledger.summary(date).total for date in (DATE, "2022-01-04")] == [Total(3 * NANO, 3 * NANO)] * 2
 
 
 def test_another_policy_under_the_same_name_is_refused_by_its_differing_keys(path: Path) -> None:
@@ -157,7 +169,7 @@ def test_a_ledger_of_another_version_is_refused(path: Path) -> None:
     with open_ledger(path, POLICY):
         pass
     database = sqlite3.connect(path)
-    database.execute("PRAGMA user_version = 2")
+    database.execute("PRAGMA user_version = 1")
     database.close()
     with pytest.raises(Refusal, match="another version"), open_ledger(path, POLICY):
         pass

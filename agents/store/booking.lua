@@ -1,0 +1,46 @@
+-- What the scripts that book charges share: it stands before each of them.    [stream/accounting.py]
+-- Numbers here are doubles: exact up to 9e6 epsilon, far beyond any policy that still hides something.
+local function text(number) return string.format('%.0f', number) end
+
+-- e -> how many cells and slots have it, of one policy and date.
+local function levels_in(key)
+  local levels, flat = {}, redis.call('HGETALL', key)
+  for i = 1, #flat, 2 do levels[tonumber(flat[i])] = tonumber(flat[i + 1]) end
+  return levels
+end
+
+-- The sum of the `cap` largest e; of all of them while the cap is not known.
+local function cost_of(levels, cap)
+  local list, cost, left = {}, 0, tonumber(cap) or math.huge
+  for level in pairs(levels) do list[#list + 1] = level end
+  table.sort(list, function(a, b) return a > b end)
+  for _, level in ipairs(list) do
+    local taken = math.min(left, levels[level])
+    cost, left = cost + taken * level, left - taken
+  end
+  return cost
+end
+
+-- Another charge on a place, in the stored costs and levels. Texts keep it exact beyond a double.
+local function book(costs, levels, place, charge)
+  local before = redis.call('HGET', costs, place)
+  redis.call('HINCRBY', costs, place, charge)
+  if before and redis.call('HINCRBY', levels, before, -1) == 0 then redis.call('HDEL', levels, before) end
+  redis.call('HINCRBY', levels, redis.call('HGET', costs, place), 1)
+end
+
+-- A policy's part of the day costs `cost` from now on; the day and the domain's total follow in the same step.
+local function settle(ledger, total, name, cost)
+  local stored = redis.call('HMGET', ledger, 'cost:' .. name, 'cost')
+  local grown = cost - tonumber(stored[1] or '0')
+  if grown ~= 0 then
+    redis.call('HSET', ledger, 'cost:' .. name, text(cost), 'cost', text(tonumber(stored[2] or '0') + grown))
+    redis.call('HSET', total, 'spent', text(tonumber(redis.call('HGET', total, 'spent') or '0') + grown))
+  end
+end
+
+-- Of a policy that charged: the least limit of a day, and of all days, binds.
+local function lower(key, limit)
+  local stored = tonumber(redis.call('HGET', key, 'limit') or '')
+  if tonumber(limit) and not (stored and stored <= tonumber(limit)) then redis.call('HSET', key, 'limit', limit) end
+end

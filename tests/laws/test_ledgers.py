@@ -1,0 +1,238 @@
+"""Laws of the ledgers: each books like `stream.accounting.DayLedger`, and is booked again from what was published."""
+
+import asyncio
+import random
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis.asyncio import Redis
+
+from agents.ledger_file import open_ledger
+from agents.recovery import published_of
+from agents.store.ledger import LedgerStore, Proposal
+from agents.store.proof import ProofStore
+from stream.accounting import DayLedger, DaySummary, Total
+from stream.contracts import BUDGET
+from stream.hats import Calendar, Slot
+from stream.policy import Policy
+from stream.release import Release, Status, budget_record
+from stream.units import DAY_MS
+from tests.integration.readings import HOUR_MS, NOON_MS
+from tests.replayed import policy_of
+from tests.services import RedisServer
+
+DATES = ("2022-01-02", "2022-01-03")
+NOW = 1_700_000_000_000
+slow = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@dataclass(frozen=True)
+class Charged:
+    """One HAT that asks for its charge: of which policy, on which day, in which cell and slot, or suppressed."""
+
+    policy: int
+    date: str
+    cell: int
+    hour: int
+    released: bool
+
+    def release(self, policies: Sequence[Policy]) -> Release:
+        policy, name = policies[self.policy], f"{self.hour:02}:00"
+        start = NOON_MS + DATES.index(self.date) * DAY_MS + (self.hour - 12) * HOUR_MS
+        slot = Slot(self.date, name, start, start + HOUR_MS, in_hours=True)
+        local = Calendar(policy).local
+        status = Status.RELEASED if self.released else Status.SUPPRESSED
+        return Release(policy, slot, f"{self.cell:015x}", local(start), local(slot.end_ms), status, None)
+
+
+@dataclass
+class Model:
+    """What any ledger has to be: a dictionary of records beside a DayLedger for each date and their total."""
+
+    policies: Sequence[Policy]
+    days: dict[str, DayLedger] = field(default_factory=lambda: {date: DayLedger() for date in DATES})
+    total: Total = field(default_factory=Total)
+    records: dict[str, bytes] = field(default_factory=dict)
+    commits: Counter[tuple[str, str]] = field(default_factory=Counter)
+    releases: Counter[tuple[str, str]] = field(default_factory=Counter)
+    epsilon: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def commit(self, release: Release) -> bytes:
+        if release.release_id not in self.records:
+            charge, key = release.charge, (release.date, release.policy.name)
+            if charge and not self.days[release.date].charge(release.policy, release.place, charge, self.total):
+                release, charge = release.exhausted(), 0
+            self.commits[key] += 1
+            self.releases[key] += bool(charge)
+            self.epsilon[key] += charge
+            head, tail = release.record(NOW)
+            self.records[release.release_id] = b"%b%d%b" % (head, self.commits[key], tail)
+        return self.records[release.release_id]
+
+    def summary(self, policy: Policy, date: str) -> DaySummary:
+        key, day = (date, policy.name), self.days[date]
+        return DaySummary(
+            releases=self.releases[key],
+            epsilon_sum=self.epsilon[key],
+            epsilon_user_day=day.cost,
+            shared=bool(day.policies.keys() - {policy.name}),
+            limit=day.limit,
+            sequence=sum(number for (of, _), number in self.commits.items() if of == date),
+            levels=day.levels,
+            total=self.total,
+        )
+
+    def summaries(self) -> list[DaySummary]:
+        return [self.summary(policy, date) for policy in self.policies for date in DATES]
+
+
+def _policy(number: int, epsilon: float, cap: int, limit: float, total: float | None) -> Policy:
+    unit = {} if total is None else {"unit": "user", "total_limit": max(total, epsilon)}
+    privacy = {"epsilon": epsilon, "max_hats_per_day": cap, "daily_limit": max(limit, epsilon), **unit}
+    return policy_of(name=f"p{number}", privacy=privacy)
+
+
+charges = st.lists(
+    st.builds(
+        Charged,
+        st.integers(0, 2),
+        st.sampled_from(DATES),
+        st.integers(0, 3),
+        st.integers(9, 12),
+        st.sampled_from([True, True, True, False]),
+    ),
+    max_size=30,
+)
+epsilons = st.integers(1, 2_500_000_000).map(lambda nano: nano / 1e9)
+limits = st.integers(1, 12_000_000_000).map(lambda nano: nano / 1e9)
+of_a_policy = st.tuples(epsilons, st.integers(1, 5), limits, st.one_of(st.none(), limits))
+three_policies = st.tuples(*[of_a_policy] * 3).map(lambda three: [_policy(n, *each) for n, each in enumerate(three)])
+
+
+async def _proven(redis: Redis, domain: str) -> str:
+    """The token of a proof: nothing was ever published in this domain."""
+    store = ProofStore(redis, domain)
+    token = await store.prove(await store.run_id())
+    assert token is not None
+    return token
+
+
+async def _commit(redis: Redis, domain: str, releases: Sequence[Release], token: str) -> list[bytes]:
+    records = []
+    for release in releases:
+        store = LedgerStore(redis, domain, release.policy)
+        proposal = Proposal(
+            release.release_id,
+            release.date,
+            release.place,
+            release.charge,
+            release.record(NOW),
+            release.exhausted().record(NOW),
+        )
+        (committed,) = await store.commit([proposal], token)
+        found = await store.find(release.date, [release.release_id])
+        assert found[0] is not None
+        assert found[0].record == committed.record
+        records.append(committed.record)
+    return records
+
+
+async def _summaries(redis: Redis, domain: str, policies: Sequence[Policy]) -> list[DaySummary]:
+    stores = [LedgerStore(redis, domain, policy) for policy in policies]
+    return [await store.summary(date) for store in stores for date in DATES]
+
+
+class Books:
+    """A ledger under test: commits one after the other, then tells each day of each policy."""
+
+    def __init__(self, redis_server: RedisServer, folder: Path) -> None:
+        self.redis_server = redis_server
+        self.folder = folder
+
+    def redis(self, policies: Sequence[Policy], asked: Sequence[Release]) -> tuple[list[bytes], list[DaySummary]]:
+        return asyncio.run(self._redis(policies, asked))
+
+    async def _redis(
+        self, policies: Sequence[Policy], asked: Sequence[Release]
+    ) -> tuple[list[bytes], list[DaySummary]]:
+        domain = f"t-laws-{uuid.uuid4().hex[:8]}"
+        async with Redis.from_url(self.redis_server.url) as redis:
+            records = await _commit(redis, domain, asked, await _proven(redis, domain))
+            days = await _summaries(redis, domain, policies)
+        self.redis_server.delete(f"{{{domain}}}*")
+        return records, days
+
+    def file(self, policies: Sequence[Policy], asked: Sequence[Release]) -> tuple[list[bytes], list[DaySummary]]:
+        path = self.folder / f"{uuid.uuid4().hex}.ledger"
+        records = []
+        for release in asked:
+            with open_ledger(path, release.policy) as ledger:
+                records.append(ledger.commit([release], NOW)[release.release_id])
+        days = []
+        for policy in policies:
+            with open_ledger(path, policy) as ledger:
+                days += [ledger.summary(date) for date in DATES]
+        path.unlink()
+        return records, days
+
+
+@pytest.fixture(params=["redis", "file"])
+def book(request: pytest.FixtureRequest, redis_server: RedisServer, tmp_path: Path) -> Any:
+    return getattr(Books(redis_server, tmp_path), request.param)
+
+
+Book = Callable[[Sequence[Policy], Sequence[Release]], tuple[list[bytes], list[DaySummary]]]
+
+
+@slow
+@given(asked=charges, policies=three_policies)
+def test_every_ledger_books_like_the_one_in_memory(book: Book, asked: list[Charged], policies: list[Policy]) -> None:
+    releases = [each.release(policies) for each in asked]
+    model = Model(policies)
+    expected = [model.commit(release) for release in releases]
+    records, days = book(policies, releases)
+    assert records == expected
+    assert days == model.summaries()
+
+
+@slow
+@given(asked=charges, policies=three_policies, kept=st.floats(0, 1), order=st.randoms(use_true_random=False))
+def test_a_ledger_that_redis_lost_is_booked_again_from_what_was_published(
+    redis_server: RedisServer, asked: list[Charged], policies: list[Policy], kept: float, order: random.Random
+) -> None:
+    releases = [each.release(policies) for each in asked]
+    asyncio.run(_lose_and_take_back(redis_server, policies, releases, round(kept * len(releases)), order))
+
+
+async def _lose_and_take_back(
+    redis_server: RedisServer, policies: Sequence[Policy], releases: Sequence[Release], kept: int, order: random.Random
+) -> None:
+    """Redis goes back to when `kept` of the releases were committed, and is proven from the topics."""
+    model = Model(policies)
+    records = [model.commit(release) for release in releases]
+    budgets = [
+        budget_record(policy, date, model.summary(policy, date))
+        for policy in policies
+        for date in DATES
+        if model.commits[date, policy.name]
+    ]
+    domain = f"t-laws-{uuid.uuid4().hex[:8]}"
+    async with Redis.from_url(redis_server.url) as redis:
+        await _commit(redis, domain, releases[:kept], await _proven(redis, domain))
+        published = [published_of(record) for record in {*records}] * 2  # an aborted send, and its repetition
+        order.shuffle(published)
+        store = ProofStore(redis, domain)
+        for at in range(0, len(published), 7):
+            await store.adopt(published[at : at + 7])
+        for record in order.sample(budgets, len(budgets)) * 2:
+            await store.recall(BUDGET.decode(record))
+        days = await _summaries(redis, domain, policies)
+    redis_server.delete(f"{{{domain}}}*")
+    assert days == model.summaries()
