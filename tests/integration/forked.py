@@ -1,4 +1,4 @@
-"""Workers forked from a process that has loaded their modules: one is there in two seconds instead of six.
+"""Commands forked from a process that has loaded their modules: a worker is there in two seconds instead of six.
 
 Each is a process like any other, with its log, its exit code and its signals. What a test wraps in it, since the
 product has no switch for faults, is wrapped by a function that runs there before the command.
@@ -43,10 +43,12 @@ def plain() -> None:
 class Forked:
     """The command `hatcast ARGUMENTS` in a process of its own; what `ServerProcess` needs of Popen."""
 
-    def __init__(self, arguments: Sequence[str], log: Path, wrap: Wrap = plain) -> None:
-        log.touch()  # whoever waits for a line reads it before the process has opened it
+    def __init__(self, arguments: Sequence[str], out: Path, err: Path, wrap: Wrap = plain) -> None:
+        """Args: `out` and `err`, what it writes is added there; they may be the same."""
+        for path in (out, err):
+            path.touch()  # whoever waits for a line reads before the process has opened it
         # daemon: it ends with the tests
-        self._process: BaseProcess = _FORKS.Process(target=_become, args=(arguments, log, wrap), daemon=True)
+        self._process: BaseProcess = _FORKS.Process(target=_become, args=(arguments, out, err, wrap), daemon=True)
         self._process.start()
         self.pid: Final = self._process.pid or 0
 
@@ -68,13 +70,13 @@ class Forked:
             os.kill(self.pid, number)
 
 
-def _become(arguments: Sequence[str], log: Path, wrap: Wrap) -> None:
+def _become(arguments: Sequence[str], out: Path, err: Path, wrap: Wrap) -> None:
     os.setsid()  # a Ctrl-C in the terminal is for the tests
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # our parent ends with the tests, however they end
-    with log.open("ab") as written:
+    with out.open("ab") as written, err.open("ab") as said:
         os.dup2(written.fileno(), 1)
-        os.dup2(written.fileno(), 2)
+        os.dup2(said.fileno(), 2)
     for name in [name for name in os.environ if name.startswith("HATCAST_")]:
         del os.environ[name]  # it would override the configuration
     sys.argv = ["hatcast", *arguments]

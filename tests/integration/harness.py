@@ -8,7 +8,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 import uuid
@@ -59,11 +58,15 @@ class WorkerProcess(ServerProcess):
         """Its exit code; None while it runs. -9 after kill -9."""
         return None if self._process is None else self._process.poll()
 
-    def terminate(self, timeout: float = 20.0) -> int:
-        """SIGTERM; the exit code, or TimeoutExpired."""
+    def ask_to_end(self) -> None:
+        """SIGTERM."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(timeout)
+
+    def terminate(self, timeout: float = 20.0) -> int:
+        """SIGTERM; the exit code, or TimeoutExpired."""
+        self.ask_to_end()
+        return self.wait(timeout)
 
     def wait(self, timeout: float = SECONDS) -> int:
         """The exit code once it has ended by itself."""
@@ -83,7 +86,7 @@ class ForkedWorker(WorkerProcess):
         self._wrap = wrap
 
     def _spawn(self) -> Spawned:
-        return Forked(["worker", *self._options], self.log, self._wrap)
+        return Forked(["worker", *self._options], self.log, self.log, self._wrap)
 
 
 @dataclass
@@ -98,6 +101,7 @@ class Pipeline:
     config: Path = field(init=False)
     settings: Settings = field(init=False)
     processes: list[WorkerProcess] = field(default_factory=list)
+    _files: int = 0
 
     def __post_init__(self) -> None:
         self.config = self.write(self.table)
@@ -117,22 +121,27 @@ class Pipeline:
 
     def hatcast(self, *arguments: object, config: Path | None = None, timeout: float = SECONDS) -> Finished:
         """Run a command to its end."""
-        command = [*HATCAST, *map(str, arguments), "--config", str(config or self.config)]
-        done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False, env=_environment()
-        )
-        return Finished(done.returncode, done.stdout, done.stderr)
+        out, err = self._file("out"), self._file("err")
+        process = Forked([*map(str, arguments), "--config", str(config or self.config)], out, err)
+        try:
+            return Finished(process.wait(timeout), out.read_text(), err.read_text())
+        finally:
+            process.send_signal(signal.SIGKILL)
 
     def start(self, *arguments: object, command: Sequence[str] = HATCAST) -> WorkerProcess:
         """Start a command that goes on in the background."""
-        return self._started(WorkerProcess([*command, *map(str, arguments), "--config", str(self.config)], self._log()))
+        return self._started(
+            WorkerProcess([*command, *map(str, arguments), "--config", str(self.config)], self._file("log"))
+        )
 
-    def worker(self, *options: str, wrap: Wrap = plain) -> WorkerProcess:
+    def worker(self, *options: str, wrap: Wrap = plain, config: Path | None = None) -> WorkerProcess:
         """Start `hatcast worker`; `wrap` runs in its process before the command."""
-        return self._started(ForkedWorker([*options, "--config", str(self.config)], self._log(), wrap))
+        options = (*options, "--config", str(config or self.config))
+        return self._started(ForkedWorker(options, self._file("log"), wrap))
 
-    def _log(self) -> Path:
-        return self.folder / f"{len(self.processes)}.log"
+    def _file(self, kind: str) -> Path:
+        self._files += 1
+        return self.folder / f"{self._files}.{kind}"
 
     def _started(self, process: WorkerProcess) -> WorkerProcess:
         process.start()
@@ -283,9 +292,3 @@ def open_pipeline(
         yield pipeline
     finally:
         pipeline.close()
-
-
-def _environment() -> dict[str, str]:
-    """Ours, without what would override a configuration."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HATCAST_")}
-    return {**kept, "PYTHONPATH": str(ROOT)}
