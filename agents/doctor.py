@@ -5,11 +5,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from redis.exceptions import RedisError
 
 from agents.clock import now_ms
+from agents.durability import KEEPS_ALL, Persistence, info, read_durability
 from agents.kafka import broker_name
 from agents.redis_connection import connect_redis, redis_name, redis_refusal
 from agents.settings import Settings, load_settings
@@ -91,36 +92,43 @@ def _topic_checks(topics: TopicReport) -> Iterator[Check]:
 
 def _redis_checks(redis: "Redis") -> Iterator[Check]:
     """What could make Redis forget. INFO says it where CONFIG is not allowed."""
-    memory, kept = _info(redis, "memory"), _info(redis, "persistence")
-    if kept.get("aof_enabled") == 1:
-        if kept.get("aof_last_write_status", "ok") == "ok":
-            yield Check("redis persistence", State.OK, "append-only file")
-        else:
-            mend = "make room on its disk: until then it refuses writes"
-            yield Check("redis persistence", State.PROBLEM, "the last write to the append-only file failed", mend)
+    memory, kept = info(redis, "memory"), info(redis, "persistence")
+    durability = read_durability(redis)
+    yield _persistence_check(durability.persistence, str(kept.get("aof_last_write_status", "ok")))
+    limit = int(memory.get("maxmemory", 0))
+    if durability.eviction == KEEPS_ALL:
+        yield Check("redis eviction", State.OK, durability.eviction)
+    elif durability.eviction is None:
+        yield Check("redis eviction", State.WARNING, "not told", f"make sure of `maxmemory-policy {KEEPS_ALL}`")
     else:
-        mend = "set `appendonly yes`: without it a restart of Redis costs the ledger's first home, and budget with it"
-        yield Check("redis persistence", State.WARNING, "no append-only file", mend)
-    policy, limit = str(memory.get("maxmemory_policy", "unknown")), int(memory.get("maxmemory", 0))
-    if policy == "noeviction":
-        yield Check("redis eviction", State.OK, policy)
-    else:
-        mend = "set `maxmemory-policy noeviction`: it may delete open contributions and the ledger"
-        yield Check("redis eviction", State.WARNING, policy, mend)
+        mend = f"set `maxmemory-policy {KEEPS_ALL}`: it may delete contributions and the ledger; workers do not start"
+        yield Check("redis eviction", State.WARNING, durability.eviction, mend)
     if limit:
         used = int(memory.get("used_memory", 0)) / limit
         full = used > FULL_SHARE
         mend = "raise `maxmemory`: when it is full, workers stop" if full else ""
         yield Check("redis memory", State.WARNING if full else State.OK, f"{used:.0%} of {limit >> 20} MiB", mend)
-    if _info(redis, "replication").get("role") != "master":
+    if info(redis, "replication").get("role") != "master":
         yield Check(
             "redis role", State.PROBLEM, "a replica", "let redis.url name the master: a replica takes no writes"
         )
 
 
-def _info(redis: "Redis", section: str) -> dict[str, Any]:
-    answer: dict[str, Any] = redis.info(section)
-    return answer
+def _persistence_check(found: Persistence, last_write: str) -> Check:
+    name = "redis persistence"
+    match found:
+        case Persistence.APPEND_ONLY if last_write != "ok":
+            mend = "make room on its disk: until then it refuses writes"
+            return Check(name, State.PROBLEM, "the last write to the append-only file failed", mend)
+        case Persistence.APPEND_ONLY:
+            return Check(name, State.OK, found)
+        case Persistence.SNAPSHOTS:
+            mend = "set `appendonly yes`: at a restart, all since the last snapshot is folded and proven again"
+        case Persistence.NONE:
+            mend = "set `appendonly yes`: a restart costs the ledger's first home and all state; workers do not start"
+        case _:
+            mend = "set `appendonly yes`, or allow `CONFIG GET`"
+    return Check(name, State.WARNING, found, mend)
 
 
 def _clock_check(redis: "Redis", settings: Settings) -> Check:

@@ -20,7 +20,12 @@ from agents.settings import load_settings
     is_flag=True,
     help="Go on where telemetry was deleted unread; what is unreleased of those days is published as incomplete.",
 )
-def command(config: Path, log_level: str, accept_gap: bool) -> None:
+@click.option(
+    "--accept-volatile-state",
+    is_flag=True,
+    help="Start on a Redis that evicts keys or has no persistence: for trials, where state may be lost.",
+)
+def command(config: Path, log_level: str, accept_gap: bool, accept_volatile_state: bool) -> None:
     """Fold telemetry and release private means, until Ctrl-C or SIGTERM.
 
     Run as many as you like: they share the partitions, and any of them may be killed at any time.
@@ -28,8 +33,10 @@ def command(config: Path, log_level: str, accept_gap: bool) -> None:
     settings = load_settings(config)
     configure_logs(log_level)
     # Loaded after the configuration was read: a mistake in it is told at once.
+    from agents.durability import ensure_durable
     from agents.topics import ensure_topics
     from agents.worker import run_worker
 
     partitions = ensure_topics(settings)
+    ensure_durable(settings, accept_volatile_state=accept_volatile_state)
     asyncio.run(run_worker(settings, partitions, accept_gap=accept_gap))
