@@ -38,6 +38,7 @@ HEALTH_SECONDS: Final = 30  # an idle connection is asked first, so that a dead 
 BACKOFF_S: Final = 0.1
 BACKOFF_MAX_S: Final = 2.0
 
+_TLS_FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")  # keys of [redis], named as redis-py does
 _FIRST_ANSWER: Final[dict[str, Any]] = {"socket_timeout": DIAL_SECONDS}  # a PING is answered at once, or not at all
 
 
@@ -87,12 +88,15 @@ def redis_options(settings: Settings) -> dict[str, Any]:
         "health_check_interval": HEALTH_SECONDS,
         "client_name": "hatcast",
     }
-    if table.ssl_ca_certs is not None:
+    for key in _TLS_FILES:
+        file = getattr(table, key)
+        if file is None:
+            continue
         if urlsplit(table.url).scheme != "rediss":
-            raise BadSetting("redis.ssl_ca_certs", "is not used without TLS", "let redis.url begin with rediss://")
-        if not Path(table.ssl_ca_certs).is_file():
-            raise BadSetting("redis.ssl_ca_certs", f"{table.ssl_ca_certs} is no file", "correct the path")
-        options["ssl_ca_certs"] = table.ssl_ca_certs
+            raise BadSetting(f"redis.{key}", "is not used without TLS", "let redis.url begin with rediss://")
+        if not Path(file).is_file():
+            raise BadSetting(f"redis.{key}", f"{file} is no file", "correct the path")
+        options[key] = file
     return options
 
 

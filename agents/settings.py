@@ -52,6 +52,8 @@ class RedisTable(msgspec.Struct, frozen=True, kw_only=True):
     username: str | None = None
     password_file: str | None = None
     ssl_ca_certs: str | None = None
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
 
 
 class TopicsTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,6 +156,8 @@ def settings_of(table: Mapping[str, Any], folder: Path, environment: Mapping[str
         given.redis,
         url=environment.get(REDIS_VARIABLE) or given.redis.url,
         ssl_ca_certs=_path(folder, given.redis.ssl_ca_certs),
+        ssl_certfile=_path(folder, given.redis.ssl_certfile),
+        ssl_keyfile=_path(folder, given.redis.ssl_keyfile),
     )
     retention_ms = None if retention == "none" else duration_ms(retention, "topics.telemetry_retention")
     if retention_ms is not None and retention_ms < RETENTION_MIN_MS:

@@ -1,5 +1,7 @@
 """A worker on a Redis that is set up in other ways than ours: what it refuses, and what it needs."""
 
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -9,12 +11,16 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from agents.doctor import State, examine
 from agents.durability import Persistence, ensure_durable, read_durability
 from agents.settings import Settings
 from stream.errors import Refusal
 from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
 from tests.services import KafkaServer, RedisServer, ServiceAbsent, local_redis
 from tests.services.absent import absent
+from tests.services.data import ROOT
+from tests.services.lifecycle import free_ports
 
 
 @contextmanager
@@ -77,3 +83,59 @@ def test_what_redis_keeps_is_read_from_its_settings_as_far_as_they_may_be_asked_
 def as_user(settings: Settings, name: str, password: str) -> Settings:
     """The settings of a worker that logs in under another name."""
     return replace(settings, redis=msgspec.structs.replace(settings.redis, username=name), redis_password=password)
+
+
+PASSWORD = "s3cret"
+
+
+def acl_line(pipeline: Pipeline) -> list[str]:
+    """The line of docs/redis.md, for the names of a pipeline."""
+    (line,) = [line for line in (ROOT / "docs" / "redis.md").read_text().splitlines() if line.startswith("ACL SETUSER")]
+    names = {"PASSWORD": PASSWORD, "{surat-speed:": f"{{{pipeline.name}:", "{telemetry}": f"{{{pipeline.name}}}"}
+    for name, ours in names.items():
+        assert name in line
+        line = line.replace(name, ours)
+    return line.split()
+
+
+def make_certificate(folder: Path) -> dict[str, Path]:
+    """A key and its certificate for 127.0.0.1, which is its own authority, and good for server and client."""
+    files = {"key": folder / "redis.key", "certificate": folder / "redis.pem"}
+    if shutil.which("openssl") is None:
+        absent("no openssl to make a certificate for Redis: install it")
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    names = ["-days", "2", "-subj", "/CN=redis", "-addext", "subjectAltName=IP:127.0.0.1"]
+    out = ["-keyout", str(files["key"]), "-out", str(files["certificate"])]
+    subprocess.run([*command, *names, *out], check=True, capture_output=True)
+    return files
+
+
+def test_behind_tls_and_with_no_more_rights_than_the_manual_asks_for_a_worker_folds_and_releases(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
+    files = make_certificate(tmp_path)
+    key, certificate = str(files["key"]), str(files["certificate"])
+    with free_ports(1) as (port,):
+        tls = ["--tls-port", str(port), "--tls-cert-file", certificate, "--tls-key-file", key]
+    with own_redis(*tls, "--tls-ca-cert-file", certificate) as server, closing(server.client()) as admin:
+        (tmp_path / "password").write_text(PASSWORD)
+        redis = {
+            "url": f"rediss://127.0.0.1:{port}/0",
+            "username": "hatcast",
+            "password_file": "password",
+            "ssl_ca_certs": certificate,
+            "ssl_certfile": certificate,
+            "ssl_keyfile": key,
+        }
+        with open_pipeline(kafka, server, tmp_path, "guarded", {"redis": redis}) as pipeline:
+            admin.execute_command(*acl_line(pipeline))  # type: ignore[no-untyped-call] # redis-py leaves it open
+            worker = pipeline.worker()
+            samples = traffic()
+            kafka.produce(pipeline.settings.topics.telemetry, [sample.record() for sample in samples])
+            kafka.produce(pipeline.settings.topics.telemetry, ticks(NOON_MS + 3 * HOUR_MS))
+            pipeline.wait(lambda: len(pipeline.published()) == 6 and pipeline.is_settled(), "releases", worker)
+            assert pipeline.outcomes() == {"accepted": len(samples)}
+            assert [check for check in examine(pipeline.config) if check.state is State.PROBLEM] == []
+            assert worker.terminate() == 0
+            # Nothing else was tried: doctor says what it could not see, and redis-py tells newer servers its version.
+            assert {entry["object"] for entry in admin.acl_log()} <= {"config|get", "client|setinfo"}

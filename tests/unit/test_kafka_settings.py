@@ -111,6 +111,7 @@ def test_a_login_without_a_password_is_refused() -> None:
         ({"url": f"redis://:{PASSWORD}@host:1/zero"}, "redis.url"),
         ({"url": "redis://host", "ssl_ca_certs": "ca.pem"}, "redis.ssl_ca_certs"),
         ({"url": "rediss://host", "ssl_ca_certs": "absent.pem"}, "redis.ssl_ca_certs"),
+        ({"url": "rediss://host", "ssl_keyfile": "absent.pem"}, "redis.ssl_keyfile"),
     ],
 )
 def test_a_redis_that_cannot_be_meant_is_refused_without_its_password(redis: dict[str, Any], key: str) -> None:
