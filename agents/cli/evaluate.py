@@ -87,7 +87,9 @@ def command(**given: Unpack[_Options]) -> None:
         "seed": given["seed"],
         "estimators": [each.name for each in contenders],
     }
-    click.echo(msgspec.json.encode({"settings": settings, "mae": show.as_json(errors)}))
+    suppressed = show.suppressed(errors)
+    printed = {"settings": settings, "mae": show.as_json(errors), **({"suppressed": suppressed} if suppressed else {})}
+    click.echo(msgspec.json.encode(printed))
 
 
 def _check_usage(given: _Options) -> None:

@@ -1,8 +1,9 @@
 """The mean absolute error of each contender at each epsilon, over many runs."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 
@@ -27,10 +28,23 @@ class Hat:
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """Mean absolute error (of vectors: in l1) of `raw` against the mean of all readings, its standard error; km/h."""
+    """Mean absolute error (of vectors: in l1) of `raw` against the mean of all readings, its standard error; km/h.
+
+    suppressed   share of the runs in which noise alone suppressed the HAT; the error is of the other runs, NaN for none
+    """
 
     mae: float
     standard_error: float
+    suppressed: float = 0.0
+
+    @classmethod
+    def of(cls, off: Floats) -> Self:
+        """off [runs], NaN where suppressed."""
+        released = off[~np.isnan(off)]
+        number = len(released)
+        mae = float(released.mean()) if number else math.nan
+        spread = float(released.std(ddof=1)) if number > 1 else 0.0
+        return cls(mae, spread / max(number, 1) ** 0.5, 1 - number / len(off))
 
 
 Errors = dict[str, dict[float, Error]]
@@ -63,7 +77,5 @@ def compare(
         progress(number)
     found: Errors = {each.name: {} for each in contenders}
     for each, lot_errors in zip(settled, lots, strict=True):
-        errors_km_h = np.concatenate(lot_errors)
-        spread = float(errors_km_h.std(ddof=1)) if runs > 1 else 0.0
-        found[each.contender.name][each.parameters.epsilon] = Error(float(errors_km_h.mean()), spread / runs**0.5)
+        found[each.contender.name][each.parameters.epsilon] = Error.of(np.concatenate(lot_errors))
     return found

@@ -29,11 +29,12 @@ DEFAULT: Final = (
     "quantile:epsilon_dependent",
     "clipped_sum",
     "weighted_mean",
+    "capped_ratio",
 )
 PRINTED: Final = "printed"  # the papers' own constants for WRAPAROUND
 GRID: Final = Grid(Decimal("0.001"))
 _RULES: Final = {**RULES, **PRINTED_RULES}
-_COMPARED: Final = {name: each for name, each in ESTIMATORS.items() if Relation.REPLACE in each.keys.relations}
+_GUESS: Final = "median"  # an array length where a policy has to write a number: as if that had been guessed well
 _HAS_ARRAYS: Final = ("array_averaging", "opt_array_averaging", "levy", "quantile")
 
 
@@ -66,6 +67,9 @@ class Contender:
         if isinstance(length, str):
             length = _RULES[length](counts, epsilon / dimensions)  # why: see VectorForm
         parameters = Parameters(upper_bound_milli, GRID, epsilon, self.grouping, length, self.quantiles)
+        threshold = self.estimator.keys.weight_threshold
+        if threshold is not None and isinstance(length, int):
+            parameters = replace(parameters, weight_threshold=threshold(length, epsilon))
         name, weights = self.estimator.name, None
         if dimensions > 1 or name in LINEAR:
             form = vector_form(name, dimensions)
@@ -100,6 +104,11 @@ class Settled:
         return 1 if self.contender.printed or self.arrays is None else self.arrays.split
 
 
+def hides_presence(name: str) -> bool:
+    """Whether a row is for `add_remove`: as it was written, `estimator[:setting]..`."""
+    return Relation.ADD_REMOVE in ESTIMATORS[name.split(":", maxsplit=1)[0]].keys.relations
+
+
 def default_for(dimensions: int) -> str:
     """Of speeds all; of vectors those that have a form for them."""
     return ",".join(name for name in DEFAULT if dimensions == 1 or name.split(":")[0] in LINEAR)
@@ -111,12 +120,11 @@ def contender(text: str) -> Contender:
     Raises BadContender.
     """
     name, *settings = text.strip().split(":")
-    if name not in _COMPARED:
-        raise BadContender(f"--estimators: {name!r} is no estimator; use some of {', '.join(_COMPARED)}")
-    keys = _COMPARED[name].keys.defaults
-    found = Contender(
-        text.strip(), _COMPARED[name], keys.get("grouping"), keys.get("array_length"), keys.get("quantiles")
-    )
+    if name not in ESTIMATORS:
+        raise BadContender(f"--estimators: {name!r} is no estimator; use some of {', '.join(ESTIMATORS)}")
+    keys = ESTIMATORS[name].keys.defaults
+    length = keys["array_length"] or _GUESS if "array_length" in keys else None
+    found = Contender(text.strip(), ESTIMATORS[name], keys.get("grouping"), length, keys.get("quantiles"))
     for setting in settings:
         change = next((change for key, fits, change in _SETTINGS if key in keys and fits(setting)), None)
         if change is None:

@@ -1,5 +1,7 @@
 """The estimators in floating point, many runs at once. tests/unit/test_evaluate.py ties them to the exact ones."""
 
+import math
+
 import numpy as np
 
 from agents.evaluate.contenders import GRID, Settled
@@ -39,7 +41,12 @@ def array_means(means: Floats, arrays: Arrays) -> Floats:
 
 
 def raw(lot: Lot, settled: Settled, draws: Draws) -> Floats:
-    """[runs], of vectors [runs, d]: what would be published, before it is cut to [0, U], in milli-units."""
+    """[runs], of vectors [runs, d]: what would be published, before it is cut to [0, U], in milli-units.
+
+    NaN where the noise decides that the HAT is suppressed.
+    """
+    if settled.parameters.weight_threshold is not None:
+        return _ratio(lot, settled, draws, settled.parameters.weight_threshold)
     share = settled.contender.estimator.shares["noise"]
     sensitivity: Floats | float
     if len(settled.contender.estimator.shares) > 1:
@@ -64,7 +71,28 @@ def value(lot: Lot, settled: Settled) -> Floats:
         halves = np.minimum(middles, float(settled.sensitivity * readings) / 2)
         clipped = np.clip(lot.means * counts, middles - halves, middles + halves)
         return np.asarray(clipped.sum(axis=1) / readings, np.float64)
+    if name == "capped_ratio":
+        taken = capped(lot, settled)
+        return np.asarray(lot.means @ (taken / taken.sum()), np.float64)
     raise ValueError(f"{name} has no fast form: write one here")
+
+
+def capped(lot: Lot, settled: Settled) -> Integers:
+    """[L] readings up to the array length."""
+    return np.minimum(lot.counts, int(settled.parameters.array_length or 1))
+
+
+def _ratio(lot: Lot, settled: Settled, draws: Draws, threshold: float) -> Floats:
+    """The capped ratio: noise on the centred sum and on the weight, half of epsilon each."""
+    half = settled.parameters.epsilon / 2
+    middle, weight = lot.upper_bound_milli / 2, int(capped(lot, settled).sum())
+    centred = np.rint((value(lot, settled) - middle) * (weight / _STEP))
+    distance = math.floor(float(settled.sensitivity) / _STEP) + 1
+    numerators = centred + draws.laplace(np.full(len(centred), distance / half))
+    weights = weight + draws.laplace(np.full(len(centred), int(settled.parameters.array_length or 1) / half))
+    released = weights >= threshold
+    ratios = np.rint(numerators / np.where(released, weights, 1) + middle / _STEP) * _STEP
+    return np.where(released, ratios, np.nan)
 
 
 def _clipped(lot: Lot, settled: Settled, draws: Draws) -> tuple[Floats, Floats]:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from agents.evaluate.comparison import Hat, compare
-from agents.evaluate.contenders import DEFAULT, Settled, contender, default_for
+from agents.evaluate.comparison import Error, Hat, compare
+from agents.evaluate.contenders import DEFAULT, GRID, Settled, contender, default_for
 from agents.evaluate.estimates import (
     Lot,
     array_means,
@@ -24,13 +24,12 @@ from agents.evaluate.estimates import (
     raw,
     value,
 )
-from agents.evaluate.simulation import Draws
-from agents.evaluate.values import VALUES, Readings, mean_law, vectors
+from agents.evaluate.simulation import Draws, Floats, Integers
+from agents.evaluate.values import VALUES, Readings, mean_law, recorded, vectors
 from stream.array_length import minimax_convex_printed
 from stream.errors import Refusal
 from stream.estimators import ESTIMATORS, Users
 from stream.mechanisms import Noisy
-from stream.policy import Relation
 from stream.vectors import VectorUsers, vector_form
 from tests.support import ITMS_LIKE, UPPER_BOUND, Scripted, as_counts, as_users
 
@@ -54,8 +53,7 @@ def settled_for(name: str, users: Users, epsilon: float) -> tuple[Settled, Lot]:
 
 
 def test_every_estimator_of_the_registry_is_compared_by_default() -> None:
-    compared = {name for name, each in ESTIMATORS.items() if Relation.REPLACE in each.keys.relations}
-    assert {name.split(":")[0] for name in DEFAULT} == compared
+    assert {name.split(":")[0] for name in DEFAULT} == set(ESTIMATORS)
 
 
 @pytest.mark.parametrize("name", FIXED)
@@ -129,6 +127,45 @@ def test_simulated_vectors_lie_in_the_ball_and_some_on_its_border(dimensions: in
     assert norms.max() == pytest.approx(UPPER_BOUND)
     assert np.median(norms) < UPPER_BOUND * 0.9
     assert means.min() < 0 < means.max()
+
+
+class KeptDraws(Draws):
+    """Fast draws that are kept, with the scales they were asked for."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.drawn: list[tuple[float, int]] = []
+
+    def laplace(self, scales: Floats) -> Integers:
+        found = super().laplace(scales)
+        self.drawn.append((float(scales[0]), int(found[0])))
+        return found
+
+
+@pytest.mark.parametrize("name", ["capped_ratio", "capped_ratio:1", "capped_ratio:sensitivity", "capped_ratio:20"])
+@given(users=hats(), epsilon=st.sampled_from([0.5, 1.0, 9.0]), seed=st.integers(0, 10**6))
+def test_a_fast_ratio_is_the_exact_one_for_the_same_draws_and_has_noise_of_the_same_scales(
+    name: str, users: Users, epsilon: float, seed: int
+) -> None:
+    settled, lot = settled_for(name, users, epsilon)
+    draws = KeptDraws(seed)
+    fast = raw(lot, settled, draws)[0]
+    noise = Scripted([drawn for _, drawn in draws.drawn])
+    exact = settled.contender.estimator.estimate(users, settled.parameters, noise)
+    assert [distance / part for _, distance, part in noise.asked] == [scale for scale, _ in draws.drawn]
+    assert (exact is None) == math.isnan(fast)
+    assert exact is None or abs(exact.raw * GRID.milli - fast) <= 1  # one step: a sum of floats between two steps
+
+
+def test_what_noise_suppresses_is_counted_and_is_no_error() -> None:
+    counts = as_counts([20] * 20)  # at the threshold, so that it is suppressed in half of the runs
+    hat = Hat(counts, recorded(np.full(20, 30_000.0)), UPPER_BOUND)
+    (error,) = compare(hat, [contender("capped_ratio:20")], [1.0], 4_000, seed=1)["capped_ratio:20"].values()
+    assert abs(error.suppressed - 0.5) < 5 * 0.5 / 4_000**0.5
+    assert 0 < error.mae < 10
+    nobody = Error.of(np.full(3, np.nan))
+    assert math.isnan(nobody.mae)
+    assert (nobody.standard_error, nobody.suppressed) == (0.0, 1.0)
 
 
 class Asked:

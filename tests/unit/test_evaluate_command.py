@@ -45,6 +45,33 @@ def test_the_table_has_a_row_an_estimator_and_says_that_nothing_is_private() -> 
     assert "reads raw data" not in done.stderr
 
 
+def test_a_row_that_promises_more_says_so_and_what_to_compare_it_with(tmp_path: Path) -> None:
+    out = tmp_path / "out.svg"
+    rows = ("--counts", COUNTS, "--runs", 50, "--eps", "0.5,1", "--estimators", "levy,capped_ratio:1000")
+    table = " ".join(evaluate(*rows, "--plot", out).stdout.split())
+    assert "capped_ratio:1000 (add_remove)" in table
+    assert "compare its eps with twice that of the others: 0.5 with 1." in table
+    assert "Noise suppressed capped_ratio:1000 in" in table
+    assert "capped_ratio:1000 (add_remove), at 2 eps" in "".join(ET.parse(out).getroot().itertext())
+    found = json.loads(evaluate(*rows, "--json").stdout)
+    assert found["suppressed"].keys() == {"capped_ratio:1000"}
+    assert 0.5 < found["suppressed"]["capped_ratio:1000"]["0.5"] <= 1
+
+
+def test_a_row_that_is_suppressed_in_all_runs_has_no_error() -> None:
+    rows = ("--counts", COUNTS, "--runs", 5, "--eps", 1, "--estimators", "capped_ratio:1000000")
+    assert json.loads(evaluate(*rows, "--json").stdout)["mae"] == {"capped_ratio:1000000": {"1": None}}
+    assert "100% of runs at eps 1" in " ".join(evaluate(*rows).stdout.split())
+
+
+def test_without_a_number_the_array_length_is_the_median_count() -> None:
+    rows = ("--counts", COUNTS, "--runs", 20, "--json", "--estimators")
+    guessed, written = (evaluate(*rows, name).stdout for name in ("capped_ratio", "capped_ratio:46"))
+    assert [*json.loads(guessed)["mae"].values()] == [*json.loads(written)["mae"].values()]
+    assert "median count" in " ".join(evaluate(*rows[:-2], "--estimators", "capped_ratio").stdout.split())
+    assert "median count" not in evaluate(*rows[:-2], "--estimators", "capped_ratio:46").stdout
+
+
 def test_a_recording_is_read_and_said_to_be_raw_data() -> None:
     day = DATA / "capmetro" / "2017-03-21.csv.gz"
     done = evaluate("--data", day, "--format", "capmetro", "--json", "--runs", 20, "--estimators", "baseline")
