@@ -27,9 +27,12 @@ CREATE TABLE costs (date TEXT, policy TEXT, place TEXT, epsilon INTEGER NOT NULL
 CREATE TABLE days (date TEXT PRIMARY KEY, sequence INTEGER NOT NULL, day_limit INTEGER);
 CREATE TABLE spent (date TEXT, policy TEXT, cap INTEGER NOT NULL, commits INTEGER NOT NULL, releases INTEGER NOT NULL,
                     epsilon INTEGER NOT NULL, PRIMARY KEY (date, policy));
+CREATE TABLE fineness (date TEXT, policy TEXT, fineness INTEGER, charges INTEGER NOT NULL,
+                       PRIMARY KEY (date, policy, fineness)) WITHOUT ROWID;
 CREATE TABLE total (spent INTEGER NOT NULL, total_limit INTEGER);
 INSERT INTO total VALUES (0, NULL);
 """
+_DAYS: Final = 8  # kept in memory: releases come by date
 
 
 class LedgerFile:
@@ -39,6 +42,7 @@ class LedgerFile:
         self._database = database
         self._path = path
         self._policy = policy
+        self._days: dict[str, DayLedger] = {}
 
     def find(self, release_id: str) -> bytes | None:
         """The one record of a HAT, if it is there already."""
@@ -51,16 +55,18 @@ class LedgerFile:
         Returns the records that are in the file now, by release_id.
         Raises Refusal if the file cannot be written: then none of them is in it.
         """
-        days: dict[str, DayLedger] = {}
         records = {}
-        with _step(self._database, self._path):
-            total = self._total()
-            for release in releases:
-                record = self.find(release.release_id)
-                if record is None:
-                    day = days.get(release.date) or days.setdefault(release.date, self._day(release.date))
-                    record = self._keep(release, day, total, released_at_ms)
-                records[release.release_id] = record
+        try:
+            with _step(self._database, self._path):
+                total = self._total()
+                for release in releases:
+                    record = self.find(release.release_id)
+                    if record is None:
+                        record = self._keep(release, self._day(release.date), total, released_at_ms)
+                    records[release.release_id] = record
+        except BaseException:
+            self._days.clear()  # they may hold charges that the file does not
+            raise
         return records
 
     def _keep(self, release: Release, day: DayLedger, total: Total, released_at_ms: int) -> bytes:
@@ -90,6 +96,9 @@ class LedgerFile:
             "UPDATE spent SET releases = releases + 1, epsilon = epsilon + ? WHERE date = ? AND policy = ?",
             (release.charge, *ours),
         )
+        fineness = (*ours, release.fineness)
+        run("INSERT OR IGNORE INTO fineness VALUES (?, ?, ?, 0)", fineness)
+        run("UPDATE fineness SET charges = charges + 1 WHERE date = ? AND policy = ? AND fineness = ?", fineness)
         return True
 
     def summary(self, date: str) -> DaySummary:
@@ -99,6 +108,7 @@ class LedgerFile:
         releases, epsilon = run(
             "SELECT releases, epsilon FROM spent WHERE date = ? AND policy = ?", (date, own)
         ).fetchone() or (0, 0)
+        fineness = run("SELECT fineness, charges FROM fineness WHERE date = ? AND policy = ?", (date, own)).fetchall()
         return DaySummary(
             releases=releases,
             epsilon_sum=epsilon,
@@ -108,14 +118,22 @@ class LedgerFile:
             sequence=sequence,
             levels=day.levels,
             total=self._total(),
+            own=day.own(own),
+            fineness=dict(fineness),
         )
 
     def _day(self, date: str) -> DayLedger:
+        """A day's charges, read once: this process holds the file, so nobody else adds any."""
+        if (known := self._days.get(date)) is not None:
+            return known
+        if len(self._days) == _DAYS:
+            self._days.clear()
         run, day = self._database.execute, DayLedger()
         (day.limit,) = run("SELECT day_limit FROM days WHERE date = ?", (date,)).fetchone() or (None,)
         caps = dict(run("SELECT policy, cap FROM spent WHERE date = ?", (date,)).fetchall())
         for policy, place, epsilon in run("SELECT policy, place, epsilon FROM costs WHERE date = ?", (date,)):
             day.policies.setdefault(policy, PolicyDay(caps[policy])).book(place, epsilon)
+        self._days[date] = day
         return day
 
     def _total(self) -> Total:

@@ -6,7 +6,7 @@ that ever left.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +19,7 @@ from agents.publisher import Publishers
 from agents.settings import Settings
 from agents.store.proof import ProofStore, Published
 from stream.contracts import BUDGET, RELEASE, BudgetRecord
+from stream.spending import fineness_of
 from stream.units import nano
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Prover:
         self._settings = settings
         self._store = store
         self._partitions = partitions
+        self._fineness = fineness_of(settings.policy)
 
     async def ensure(self) -> bool:
         """True if Redis is proven, by us or by another worker; False if somebody is at it, or it changed again."""
@@ -100,16 +102,20 @@ class Prover:
                     if known is None or known.seq <= budget.seq:
                         budgets[budget.policy, budget.date] = budget
                 else:
-                    releases.append(published_of(value))
+                    releases.append(published_of(value, self._settings.policy.policy_id, self._fineness))
             except msgspec.DecodeError:
                 log.warning("a record that is not ours on an output topic", topic=topic)
         return releases
 
 
-def published_of(value: bytes) -> Published:
-    """What the ledger needs of a release record. Raises msgspec.DecodeError."""
+def published_of(value: bytes, policy_id: str, fineness: Callable[[float | None], int]) -> Published:
+    """What the ledger needs of a release record. Raises msgspec.DecodeError.
+
+    fineness   `stream.spending.fineness_of` the policy of this id; of other policies it is not known
+    """
     release = RELEASE.decode(value)
     charged = release.status == "released"
+    scale = None if release.noise is None else release.noise.scale
     return Published(
         release_id=release.release_id,
         name=release.release_id.partition("/")[0],
@@ -117,6 +123,7 @@ def published_of(value: bytes) -> Published:
         place=f"{release.cell}/{release.slot}",
         charge=nano(release.epsilon) if charged else 0,
         seq=release.seq or 0,
+        fineness=fineness(scale) if release.policy_id == policy_id else 0,
         record=value,
     )
 

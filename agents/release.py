@@ -28,8 +28,8 @@ from agents.recovery import Prover
 from agents.settings import Settings
 from agents.store.ledger import Committed, LedgerStore, Proposal, Unproven
 from agents.store.partition import FinalHat, PartitionStore
-from stream.accounting import composed
 from stream.clock import slowest
+from stream.composition import composed
 from stream.hats import Calendar
 from stream.mechanisms import Noise
 from stream.partitioner import by_murmur2
@@ -197,7 +197,8 @@ class Releaser:
             for one, record in waiting
         ]
         summary = await self._ledger.summary(date)
-        messages.append(budget_message(topics.budget, self._policy, date, summary))
+        # In a thread: composing a new number of charges takes up to a second of computing.
+        messages.append(await asyncio.to_thread(budget_message, topics.budget, self._policy, date, summary))
         await self._publishers.publish(release_partition, messages)
 
     async def mark(self, date: str, due: Sequence[Due]) -> None:
@@ -221,6 +222,7 @@ def _proposal(release: Release, released_at_ms: int) -> Proposal:
         charge=release.charge,
         record=release.record(released_at_ms),
         exhausted=release.exhausted().record(released_at_ms),
+        fineness=release.fineness,
     )
 
 

@@ -11,13 +11,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import lru_cache
-from typing import Final
 
 from stream.policy import Policy
 from stream.units import NANO
-
-_INTERVAL: Final = 1e-3  # of the discretised losses: pessimistic, so the reported epsilon is never too small
 
 
 def dearest(levels: Mapping[int, int], cap: int | None) -> Counter[int]:
@@ -106,6 +102,11 @@ class DayLedger:
         """The charges that one user may have met: of each policy the K largest."""
         return sum((dearest(policy.levels, policy.cap) for policy in self.policies.values()), Counter[int]())
 
+    def own(self, name: str) -> Counter[int]:
+        """Those of them that are this policy's."""
+        policy = self.policies.get(name)
+        return Counter() if policy is None else dearest(policy.levels, policy.cap)
+
     def charge(self, policy: Policy, place: str, charge: int, total: Total) -> bool:
         """Book a charge (1e-9) on `cell/slot` if day and total stay within the limits; False leaves all as it was."""
         own = self.policies.get(policy.name) or PolicyDay(policy.max_hats_per_day)
@@ -139,6 +140,8 @@ class DaySummary:
     sequence          number of changes of the day's ledger
     levels            the charges that one user may have met: of each policy the K largest
     total             of the domain
+    own               those levels that are this policy's
+    fineness          `mechanisms.grid.fineness` -> how many of this policy's charges had noise of that fineness
     """
 
     releases: int
@@ -149,34 +152,20 @@ class DaySummary:
     sequence: int
     levels: Mapping[int, int]
     total: Total
+    own: Mapping[int, int] = field(default_factory=dict)
+    fineness: Mapping[int, int] = field(default_factory=dict)
 
+    @property
+    def least_fineness(self) -> int | None:
+        """Of all of this policy's charges, if they are equal and each is on a place of its own; None otherwise.
 
-def composed(levels: Mapping[int, int], delta: float) -> float:
-    """The epsilon of (epsilon, delta) that these charges compose to, by privacy loss distributions.
-
-    levels   charge in 1e-9 -> how often one user may have met it
-    Every charge counts as a pure epsilon mechanism (randomised response dominates them all), so the figure holds
-    whatever noise was drawn; it is never above the plain sum.
-    """
-    return _composed(tuple(sorted(levels.items(), reverse=True)), delta)
-
-
-@lru_cache(maxsize=4096)
-def _composed(charges: tuple[tuple[int, int], ...], delta: float) -> float:
-    from dp_accounting.pld import common  # noqa: PLC0415 - takes two seconds, and most commands compose nothing
-    from dp_accounting.pld import privacy_loss_distribution as pld  # noqa: PLC0415 - as above
-
-    plain = sum(level * count for level, count in charges) / NANO
-    if not charges or charges[0][0] > 20 * NANO or len(charges) > 16:
-        return plain  # too weak, or too mixed, for the finer figure to be worth its cost
-    total = None
-    for level, count in charges:
-        pure = common.DifferentialPrivacyParameters(level / NANO, 0.0)
-        one = pld.from_privacy_parameters(pure, value_discretization_interval=_INTERVAL)
-        many = one.self_compose(count) if count > 1 else one
-        total = many if total is None else total.compose(many)
-    finer = total.get_epsilon_for_delta(delta) if total is not None else plain
-    return min(plain, float(finer))
+        If the charges' mean is the largest level, all of them are that level. Where some were booked by a version that
+        did not keep fineness, it is not known of each.
+        """
+        largest = max(self.own, default=0)
+        if self.epsilon_sum != self.releases * largest or sum(self.fineness.values()) != self.releases:
+            return None
+        return min(self.fineness, default=None)
 
 
 def decimal(nano: int) -> Decimal:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stream.accounting import DaySummary, composed, decimal
+from stream.accounting import DaySummary, decimal
 from stream.errors import Refusal
 from stream.estimators import ESTIMATORS, Estimate, Parameters, Users
 from stream.hats import Calendar, Slot
@@ -23,6 +23,7 @@ from stream.mechanisms import Noise
 from stream.mechanisms.grid import Grid
 from stream.packing import columns
 from stream.policy import Policy
+from stream.spending import fineness_of, finer_epsilon
 
 
 class Status(StrEnum):
@@ -68,6 +69,12 @@ class Release:
     def charge(self) -> int:
         """1e-9 epsilon: under `replace` only a released HAT costs anything."""
         return self.policy.epsilon_nano if self.status is Status.RELEASED else 0
+
+    @property
+    def fineness(self) -> int:
+        """What `fineness_of` will tell of the record."""
+        scale = None if self.estimate is None else self.estimate.scale
+        return fineness_of(self.policy)(None if scale is None else float(Grid(self.policy.grid).scale_text(scale)))
 
     def exhausted(self) -> "Release":
         """The same HAT on a day whose budget is spent: nothing of the estimate is left in it."""
@@ -191,7 +198,7 @@ def budget_record(policy: Policy, date: str, summary: DaySummary) -> bytes:
             "epsilon_user_day": _number(spent),
             "limit": _number(limit),
             "day_bound": _number(max(bound, spent)),
-            "epsilon_delta": {"epsilon": round(composed(summary.levels, policy.delta), 6), "delta": policy.delta},
+            "epsilon_delta": {"epsilon": finer_epsilon(policy, summary), "delta": policy.delta},
             "max_hats_per_day": policy.max_hats_per_day,
         }
         | (

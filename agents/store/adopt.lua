@@ -1,17 +1,19 @@
 -- Take back records that stand on the output topics but not here: this Redis has lost them.    [design 4, Proven]
 -- KEYS  1 releases, 2 ledger (of one domain and date), 3 costs, 4 levels (of one policy too), 5 dates, 6 total
--- ARGV  1 date, 2 policy name, then for each record: release_id, cell/slot, charge (1e-9), seq, record
+-- ARGV  1 date, 2 policy name, then for each record: release_id, cell/slot, charge (1e-9), seq,
+--       how fine its noise is, record
 -- Returns how many were missing.
 local name, missing, charged = ARGV[2], 0, false
-for i = 3, #ARGV, 5 do
+for i = 3, #ARGV, 6 do
   local charge, seq = ARGV[i + 2], tonumber(ARGV[i + 3])
-  if redis.call('HSETNX', KEYS[1], ARGV[i], ARGV[i + 4]) == 1 then
+  if redis.call('HSETNX', KEYS[1], ARGV[i], ARGV[i + 5]) == 1 then
     missing = missing + 1
     if tonumber(charge) > 0 then
       charged = true
       book(KEYS[3], KEYS[4], ARGV[i + 1], charge)
       redis.call('HINCRBY', KEYS[2], 'releases:' .. name, 1)
       redis.call('HINCRBY', KEYS[2], 'epsilon:' .. name, charge)
+      redis.call('HINCRBY', KEYS[2], 'fineness:' .. name .. ':' .. ARGV[i + 4], 1)
     end
     redis.call('HINCRBY', KEYS[2], 'sequence', 1)
     redis.call('SADD', KEYS[5], ARGV[1])

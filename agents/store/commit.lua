@@ -3,7 +3,7 @@
 --       6 dates, 7 proof, 8 total (of the domain)
 -- ARGV  1 release_id, 2 policy name, 3 date, 4 cell/slot, 5 charge (1e-9), 6 cap K, 7 the day's limit (1e-9),
 --       8 the limit of all days ('' for none), 9 10 the record before and after its seq, 11 12 the same for a budget
---       that is exhausted, 13 the proof's token
+--       that is exhausted, 13 the proof's token, 14 how fine its noise is
 -- Returns {"committed" or "found", record, "1" if it is published}, or {"unproven"}: then nothing was written.
 local proof = redis.call('HMGET', KEYS[7], 'run_id', 'token')
 if proof[2] ~= ARGV[13] or proof[1] ~= string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') then
@@ -36,6 +36,7 @@ if charge > 0 then
     lower(KEYS[8], ARGV[8])
     redis.call('HINCRBY', KEYS[3], 'releases:' .. name, 1)
     redis.call('HINCRBY', KEYS[3], 'epsilon:' .. name, ARGV[5])
+    redis.call('HINCRBY', KEYS[3], 'fineness:' .. name .. ':' .. ARGV[14], 1)
   end
 end
 redis.call('HINCRBY', KEYS[3], 'sequence', 1)

@@ -94,7 +94,8 @@ class DomainKeys:
         return f"{self.prefix}published:{date}"
 
     def ledger(self, date: str) -> str:
-        """Hash: `sequence`, `cost` and `limit`; by policy name `commits:`, `releases:`, `epsilon:`, `cap:`, `cost:`.
+        """Hash: `sequence`, `cost` and `limit`; by policy name `commits:`, `releases:`, `epsilon:`, `cap:`, `cost:`,
+        `fineness:..:f` (charges).
 
         Epsilons are in 1e-9; `cost` is what the day costs one user, `limit` the least of those that charged it.
         """

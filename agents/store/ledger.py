@@ -20,6 +20,7 @@ class Proposal:
     charge      1e-9
     record      the bytes before and after `seq`
     exhausted   the same, for a day whose budget does not allow the charge
+    fineness    of its noise, as `Release.fineness`; 0: not known
     """
 
     release_id: str
@@ -28,6 +29,7 @@ class Proposal:
     charge: int
     record: tuple[bytes, bytes]
     exhausted: tuple[bytes, bytes]
+    fineness: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,7 @@ class LedgerStore:
                         *proposal.record,
                         *proposal.exhausted,
                         token,
+                        proposal.fineness,
                     ],
                     client=pipe,
                 )
@@ -123,10 +126,11 @@ class LedgerStore:
         keys = self._keys
         found = await self._summary(keys=[keys.ledger(date), keys.total], args=[keys.levels(date)])
         day, total = _numbers(found[0]), _numbers(found[1])
-        levels = Counter[int]()
-        for name, flat in zip(found[2::2], found[3::2], strict=True):
-            own = {int(level): count for level, count in _numbers(flat).items()}
-            levels += dearest(own, day.get(f"cap:{name.decode()}"))
+        levels: dict[str, Counter[int]] = {}
+        for key, flat in zip(found[2::2], found[3::2], strict=True):
+            name = key.decode()
+            levels[name] = dearest({int(e): count for e, count in _numbers(flat).items()}, day.get(f"cap:{name}"))
+        fineness = f"fineness:{self._name}:"
         return DaySummary(
             releases=day.get(f"releases:{self._name}", 0),
             epsilon_sum=day.get(f"epsilon:{self._name}", 0),
@@ -134,8 +138,10 @@ class LedgerStore:
             shared=day.get("cost", 0) > day.get(f"cost:{self._name}", 0),
             limit=day.get("limit"),
             sequence=day.get("sequence", 0),
-            levels=levels,
+            levels=sum(levels.values(), Counter[int]()),
             total=Total(total.get("spent", 0), total.get("limit")),
+            own=levels.get(self._name, {}),
+            fineness={int(key.removeprefix(fineness)): n for key, n in day.items() if key.startswith(fineness)},
         )
 
     async def total(self) -> Total:

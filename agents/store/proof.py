@@ -27,6 +27,7 @@ class Published:
 
     place    `cell/slot`
     charge   1e-9
+    fineness of its noise; 0: not known
     """
 
     release_id: str
@@ -35,6 +36,7 @@ class Published:
     place: str
     charge: int
     seq: int
+    fineness: int
     record: bytes
 
 
@@ -92,7 +94,7 @@ class ProofStore:
                         *(
                             part
                             for r in records[at : at + _ADOPTED]
-                            for part in (r.release_id, r.place, str(r.charge), str(r.seq), r.record)
+                            for part in (r.release_id, r.place, str(r.charge), str(r.seq), r.fineness, r.record)
                         ),
                     ],
                 )

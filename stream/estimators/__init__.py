@@ -17,7 +17,7 @@ from stream.estimators import (
     quantile,
     weighted_mean,
 )
-from stream.estimators._interface import BadUsers, EmptyHat, Estimate, Estimator, Parameters, Users
+from stream.estimators._interface import NOISES, BadUsers, EmptyHat, Estimate, Estimator, Parameters, Users
 from stream.policy import EstimatorKeys
 
 ESTIMATORS: Final[Mapping[str, Estimator]] = MappingProxyType(
@@ -40,4 +40,14 @@ ESTIMATOR_KEYS: Final[Mapping[str, EstimatorKeys]] = MappingProxyType(
 )
 """What `read_policy` checks `[policy.estimator]` against."""
 
-__all__ = ["ESTIMATORS", "ESTIMATOR_KEYS", "BadUsers", "EmptyHat", "Estimate", "Estimator", "Parameters", "Users"]
+__all__ = [
+    "ESTIMATORS",
+    "ESTIMATOR_KEYS",
+    "NOISES",
+    "BadUsers",
+    "EmptyHat",
+    "Estimate",
+    "Estimator",
+    "Parameters",
+    "Users",
+]

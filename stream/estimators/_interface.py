@@ -33,6 +33,8 @@ MAX_UPPER_BOUND: Final = 2**31  # milli-units: so does a user's sum
 
 NOISE_ONLY: Final[Mapping[str, Fraction]] = MappingProxyType({"noise": Fraction(1)})
 """`shares` of an estimator that selects nothing"""
+NOISES: Final = frozenset({"noise", "numerator", "denominator"})
+"""names of `shares` that go into Laplace noise on integers; all others go into private selections"""
 ARRAY_CHOICES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"grouping": tuple(GROUPINGS), "array_length": tuple(RULES)}
 )

@@ -1,5 +1,6 @@
 """A weighted mean as a ratio of two noisy sums, so that counts are private too.    [estimators.md 5]"""
 
+import math
 from decimal import Decimal
 from fractions import Fraction
 from types import MappingProxyType
@@ -98,6 +99,16 @@ def centred_sum(users: Users, parameters: Parameters) -> Fraction:
     weights = capped_weights(users.counts, _length(parameters))
     checked = users.within(parameters.upper_bound_milli)
     return weighted_sum(checked.counts, checked.sums, weights) - total(weights[0]) * _middle(parameters)
+
+
+def least_scale(parameters: Parameters) -> int:
+    """Of the noise on the two sums, whole steps or readings: a function of the policy."""
+    noises = (
+        (parameters.grid.distance(_length(parameters) * _middle(parameters)), "numerator"),
+        (_length(parameters), "denominator"),
+    )
+    scales = (distance / part_of(parameters.epsilon, ESTIMATOR.shares[name]) for distance, name in noises)
+    return math.floor(min(scales))
 
 
 def _ratio(numerator: Noisy, denominator: Noisy, parameters: Parameters) -> Estimate:

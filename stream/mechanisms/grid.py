@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Final
 
 MILLI: Final = 1000
+FINEST: Final = 10  # noise of a scale of 2**10 steps and more differs from the continuous one by less than 1e-6
 _NO_TAIL: Final = 0.01  # below this scale 0 comes with a chance of 1 - 2 exp(-100)
 
 
@@ -57,6 +58,21 @@ class Grid:
         """A scale (steps) in km/h with the grid's digits, nearest, but never 0 where noise was drawn."""
         units = round(Fraction(scale) * self.milli / MILLI * 10**self.digits)
         return _text(max(units, 1) if scale else 0, self.digits)
+
+    def fineness(self, published: float) -> int:
+        """`fineness` of a scale that was published so, in km/h; it may have been rounded up by half of its last digit.
+
+        Of 0, no noise, it is FINEST: what depends on nobody is as fine as one likes.
+        """
+        if published == 0:
+            return FINEST
+        units_of_a_step = int(self.milli / MILLI * 10**self.digits)
+        return fineness((2 * round(published * 10**self.digits) - 1) // (2 * units_of_a_step))
+
+
+def fineness(scale: int) -> int:
+    """The greatest f, from 0 to FINEST, for which a scale of so many steps is at least 2**f; 0 below 1."""
+    return min(max(scale.bit_length() - 1, 0), FINEST) if scale > 0 else 0
 
 
 def _text(units: int, digits: int) -> str:

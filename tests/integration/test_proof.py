@@ -47,10 +47,12 @@ def test_releases_that_redis_forgot_keep_their_values_and_their_charges(
         async with open_stores(pipeline) as stores:
             await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
             await finish(pipeline, stores)
-            before = await stored_records(pipeline, stores)
+            before, day = await stored_records(pipeline, stores), await stores.ledger.summary(DATE)
             forget(pipeline, redis_server)
             await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
             await finish(pipeline, stores)
+            assert day.least_fineness is not None
+            assert await stores.ledger.summary(DATE) == day
             return before, await stored_records(pipeline, stores)
 
     before, after = asyncio.run(release_forget_release())

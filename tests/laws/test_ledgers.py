@@ -20,9 +20,12 @@ from agents.store.ledger import LedgerStore, Proposal
 from agents.store.proof import ProofStore
 from stream.accounting import DayLedger, DaySummary, Total
 from stream.contracts import BUDGET
+from stream.estimators import Estimate
 from stream.hats import Calendar, Slot
+from stream.mechanisms import Noisy
 from stream.policy import Policy
 from stream.release import Release, Status, budget_record
+from stream.spending import fineness_of
 from stream.units import DAY_MS
 from tests.integration.readings import HOUR_MS, NOON_MS
 from tests.replayed import policy_of
@@ -35,13 +38,17 @@ slow = settings(max_examples=60, deadline=None, suppress_health_check=[HealthChe
 
 @dataclass(frozen=True)
 class Charged:
-    """One HAT that asks for its charge: of which policy, on which day, in which cell and slot, or suppressed."""
+    """One HAT that asks for its charge: of which policy, on which day, in which cell and slot, or suppressed.
+
+    scale   of its noise, in steps
+    """
 
     policy: int
     date: str
     cell: int
     hour: int
     released: bool
+    scale: float
 
     def release(self, policies: Sequence[Policy]) -> Release:
         policy, name = policies[self.policy], f"{self.hour:02}:00"
@@ -49,7 +56,8 @@ class Charged:
         slot = Slot(self.date, name, start, start + HOUR_MS, in_hours=True)
         local = Calendar(policy).local
         status = Status.RELEASED if self.released else Status.SUPPRESSED
-        return Release(policy, slot, f"{self.cell:015x}", local(start), local(slot.end_ms), status, None)
+        estimate = Estimate.of_laplace(Noisy(30_000, self.scale), 65_000) if self.released else None
+        return Release(policy, slot, f"{self.cell:015x}", local(start), local(slot.end_ms), status, estimate)
 
 
 @dataclass
@@ -63,12 +71,14 @@ class Model:
     commits: Counter[tuple[str, str]] = field(default_factory=Counter)
     releases: Counter[tuple[str, str]] = field(default_factory=Counter)
     epsilon: Counter[tuple[str, str]] = field(default_factory=Counter)
+    fineness: Counter[tuple[str, str, int]] = field(default_factory=Counter)
 
     def commit(self, release: Release) -> bytes:
         if release.release_id not in self.records:
             charge, key = release.charge, (release.date, release.policy.name)
             if charge and not self.days[release.date].charge(release.policy, release.place, charge, self.total):
                 release, charge = release.exhausted(), 0
+            self.fineness[*key, release.fineness] += bool(charge)
             self.commits[key] += 1
             self.releases[key] += bool(charge)
             self.epsilon[key] += charge
@@ -87,6 +97,8 @@ class Model:
             sequence=sum(number for (of, _), number in self.commits.items() if of == date),
             levels=day.levels,
             total=self.total,
+            own=day.own(policy.name),
+            fineness={f: number for (*of, f), number in self.fineness.items() if of == [*key] and number},
         )
 
     def summaries(self) -> list[DaySummary]:
@@ -107,6 +119,7 @@ charges = st.lists(
         st.integers(0, 3),
         st.integers(9, 12),
         st.sampled_from([True, True, True, False]),
+        st.sampled_from([0.0, 0.6, 20.0, 1e6]),
     ),
     max_size=30,
 )
@@ -135,6 +148,7 @@ async def _commit(redis: Redis, domain: str, releases: Sequence[Release], token:
             release.charge,
             release.record(NOW),
             release.exhausted().record(NOW),
+            release.fineness,
         )
         (committed,) = await store.commit([proposal], token)
         found = await store.find(release.date, [release.release_id])
@@ -226,7 +240,9 @@ async def _lose_and_take_back(
     domain = f"t-laws-{uuid.uuid4().hex[:8]}"
     async with Redis.from_url(redis_server.url) as redis:
         await _commit(redis, domain, releases[:kept], await _proven(redis, domain))
-        published = [published_of(record) for record in {*records}] * 2  # an aborted send, and its repetition
+        of = {record: release.policy for record, release in zip(records, releases, strict=True)}
+        # Each by a worker of its policy; an aborted send, and its repetition.
+        published = [published_of(record, p.policy_id, fineness_of(p)) for record, p in of.items()] * 2
         order.shuffle(published)
         store = ProofStore(redis, domain)
         for at in range(0, len(published), 7):

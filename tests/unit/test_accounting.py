@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.accounting import DayLedger, Total, composed, day_cost, dearest, decimal
+from stream.accounting import DayLedger, DaySummary, Total, day_cost, decimal
 from stream.policy import Policy
 from stream.units import NANO
 from tests.replayed import policy_of
@@ -101,33 +101,31 @@ def test_two_policies_that_let_a_user_into_different_hats_cost_both() -> None:
     assert not ledger.charge(policy("elsewhere", cap=1), "c", 1, total)
 
 
-epsilons = st.sampled_from([NANO // 10, NANO // 2, NANO, 3 * NANO])
-levels_of_a_day = st.dictionaries(epsilons, st.integers(1, 40), min_size=1, max_size=2)
-few = settings(max_examples=15, deadline=None)
+def a_day(own: dict[int, int], releases: int, epsilon_sum: int, fineness: dict[int, int]) -> DaySummary:
+    return DaySummary(
+        releases=releases,
+        epsilon_sum=epsilon_sum,
+        epsilon_user_day=0,
+        shared=True,
+        limit=None,
+        sequence=releases,
+        levels=own,
+        total=Total(),
+        own=own,
+        fineness=fineness,
+    )
 
 
-@few
-@given(levels_of_a_day, st.integers(1, 60), st.sampled_from([1e-9, 1e-6, 1e-3]))
-def test_the_composed_epsilon_is_never_above_the_plain_sum(levels: dict[int, int], cap: int, delta: float) -> None:
-    assert 0 <= composed(dearest(levels, cap), delta) <= day_cost(levels, cap) / NANO
-
-
-@few
-@given(levels_of_a_day, st.integers(1, 60), epsilons)
-def test_the_composed_epsilon_does_not_fall_when_more_is_spent(levels: dict[int, int], cap: int, more: int) -> None:
-    after = Counter(levels) + Counter({more: 1})
-    slack = 1e-9  # of floating point
-    assert composed(dearest(levels, cap), 1e-6) <= composed(dearest(after, cap), 1e-6) + slack
-    assert composed(dearest(levels, cap), 1e-6) <= composed(dearest(levels, cap + 1), 1e-6) + slack
-    assert composed(dearest(levels, cap), 1e-3) <= composed(dearest(levels, cap), 1e-6) + slack
-
-
-def test_many_small_charges_compose_to_far_less_than_their_sum() -> None:
-    assert composed({NANO // 10: 100}, 1e-6) < 6  # sum: 10
-
-
-def test_nothing_spent_composes_to_nothing() -> None:
-    assert composed({}, 1e-6) == 0
+def test_a_days_fineness_is_known_where_our_charges_are_equal_and_each_is_on_a_place_of_its_own() -> None:
+    assert a_day({NANO: 5}, 5, 5 * NANO, {9: 4, 7: 1}).least_fineness == 7
+    assert a_day({NANO: 3}, 5, 5 * NANO, {9: 5}).least_fineness == 9  # three of five are what a user may have met
+    assert a_day({}, 0, 0, {}).least_fineness is None
+    twice_on_a_place = a_day({2 * NANO: 1, NANO: 2}, 4, 4 * NANO, {9: 4})
+    twice_on_each = a_day({2 * NANO: 2}, 4, 4 * NANO, {9: 4})
+    two_kinds_of_charge = a_day({NANO: 3}, 4, 3 * NANO + 7, {9: 4})
+    begun_before_it_was_kept = a_day({NANO: 5}, 5, 5 * NANO, {9: 3})
+    for day in (twice_on_a_place, twice_on_each, two_kinds_of_charge, begun_before_it_was_kept):
+        assert day.least_fineness is None
 
 
 @pytest.mark.parametrize(

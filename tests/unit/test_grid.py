@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stream.mechanisms.grid import Grid, exceeded_once_in, quantile95
+from stream.mechanisms.grid import FINEST, Grid, fineness, quantile95
 from tests.support import GRIDS
 
 grids = st.sampled_from(GRIDS).map(lambda text: Grid(Decimal(text)))
@@ -103,13 +103,6 @@ def test_the_quantile_leaves_a_twentieth_outside_and_the_next_smaller_leaves_mor
     assert q == 0 or tail(q - 1, scale) > 0.05 - 1e-12
 
 
-@given(st.floats(0.01, 2**20), st.sampled_from([2, 20, 40, 1000]))
-def test_noise_is_beyond_its_quantile_once_in_so_many_draws(scale: float, draws: int) -> None:
-    q = exceeded_once_in(draws, scale)
-    assert tail(q, scale) < (1 + 1e-9) / draws
-    assert q == 0 or tail(q - 1, scale) > (1 - 1e-9) / draws
-
-
 def test_the_quantile_of_the_widest_noise_is_that_of_the_continuous_laplace() -> None:
     assert abs(quantile95(2.0**50) - 2.0**50 * math.log(20)) <= 1
 
@@ -120,3 +113,21 @@ def test_the_quantile_of_the_designs_example_is_that_of_its_interval() -> None:
 
 def test_no_noise_and_hardly_any_have_quantile_nothing() -> None:
     assert (quantile95(0.0), quantile95(1e-9), quantile95(0.0099)) == (0, 0, 0)
+
+
+@given(grids, st.floats(0.01, 2.0**50))
+def test_the_fineness_of_a_published_scale_is_never_above_that_of_the_scale(grid: Grid, scale: float) -> None:
+    found = grid.fineness(float(grid.scale_text(scale)))
+    assert 0 <= found <= FINEST
+    assert found == 0 or scale >= 2**found
+    assert found == FINEST or scale < 2 ** (found + 1) + 1  # half a digit is lost at most
+
+
+def test_no_noise_is_as_fine_as_one_likes() -> None:
+    grid = Grid(Decimal("0.001"))
+    assert grid.fineness(0.0) == FINEST
+    assert grid.fineness(float(grid.scale_text(1e-9))) == 0
+
+
+def test_fineness_is_the_number_of_doublings() -> None:
+    assert [fineness(scale) for scale in (-1, 0, 1, 2, 3, 4, 1023, 1024, 10**9)] == [0, 0, 0, 1, 1, 2, 9, 10, 10]

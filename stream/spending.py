@@ -1,0 +1,41 @@
+"""How a policy's charges are spent, and what a day of them comes to as (epsilon, delta).    [design 4, Budget]
+
+What a record tells of its noise is enough, so a ledger that is rebuilt from the output topics reports the same.
+"""
+
+import math
+from collections.abc import Callable
+
+from stream.accounting import DaySummary
+from stream.composition import Known, Spending, composed
+from stream.estimators import ESTIMATORS, NOISES, Parameters, capped_ratio
+from stream.mechanisms.grid import Grid, fineness
+from stream.policy import Policy
+from stream.units import NANO
+
+
+def fineness_of(policy: Policy) -> Callable[[float | None], int]:
+    """Tells from a record's `noise.scale` (km/h) how fine its noise was, in the sense of `mechanisms.grid.fineness`.
+
+    A ratio publishes no scale: then it is a function of the policy alone.
+    """
+    grid, without = Grid(policy.grid), 0
+    if policy.estimator == capped_ratio.ESTIMATOR.name:
+        without = fineness(capped_ratio.least_scale(Parameters.of(policy)))
+    return lambda scale: without if scale is None else grid.fineness(scale)
+
+
+def finer_epsilon(policy: Policy, summary: DaySummary) -> float:
+    """The day's epsilon for the policy's delta, to six digits: upwards, but not above the plain sum.
+
+    Of the charges of other policies it is not known here how they were spent.
+    """
+    known = None
+    if (least := summary.least_fineness) is not None:
+        shares = ESTIMATORS[policy.estimator].shares
+        noises = tuple(share for name, share in shares.items() if name in NOISES)
+        selections = tuple(share for name, share in shares.items() if name not in NOISES)
+        ((level, count),) = summary.own.items()
+        known = Known(level, count, Spending(noises, selections, least))
+    finer = composed(summary.levels, policy.delta, known)
+    return min(math.ceil(finer * 1e6) / 1e6, summary.epsilon_user_day / NANO)

@@ -1,0 +1,122 @@
+"""What a record tells of its noise, and the day's (epsilon, delta) that follows from it."""
+
+import json
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from stream.accounting import DaySummary, Total
+from stream.composition import Known, Spending, composed
+from stream.estimators import ESTIMATOR_KEYS, ESTIMATORS
+from stream.hats import Calendar
+from stream.mechanisms.grid import FINEST
+from stream.mechanisms.system import SystemNoise
+from stream.packing import Row, pack
+from stream.policy import Policy, Relation, read_policy
+from stream.release import Release, budget_record, release_of
+from stream.spending import fineness_of, finer_epsilon
+from stream.units import NANO
+
+DATE = "2022-01-02"
+PRIVACY = {"epsilon": 1.0, "max_hats_per_day": 40, "daily_limit": 105.0}
+CELL = "87608b0d2ffffff"
+
+
+def policy_of(**changes: Any) -> Policy:
+    table = {
+        "name": "test",
+        "upper_bound": 65.0,
+        "timezone": "UTC",
+        "hours": [0, 24],
+        "privacy": PRIVACY,
+        "estimator": {"name": "baseline"},
+    }
+    return read_policy(table | changes, ESTIMATOR_KEYS, lambda _: f'source = "public"\n{CELL}')
+
+
+def drawn(policy: Policy, users: int) -> Release:
+    rows = [Row(i.to_bytes(8, "big"), 1 + i % 7, (1 + i % 7) * 30_000, 30_000, 0b11) for i in range(users)]
+    chunks = [pack(rows[at : at + 200]) for at in range(0, users, 200)]
+    return release_of(policy, Calendar(policy), f"{DATE}/12:00", CELL, chunks, SystemNoise())
+
+
+def a_day(number: int, fineness: dict[int, int], cap: int = 40, others: dict[int, int] | None = None) -> DaySummary:
+    """A day on which a policy of epsilon 1 has charged so many HATs, and other policies these levels."""
+    own = {NANO: min(number, cap)}
+    levels = Counter(own) + Counter(others or {})
+    return DaySummary(
+        releases=number,
+        epsilon_sum=number * NANO,
+        epsilon_user_day=sum(level * count for level, count in levels.items()),
+        shared=others is not None,
+        limit=105 * NANO,
+        sequence=number,
+        levels=levels,
+        total=Total(),
+        own=own,
+        fineness=fineness,
+    )
+
+
+UNDER_REPLACE = [name for name, each in ESTIMATORS.items() if Relation.REPLACE in each.keys.relations]
+
+
+@pytest.mark.parametrize("name", UNDER_REPLACE)
+@pytest.mark.parametrize("users", [12, 300])
+@pytest.mark.parametrize("grid", [0.001, 0.25, 5])
+def test_a_published_record_tells_the_fineness_that_was_booked(name: str, users: int, grid: float) -> None:
+    policy = policy_of(grid=grid, privacy=PRIVACY, estimator={"name": name})
+    release = drawn(policy, users)
+    assert release.estimate is not None
+    record = json.loads(b"1".join(release.record(0)))
+    assert fineness_of(policy)(record["noise"]["scale"]) == release.fineness
+    assert release.estimate.scale is not None
+    assert release.fineness == 0 or release.estimate.scale == 0 or release.estimate.scale >= 2**release.fineness
+
+
+@pytest.mark.parametrize("users", [0, 300])
+def test_a_ratio_has_the_fineness_of_its_coarser_noise_whatever_was_drawn(users: int) -> None:
+    policy = policy_of(
+        cells="public.txt",
+        privacy={"relation": "add_remove", "epsilon": 1.0, "max_hats_per_day": 8, "daily_limit": 8.0},
+        estimator={"name": "capped_ratio", "array_length": 40},
+    )
+    # 40 readings at eps/2 make a scale of 80; that of the numerator, in steps, is far larger.
+    assert fineness_of(policy)(None) == drawn(policy, users).fineness == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "plain", "finer"),
+    [("array_averaging", 75.89, 65.28), ("levy", 75.89, 48.33), ("quantile", 75.89, 39.29)],
+)
+def test_a_day_of_one_estimator_costs_what_its_noise_and_its_selections_come_to(
+    name: str, plain: float, finer: float
+) -> None:
+    policy = policy_of(privacy={**PRIVACY, "max_hats_per_day": 89}, estimator={"name": name})
+    known = a_day(2000, {9: 1990, FINEST: 10}, cap=89)
+    assert finer_epsilon(policy, known) == pytest.approx(finer, abs=0.01)
+    assert finer_epsilon(policy, a_day(2000, {}, cap=89)) == pytest.approx(plain, abs=0.01)
+
+
+def test_the_budget_record_shows_no_less_than_was_composed_and_no_more_than_was_spent() -> None:
+    policy = policy_of(privacy=PRIVACY)
+    for number in (1, 2, 40, 100):
+        summary = a_day(number, {9: number})
+        shown = json.loads(budget_record(policy, DATE, summary))["epsilon_delta"]["epsilon"]
+        known = Known(NANO, min(number, 40), Spending((Fraction(1),), (), 9))
+        exact = composed(summary.levels, policy.delta, known)
+        assert exact <= shown <= min(exact + 1e-6, summary.epsilon_user_day / NANO)
+
+
+def test_one_charge_of_unknown_noise_takes_the_gain_of_its_policys_day() -> None:
+    policy = policy_of(privacy=PRIVACY)
+    assert finer_epsilon(policy, a_day(40, {9: 39, 0: 1})) == finer_epsilon(policy, a_day(40, {}))
+
+
+def test_what_another_policy_has_charged_counts_in_full_beside_our_noise() -> None:
+    policy = policy_of(privacy=PRIVACY)
+    alone, beside = finer_epsilon(policy, a_day(40, {9: 40})), finer_epsilon(policy, a_day(40, {9: 40}, 40, {NANO: 5}))
+    unknown = finer_epsilon(policy, a_day(40, {}, 40, {NANO: 5}))
+    assert alone < beside < unknown < 45
