@@ -4,8 +4,11 @@ import json
 import math
 import time
 import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +16,9 @@ import click
 import numpy as np
 
 from bench.figures import Figure, say, show
+from stream.array_length import RULES
 from stream.estimators import ESTIMATORS, Estimator, Parameters, Users
+from stream.grouping import GROUPINGS, bestfit
 from stream.mechanisms.grid import Grid
 from stream.mechanisms.system import SystemNoise
 
@@ -22,6 +27,7 @@ UPPER_BOUND: Final = 65_000
 PLACES: Final = 50  # of an array, where no rule may read counts
 MOST_SECONDS: Final = 1.0  # of a million users
 MOST_BYTES: Final = 400.0  # a user
+MOST_GROWTH: Final = 1.35  # L log L makes 1.1 from 10^4 to 10^5; the square of L would make 2
 
 
 @click.command()
@@ -30,26 +36,75 @@ MOST_BYTES: Final = 400.0  # a user
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1))
 def command(as_json: bool, most: int, rounds: int) -> int:  # noqa: FBT001 - click's way
     """Seconds and peak memory of grouping, estimate and noise for 10^3 users and more, and how time grows."""
-    figures = [figure for name in ESTIMATORS for figure in _figures(name, most, rounds)]
+    figures = [
+        figure for name, each, settled in _contenders() for figure in _figures(name, each, settled, most, rounds)
+    ]
+    figures += [*_rules(most, rounds), *_unlike_counts(rounds), _choice(rounds)]
     return show(f"estimators: up to 10^{most} users, {rounds} rounds", figures, as_json=as_json)
 
 
-def _figures(name: str, most: int, rounds: int) -> list[Figure]:
-    estimator = ESTIMATORS[name]
+def _contenders() -> Iterator[tuple[str, Estimator, Parameters]]:
+    """Every estimator with its defaults, and with each grouping where it has one."""
+    for name, estimator in ESTIMATORS.items():
+        parameters = _parameters(estimator)
+        if parameters.grouping is None:
+            yield name, estimator, parameters
+            continue
+        for grouping in GROUPINGS:
+            yield f"{name}_{grouping}", estimator, replace(parameters, grouping=grouping)
+
+
+def _figures(name: str, estimator: Estimator, parameters: Parameters, most: int, rounds: int) -> list[Figure]:
     sizes = [10**power for power in range(3, most + 1)]
     seconds = []
     for size in sizes:
         users = users_like_itms(size)
-        seconds.append(min(_seconds(estimator, users) for _ in range(rounds)))
+        seconds.append(_least(partial(estimator.estimate, users, parameters, SystemNoise()), rounds))
         say(f"{name}, {size:,} users: {seconds[-1]:.4f} s")
-    # Below 10^4 users what is the same for any number of them takes most of the time.
-    growth = np.polyfit(np.log(sizes[1:]), np.log(seconds[1:]), 1)[0]
     return [
         *(Figure(f"{name}_10e{round(math.log10(n))}_s", t, "CPU s") for n, t in zip(sizes[:-1], seconds, strict=False)),
         Figure(f"{name}_10e{most}_s", seconds[-1], "CPU s", most=MOST_SECONDS),
-        Figure(f"{name}_growth", float(growth), "exponent of L"),
-        Figure(f"{name}_bytes_per_user", _peak(estimator, users_like_itms(sizes[-1])), "bytes", most=MOST_BYTES),
+        # Below 10^4 users what is the same for any number of them takes most of the time.
+        Figure(f"{name}_growth", _growth(sizes[1:], seconds[1:]), "exponent of L"),
+        Figure(
+            f"{name}_bytes_per_user",
+            _peak(estimator, parameters, users_like_itms(sizes[-1])),
+            "bytes",
+            most=MOST_BYTES,
+        ),
     ]
+
+
+def _rules(most: int, rounds: int) -> Iterator[Figure]:
+    """What the array length takes alone."""
+    counts = users_like_itms(10**most).counts
+    for name, rule in RULES.items():
+        seconds = _least(partial(rule, counts, 1.0), rounds)
+        yield Figure(f"rule_{name}_10e{most}_s", seconds, "CPU s", most=MOST_SECONDS)
+
+
+def _unlike_counts(rounds: int) -> list[Figure]:
+    """BESTFIT where no two users have equal counts, so that none go in runs."""
+    sizes = [10_000, 30_000, 100_000]
+    seconds = []
+    for size in sizes:
+        counts = np.arange(size, 0, -1).astype(np.int64)
+        seconds.append(_least(partial(bestfit, counts, size), rounds))
+        say(f"bestfit, {size:,} users with {size:,} counts: {seconds[-1]:.4f} s")
+    return [
+        Figure("bestfit_unlike_counts_10e5_s", seconds[-1], "CPU s", most=MOST_SECONDS),
+        Figure("bestfit_unlike_counts_growth", _growth(sizes, seconds), "exponent of L", most=MOST_GROWTH),
+    ]
+
+
+def _choice(rounds: int) -> Figure:
+    """One exact selection among 10^5 candidates."""
+    costs, weights = np.abs(np.arange(100_000) - 10_000), np.full(100_000, 3)
+    seconds = max(
+        _least(partial(SystemNoise().choose, weights, costs, rate), rounds)
+        for rate in (Fraction(1, 8), Fraction(1, 8000))
+    )
+    return Figure("choice_10e5_s", seconds, "CPU s", most=MOST_SECONDS)
 
 
 def users_like_itms(size: int) -> Users:
@@ -72,20 +127,27 @@ def _parameters(estimator: Estimator) -> Parameters:
     )
 
 
-def _seconds(estimator: Estimator, users: Users) -> float:
+def _growth(sizes: Sequence[int], seconds: Sequence[float]) -> float:
+    """The slope in logarithms."""
+    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+
+
+def _least(work: Callable[[], object], rounds: int) -> float:
     """CPU seconds: on a busy machine, far steadier than the time on the wall."""
-    parameters, noise = _parameters(estimator), SystemNoise()
-    begun = time.process_time_ns()
-    estimator.estimate(users, parameters, noise)
-    return (time.process_time_ns() - begun) / 1e9
+
+    def once() -> float:
+        begun = time.process_time_ns()
+        work()
+        return (time.process_time_ns() - begun) / 1e9
+
+    return min(once() for _ in range(rounds))
 
 
-def _peak(estimator: Estimator, users: Users) -> float:
+def _peak(estimator: Estimator, parameters: Parameters, users: Users) -> float:
     """Bytes a user that are held at once, without the users themselves."""
-    parameters, noise = _parameters(estimator), SystemNoise()
     tracemalloc.start()
     try:
-        estimator.estimate(users, parameters, noise)
+        estimator.estimate(users, parameters, SystemNoise())
         return tracemalloc.get_traced_memory()[1] / len(users.counts)
     finally:
         tracemalloc.stop()

@@ -4,9 +4,9 @@ A user with m_l readings fills r_l = min(m_l, array_length) places, each with th
 counts only, so under `replace` neighbours have the same arrays.
 """
 
-from bisect import bisect_left, insort
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
@@ -79,8 +79,8 @@ def bestfit(counts: Counts, array_length: int) -> Arrays:
     """Each user, in order, goes whole into the fullest array with room (least index on ties), else a new one. [M Alg 2]
 
     Users that take equally many places come in runs, and arrays with equal room behave alike: a run goes through the
-    rooms, smallest first, filling each array as often as it can. An array's room at least halves when it is passed, so
-    that there are O(L log L) steps at most, each of them on whole slices.
+    rooms, smallest first, filling each array as often as it can. What is left is too small for the run and at most half
+    of what was, so that there are O(L log m) steps at most, each of them on whole slices.
     """
     _check(array_length)
     taken = np.minimum(counts, array_length)
@@ -91,46 +91,61 @@ def bestfit(counts: Counts, array_length: int) -> Arrays:
     for start, stop in pairwise((0, *borders.tolist(), len(taken)) if len(taken) else ()):
         size = int(taken[start])
         at = start
-        while at < stop and (room := rooms.smallest(size)) is not None:
-            at += rooms.fill(room, size, arrays[at:stop])
-        if at < stop:
-            new = -((at - stop) // (array_length // size))
-            rooms.add(array_length, np.arange(number, number + new))
-            number += new
-            rooms.fill(array_length, size, arrays[at:stop])
+        rooms.allow(size)
+        while at < stop:
+            if not rooms.any():
+                new = -((at - stop) // (array_length // size))
+                rooms.add(array_length, np.arange(number, number + new))
+                number += new
+            at += rooms.fill(arrays[at:stop])
     fills = np.full(number, array_length, np.int64)
     rooms.subtract(fills)
     return Arrays(array_length, fills, np.arange(len(counts)), arrays, taken, split=1)
 
 
 class _Rooms:
-    """Arrays by how many places they have left; full ones are forgotten."""
+    """Arrays by how many places they have left; full ones are forgotten.
+
+    Users take ever fewer places. So a room that is too small waits until they take few enough, once, and the smallest
+    room that will do is the top of a heap.
+    """
 
     def __init__(self) -> None:
-        self._sizes: list[int] = []  # ascending
-        self._arrays: dict[int, list[Integers]] = {}
+        self._arrays: dict[int, list[Integers]] = {}  # by room
+        self._size = 0  # places that users take now
+        self._fitting: list[int] = []  # a heap of the rooms of that size or more
+        self._too_small: list[int] = []  # a heap of the others, negative: largest first
 
-    def smallest(self, size: int) -> int | None:
-        """The least room of `size` or more that an array has."""
-        at = bisect_left(self._sizes, size)
-        return self._sizes[at] if at < len(self._sizes) else None
+    def allow(self, size: int) -> None:
+        """From now on users take `size` places: no more than before."""
+        self._size = size
+        while self._too_small and -self._too_small[0] >= size:
+            heappush(self._fitting, -heappop(self._too_small))
+
+    def any(self) -> bool:
+        """Whether an array has room for a user."""
+        return bool(self._fitting)
 
     def add(self, room: int, arrays: Integers) -> None:
+        """Arrays with that room."""
         if room == 0 or not len(arrays):
             return
         if room not in self._arrays:
-            insort(self._sizes, room)
             self._arrays[room] = []
+            if room >= self._size:
+                heappush(self._fitting, room)
+            else:
+                heappush(self._too_small, -room)
         self._arrays[room].append(arrays)
 
-    def fill(self, room: int, size: int, users: Integers) -> int:
-        """Put users of `size` places into the arrays with `room` left, in order; `users` takes the arrays' indexes.
+    def fill(self, users: Integers) -> int:
+        """Put users into the arrays with the least room that fits, in order; `users` takes the arrays' indexes.
 
         Returns how many users found place.
         """
+        room, size = heappop(self._fitting), self._size
         each = room // size
         chunks = self._arrays.pop(room)
-        self._sizes.remove(room)
         arrays = chunks[0] if len(chunks) == 1 else np.sort(np.concatenate(chunks))
         placed = min(len(users), len(arrays) * each)
         full, rest = divmod(placed, each)
