@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pytest
@@ -11,13 +12,14 @@ from scipy.stats import binom, chi2
 from stream.mechanisms.grid import quantile95
 from stream.mechanisms.system import SystemNoise
 
-DRAWS = 20_000
+DRAWS = 100_000
 FALSE_ALARM = 1e-7  # of one test; there are fewer than ten in this file
 BINS = 40
 
 
+@cache
 def draws(value: int, distance: int, epsilon: float) -> NDArray[np.int64]:
-    """The noise alone."""
+    """The noise alone. The same draws for each test of it: 10^5 take 20 s."""
     noise = SystemNoise()
     return np.array([noise.laplace(value, distance, epsilon).value - value for _ in range(DRAWS)], np.int64)
 
@@ -55,11 +57,13 @@ def chi_square_is_plausible(drawn: NDArray[np.int64], scale: float) -> bool:
     return statistic <= float(chi2.isf(FALSE_ALARM, len(ends)))
 
 
-@pytest.mark.parametrize(
-    ("value", "distance", "epsilon"),
-    [(0, 1, 0.5), (21_314, 1579, 1.0), (2**59, 3, 2.0)],
-    ids=["narrow", "usual", "far"],
+every_sample = pytest.mark.parametrize(
+    ("value", "distance", "epsilon"), [(2**59, 1, 0.5), (21_314, 1579, 1.0)], ids=["narrow and far", "usual"]
 )
+
+
+@pytest.mark.timeout(400)  # 20 s, on a machine that has nothing else to do
+@every_sample
 def test_noise_is_distributed_as_the_discrete_laplace(value: int, distance: int, epsilon: float) -> None:
     drawn = draws(value, distance, epsilon)
     scale = distance / epsilon
@@ -68,11 +72,11 @@ def test_noise_is_distributed_as_the_discrete_laplace(value: int, distance: int,
     assert not chi_square_is_plausible(drawn + max(1, round(scale / 4)), scale), "a shift passes"
 
 
-@pytest.mark.parametrize("distance", [2, 500])
-def test_the_95_percent_quantile_covers_95_percent(distance: int) -> None:
-    drawn = np.abs(draws(0, distance, 1.0))
-    q = quantile95(float(distance))
-    cumulative = below(float(distance))
+@every_sample
+def test_the_95_percent_quantile_covers_95_percent(value: int, distance: int, epsilon: float) -> None:
+    drawn = np.abs(draws(value, distance, epsilon))
+    q = quantile95(distance / epsilon)
+    cumulative = below(distance / epsilon)
     for spread in (q, q - 1):
         covered = int((drawn <= spread).sum())
         chance = cumulative(spread) - cumulative(-spread - 1)

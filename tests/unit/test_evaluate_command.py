@@ -72,6 +72,14 @@ def test_without_a_number_the_array_length_is_the_median_count() -> None:
     assert "median count" not in evaluate(*rows[:-2], "--estimators", "capped_ratio:46").stdout
 
 
+def test_a_bar_shows_how_far_it_is_where_somebody_watches() -> None:
+    arguments = ["--counts", str(COUNTS), "--runs", "5000", "--estimators", "baseline"]
+    watched = CliRunner().invoke(command, arguments, env={"FORCE_COLOR": "1"})
+    assert "simulating" in watched.stderr
+    assert "100%" in watched.stderr
+    assert "simulating" not in CliRunner().invoke(command, arguments).stderr
+
+
 def test_a_recording_is_read_and_said_to_be_raw_data() -> None:
     day = DATA / "capmetro" / "2017-03-21.csv.gz"
     done = evaluate("--data", day, "--format", "capmetro", "--json", "--runs", 20, "--estimators", "baseline")
