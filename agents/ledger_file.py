@@ -14,7 +14,7 @@ from stream.accounting import DayLedger, DaySummary, PolicyDay, Total
 from stream.errors import Refusal
 from stream.policy import Policy
 from stream.policy_table import differing_keys
-from stream.release import Release
+from stream.release import Release, numbered
 
 _APPLICATION_ID: Final = 0x68636C64  # "hcld": what tells the file from any other database
 _VERSION: Final = 2
@@ -41,7 +41,7 @@ class LedgerFile:
     def __init__(self, database: sqlite3.Connection, path: Path, policy: Policy) -> None:
         self._database = database
         self._path = path
-        self._policy = policy
+        self.policy = policy
         self._days: dict[str, DayLedger] = {}
 
     def find(self, release_id: str) -> bytes | None:
@@ -49,7 +49,7 @@ class LedgerFile:
         row = self._database.execute("SELECT record FROM releases WHERE release_id = ?", (release_id,)).fetchone()
         return None if row is None else bytes(row[0])
 
-    def commit(self, releases: Sequence[Release], released_at_ms: int) -> dict[str, bytes]:
+    def commit(self, releases: Sequence[Release], now_ms: int) -> dict[str, bytes]:
         """Keep the releases with their charges, in order, in one durable step; a HAT that has a record keeps it.
 
         Returns the records that are in the file now, by release_id.
@@ -62,33 +62,32 @@ class LedgerFile:
                 for release in releases:
                     record = self.find(release.release_id)
                     if record is None:
-                        record = self._keep(release, self._day(release.date), total, released_at_ms)
+                        record = self._keep(release, self._day(release.date), total, now_ms)
                     records[release.release_id] = record
         except BaseException:
             self._days.clear()  # they may hold charges that the file does not
             raise
         return records
 
-    def _keep(self, release: Release, day: DayLedger, total: Total, released_at_ms: int) -> bytes:
-        run, ours = self._database.execute, (release.date, self._policy.name)
+    def _keep(self, release: Release, day: DayLedger, total: Total, now_ms: int) -> bytes:
+        run, ours = self._database.execute, (release.date, self.policy.name)
         run("INSERT OR IGNORE INTO days VALUES (?, 0, NULL)", (release.date,))
         run("UPDATE days SET sequence = sequence + 1 WHERE date = ?", (release.date,))
-        run("INSERT OR IGNORE INTO spent VALUES (?, ?, ?, 0, 0, 0)", (*ours, self._policy.max_hats_per_day))
+        run("INSERT OR IGNORE INTO spent VALUES (?, ?, ?, 0, 0, 0)", (*ours, self.policy.max_hats_per_day))
         if release.charge and not self._charge(release, day, total):
             release = release.exhausted()
         run("UPDATE spent SET commits = commits + 1 WHERE date = ? AND policy = ?", ours)
         (number,) = run("SELECT commits FROM spent WHERE date = ? AND policy = ?", ours).fetchone()
-        head, tail = release.record(released_at_ms)
-        record = b"%b%d%b" % (head, number, tail)
+        record = numbered(release.record(now_ms), number)
         run("INSERT INTO releases VALUES (?, ?)", (release.release_id, record))
         return record
 
     def _charge(self, release: Release, day: DayLedger, total: Total) -> bool:
         """Book a release's charge; False if a limit does not allow it."""
-        run, ours = self._database.execute, (release.date, self._policy.name)
-        if not day.charge(self._policy, release.place, release.charge, total):
+        run, ours = self._database.execute, (release.date, self.policy.name)
+        if not day.charge(self.policy, release.place, release.charge, total):
             return False
-        spent = day.policies[self._policy.name].costs[release.place]
+        spent = day.policies[self.policy.name].costs[release.place]
         run("INSERT OR REPLACE INTO costs VALUES (?, ?, ?, ?)", (*ours, release.place, spent))
         run("UPDATE days SET day_limit = ? WHERE date = ?", (day.limit, release.date))
         run("UPDATE total SET spent = ?, total_limit = ?", (total.spent, total.limit))
@@ -103,7 +102,7 @@ class LedgerFile:
 
     def summary(self, date: str) -> DaySummary:
         """A day's ledger, as `hats.budget` tells it."""
-        day, own, run = self._day(date), self._policy.name, self._database.execute
+        day, own, run = self._day(date), self.policy.name, self._database.execute
         (sequence,) = run("SELECT sequence FROM days WHERE date = ?", (date,)).fetchone() or (0,)
         releases, epsilon = run(
             "SELECT releases, epsilon FROM spent WHERE date = ? AND policy = ?", (date, own)

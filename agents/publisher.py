@@ -21,13 +21,17 @@ _STOP_S: Final = 5.0  # the stop of a fenced producer may hang
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One record to publish, for an explicit partition."""
+    """One record to publish, for an explicit partition.
+
+    timestamp_ms   ms UTC, as Kafka shows it; None: when it is sent
+    """
 
     topic: str
     partition: int
     key: bytes
     value: bytes
     headers: list[tuple[str, bytes]] = field(default_factory=list)
+    timestamp_ms: int | None = None
 
 
 class NotHeld(Exception):
@@ -58,7 +62,9 @@ class Publishers:
             async with producer.transaction():
                 sent = []
                 for m in messages:
-                    future = await producer.send(m.topic, m.value, key=m.key, partition=m.partition, headers=m.headers)
+                    future = await producer.send(
+                        m.topic, m.value, m.key, m.partition, timestamp_ms=m.timestamp_ms, headers=m.headers
+                    )
                     future.add_done_callback(_heard)
                     sent.append(future)
                 await asyncio.gather(*sent)

@@ -7,6 +7,8 @@ that ever left.
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -17,8 +19,10 @@ from agents.clock import monotonic_s
 from agents.kafka import confluent_options
 from agents.publisher import Publishers
 from agents.settings import Settings
-from agents.store.proof import ProofStore, Published
+from agents.store.proof import ProofStore, Published, Span
 from stream.contracts import BUDGET, RELEASE, BudgetRecord
+from stream.policy import Relation
+from stream.release import is_charged
 from stream.spending import fineness_of
 from stream.units import nano
 
@@ -75,12 +79,18 @@ class Prover:
         topics = self._settings.topics
         records = read_outputs(self._settings, [topics.means, topics.queries, topics.budget])
         seen = missing = 0
-        budgets: dict[tuple[str, str], BudgetRecord] = {}
+        found = Found()
         while batch := await asyncio.to_thread(self._take, records):
             seen += len(batch)
-            missing += await self._store.adopt(self._releases(batch, budgets))
-        for budget in budgets.values():
+            missing += await self._store.adopt(self._releases(batch, found))
+        if missing:
+            sent = read_outputs(self._settings, [topics.means, topics.queries], isolation="read_committed")
+            while batch := await asyncio.to_thread(self._take, sent):
+                await self._store.mark(self._releases(batch, Found()))
+        for budget in found.budgets.values():
             await self._store.recall(budget)
+        for name, span in found.spans.items():
+            await self._store.restore_progress(name, span, self._partitions)
         token = await self._store.prove(run_id)
         log.info("Redis proven", records=seen, missing=missing, proven=token is not None)
         return token
@@ -89,48 +99,73 @@ class Prover:
         """The next records of the output topics; memory holds these, and not a topic."""
         return list(islice(records, _BATCH))
 
-    def _releases(
-        self, records: Iterable[tuple[str, bytes]], budgets: dict[tuple[str, str], BudgetRecord]
-    ) -> list[Published]:
-        """The releases among the records. Of budget records the newest of each policy and date goes to `budgets`."""
+    def _releases(self, records: Iterable[tuple[str, bytes]], found: "Found") -> list[Published]:
+        """The releases among the records; what else these tell goes to `found`."""
         releases = []
         for topic, value in records:
             try:
                 if topic == self._settings.topics.budget:
-                    budget = BUDGET.decode(value)
-                    known = budgets.get((budget.policy, budget.date))
-                    if known is None or known.seq <= budget.seq:
-                        budgets[budget.policy, budget.date] = budget
+                    found.see_budget(BUDGET.decode(value))
                 else:
-                    releases.append(published_of(value, self._settings.policy.policy_id, self._fineness))
-            except msgspec.DecodeError:
+                    release = published_of(value, self._settings.policy.policy_id, self._fineness)
+                    found.see(release)
+                    releases.append(release)
+            except (msgspec.DecodeError, ValueError):
                 log.warning("a record that is not ours on an output topic", topic=topic)
         return releases
 
 
+@dataclass(slots=True)
+class Found:
+    """What the output topics tell beside their releases.
+
+    budgets   (policy name, date) -> the newest budget record
+    spans     policy name -> its slots, under `add_remove`
+    """
+
+    budgets: dict[tuple[str, str], BudgetRecord] = field(default_factory=dict)
+    spans: dict[str, Span] = field(default_factory=dict)
+
+    def see_budget(self, budget: BudgetRecord) -> None:
+        """Keep it if it is the newest of its policy and date."""
+        known = self.budgets.get((budget.policy, budget.date))
+        if known is None or known.seq <= budget.seq:
+            self.budgets[budget.policy, budget.date] = budget
+
+    def see(self, release: Published) -> None:
+        """Widen its policy's span."""
+        start_ms = release.slot_start_ms
+        if start_ms is not None:
+            self.spans[release.name] = self.spans.get(release.name, Span(start_ms, start_ms)).widened(start_ms)
+
+
 def published_of(value: bytes, policy_id: str, fineness: Callable[[float | None], int]) -> Published:
-    """What the ledger needs of a release record. Raises msgspec.DecodeError.
+    """What the ledger needs of a release record. Raises msgspec.DecodeError, ValueError.
 
     fineness   `stream.spending.fineness_of` the policy of this id; of other policies it is not known
     """
     release = RELEASE.decode(value)
-    charged = release.status == "released"
+    hidden = Relation(release.relation) is Relation.ADD_REMOVE
     scale = None if release.noise is None else release.noise.scale
     return Published(
         release_id=release.release_id,
         name=release.release_id.partition("/")[0],
         date=release.date,
         place=f"{release.cell}/{release.slot}",
-        charge=nano(release.epsilon) if charged else 0,
+        charge=nano(release.epsilon) if is_charged(release.status, release.relation) else 0,
         seq=release.seq or 0,
         fineness=fineness(scale) if release.policy_id == policy_id else 0,
         record=value,
+        slot_start_ms=int(datetime.fromisoformat(release.start).timestamp() * 1000) if hidden else None,
     )
 
 
-def read_outputs(settings: Settings, topics: list[str]) -> Iterator[tuple[str, bytes]]:
+def read_outputs(
+    settings: Settings, topics: list[str], isolation: str = "read_uncommitted"
+) -> Iterator[tuple[str, bytes]]:
     """(topic, value) of every record up to the ends that the topics have now, those of aborted transactions too.
 
+    isolation   "read_committed": without those
     Raises KafkaError of aiokafka's kind if the brokers stop answering.
     """
     from aiokafka.errors import KafkaConnectionError
@@ -140,7 +175,7 @@ def read_outputs(settings: Settings, topics: list[str]) -> Iterator[tuple[str, b
         "group.id": "hatcast-recovery",  # the library wants one; nothing is committed
         "enable.auto.commit": False,
         "enable.partition.eof": True,
-        "isolation.level": "read_uncommitted",
+        "isolation.level": isolation,
     }
     consumer = Consumer(options)
     try:

@@ -13,8 +13,8 @@ crash between any two of them is made good by whoever runs them next:
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
@@ -26,7 +26,8 @@ from agents.clock import now_ms, pause
 from agents.publisher import Message, NotHeld
 from agents.recovery import Prover
 from agents.settings import Settings
-from agents.store.ledger import Committed, LedgerStore, Proposal, Unproven
+from agents.store.errors import Unproven
+from agents.store.ledger import Committed, LedgerStore, Proposal
 from agents.store.partition import FinalHat, PartitionStore
 from stream.clock import slowest
 from stream.composition import composed
@@ -38,17 +39,21 @@ from stream.release import Release, incomplete_of, release_id, release_of
 log = structlog.get_logger()
 
 ROUND_S: Final = 0.5  # between looks at the clocks
-_HATS: Final = 500  # released together; a transaction carries those of one release partition
+HATS: Final = 500  # released together; a transaction carries those of one release partition
 _USERS: Final = 200_000  # of one load: bounds memory; a larger HAT is loaded alone
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A final HAT of ours, and how many users it has."""
+    """A final HAT of ours, and how many users it has.
+
+    released_at_ms   ms UTC, where that is public and all that may be told; None: the time of the commit
+    """
 
     hat: FinalHat
     release_id: str
     users: int
+    released_at_ms: int | None = None
 
 
 class Releaser:
@@ -91,13 +96,23 @@ class Releaser:
         await self._publishers.hold(owned)  # before anything is read: see Publishers.publish
         if not await self._prover.ensure():
             return 0
-        done = 0
-        for date, batch in self._batches(await self.due(owned)):
-            if stopping.is_set():
-                break
-            done += await self._release(date, batch)
+        done = await self._advance(owned, stopping)
         if done:
             log.info("released", hats=done)
+        return done
+
+    async def _advance(self, owned: frozenset[int], stopping: asyncio.Event) -> int:
+        """What a round does once Redis is proven; returns how many HATs were deleted."""
+        done = 0
+        for batch in self._batches(await self.due(owned)):
+            if stopping.is_set():
+                break
+            records = await self.records(batch)
+            if records is None:
+                continue  # a clock went back: its partition is being folded again
+            await self.publish(records)
+            await self.delete(batch)
+            done += len(batch)
         return done
 
     async def due(self, owned: frozenset[int]) -> list[Due]:
@@ -111,48 +126,58 @@ class Releaser:
             if least < closes:
                 continue
             for cell, users in sorted((await self._store.cells(key)).items()):
-                name = release_id(self._policy, key, cell)
-                if self._release_partition(name) in owned:
-                    found.append(Due(FinalHat(key, cell, closes), name, users))
+                one = Due(FinalHat(key, cell, closes), release_id(self._policy, key, cell), users)
+                if self.release_partition(one) in owned:
+                    found.append(one)
         return found
 
-    def _release_partition(self, name: str) -> int:
-        return by_murmur2(name.encode(), self._store.partitions)
+    def release_partition(self, one: Due) -> int:
+        """Whose owner releases it."""
+        return by_murmur2(one.release_id.encode(), self._store.partitions)
 
-    def _batches(self, due: Sequence[Due]) -> Iterator[tuple[str, list[Due]]]:
-        """In order, cut at dates, at `_HATS` and at `_USERS`."""
+    def _batches(self, due: Sequence[Due]) -> Iterator[list[Due]]:
+        """In order, cut at dates, at `HATS` and at `_USERS`."""
         batch: list[Due] = []
         users = 0
         for one in due:
-            full = len(batch) >= _HATS or users + one.users > _USERS
+            full = len(batch) >= HATS or users + one.users > _USERS
             if batch and (full or _date(one) != _date(batch[0])):
-                yield _date(batch[0]), batch
+                yield batch
                 batch, users = [], 0
             batch.append(one)
             users += one.users
         if batch:
-            yield _date(batch[0]), batch
+            yield batch
 
-    async def _release(self, date: str, due: Sequence[Due]) -> int:
-        """The steps, for HATs of one date."""
-        records = dict(zip(due, await self._ledger.find(date, [one.release_id for one in due]), strict=True))
-        absent = [one for one, record in records.items() if record is None]
+    async def records(self, due: Sequence[Due]) -> dict[Due, Committed] | None:
+        """The one record of each of some HATs of a date, committed now where it is not there yet.
+
+        None where a partition's clock is missing or too small: then nothing was committed.
+        """
+        found = await self._ledger.find(_date(due[0]), [one.release_id for one in due])
+        records = {one: record for one, record in zip(due, found, strict=True) if record is not None}
+        absent = [one for one in due if one not in records]
         if absent:
             loaded = await self.load(absent)
             if loaded is None:
-                return 0  # a clock went back: its partition is being folded again
+                return None
             # Asked after the load: what was complete then may be called incomplete, but not the other way.
             proposals = await self.draw(absent, loaded, await self._store.complete_from())
             records.update(zip(absent, await self.commit(proposals), strict=True))
+        return {one: records[one] for one in due}
+
+    async def publish(self, records: Mapping[Due, Committed]) -> None:
+        """Send the records of a date that are not published, in order, by release partition; and mark them."""
         by_producer: dict[int, list[tuple[Due, Committed]]] = {}
         for one, record in records.items():
-            if record is not None and not record.published:
-                by_producer.setdefault(self._release_partition(one.release_id), []).append((one, record))
-        for release_partition, waiting in by_producer.items():
-            await self.send(release_partition, date, waiting)
-            await self.mark(date, [one for one, _ in waiting])
-        await self.delete(due)
-        return len(due)
+            if not record.published:
+                by_producer.setdefault(self.release_partition(one), []).append((one, record))
+        for release_partition, waiting in sorted(by_producer.items()):
+            for at in range(0, len(waiting), HATS):
+                batch = waiting[at : at + HATS]
+                date = _date(batch[0][0])
+                await self.send(release_partition, date, batch)
+                await self.mark(date, [one for one, _ in batch])
 
     # The named steps. Tests wrap them from their own entry point.
 
@@ -193,12 +218,14 @@ class Releaser:
                 key=one.release_id.encode(),
                 value=record.record,
                 headers=_headers(one.release_id, topics.telemetry),
+                timestamp_ms=one.released_at_ms,
             )
             for one, record in waiting
         ]
         summary = await self._ledger.summary(date)
         # In a thread: composing a new number of charges takes up to a second of computing.
-        messages.append(await asyncio.to_thread(budget_message, topics.budget, self._policy, date, summary))
+        budget = await asyncio.to_thread(budget_message, topics.budget, self._policy, date, summary)
+        messages.append(replace(budget, timestamp_ms=waiting[-1][0].released_at_ms))
         await self._publishers.publish(release_partition, messages)
 
     async def mark(self, date: str, due: Sequence[Due]) -> None:
@@ -214,14 +241,14 @@ def _date(due: Due) -> str:
     return due.hat.slot.partition("/")[0]
 
 
-def _proposal(release: Release, released_at_ms: int) -> Proposal:
+def _proposal(release: Release, at_ms: int) -> Proposal:
     return Proposal(
         release_id=release.release_id,
         date=release.date,
         place=release.place,
         charge=release.charge,
-        record=release.record(released_at_ms),
-        exhausted=release.exhausted().record(released_at_ms),
+        record=release.record(at_ms),
+        exhausted=release.exhausted().record(at_ms),
         fineness=release.fineness,
     )
 

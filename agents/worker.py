@@ -10,7 +10,9 @@ from typing import Any, Final, cast
 import faust
 import structlog
 from aiokafka import AIOKafkaProducer
+from redis.asyncio import Redis
 
+from agents.clock import now_ms
 from agents.dead_letters import DeadLetters
 from agents.frames import Frame, FrameApp, FrameSettings, frame_app
 from agents.health import HealthServer, Readiness
@@ -21,6 +23,7 @@ from agents.recovery import Prover
 from agents.redis_connection import connect_redis_async
 from agents.release import Releaser
 from agents.settings import Settings
+from agents.slot_release import SlotReleaser
 from agents.store.identity import claim_policy, claim_user_key, keep_user_key
 from agents.store.keys import DomainKeys
 from agents.store.ledger import LedgerStore
@@ -33,8 +36,9 @@ from stream.feeds import FEEDS
 from stream.hats import Calendar
 from stream.mechanisms.system import SystemNoise
 from stream.partitioner import PARTITIONERS
-from stream.policy import Policy
+from stream.policy import Policy, Relation
 from stream.pseudonyms import Pseudonyms
+from stream.schedule import first_slot_ms
 
 log = structlog.get_logger()
 
@@ -61,20 +65,14 @@ class Worker:
     async def start(self) -> None:
         """Connect, check what is stored, join the group. Raises Refusal."""
         settings, policy = self.settings, self.settings.policy
+        calendar = Calendar(policy)
         await self._serve_health()
         client = aiokafka_options(settings)
         redis = await connect_redis_async(settings)
         self._held.push_async_callback(redis.aclose)
-        domain = DomainKeys(settings.topics.telemetry)
-        await claim_policy(redis, domain, policy, self.partitions)
-        pseudonyms = await claim_user_key(redis, domain, settings.user_key)
-
-        async def claim() -> None:
-            await claim_policy(redis, domain, policy, self.partitions)
-            await keep_user_key(redis, domain, pseudonyms, given=settings.user_key is not None)
-
         store = PartitionStore(redis, policy.name, self.partitions)
         ledger = LedgerStore(redis, settings.topics.telemetry, policy)
+        pseudonyms, claim = await self._claim(redis, ledger, calendar)
         producer = AIOKafkaProducer(acks="all", enable_idempotence=True, **client)
         await producer.start()
         self._held.push_async_callback(producer.stop)
@@ -82,7 +80,6 @@ class Worker:
         self._held.push_async_callback(dead_letters.flush)
         publishers = Publishers(settings.topics.telemetry, client)
         self._held.push_async_callback(publishers.stop)
-        calendar = Calendar(policy)
         self.ingest = Ingest(
             store,
             fold_maker(policy, calendar, pseudonyms, settings, self.partitions),
@@ -93,7 +90,8 @@ class Worker:
         self.ingest.claim = claim
         self.ingest.accept_gap = self.accept_gap
         prover = Prover(settings, ProofStore(redis, settings.topics.telemetry), publishers, self.partitions)
-        self.releaser = Releaser(settings, store, ledger, prover, SystemNoise())
+        releaser = SlotReleaser if policy.relation is Relation.ADD_REMOVE else Releaser
+        self.releaser = releaser(settings, store, ledger, prover, SystemNoise())
         self.ticker = Ticker(self.ingest, store, producer, settings.topics.telemetry, settings.idle_after_ms)
         self.app = self._app(client)
         self.ingest.attach(self.app.frames)  # before the start: partitions may be ours within it
@@ -107,6 +105,26 @@ class Worker:
             self._watch(loop)
         self._ready = Readiness(self.ingest, prover, settings.checkpoint_interval_s, settings.session_timeout_s)
         log.info("worker started", policy=policy.name, policy_id=policy.policy_id, partitions=self.partitions)
+
+    async def _claim(
+        self, redis: Redis, ledger: LedgerStore, calendar: Calendar
+    ) -> tuple[Pseudonyms, Callable[[], Awaitable[None]]]:
+        """Fix what a first start fixes, or take it as it is; and what keeps it again where Redis has lost it."""
+        settings, policy = self.settings, self.settings.policy
+        domain = DomainKeys(settings.topics.telemetry)
+        await claim_policy(redis, domain, policy, self.partitions)
+        pseudonyms = await claim_user_key(redis, domain, settings.user_key)
+        first_ms = None
+        if policy.relation is Relation.ADD_REMOVE:
+            first_ms = await ledger.progress.start(first_slot_ms(calendar, now_ms()))
+
+        async def claim() -> None:
+            await claim_policy(redis, domain, policy, self.partitions)
+            await keep_user_key(redis, domain, pseudonyms, given=settings.user_key is not None)
+            if first_ms is not None:
+                await ledger.progress.restore(first_ms)
+
+        return pseudonyms, claim
 
     async def _serve_health(self) -> None:
         if self.settings.listen is not None:

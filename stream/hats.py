@@ -6,6 +6,7 @@ start is the first instant of that name, its end the last. A skipped hour does n
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -65,6 +66,10 @@ class Calendar:
             return None
         step = (wall - datetime.combine(wall, datetime.min.time())) % self._length
         return slot if slot is not None and not step and (slot.date, slot.name) == (date, name) else None
+
+    def slots_of(self, date: str) -> list[Slot]:
+        """The slots of a local date in the order in which they end; none where the local clock skips the date."""
+        return sorted(self._slots_from(datetime.fromisoformat(date)), key=attrgetter("end_ms"))
 
     def days_start(self, date: str) -> int:
         """The start (ms UTC) of the first slot of a local date."""

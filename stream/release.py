@@ -4,6 +4,9 @@ The privacy question, asked of every field. Under `replace`, cell, date, slot an
 are public; `mean`, `raw` and `interval95` on values only through the noise; `noise.scale` on counts, and on values only
 through the interval that `levy` and `quantile` draw for a part of epsilon; `released_at` on the clock of the worker.
 `seq` numbers commits, so it tells how many HATs had data: counts again.
+
+Under `add_remove` counts are private. `status`, `mean`, `raw` and `interval95` depend on them through the noise, which
+`suppressed` has cost as well; nothing else does. There is no `seq` and no scale, and `released_at` is a public instant.
 """
 
 from collections.abc import Iterable
@@ -22,7 +25,8 @@ from stream.hats import Calendar, Slot
 from stream.mechanisms import Noise
 from stream.mechanisms.grid import Grid
 from stream.packing import columns
-from stream.policy import Policy
+from stream.policy import Policy, Relation
+from stream.schedule import released_at_ms
 from stream.spending import fineness_of, finer_epsilon
 
 
@@ -33,6 +37,11 @@ class Status(StrEnum):
     SUPPRESSED = "suppressed"
     BUDGET_EXHAUSTED = "budget_exhausted"
     INCOMPLETE = "incomplete"
+
+
+def is_charged(status: str, relation: str) -> bool:
+    """Whether noise was drawn for it: under `add_remove` that is how a HAT comes to be suppressed."""
+    return status == Status.RELEASED or (status == Status.SUPPRESSED and relation == Relation.ADD_REMOVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +76,8 @@ class Release:
 
     @property
     def charge(self) -> int:
-        """1e-9 epsilon: under `replace` only a released HAT costs anything."""
-        return self.policy.epsilon_nano if self.status is Status.RELEASED else 0
+        """1e-9 epsilon: all of the policy's, or nothing."""
+        return self.policy.epsilon_nano if is_charged(self.status, self.policy.relation) else 0
 
     @property
     def fineness(self) -> int:
@@ -80,8 +89,12 @@ class Release:
         """The same HAT on a day whose budget is spent: nothing of the estimate is left in it."""
         return replace(self, status=Status.BUDGET_EXHAUSTED, estimate=None)
 
-    def record(self, released_at_ms: int) -> tuple[bytes, bytes]:
-        """The record's bytes before and after the number that the ledger gives it (`seq`)."""
+    def record(self, now_ms: int) -> tuple[bytes, bytes]:
+        """The record's bytes before and after the number that the ledger gives it (`seq`).
+
+        Under `add_remove` it gets none: then all bytes are in the first part and the second is empty.
+        """
+        hidden = self.policy.relation is Relation.ADD_REMOVE
         head = {"release_id": self.release_id, "policy_id": self.policy.policy_id, "status": self.status.value}
         tail: dict[str, Any] = {
             "cell": self.cell,
@@ -96,12 +109,20 @@ class Release:
             "estimator": self.policy.estimator,
             "epsilon": self.policy.epsilon,
             "relation": self.policy.relation.value,
-            "released_at": _utc(released_at_ms),
+            "released_at": _utc(released_at_ms(self.slot, self.policy) if hidden else now_ms),
         }
+        if hidden:
+            return _JSON.encode(head | tail), b""
         return _JSON.encode(head)[:-1] + b',"seq":', b"," + _JSON.encode(tail)[1:]
 
 
 _JSON = msgspec.json.Encoder()
+
+
+def numbered(record: tuple[bytes, bytes], number: int) -> bytes:
+    """A record's bytes once the ledger has given it a number. As in agents/store/commit.lua."""
+    head, tail = record
+    return b"%b%d%b" % (head, number, tail) if tail else head
 
 
 def release_id(policy: Policy, slot: str, cell: str) -> str:
@@ -155,7 +176,7 @@ def users_of(chunks: Iterable[bytes]) -> Users:
 
 
 def _estimate(policy: Policy, users: Users, noise: Noise) -> Estimate | None:
-    """None: suppressed. Under `replace` the number of users is public, so it may decide."""
+    """None: suppressed. Under `replace` the number of users is public and may decide; else `min_users` is 0."""
     if len(users.counts) < policy.min_users:
         return None
     return ESTIMATORS[policy.estimator].estimate(users, Parameters.of(policy), noise)
@@ -181,7 +202,10 @@ def _answer(estimate: Estimate, policy: Policy) -> dict[str, Any]:
 
 
 def budget_record(policy: Policy, date: str, summary: DaySummary) -> bytes:
-    """What `hats.budget` tells of a day: all of it follows from charges, which are public under `replace`."""
+    """What `hats.budget` tells of a day: all of it follows from charges, which are public.
+
+    Under `replace` they tell which HATs were released; under `add_remove` every listed one is charged.
+    """
     spent = summary.epsilon_user_day
     limit = min(policy.daily_limit_nano, summary.limit or policy.daily_limit_nano)
     # What other policies will still charge is not known here: their share of the day is the limit's to bound.

@@ -47,10 +47,14 @@ class Folded:
 
     outcomes   records by what became of them; only those that occur
     is_final   whether a slot takes no more readings, by the clock (ms UTC) that closes it
+    first_ms   the least arrival (ms UTC) that moved a clock; None: none did
+    last_ms    the greatest one
     """
 
     outcomes: dict[str, int]
     is_final: Callable[[int], bool]
+    first_ms: int | None
+    last_ms: int | None
 
 
 class _Partition(Generic[V]):
@@ -58,6 +62,7 @@ class _Partition(Generic[V]):
 
     def __init__(self, job: Job, number: int, fold: FoldOf[V]) -> None:
         self.fold = fold
+        self.first_ms: int | None = None
         self._job = job
         self._number = number
         self._since_look = 0
@@ -65,6 +70,8 @@ class _Partition(Generic[V]):
     def apply(self, timestamps: Sequence[int], values: Sequence[V | None]) -> None:
         """Fold records; now and then let the keeper look, and forget what is closed."""
         self.fold.apply(self._job.now_ms, timestamps, values)
+        if self.first_ms is None and self.fold.clock is not None:
+            self.first_ms = min(each for each in timestamps if 0 <= each <= self.fold.clock)
         self._job.progress(len(values))
         self._since_look += len(values)
         if self._since_look >= _LOOK_RECORDS:
@@ -92,7 +99,7 @@ def fold_recording(records: Iterable[tuple[int, Recorded]], job: Job) -> Folded:
         arrivals, values = zip(*taken, strict=True)
         partition.apply(arrivals, values)
     partition.end()
-    return Folded(_occurring([partition.fold]), lambda _: True)
+    return _folded([partition], lambda _: True)
 
 
 def fold_dump(dump: Dump, job: Job, decode: Callable[[bytes], Reading | None], choose: Partitioner) -> Folded:
@@ -122,10 +129,14 @@ def fold_dump(dump: Dump, job: Job, decode: Callable[[bytes], Reading | None], c
         partition.apply(*held)
         partition.end()
     least = slowest(partition.fold.clock for partition in partitions)
-    return Folded(
-        _occurring([partition.fold for partition in partitions]),
-        lambda closes_ms: least is not None and least >= closes_ms,
-    )
+    return _folded(partitions, lambda closes_ms: least is not None and least >= closes_ms)
+
+
+def _folded(partitions: Sequence[_Partition[V]], is_final: Callable[[int], bool]) -> Folded:
+    firsts = [partition.first_ms for partition in partitions if partition.first_ms is not None]
+    clocks = [partition.fold.clock for partition in partitions if partition.fold.clock is not None]
+    outcomes = _occurring(partition.fold for partition in partitions)
+    return Folded(outcomes, is_final, min(firsts, default=None), max(clocks, default=None))
 
 
 def _occurring(folds: Iterable[FoldOf[V]]) -> dict[str, int]:

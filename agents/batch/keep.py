@@ -1,6 +1,5 @@
 """What is kept of a fold before its closed slots are forgotten: nothing, totals, or what a release needs."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -73,7 +72,10 @@ class KeepChunks:
             hat = KeptHat(changes.slots[slot], slot, cell)
             self._hats.setdefault(hat, {})[partition, chunk] = packed
 
-    def in_order(self) -> Iterator[tuple[KeptHat, list[bytes]]]:
-        """Each HAT with its chunks from all partitions."""
-        for hat in sorted(self._hats):
-            yield hat, list(self._hats[hat].values())
+    def hats(self) -> list[KeptHat]:
+        """Those with readings, in the order of release."""
+        return sorted(self._hats)
+
+    def chunks(self, hat: KeptHat) -> list[bytes]:
+        """A HAT's chunks from all partitions; none where nobody was."""
+        return list(self._hats.get(hat, {}).values())

@@ -3,7 +3,10 @@
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -21,8 +24,21 @@ from agents.recordings import open_recording
 from agents.settings import Settings, load_settings
 from stream.feeds import FEEDS
 from stream.partitioner import PARTITIONERS
+from stream.policy import Relation
 from stream.pseudonyms import KEY_BYTES, Pseudonyms
 from stream.reading import Outcome
+
+
+def _days(_: click.Context, __: click.Parameter, text: str | None) -> tuple[date, date] | None:
+    if text is None:
+        return None
+    try:
+        first, last = (date.fromisoformat(part) for part in text.split(","))
+    except ValueError:
+        first, last = date.max, date.min
+    if not date(2, 1, 1) <= first <= last <= date(9998, 12, 31):
+        raise click.BadParameter('write two dates, such as "2022-01-02,2022-01-31"')
+    return first, last
 
 
 @click.command(epilog="Example:  hatcast batch suratITMS.json --format itms --config hatcast.toml")
@@ -31,33 +47,40 @@ from stream.reading import Outcome
 @config_option
 @click.option("--contributions", is_flag=True, help="Also users, readings, sum and maximum of each HAT. Not private.")
 @click.option("--ledger", type=click.Path(path_type=Path), help="Release each HAT once, charged in this file.")
+@click.option("--days", callback=_days, metavar="FIRST,LAST", help="Under add_remove: the local dates to release.")
 @json_option
 def command(
+    *,
     files: tuple[Path, ...],
     name: str,
     config: Path,
     contributions: bool,
-    ledger: Path | None,
     as_json: bool,
+    **release: Any,
 ) -> None:
     """Fold recordings, or the output of `hatcast dump`, in one process without services.
 
     Prints what became of the records; with --contributions the true figures of each HAT, in milli-units; with
-    --ledger the releases, and the same ones whenever it is run again.
+    --ledger the releases, and the same ones whenever it is run again. Under add_remove these are all listed cells of
+    all slots from the first arrival to the last; who was first and last is told by that, unless --days names them.
     """
+    ledger, days = release["ledger"], release["days"]
     if contributions and ledger is not None:
         raise click.UsageError("--contributions is not private and --ledger is: choose one")
     settings = load_settings(config)
+    if days is not None and (ledger is None or settings.policy.relation is not Relation.ADD_REMOVE):
+        raise click.UsageError('--days is for --ledger under relation = "add_remove"')
+    given = _Files(files, name, settings)
     if ledger is not None:
-        _release(files, name, settings, ledger, as_json=as_json)
+        _release(given, ledger, days, as_json=as_json)
         return
     if not contributions:
-        folded = _fold(files, name, settings, KeepNothing())
+        folded = _fold(given, KeepNothing())
         _show_outcomes(folded, as_json=as_json)
         return
     click.echo("reads raw data, not private", err=True)
     totals = KeepTotals()
-    folded = _fold(files, name, settings, totals)
+    folded = _fold(given, totals)
     if as_json:
         click.echo(msgspec.json.encode({"outcomes": folded.outcomes, "hats": totals.hats}, order="sorted"))
     else:
@@ -65,11 +88,21 @@ def command(
         _show_hats(totals.hats)
 
 
-def _fold(files: tuple[Path, ...], name: str, settings: Settings, keeper: Keeper) -> Folded:
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """What is read, and how."""
+
+    paths: tuple[Path, ...]
+    form: str
+    settings: Settings
+
+
+def _fold(given: _Files, keeper: Keeper) -> Folded:
     """All files through the fold. Users are told apart by their key, or by one made for this run."""
+    files, settings = given.paths, given.settings
     pseudonyms = Pseudonyms(settings.user_key or secrets.token_bytes(KEY_BYTES))
     started_ms = now_ms()
-    feed = DUMP if name == DUMP.name else FEEDS[name]
+    feed = DUMP if given.form == DUMP.name else FEEDS[given.form]
     with _progress() as of, open_recording(files, feed) as recording:
         job = Job(settings.policy, pseudonyms, started_ms, keeper, of(len(recording)))
         if feed is not DUMP:
@@ -94,7 +127,7 @@ def _progress() -> Iterator[Callable[[int], Callable[[int], None]]]:
         yield of
 
 
-def _release(files: tuple[Path, ...], name: str, settings: Settings, path: Path, *, as_json: bool) -> None:
+def _release(given: _Files, path: Path, days: tuple[date, date] | None, *, as_json: bool) -> None:
     # Loaded here: noise and accounting take seconds, and folding alone needs neither.
     from agents.batch.release import release_final
     from agents.cli.budget import budget_table
@@ -102,23 +135,24 @@ def _release(files: tuple[Path, ...], name: str, settings: Settings, path: Path,
     from stream.mechanisms.system import SystemNoise
     from stream.release import budget_record
 
-    policy, kept = settings.policy, KeepChunks()
+    policy, kept = given.settings.policy, KeepChunks()
     with open_ledger(path, policy) as ledger:
-        folded = _fold(files, name, settings, kept)
-        records = release_final(folded, kept, policy, ledger, SystemNoise())
+        folded = _fold(given, kept)
+        records = release_final(folded, kept, ledger, SystemNoise(), days)
         if as_json:
             for record in records:
                 click.echo(record)
             return
-        _show_outcomes(folded, as_json=False)
+        if policy.relation is Relation.REPLACE:  # else what is shown beside releases must not tell counts
+            _show_outcomes(folded, as_json=False)
         releases = [msgspec.json.decode(record, type=_Release) for record in records]
-        days = [
+        ledger_days = [
             msgspec.json.decode(budget_record(policy, date, ledger.summary(date)))
             for date in sorted({release.date for release in releases})
         ]
     console = Console()
     console.print(_releases_table(releases))
-    console.print(budget_table(days))
+    console.print(budget_table(ledger_days))
 
 
 def _show_outcomes(folded: Folded, *, as_json: bool) -> None:

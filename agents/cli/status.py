@@ -15,10 +15,12 @@ from agents.settings import Settings, load_settings
 from agents.store.keys import DomainKeys
 from agents.store.ledger import LedgerStore
 from agents.store.partition import PartitionStore
+from agents.store.progress import Mark, Progress
 from agents.topics import telemetry_range
 from stream.clock import slowest
 from stream.errors import Refusal
 from stream.hats import Calendar
+from stream.policy import Policy, Relation
 from stream.units import NANO
 
 
@@ -53,24 +55,42 @@ async def read_status(settings: Settings) -> dict[str, Any]:
         outcomes = await store.outcomes()
         total = await ledger.total()
         unpublished = {date: n for date in await ledger.dates() if (n := await ledger.unpublished(date))}
+        progress = await ledger.progress.read()
     finally:
         await redis.aclose()
     least = slowest(clocks)
     calendar = Calendar(policy)
     ends = telemetry_range(settings)
+    return (
+        _slots(policy, calendar, progress, len(clocks))
+        | {
+            "policy": policy.name,
+            "policy_id": policy.policy_id,
+            "partitions": [
+                {"partition": p, "offset": offsets[p], "end": ends[p][1], "clock": clocks[p]}
+                for p in range(len(clocks))
+            ],
+            "outcomes": {outcome: records for outcome, records in outcomes.items() if records},
+            # Every slot that ended at or before this instant is final.
+            "closed_through": None if least is None else calendar.local(least - policy.lateness_ms).isoformat(),
+            "open_hats": sum(len(found) for found in cells.values()),
+            "open_slots": sorted(slots),
+            "unpublished": unpublished,
+        }
+        | ({} if policy.total_limit is None else {"total": total.spent / NANO, "total_limit": policy.total_limit})
+    )
+
+
+def _slots(policy: Policy, calendar: Calendar, progress: Progress, partitions: int) -> dict[str, str | None]:
+    """Under `add_remove` open HATs do not tell what is to be released: that goes by slots."""
+    if policy.relation is not Relation.ADD_REMOVE:
+        return {}
+    first, through = progress.first_ms, progress.through(Mark.PUBLISHED, range(partitions))
     return {
-        "policy": policy.name,
-        "policy_id": policy.policy_id,
-        "partitions": [
-            {"partition": p, "offset": offsets[p], "end": ends[p][1], "clock": clocks[p]} for p in range(len(clocks))
-        ],
-        "outcomes": {outcome: records for outcome, records in outcomes.items() if records},
-        # Every slot that ended at or before this instant is final.
-        "closed_through": None if least is None else calendar.local(least - policy.lateness_ms).isoformat(),
-        "open_hats": sum(len(found) for found in cells.values()),
-        "open_slots": sorted(slots),
-        "unpublished": unpublished,
-    } | ({} if policy.total_limit is None else {"total": total.spent / NANO, "total_limit": policy.total_limit})
+        "first_slot": None if first is None else calendar.local(first).isoformat(),
+        # Every slot from the first on that ended at or before this instant is published.
+        "released_through": calendar.local(through).isoformat() if through else None,
+    }
 
 
 def _show(status: dict[str, Any], settings: Settings) -> None:
@@ -93,6 +113,9 @@ def _show(status: dict[str, Any], settings: Settings) -> None:
         outcomes.add_row(outcome, f"{records:,}")
     console.print(outcomes)
     console.print(f"closed through  {status['closed_through'] or 'nothing yet: a partition has no clock'}")
+    if "first_slot" in status:
+        console.print(f"first slot      {status['first_slot'] or 'unknown: no worker has told Redis'}")
+        console.print(f"released through {status['released_through'] or 'nothing yet'}")
     console.print(f"open HATs       {status['open_hats']} in {len(status['open_slots'])} slots")
     console.print(f"unpublished     {sum(status['unpublished'].values())} releases")
     if "total_limit" in status:

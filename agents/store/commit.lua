@@ -2,8 +2,8 @@
 -- KEYS  1 releases, 2 published, 3 ledger (of one domain and date), 4 costs, 5 levels (of the policy too),
 --       6 dates, 7 proof, 8 total (of the domain)
 -- ARGV  1 release_id, 2 policy name, 3 date, 4 cell/slot, 5 charge (1e-9), 6 cap K, 7 the day's limit (1e-9),
---       8 the limit of all days ('' for none), 9 10 the record before and after its seq, 11 12 the same for a budget
---       that is exhausted, 13 the proof's token, 14 how fine its noise is
+--       8 the limit of all days ('' for none), 9 10 the record before and after its seq (nothing after: it has no seq),
+--       11 12 the same for a budget that is exhausted, 13 the proof's token, 14 how fine its noise is
 -- Returns {"committed" or "found", record, "1" if it is published}, or {"unproven"}: then nothing was written.
 local proof = redis.call('HMGET', KEYS[7], 'run_id', 'token')
 if proof[2] ~= ARGV[13] or proof[1] ~= string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') then
@@ -40,7 +40,8 @@ if charge > 0 then
   end
 end
 redis.call('HINCRBY', KEYS[3], 'sequence', 1)
-local record = head .. text(redis.call('HINCRBY', KEYS[3], 'commits:' .. name, 1)) .. tail
+local seq = text(redis.call('HINCRBY', KEYS[3], 'commits:' .. name, 1))
+local record = tail == '' and head or head .. seq .. tail
 redis.call('HSET', KEYS[1], ARGV[1], record)
 redis.call('SADD', KEYS[6], ARGV[3])
 return {'committed', record, '0'}

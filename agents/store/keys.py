@@ -114,6 +114,10 @@ class DomainKeys:
         """Hash: `spent` and `limit` (1e-9) of all days: `accounting.Total`."""
         return self.prefix + "total"
 
+    def progress(self, name: str) -> str:
+        """Hash of a policy under `add_remove`: `first`, and `committed:R` and `published:R` of release partitions R."""
+        return f"{self.prefix}progress:{name}"
+
     @property
     def dates(self) -> str:
         """Set: local dates with a ledger."""

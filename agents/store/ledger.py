@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from redis.asyncio import Redis
 
+from agents.store.errors import Unproven
 from agents.store.keys import DomainKeys
+from agents.store.progress import ProgressStore
 from agents.store.scripts import script
 from stream.accounting import DaySummary, Total, dearest
 from stream.policy import Policy
@@ -18,7 +20,7 @@ class Proposal:
 
     place       `cell/slot`
     charge      1e-9
-    record      the bytes before and after `seq`
+    record      the bytes before and after `seq`; none after: it has no `seq`
     exhausted   the same, for a day whose budget does not allow the charge
     fineness    of its noise, as `Release.fineness`; 0: not known
     """
@@ -41,17 +43,17 @@ class Committed:
     new: bool
 
 
-class Unproven(Exception):
-    """This Redis may have lost releases: nothing is committed before it is proven."""
-
-
 class LedgerStore:
-    """The ledger of a domain, for one policy. Errors of redis-py pass through."""
+    """The ledger of a domain, for one policy. Errors of redis-py pass through.
+
+    progress   how far the policy is, where that is no matter of single HATs
+    """
 
     def __init__(self, redis: Redis, domain: str, policy: Policy) -> None:
         self._redis = redis
         self._keys = DomainKeys(domain)
         self._name = policy.name
+        self.progress = ProgressStore(redis, domain, policy.name)
         total = policy.total_limit_nano
         self._limits: list[int | str] = [
             policy.max_hats_per_day,

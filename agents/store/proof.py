@@ -13,6 +13,7 @@ from typing import Final
 from redis.asyncio import Redis
 
 from agents.store.keys import DomainKeys
+from agents.store.progress import ProgressStore
 from agents.store.scripts import script
 from stream.contracts import BudgetRecord
 from stream.units import nano_within
@@ -25,9 +26,10 @@ _ADOPTED: Final = 500  # records of one script
 class Published:
     """A record found on an output topic, as the ledger needs it.
 
-    place    `cell/slot`
-    charge   1e-9
-    fineness of its noise; 0: not known
+    place          `cell/slot`
+    charge         1e-9
+    fineness       of its noise; 0: not known
+    slot_start_ms  ms UTC, under `add_remove`, where all of a policy goes by slots; else None
     """
 
     release_id: str
@@ -38,6 +40,22 @@ class Published:
     seq: int
     fineness: int
     record: bytes
+    slot_start_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From the first to the last slot of which something was published, under one policy with `add_remove`.
+
+    Slots are published one after the other, so all between them is published too. Starts in ms UTC.
+    """
+
+    first_ms: int
+    last_ms: int
+
+    def widened(self, start_ms: int) -> "Span":
+        """With one more slot."""
+        return Span(min(self.first_ms, start_ms), max(self.last_ms, start_ms))
 
 
 class ProofStore:
@@ -45,6 +63,7 @@ class ProofStore:
 
     def __init__(self, redis: Redis, domain: str) -> None:
         self._redis = redis
+        self._domain = domain
         self._keys = DomainKeys(domain)
         self._prove = script(redis, "prove")
         self._adopt = script(redis, "adopt")
@@ -100,6 +119,14 @@ class ProofStore:
                 )
         return missing
 
+    async def mark(self, published: Sequence[Published]) -> None:
+        """Remember that Kafka has committed these: of a record that was lost here it is not known any more."""
+        by_date: dict[str, list[str]] = {}
+        for record in published:
+            by_date.setdefault(record.date, []).append(record.release_id)
+        for date, release_ids in by_date.items():
+            await self._redis.sadd(self._keys.published(date), *release_ids)
+
     async def recall(self, budget: BudgetRecord) -> None:
         """Take back what a record of `hats.budget` tells: its number, and what binds the days that were charged."""
         keys, charged = self._keys, budget.releases > 0
@@ -112,6 +139,10 @@ class ProofStore:
             keys=[keys.ledger(budget.date), keys.levels(budget.date, budget.policy), keys.total],
             args=[budget.policy, str(budget.seq), *(text or "" for text in told)],
         )
+
+    async def restore_progress(self, name: str, span: Span, partitions: int) -> None:
+        """Put back how far a policy was: its first slot, and that what ended before its last one began is published."""
+        await ProgressStore(self._redis, self._domain, name).restore(span.first_ms, span.last_ms, range(partitions))
 
     async def prove(self, run_id: str) -> str | None:
         """Write a new proof and return its token; None if the server is not the one it was proven under."""

@@ -41,11 +41,13 @@ def golden_table(golden: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
 
 
 def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of nested tables with some keys changed."""
+    """A copy of nested tables with some keys changed; None removes one."""
     made = copy.deepcopy(dict(table))
     for key, value in changes.items():
         inner = isinstance(value, Mapping) and isinstance(made.get(key), dict)
         made[key] = merged(made[key], value) if inner else value
+        if value is None:
+            del made[key]
     return made
 
 

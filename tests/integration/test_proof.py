@@ -8,8 +8,9 @@ import pytest
 from redis.asyncio import Redis
 
 from agents.recovery import Prover
+from agents.store.errors import Unproven
 from agents.store.keys import DomainKeys
-from agents.store.ledger import LedgerStore, Proposal, Unproven
+from agents.store.ledger import LedgerStore, Proposal
 from agents.store.proof import ProofStore
 from agents.topics import ensure_topics
 from tests.integration.harness import Pipeline, open_pipeline

@@ -152,7 +152,7 @@ def test_what_is_forgotten_on_the_way_does_not_show(case: Case) -> None:
         for keeper in (totals, nothing, chunks):
             assert fold_recording(records_of(alone), job(alone, keeper)).outcomes == dict(expected.outcomes)
     assert {key: list(figures) for key, figures in totals.hats.items()} == hats
-    assert sorted(f"{hat.cell}/{hat.slot}" for hat, _ in chunks.in_order()) == sorted(hats)
+    assert sorted(f"{hat.cell}/{hat.slot}" for hat in chunks.hats()) == sorted(hats)
 
 
 def test_crc32_is_told_by_the_configuration(tmp_path: Path, config: Path) -> None:

@@ -1,0 +1,122 @@
+"""Release under `add_remove`: slot after slot, every listed cell of it, with or without readings.
+
+Who was there may not be told from what is sent, how it is grouped, or in which order. So all workers go through the
+slots in step: the HATs of a slot are sent once all of them have their records, and the next slot is begun once all of
+them are published. Each worker sees that by the marks in Redis.    [decisions/0006; estimators.md, section 5]
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from agents.clock import now_ms, pause
+from agents.release import HATS, ROUND_S, Due, Releaser
+from agents.store.ledger import Committed
+from agents.store.partition import FinalHat
+from agents.store.progress import Mark, Progress
+from stream.clock import closes_at, slowest
+from stream.hats import Slot
+from stream.partitioner import by_murmur2
+from stream.release import release_id
+from stream.schedule import listed_cells, released_at_ms, slots_due
+
+_LOOKS: Final = 10  # at the marks of other workers, within a round
+
+
+class SlotReleaser(Releaser):
+    """The release loop of one worker under `add_remove`."""
+
+    def release_partition(self, one: Due) -> int:
+        """That of its record: one producer sends all of an output partition, so that its order is that of the cells."""
+        return self._partition(one.hat.cell)
+
+    async def due(self, owned: frozenset[int]) -> list[Due]:
+        """Our HATs of the slots that are final and were not published, by slot, then cell."""
+        return [one for slot in await self._slots(owned) for one in await self._listed(slot, owned)]
+
+    async def _advance(self, owned: frozenset[int], stopping: asyncio.Event) -> int:
+        await self._forget(owned)
+        done = 0
+        for slot in await self._slots(owned):
+            # Not by the clocks alone: what closed the slot in each partition is a record of somebody.
+            if stopping.is_set() or now_ms() < released_at_ms(slot, self._policy):
+                break
+            due = await self._listed(slot, owned)
+            if not await self._finish(slot, due, owned, stopping):
+                break
+            done += len(due)
+        return done
+
+    async def _slots(self, owned: frozenset[int]) -> list[Slot]:
+        progress, least = await self._ledger.progress.read(), slowest(await self._store.clocks())
+        if progress.first_ms is None or least is None or not owned:
+            return []
+        done = self._through(progress, Mark.PUBLISHED)
+        return list(slots_due(self._calendar, self._policy, progress.first_ms, done, least))
+
+    async def _listed(self, slot: Slot, owned: frozenset[int]) -> list[Due]:
+        users = await self._store.cells(slot.key)
+        closes, released_at = closes_at(slot, self._policy), released_at_ms(slot, self._policy)
+        ours = (cell for cell in listed_cells(self._policy) if self._partition(cell) in owned)
+        return [
+            Due(
+                FinalHat(slot.key, cell, closes),
+                release_id(self._policy, slot.key, cell),
+                users.get(cell, 0),
+                released_at,
+            )
+            for cell in ours
+        ]
+
+    async def _finish(self, slot: Slot, due: Sequence[Due], owned: frozenset[int], stopping: asyncio.Event) -> bool:
+        """All steps, for our HATs of a slot. False where other workers are not as far: the next round goes on."""
+        store, token = self._ledger.progress, self._prover.token
+        progress = await store.read()
+        if progress.through(Mark.PUBLISHED, owned) < slot.end_ms:
+            records: dict[Due, Committed] = {}
+            for batch in self._batches(due):  # cut by users too, for memory's sake: nothing of it is sent yet
+                of_batch = await self.records(batch)
+                if of_batch is None:
+                    return False  # a clock went back: its partition is being folded again
+                records |= of_batch
+            await store.advance(Mark.COMMITTED, owned, slot.end_ms, token)
+            if not await self._all(Mark.COMMITTED, slot, stopping):
+                return False
+            await self.publish(records)
+            for at in range(0, len(due), HATS):
+                await self.delete(due[at : at + HATS])
+            await store.advance(Mark.PUBLISHED, owned, slot.end_ms, token)
+        return await self._all(Mark.PUBLISHED, slot, stopping)
+
+    async def _all(self, mark: Mark, slot: Slot, stopping: asyncio.Event) -> bool:
+        """Whether every worker has come so far with a slot, or comes within the time of a round."""
+        for _ in range(_LOOKS):
+            if self._through(await self._ledger.progress.read(), mark) >= slot.end_ms:
+                return True
+            if not await pause(ROUND_S / _LOOKS, stopping):
+                break
+        return False
+
+    async def _forget(self, owned: frozenset[int]) -> None:
+        """Delete what no release will read.
+
+        Contributions to slots before the first, and those that were folded again, since Redis had lost them, after
+        their slot was published.
+        """
+        progress, least = await self._ledger.progress.read(), slowest(await self._store.clocks())
+        if progress.first_ms is None or least is None:
+            return
+        published = self._through(progress, Mark.PUBLISHED)
+        for key, end in (await self._store.open_slots()).items():
+            slot, closes = self._calendar.named(*key.split("/")), end + self._policy.lateness_ms
+            if slot is None or least < closes or (published < end and slot.start_ms >= progress.first_ms):
+                continue
+            cells = [cell for cell in await self._store.cells(key) if self._partition(cell) in owned]
+            for at in range(0, len(cells), HATS):
+                await self._store.delete([FinalHat(key, cell, closes) for cell in cells[at : at + HATS]])
+
+    def _through(self, progress: Progress, mark: Mark) -> int:
+        return progress.through(mark, range(self._store.partitions))
+
+    def _partition(self, cell: str) -> int:
+        return by_murmur2(cell.encode(), self._store.partitions)

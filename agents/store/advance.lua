@@ -1,0 +1,13 @@
+-- Raise marks of a policy's progress; none goes back.    [decisions/0006]
+-- KEYS  1 progress, 2 proof; ARGV  1 the proof's token, then field and value (ms UTC) of each mark
+-- Returns "OK", or "unproven": then nothing was written, since what the marks speak of may be lost.
+local proof = redis.call('HMGET', KEYS[2], 'run_id', 'token')
+if proof[2] ~= ARGV[1] or proof[1] ~= string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') then
+  return 'unproven'
+end
+for i = 2, #ARGV, 2 do
+  if tonumber(ARGV[i + 1]) > tonumber(redis.call('HGET', KEYS[1], ARGV[i]) or '0') then
+    redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
+  end
+end
+return 'OK'
