@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from agents.clock import now_ms
 from agents.publisher import Publishers
 from agents.slot_release import SlotReleaser
 from stream.hats import Calendar
+from tests.integration.crashing_worker import die_after
 from tests.integration.harness import Pipeline
 from tests.integration.hidden import (
     CELLS,
@@ -90,7 +91,7 @@ def test_two_workers_one_killed_release_each_listed_cell_and_slot_once_as_batch_
         send(pipeline, *earlier, *unlisted, *(sample.record() for sample in traffic()), *ticks(OVER_MS))
         stamp_by(kafka, pipeline, "LogAppendTime")
         redis.set(f"{{{pipeline.name}}}:proving", "1")  # somebody is at it: nothing is released before both are there
-        dying = pipeline.start("sent", command=[sys.executable, "-m", "tests.integration.crashing_worker"])
+        dying = pipeline.worker(wrap=partial(die_after, "sent"))
         other = pipeline.worker()
         for worker in (dying, other):
             pipeline.wait_for_partitions(worker)
