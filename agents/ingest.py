@@ -18,6 +18,7 @@ from agents.clock import monotonic_s, now_ms, pause
 from agents.dead_letters import DeadLetters
 from agents.frames import Frame, FrameConsumer
 from agents.store.partition import PartitionStore
+from agents.trouble import Trouble, back_off_s
 from stream.checkpoint import restore, take_changes
 from stream.contributions import Fold
 from stream.errors import Refusal
@@ -25,7 +26,6 @@ from stream.errors import Refusal
 log = structlog.get_logger()
 
 CHECKPOINT_RECORDS: Final = 100_000  # of one partition: with the interval, what memory may hold beyond the store
-_BACK_OFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 @dataclass(slots=True)
@@ -71,6 +71,7 @@ class Ingest:
         self.held: dict[int, Held] = {}
         self.answered_s: float | None = None
         self.stored_s: float | None = None
+        self._trouble = Trouble("ingest")
         self.accept_gap = False
         self.claim: Callable[[], Awaitable[None]] | None = None
         self._store = store
@@ -150,6 +151,7 @@ class Ingest:
                 self.answered_s = monotonic_s()
                 if all(stored) and self.held.keys() >= self.frames.assigned():
                     self.stored_s = self.answered_s
+                    self._trouble.over()
 
     async def _reload_forgotten(self) -> bool:
         """Idle partitions would not notice that Redis went back: nothing of theirs is checkpointed.
@@ -159,8 +161,9 @@ class Ingest:
         waiting = {partition: held for partition, held in self.held.items() if held.next == held.base}
         try:
             stored = await self._store.offsets()
-        except RedisError:
-            return False  # whatever it is, the next checkpoint or the next look will tell
+        except RedisError as error:
+            self._trouble.met(error)
+            return False  # the next checkpoint or the next look will tell what became of the state
         for partition, held in waiting.items():
             unchanged = self.held.get(partition) is held and held.next == held.base
             if unchanged and stored[partition] != held.base:
@@ -200,7 +203,7 @@ class Ingest:
         try:
             stored = await self._store.checkpoint(partition, held.base, following, changes)
         except RedisError as error:  # it may have been written all the same: only the store knows
-            log.warning("checkpoint not answered", partition=partition, error=type(error).__name__)
+            self._trouble.met(error)
             return False
         except BaseException:  # cancelled, or a bug: these changes are taken, so the memory misses them
             self.held.pop(partition, None)
@@ -236,10 +239,9 @@ class Ingest:
             except ConsumerStoppedError:
                 return
             except (RedisError, KafkaError) as error:
-                seconds = _BACK_OFF_S[min(attempt, len(_BACK_OFF_S) - 1)]
+                self._trouble.met(error)
+                await asyncio.sleep(back_off_s(attempt))
                 attempt += 1
-                log.warning("state not loaded", partition=partition, error=type(error).__name__, again_in_s=seconds)
-                await asyncio.sleep(seconds)
             else:
                 if partition not in self._again:
                     return

@@ -29,6 +29,7 @@ from redis.retry import Retry
 
 from agents.clock import monotonic_s
 from agents.settings import Settings
+from agents.trouble import is_full
 from stream.errors import BadSetting, Refusal
 
 CONNECT_SECONDS: Final = 12.0  # how long a Redis that does not answer is tried again
@@ -153,6 +154,8 @@ def _refusal(settings: Settings, error: Exception, patience_s: float | None = No
     where = redis_name(settings)
     if isinstance(error, (AuthenticationError, AuthorizationError)):
         return f"{where} refuses the login: correct redis.username and HATCAST_REDIS_PASSWORD or redis.password_file"
+    if is_full(error):
+        return f"{where} is full: raise its `maxmemory`, and start again"
     if isinstance(error, NoPermissionError):
         return f"{where} does not allow this user to do that ({_text(error)}): change its ACL"
     if isinstance(error, ResponseError) and not isinstance(error, BusyLoadingError):

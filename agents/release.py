@@ -29,6 +29,7 @@ from agents.settings import Settings
 from agents.store.errors import Unproven
 from agents.store.ledger import Committed, LedgerStore, Proposal
 from agents.store.partition import FinalHat, PartitionStore
+from agents.trouble import Trouble
 from stream.clock import slowest
 from stream.composition import composed
 from stream.hats import Calendar
@@ -83,11 +84,14 @@ class Releaser:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Release what becomes final, until `stopping` is set. A failed round is tried again: Redis has all of it."""
-        while await pause(ROUND_S, stopping):
+        trouble = Trouble("release")
+        while await pause(max(ROUND_S, trouble.wait_s), stopping):
             try:
                 await self.round(stopping)
             except (RedisError, KafkaError, NotHeld, Unproven) as error:
-                log.warning("release round failed", error=type(error).__name__)
+                trouble.met(error)
+            else:
+                trouble.over()
 
     async def round(self, stopping: asyncio.Event) -> int:
         """Release every final HAT of ours once; returns how many were deleted."""

@@ -7,7 +7,6 @@ to read, nothing came for `idle_after`, and the topic is live: an old recording 
 import asyncio
 from typing import Final
 
-import structlog
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import ConsumerStoppedError, KafkaError
 from redis.exceptions import RedisError
@@ -15,8 +14,7 @@ from redis.exceptions import RedisError
 from agents.clock import monotonic_s, now_ms, pause
 from agents.ingest import Ingest
 from agents.store.partition import PartitionStore
-
-log = structlog.get_logger()
+from agents.trouble import Trouble
 
 LIVE_MS: Final = 600_000  # the greatest stored clock of a live topic is at most this far from now
 _ROUND_S: Final = 1.0
@@ -36,11 +34,14 @@ class Ticker:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Look once a second, until `stopping` is set."""
-        while await pause(_ROUND_S, stopping):
+        trouble = Trouble("ticks")
+        while await pause(max(_ROUND_S, trouble.wait_s), stopping):
             try:
                 await self.round()
             except (RedisError, KafkaError, ConsumerStoppedError) as error:
-                log.warning("no tick", error=type(error).__name__)
+                trouble.met(error)
+            else:
+                trouble.over()
 
     async def round(self) -> None:
         """Tick every partition of ours that is idle."""

@@ -11,6 +11,7 @@ import faust
 import structlog
 from aiokafka import AIOKafkaProducer
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from agents.clock import now_ms
 from agents.dead_letters import DeadLetters
@@ -20,7 +21,7 @@ from agents.ingest import Ingest
 from agents.kafka import aiokafka_options
 from agents.publisher import Publishers
 from agents.recovery import Prover
-from agents.redis_connection import connect_redis_async
+from agents.redis_connection import connect_redis_async, redis_refusal
 from agents.release import Releaser
 from agents.settings import Settings
 from agents.slot_release import SlotReleaser
@@ -225,6 +226,8 @@ async def run_worker(settings: Settings, partitions: int, *, accept_gap: bool = 
         await worker.run(stopping.wait())
     except Refusal:
         raise
+    except RedisError as error:  # of the start: what runs waits for Redis to come back
+        raise redis_refusal(settings, error) from error
     except Exception as error:
         log.exception("worker failed")
         raise Refusal(f"the worker failed ({type(error).__name__}: {error}); its log has the details") from error

@@ -2,10 +2,11 @@
 
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -34,9 +35,11 @@ def own_redis(*options: str) -> Iterator[RedisServer]:
 
 
 @contextmanager
-def pipeline_on(kafka: KafkaServer, server: RedisServer, folder: Path) -> Iterator[Pipeline]:
+def pipeline_on(
+    kafka: KafkaServer, server: RedisServer, folder: Path, changes: Mapping[str, Any] | None = None
+) -> Iterator[Pipeline]:
     """A pipeline on that Redis."""
-    with open_pipeline(kafka, server, folder, "own") as pipeline:
+    with open_pipeline(kafka, server, folder, "own", changes) as pipeline:
         yield pipeline
 
 
@@ -127,7 +130,7 @@ def test_behind_tls_and_with_no_more_rights_than_the_manual_asks_for_a_worker_fo
             "ssl_certfile": certificate,
             "ssl_keyfile": key,
         }
-        with open_pipeline(kafka, server, tmp_path, "guarded", {"redis": redis}) as pipeline:
+        with pipeline_on(kafka, server, tmp_path, {"redis": redis}) as pipeline:
             admin.execute_command(*acl_line(pipeline))  # type: ignore[no-untyped-call] # redis-py leaves it open
             worker = pipeline.worker()
             samples = traffic()

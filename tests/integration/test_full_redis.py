@@ -1,0 +1,157 @@
+"""A Redis that is full (`maxmemory`, `noeviction`): nothing is written by halves or lost, and one line says so."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
+
+from agents.store.identity import claim_user_key
+from agents.store.keys import DomainKeys
+from agents.store.ledger import LedgerStore, Proposal
+from agents.store.partition import PartitionStore
+from agents.store.proof import ProofStore, Published
+from agents.trouble import is_full
+from stream.checkpoint import take_changes
+from stream.contracts import BudgetRecord, EpsilonDelta
+from tests.integration.health import LISTEN, is_ready, missing
+from tests.integration.readings import HOUR_MS, LATER_MS, NOON_MS, Sample, folds, ticks, traffic
+from tests.integration.test_own_redis import own_redis, pipeline_on
+from tests.replayed import policy_of
+from tests.services import KafkaServer
+from tests.services.data import ROOT
+
+DATE = "2022-01-02"
+
+
+def test_every_script_writes_all_or_nothing_where_redis_is_full() -> None:
+    with own_redis() as server:
+        asyncio.run(_refuse_each(server.url))
+
+
+async def _refuse_each(url: str) -> None:
+    policy = policy_of(name="full", lateness="48h")
+    proposal = Proposal(f"full/{DATE}T12:00/c", DATE, "c/12:00", 10**9, (b'{"seq":', b"}"), (b"{", b"}"))
+    budget = BudgetRecord(
+        policy="full",
+        policy_id="b2:",
+        date=DATE,
+        seq=9,
+        releases=1,
+        epsilon_sum=1.0,
+        epsilon_user_day=1.0,
+        limit=2.0,
+        day_bound=1.0,
+        epsilon_delta=EpsilonDelta(epsilon=1.0, delta=1e-6),
+    )
+    fold = folds(policy)[0]
+    fold.apply(LATER_MS, [NOON_MS], [next(s for s in traffic() if s.partition == 0).value])
+    changes = take_changes(fold)
+    async with Redis.from_url(url) as redis:
+        store, proof = PartitionStore(redis, "full", 2), ProofStore(redis, "full")
+        ledger = LedgerStore(redis, "full", policy)
+        await store.open(0, 0)
+        run_id = await proof.run_id()
+        token = await proof.prove(run_id)
+        assert token is not None
+        writes: dict[str, Callable[[], Awaitable[object]]] = {
+            "checkpoint": lambda: store.checkpoint(0, 0, 1, changes),
+            "skip": lambda: store._skip(keys=["{full:0}:state"], args=["1", "9"]),
+            "commit": lambda: ledger.commit([proposal], token),
+            "adopt": lambda: proof.adopt(_published(1)),
+            "recall": lambda: proof.recall(budget),
+            "claim": lambda: claim_user_key(redis, DomainKeys("full"), None),
+            "prove": lambda: proof.prove(run_id),
+        }
+        reads = {"load", "summary", "delete", "booking"}  # the third makes room, the fourth is a part of others
+        assert writes.keys() | reads == {path.stem for path in (ROOT / "agents" / "store").glob("*.lua")}
+        for write in writes.values():
+            before = await _everything(redis)
+            await redis.config_set("maxmemory", "1")
+            with pytest.raises(ResponseError, check=is_full):
+                await write()
+            assert await _everything(redis) == before
+            await redis.config_set("maxmemory", "0")
+            await write()
+            assert await _everything(redis) != before
+
+
+def _published(records: int) -> list[Published]:
+    return [
+        Published(f"full/{DATE}T13:00/{n}", "full", DATE, f"{n}/13:00", 10**9, n, 0, b"x" * 4_000) for n in range(records)
+    ]
+
+
+async def _everything(redis: Redis) -> dict[bytes, bytes | None]:
+    return {key: await redis.dump(key) async for key in redis.scan_iter()}
+
+
+def test_a_script_that_would_fill_redis_is_refused_before_it_writes_or_runs_to_its_end() -> None:
+    with own_redis() as server:
+        whole = asyncio.run(_adopt_at_limits(server.url))
+    assert set(whole) == {False, True}
+
+
+async def _adopt_at_limits(url: str) -> list[bool]:
+    """Whether a script of 1 MB was run, at limits that leave it more and more room."""
+    records, whole = _published(250), []
+    async with Redis.from_url(url) as redis:
+        used = int((await redis.info("memory"))["used_memory"])
+        for room in range(0, 6_000_000, 50_000):
+            await redis.config_set("maxmemory", used + room)
+            try:
+                assert await ProofStore(redis, "full").adopt(records) == len(records)
+            except ResponseError as error:
+                assert is_full(error)
+                assert await redis.dbsize() == 0
+                whole.append(False)
+            else:
+                assert await redis.hlen(DomainKeys("full").releases(DATE)) == len(records)
+                await redis.flushdb()
+                whole.append(True)
+    return whole
+
+
+def test_a_worker_whose_redis_is_full_waits_says_so_once_and_loses_nothing(kafka: KafkaServer, tmp_path: Path) -> None:
+    exact = {"epsilon": 1e6, "acknowledge_weak_privacy": True, "daily_limit": 1e9}
+    changes = {**LISTEN, "policy": {"privacy": exact}}
+    with (
+        own_redis() as server,
+        closing(server.client()) as redis,
+        pipeline_on(kafka, server, tmp_path, changes) as pipeline,
+    ):
+        samples, telemetry = traffic(4), pipeline.settings.topics.telemetry
+        worker = pipeline.worker()
+        kafka.produce(telemetry, [sample.record() for sample in samples if sample.time_ms < NOON_MS + HOUR_MS])
+        pipeline.wait(pipeline.is_caught_up, "first hour", worker)
+        redis.config_set("maxmemory", "1")
+        kafka.produce(telemetry, [sample.record() for sample in samples if sample.time_ms >= NOON_MS + HOUR_MS])
+        kafka.produce(telemetry, ticks(NOON_MS + 5 * HOUR_MS))
+        pipeline.wait(lambda: "checkpoint" in missing(worker), "worker that is not ready", worker)
+        before = pipeline.folded()
+        assert before < len(samples)
+        said = [json.loads(line) for line in worker.logged().splitlines() if "Redis is full: raise" in line]
+        assert {"ingest"} <= {line["loop"] for line in said} <= {"ingest", "release"}
+        assert len(said) == len({line["loop"] for line in said})
+        assert pipeline.published() == {}
+        redis.config_set("maxmemory", "0")
+        pipeline.wait(lambda: pipeline.is_settled() and is_ready(worker), "releases of everything", worker)
+        assert pipeline.outcomes() == {"accepted": len(samples)}
+        values = pipeline.published(committed=False)
+        assert len(values) == 12
+        assert {len(set(records)) for records in values.values()} == {1}
+        means = Counter(round(json.loads(records[0])["mean"], 1) for records in values.values())
+        assert means == Counter(truth(samples))
+
+
+def truth(samples: list[Sample]) -> list[float]:
+    """The mean of each hour and place."""
+    hats: dict[tuple[int, int], list[float]] = {}
+    for sample in samples:
+        hats.setdefault((sample.time_ms // HOUR_MS, sample.place), []).append(sample.speed)
+    return [round(sum(speeds) / len(speeds), 1) for speeds in hats.values()]
