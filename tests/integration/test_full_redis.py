@@ -15,6 +15,7 @@ from agents.store.identity import claim_user_key
 from agents.store.keys import DomainKeys
 from agents.store.ledger import LedgerStore, Proposal
 from agents.store.partition import PartitionStore
+from agents.store.progress import Mark
 from agents.store.proof import ProofStore, Published
 from agents.trouble import is_full
 from stream.checkpoint import take_changes
@@ -65,6 +66,8 @@ async def _refuse_each(url: str) -> None:
             "commit": lambda: ledger.commit([proposal], token),
             "adopt": lambda: proof.adopt(_published(1)),
             "recall": lambda: proof.recall(budget),
+            "advance": lambda: ledger.progress.advance(Mark.COMMITTED, [0], NOON_MS, token),
+            "restore": lambda: ledger.progress.restore(NOON_MS, NOON_MS + HOUR_MS, [0]),
             "claim": lambda: claim_user_key(redis, DomainKeys("full"), None),
             "prove": lambda: proof.prove(run_id),
         }
@@ -83,7 +86,8 @@ async def _refuse_each(url: str) -> None:
 
 def _published(records: int) -> list[Published]:
     return [
-        Published(f"full/{DATE}T13:00/{n}", "full", DATE, f"{n}/13:00", 10**9, n, 0, b"x" * 4_000) for n in range(records)
+        Published(f"full/{DATE}T13:00/{n}", "full", DATE, f"{n}/13:00", 10**9, n, 0, b"x" * 4_000)
+        for n in range(records)
     ]
 
 
