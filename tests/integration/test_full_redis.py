@@ -17,6 +17,7 @@ from agents.store.ledger import LedgerStore, Proposal
 from agents.store.partition import PartitionStore
 from agents.store.progress import Mark
 from agents.store.proof import ProofStore, Published
+from agents.topics import ensure_topics
 from agents.trouble import is_full
 from stream.checkpoint import take_changes
 from stream.contracts import BudgetRecord, EpsilonDelta
@@ -130,6 +131,7 @@ def test_a_worker_whose_redis_is_full_waits_says_so_once_and_loses_nothing(kafka
         pipeline_on(kafka, server, tmp_path, changes) as pipeline,
     ):
         samples, telemetry = traffic(4), pipeline.settings.topics.telemetry
+        ensure_topics(pipeline.settings)
         worker = pipeline.worker()
         kafka.produce(telemetry, [sample.record() for sample in samples if sample.time_ms < NOON_MS + HOUR_MS])
         pipeline.wait(pipeline.is_caught_up, "first hour", worker)

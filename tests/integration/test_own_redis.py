@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from agents.doctor import State, examine
 from agents.durability import Persistence, ensure_durable, read_durability
 from agents.settings import Settings
+from agents.topics import ensure_topics
 from stream.errors import Refusal
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
@@ -132,6 +133,7 @@ def test_behind_tls_and_with_no_more_rights_than_the_manual_asks_for_a_worker_fo
         }
         with pipeline_on(kafka, server, tmp_path, {"redis": redis}) as pipeline:
             admin.execute_command(*acl_line(pipeline))  # type: ignore[no-untyped-call] # redis-py leaves it open
+            ensure_topics(pipeline.settings)
             worker = pipeline.worker()
             samples = traffic()
             kafka.produce(pipeline.settings.topics.telemetry, [sample.record() for sample in samples])
