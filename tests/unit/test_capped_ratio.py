@@ -96,6 +96,15 @@ def test_the_interval_is_the_range_of_the_ratio_over_all_that_both_noises_leave_
     assert found.interval95 == (min(max(expected[0], 0), 65_000), min(max(expected[1], 0), 65_000))
 
 
+def test_where_the_noise_on_the_weight_reaches_down_to_0_nothing_is_known() -> None:
+    beyond = exceeded_once_in(40, 100.0)
+    parameters = replace(PLAIN, weight_threshold=1.0)
+    for weight, known in ((beyond - 1, False), (beyond, False), (beyond + 10**5, True)):
+        found = ESTIMATOR.estimate(as_users([], []), parameters, Scripted([0, weight]))
+        assert found is not None
+        assert (found.interval95 != (0, 65_000)) == known
+
+
 @pytest.mark.parametrize(
     ("length", "epsilon", "threshold"), [(50, 1.0, 1000.0), (7, 0.1, 1400.0), (1, 3.0, 20 / 3), (10**9, 10.0, 2e9)]
 )
