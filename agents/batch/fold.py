@@ -45,30 +45,40 @@ class Job:
 class Folded:
     """What files came to.
 
-    outcomes   records by what became of them; only those that occur
-    is_final   whether a slot takes no more readings, by the clock (ms UTC) that closes it
-    first_ms   the least arrival (ms UTC) that moved a clock; None: none did
-    last_ms    the greatest one
+    outcomes        records by what became of them; only those that occur
+    is_final        whether a slot takes no more readings, by the clock (ms UTC) that closes it
+    first_ms        the least arrival (ms UTC) that moved a clock; None: none did
+    last_ms         the greatest one
+    complete_from   ms UTC: what arrived before was deleted in some partition; None: nowhere
     """
 
     outcomes: dict[str, int]
     is_final: Callable[[int], bool]
     first_ms: int | None
     last_ms: int | None
+    complete_from: int | None
 
 
 class _Partition(Generic[V]):
-    """One partition's fold, fed in lists."""
+    """One partition's fold, fed in lists.
 
-    def __init__(self, job: Job, number: int, fold: FoldOf[V]) -> None:
+    missing   records before the first one were deleted
+    """
+
+    def __init__(self, job: Job, number: int, fold: FoldOf[V], *, missing: bool = False) -> None:
         self.fold = fold
         self.first_ms: int | None = None
+        self._missing = missing
         self._job = job
         self._number = number
         self._since_look = 0
 
     def apply(self, timestamps: Sequence[int], values: Sequence[V | None]) -> None:
         """Fold records; now and then let the keeper look, and forget what is closed."""
+        if self._missing and timestamps:
+            # As a worker's first start above 0: whatever was made up to here may have stood in the deleted records.
+            self.fold.complete_from = timestamps[0] + self._job.policy.max_ahead_ms
+            self._missing = False
         self.fold.apply(self._job.now_ms, timestamps, values)
         if self.first_ms is None and self.fold.clock is not None:
             self.first_ms = min(each for each in timestamps if 0 <= each <= self.fold.clock)
@@ -114,8 +124,13 @@ def fold_dump(dump: Dump, job: Job, decode: Callable[[bytes], Reading | None], c
         return choose(vehicle, count) == number
 
     partitions = [
-        _Partition(job, number, FoldOf(job.policy, calendar, job.pseudonyms, decode, partial(is_home, number)))
-        for number in range(count)
+        _Partition(
+            job,
+            number,
+            FoldOf(job.policy, calendar, job.pseudonyms, decode, partial(is_home, number)),
+            missing=start > 0,
+        )
+        for number, start in enumerate(dump.head.start_offsets)
     ]
     waiting: list[tuple[list[int], list[bytes | None]]] = [([], []) for _ in partitions]
     for line in dump:
@@ -135,8 +150,14 @@ def fold_dump(dump: Dump, job: Job, decode: Callable[[bytes], Reading | None], c
 def _folded(partitions: Sequence[_Partition[V]], is_final: Callable[[int], bool]) -> Folded:
     firsts = [partition.first_ms for partition in partitions if partition.first_ms is not None]
     clocks = [partition.fold.clock for partition in partitions if partition.fold.clock is not None]
-    outcomes = _occurring(partition.fold for partition in partitions)
-    return Folded(outcomes, is_final, min(firsts, default=None), max(clocks, default=None))
+    complete = [p.fold.complete_from for p in partitions if p.fold.complete_from is not None]
+    return Folded(
+        outcomes=_occurring(partition.fold for partition in partitions),
+        is_final=is_final,
+        first_ms=min(firsts, default=None),
+        last_ms=max(clocks, default=None),
+        complete_from=max(complete, default=None),
+    )
 
 
 def _occurring(folds: Iterable[FoldOf[V]]) -> dict[str, int]:

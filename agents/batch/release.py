@@ -10,6 +10,7 @@ The steps, by the worker's names:
 
 from collections.abc import Iterator
 from datetime import date
+from functools import cache
 from itertools import islice
 from typing import Final
 
@@ -22,7 +23,7 @@ from stream.errors import Refusal
 from stream.hats import Calendar
 from stream.mechanisms import Noise
 from stream.policy import Policy, Relation
-from stream.release import release_id, release_of
+from stream.release import Release, incomplete_of, release_id, release_of
 from stream.schedule import first_slot_ms, listed_cells, slots_between, slots_due
 from stream.units import DAY_MS
 
@@ -40,7 +41,7 @@ def release_final(
     """The one record of each final HAT, by slot, then cell; each is durable in the ledger before it is given out.
 
     Under `add_remove` that is each listed cell of each slot of `days`; None: from the slot of the first arrival to that
-    of the last one. Raises Refusal where these are years apart.
+    of the last one. Raises Refusal where these are years apart. What a dump's days have lost makes them incomplete.
     """
     policy = ledger.policy
     calendar = Calendar(policy)
@@ -48,14 +49,20 @@ def release_final(
         hats = _listed(folded, policy, calendar, days)
     else:
         hats = (hat for hat in kept.hats() if folded.is_final(hat.end_ms + policy.lateness_ms))
+
+    @cache
+    def has_lost(day: str) -> bool:
+        return folded.complete_from is not None and calendar.days_start(day) < folded.complete_from
+
+    def draw(hat: KeptHat) -> Release:
+        if has_lost(hat.slot.partition("/")[0]):
+            return incomplete_of(policy, calendar, hat.slot, hat.cell)
+        return release_of(policy, calendar, hat.slot, hat.cell, kept.chunks(hat), noise)
+
     while due := list(islice(hats, _HATS)):
         names = [release_id(policy, hat.slot, hat.cell) for hat in due]
         records = {name: ledger.find(name) for name in names}
-        drawn = [
-            release_of(policy, calendar, hat.slot, hat.cell, kept.chunks(hat), noise)
-            for name, hat in zip(names, due, strict=True)
-            if records[name] is None
-        ]
+        drawn = [draw(hat) for name, hat in zip(names, due, strict=True) if records[name] is None]
         records |= ledger.commit(drawn, now_ms())
         yield from (record for record in records.values() if record is not None)
 

@@ -51,6 +51,16 @@ def statuses(pipeline: Pipeline) -> dict[str, set[str]]:
     return found
 
 
+def statuses_of_batch(pipeline: Pipeline) -> dict[str, str]:
+    """release_id -> status, of one process over a dump."""
+    dump, ledger = pipeline.folder / "dump", pipeline.folder / "ledger"
+    assert pipeline.hatcast("dump", "telemetry", "--output", dump).code == 0
+    folded = pipeline.hatcast("batch", dump, "--format", "kafka", "--ledger", ledger, "--json")
+    assert folded.code == 0, folded.err
+    records = map(json.loads, folded.out.splitlines())
+    return {record["release_id"]: record["status"] for record in records}
+
+
 def test_a_first_start_above_the_logs_beginning_calls_the_days_it_cannot_know_incomplete(pipeline: Pipeline) -> None:
     send(pipeline, day(0)[:10])
     delete_all(pipeline)
@@ -60,6 +70,8 @@ def test_a_first_start_above_the_logs_beginning_calls_the_days_it_cannot_know_in
     assert statuses(pipeline) == {"2022-01-02": {"incomplete"}, "2022-01-03": {"released"}}
     budget = {record["date"]: record["releases"] for record in pipeline.budget_records().values()}
     assert budget == {"2022-01-02": 0, "2022-01-03": 6}
+    published = {name: json.loads(values[0])["status"] for name, values in pipeline.published().items()}
+    assert published == statuses_of_batch(pipeline)
 
 
 def test_records_deleted_before_they_were_folded_stop_a_worker_unless_the_gap_is_accepted(pipeline: Pipeline) -> None:

@@ -71,16 +71,19 @@ def recording_of(path: Path, *instants: int) -> Path:
     return path
 
 
-def dump_of(path: Path, logs: Sequence[Sequence[tuple[int, bytes | None]]], topic: str = "telemetry") -> Path:
-    """The lines of `hatcast dump`, partitions taking turns."""
+def dump_of(
+    path: Path, logs: Sequence[Sequence[tuple[int, bytes | None]]], starts: Sequence[int] | None = None
+) -> Path:
+    """The lines of `hatcast dump`, partitions taking turns, each from its start offset (0) on."""
+    starts = starts or [0] * len(logs)
     lines = [
-        (at, partition, Line(topic, partition, 10 * at, ts, b"key", value))
+        (at, partition, Line("telemetry", partition, starts[partition] + 10 * at, ts, b"key", value))
         for partition, log in enumerate(logs)
         for at, (ts, value) in enumerate(log)
     ]
     lines.sort(key=lambda line: line[:2])
-    head = msgspec.json.encode(Head(topic, len(logs), [0] * len(logs)))
-    path.write_bytes(b"\n".join([head, *(msgspec.json.encode(line) for _, _, line in lines)]) + b"\n")
+    whole = [Head("telemetry", len(logs), list(starts)), *(line for _, _, line in lines)]
+    path.write_bytes(b"\n".join(map(msgspec.json.encode, whole)) + b"\n")
     return path
 
 
