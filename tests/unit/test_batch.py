@@ -71,9 +71,7 @@ def recording_of(path: Path, *instants: int) -> Path:
     return path
 
 
-def dump_of(
-    path: Path, logs: Sequence[Sequence[tuple[int, bytes | None]]], starts: Sequence[int] | None = None
-) -> Path:
+def dump_of(path: Path, logs: Sequence[Sequence[tuple[int, bytes | None]]], starts: Sequence[int] = ()) -> Path:
     """The lines of `hatcast dump`, partitions taking turns, each from its start offset (0) on."""
     starts = starts or [0] * len(logs)
     lines = [
@@ -81,9 +79,8 @@ def dump_of(
         for partition, log in enumerate(logs)
         for at, (ts, value) in enumerate(log)
     ]
-    lines.sort(key=lambda line: line[:2])
-    whole = [Head("telemetry", len(logs), list(starts)), *(line for _, _, line in lines)]
-    path.write_bytes(b"\n".join(map(msgspec.json.encode, whole)) + b"\n")
+    whole = [Head("telemetry", len(logs), [*starts]), *(line for _, _, line in sorted(lines, key=lambda it: it[:2]))]
+    path.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in whole))
     return path
 
 
