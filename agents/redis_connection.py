@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import redis
@@ -31,6 +31,9 @@ from agents.clock import monotonic_s
 from agents.settings import Settings
 from agents.trouble import is_full
 from stream.errors import BadSetting, Refusal
+
+AnyRedis: TypeAlias = redis.asyncio.Redis | redis.asyncio.RedisCluster
+"""A client for asyncio: of one server, or of a cluster. What is done in one step has one hash tag (store/keys.py)."""
 
 CONNECT_SECONDS: Final = 12.0  # how long a Redis that does not answer is tried again
 DIAL_SECONDS: Final = 3.0  # one try

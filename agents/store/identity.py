@@ -3,17 +3,16 @@
 import secrets
 from collections.abc import Mapping
 
-from redis.asyncio import Redis
-
+from agents.redis_connection import AnyRedis
 from agents.store.keys import DomainKeys
-from agents.store.scripts import script
+from agents.store.scripts import Script
 from stream.errors import Refusal
 from stream.policy import Policy
 from stream.policy_table import differing_keys
 from stream.pseudonyms import KEY_BYTES, Pseudonyms
 
 
-async def claim_policy(redis: Redis, keys: DomainKeys, policy: Policy, partitions: int) -> None:
+async def claim_policy(redis: AnyRedis, keys: DomainKeys, policy: Policy, partitions: int) -> None:
     """Keep the policy and the partition count of a first start; refuse to go on under others.
 
     Raises Refusal that names the keys that differ, or both partition counts, and the way out.
@@ -37,12 +36,12 @@ async def claim_policy(redis: Redis, keys: DomainKeys, policy: Policy, partition
         )
 
 
-async def _claim(redis: Redis, key: str, given: Mapping[str, str | bytes]) -> dict[str, bytes]:
-    flat = await script(redis, "claim")(keys=[key], args=[part for pair in given.items() for part in pair])
+async def _claim(redis: AnyRedis, key: str, given: Mapping[str, str | bytes]) -> dict[str, bytes]:
+    flat = await Script(redis, "claim")(keys=[key], args=[part for pair in given.items() for part in pair])
     return {flat[i].decode(): flat[i + 1] for i in range(0, len(flat), 2)}
 
 
-async def claim_user_key(redis: Redis, keys: DomainKeys, given: bytes | None) -> Pseudonyms:
+async def claim_user_key(redis: AnyRedis, keys: DomainKeys, given: bytes | None) -> Pseudonyms:
     """The pseudonyms of this domain: from the given key, else from one made once and kept in Redis.
 
     Raises Refusal if another key was used before: its users would count as others.
@@ -68,7 +67,7 @@ async def claim_user_key(redis: Redis, keys: DomainKeys, given: bytes | None) ->
     return made
 
 
-async def keep_user_key(redis: Redis, keys: DomainKeys, users: Pseudonyms, *, given: bool) -> None:
+async def keep_user_key(redis: AnyRedis, keys: DomainKeys, users: Pseudonyms, *, given: bool) -> None:
     """Keep the key in use again where Redis has lost it: emptied or set back, it would let the next start make another.
 
     Raises Refusal if there is another one by now.

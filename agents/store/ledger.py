@@ -4,12 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from redis.asyncio import Redis
-
+from agents.redis_connection import AnyRedis
 from agents.store.errors import Unproven
 from agents.store.keys import DomainKeys
 from agents.store.progress import ProgressStore
-from agents.store.scripts import script
+from agents.store.scripts import Call, Script
 from stream.accounting import DaySummary, Total, dearest
 from stream.policy import Policy
 
@@ -49,7 +48,7 @@ class LedgerStore:
     progress   how far the policy is, where that is no matter of single HATs
     """
 
-    def __init__(self, redis: Redis, domain: str, policy: Policy) -> None:
+    def __init__(self, redis: AnyRedis, domain: str, policy: Policy) -> None:
         self._redis = redis
         self._keys = DomainKeys(domain)
         self._name = policy.name
@@ -60,8 +59,8 @@ class LedgerStore:
             str(policy.daily_limit_nano),
             "" if total is None else str(total),
         ]
-        self._commit = script(redis, "commit")
-        self._summary = script(redis, "summary")
+        self._commit = Script(redis, "commit")
+        self._summary = Script(redis, "summary")
 
     async def find(self, date: str, release_ids: Sequence[str]) -> list[Committed | None]:
         """The records that are there already, in the order asked for."""
@@ -79,39 +78,37 @@ class LedgerStore:
 
         Raises Unproven if Redis does not have the proof with this token: then this one, at least, was not written.
         """
-        async with self._redis.pipeline(transaction=False) as pipe:
-            for proposal in proposals:
-                keys = self._keys
-                date = proposal.date
-                await self._commit(
-                    keys=[
-                        keys.releases(date),
-                        keys.published(date),
-                        keys.ledger(date),
-                        keys.costs(date, self._name),
-                        keys.levels(date, self._name),
-                        keys.dates,
-                        keys.proof,
-                        keys.total,
-                    ],
-                    args=[
-                        proposal.release_id,
-                        self._name,
-                        date,
-                        proposal.place,
-                        str(proposal.charge),
-                        *self._limits,
-                        *proposal.record,
-                        *proposal.exhausted,
-                        token,
-                        proposal.fineness,
-                    ],
-                    client=pipe,
-                )
-            answers = await pipe.execute()
+        answers = await self._commit.each([self._call(proposal, token) for proposal in proposals])
         if any(how == b"unproven" for how, *_ in answers):
             raise Unproven
         return [Committed(record, mark == b"1", how == b"committed") for how, record, mark in answers]
+
+    def _call(self, proposal: Proposal, token: str) -> Call:
+        keys, date, name = self._keys, proposal.date, self._name
+        return (
+            [
+                keys.releases(date),
+                keys.published(date),
+                keys.ledger(date),
+                keys.costs(date, name),
+                keys.levels(date, name),
+                keys.dates,
+                keys.proof,
+                keys.total,
+            ],
+            [
+                proposal.release_id,
+                name,
+                date,
+                proposal.place,
+                str(proposal.charge),
+                *self._limits,
+                *proposal.record,
+                *proposal.exhausted,
+                token,
+                proposal.fineness,
+            ],
+        )
 
     async def mark(self, date: str, release_ids: Sequence[str]) -> None:
         """Remember that Kafka has acknowledged these releases."""

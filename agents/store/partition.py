@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
-from redis.asyncio import Redis
 
+from agents.redis_connection import AnyRedis
 from agents.store.keys import PartitionKeys
-from agents.store.scripts import script
+from agents.store.scripts import Call, Script
 from stream.checkpoint import Changes, Stored
 from stream.errors import Refusal
 from stream.open_slots import CHUNK_USERS
@@ -33,14 +33,14 @@ class FinalHat:
 class PartitionStore:
     """The state of all partitions of a policy. Errors of redis-py pass through: the caller backs off and reloads."""
 
-    def __init__(self, redis: Redis, name: str, partitions: int) -> None:
+    def __init__(self, redis: AnyRedis, name: str, partitions: int) -> None:
         self.partitions = partitions
         self._redis = redis
         self._keys = [PartitionKeys(name, partition) for partition in range(partitions)]
-        self._checkpoint = script(redis, "checkpoint")
-        self._load = script(redis, "load")
-        self._delete = script(redis, "delete")
-        self._skip = script(redis, "skip")
+        self._checkpoint = Script(redis, "checkpoint")
+        self._load = Script(redis, "load")
+        self._delete = Script(redis, "delete")
+        self._skip = Script(redis, "skip")
 
     async def open(self, partition: int, log_start: int, *, accept_gap: bool = False) -> tuple[int, Stored]:
         """The offset to read from and the state at that offset.
@@ -171,24 +171,19 @@ class PartitionStore:
 
         Each partition's clock and contributions are read in one script, so a clock that went back is seen.
         """
-        async with self._redis.pipeline(transaction=False) as pipe:
-            for keys in self._keys:
-                await self._load(keys=[keys.state], args=[keys.prefix, CHUNK_USERS, *_named(hats)], client=pipe)
-            answers = await pipe.execute()
+        answers = await self._load.each(self._of_each(hats))
         if any(answer is None for answer in answers):
             return None
         return [[chunk for answer in answers for chunk in answer[i] if chunk] for i in range(len(hats))]
 
     async def delete(self, hats: Sequence[FinalHat]) -> None:
         """Delete the contributions of published HATs."""
-        async with self._redis.pipeline(transaction=False) as pipe:
-            for keys in self._keys:
-                await self._delete(keys=[keys.state], args=[keys.prefix, CHUNK_USERS, *_named(hats)], client=pipe)
-            await pipe.execute()
+        await self._delete.each(self._of_each(hats))
 
-
-def _named(hats: Sequence[FinalHat]) -> list[str | int]:
-    return [part for hat in hats for part in (hat.slot, hat.cell, hat.closes_ms)]
+    def _of_each(self, hats: Sequence[FinalHat]) -> list[Call]:
+        """These HATs, in every partition."""
+        named = [part for hat in hats for part in (hat.slot, hat.cell, hat.closes_ms)]
+        return [([keys.state], [keys.prefix, CHUNK_USERS, *named]) for keys in self._keys]
 
 
 def _chunks(users: bytes) -> int:

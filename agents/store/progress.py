@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from redis.asyncio import Redis
-
+from agents.redis_connection import AnyRedis
 from agents.store.errors import Unproven
 from agents.store.keys import DomainKeys
-from agents.store.scripts import script
+from agents.store.scripts import Script
 
 
 class Mark(StrEnum):
@@ -42,13 +41,13 @@ class Progress:
 class ProgressStore:
     """The progress of one policy. Errors of redis-py pass through."""
 
-    def __init__(self, redis: Redis, domain: str, name: str) -> None:
+    def __init__(self, redis: AnyRedis, domain: str, name: str) -> None:
         self._redis = redis
         keys = DomainKeys(domain)
         self._key = keys.progress(name)
         self._proof = keys.proof
-        self._advance = script(redis, "advance")
-        self._restore = script(redis, "restore")
+        self._advance = Script(redis, "advance")
+        self._restore = Script(redis, "restore")
 
     async def read(self) -> Progress:
         """What is stored."""

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from redis.asyncio import Redis
-
+from agents.redis_connection import AnyRedis
 from agents.store.keys import DomainKeys
 from agents.store.progress import ProgressStore
-from agents.store.scripts import script
+from agents.store.scripts import Script
 from stream.contracts import BudgetRecord
 from stream.units import nano_within
 
@@ -61,25 +60,28 @@ class Span:
 class ProofStore:
     """One domain's proof, and the rebuilding that leads to it. Errors of redis-py pass through."""
 
-    def __init__(self, redis: Redis, domain: str) -> None:
+    def __init__(self, redis: AnyRedis, domain: str) -> None:
         self._redis = redis
         self._domain = domain
         self._keys = DomainKeys(domain)
-        self._prove = script(redis, "prove")
-        self._adopt = script(redis, "adopt")
-        self._recall = script(redis, "recall")
+        self._proof = Script(redis, "proof")
+        self._prove = Script(redis, "prove")
+        self._adopt = Script(redis, "adopt")
+        self._recall = Script(redis, "recall")
 
     async def token(self) -> str | None:
         """The token of the proof, if it was written in this life of the server."""
-        run_id, token = await self._redis.hmget(self._keys.proof, ["run_id", "token"])
-        if not isinstance(run_id, bytes) or not isinstance(token, bytes) or run_id.decode() != await self.run_id():
-            return None
-        return token.decode()
+        _, token = await self._look()
+        return None if token is None else token.decode()
 
     async def run_id(self) -> str:
-        """What names this life of the server."""
-        info = await self._redis.info("server")
-        return str(info["run_id"])
+        """What names this life of the server: of a cluster, of the one that holds the domain."""
+        run_id, _ = await self._look()
+        return run_id.decode()
+
+    async def _look(self) -> tuple[bytes, bytes | None]:
+        run_id, token = await self._proof(keys=[self._keys.proof], args=[])
+        return run_id, token
 
     async def lock(self) -> bool:
         """True for one worker at a time; two that prove at once are safe, and only wasteful."""

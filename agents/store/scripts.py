@@ -1,18 +1,55 @@
 """The Lua scripts beside this file, by name."""
 
+import hashlib
+from collections.abc import Sequence
 from importlib import resources
-from typing import Final
+from typing import Any, Final
 
-from redis.asyncio import Redis
-from redis.commands.core import AsyncScript
+from redis.exceptions import NoScriptError
+
+from agents.redis_connection import AnyRedis
 
 _BOOKING: Final = frozenset({"adopt", "commit", "recall"})  # what stands before them is in booking.lua
 
+Part = str | bytes | int
+Call = tuple[Sequence[str], Sequence[Part]]
+"""The keys, all of one hash tag, and the arguments of one run."""
 
-def script(redis: Redis, name: str) -> AsyncScript:
-    """The script `NAME.lua`; redis-py sends its hash, and its text where the server does not know it yet."""
-    text = _text(name)
-    return redis.register_script(_text("booking") + text if name in _BOOKING else text)
+
+class Script:
+    """The script `NAME.lua`. Its hash is sent, and its text where a server does not know it yet.
+
+    In place of redis-py's own, which asks for each script before every pipeline, and does not run in a cluster's. An
+    answer that was lost, or a server that knew the script only half way, makes it run twice: each of them changes
+    nothing the second time. Errors of redis-py pass through.
+    """
+
+    def __init__(self, redis: AnyRedis, name: str) -> None:
+        self._redis = redis
+        self._text = _text("booking") + _text(name) if name in _BOOKING else _text(name)
+        self._hash = hashlib.sha1(self._text.encode(), usedforsecurity=False).hexdigest()
+
+    async def __call__(self, keys: Sequence[str], args: Sequence[Part]) -> Any:
+        """Run it once."""
+        return (await self.each([(keys, args)]))[0]
+
+    async def each(self, calls: Sequence[Call]) -> list[Any]:
+        """Run it for each call, in order as far as their keys are on one server, in one round trip to each server."""
+        try:
+            return await self._run(calls)
+        except NoScriptError:
+            await self._redis.script_load(self._text)  # of a cluster: to every node
+            return await self._run(calls)
+
+    async def _run(self, calls: Sequence[Call]) -> list[Any]:
+        if len(calls) == 1:
+            ((keys, args),) = calls
+            return [await self._redis.evalsha(self._hash, len(keys), *keys, *args)]
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for keys, args in calls:  # not `evalsha`, which a cluster's pipeline does not have
+                pipe.execute_command("EVALSHA", self._hash, len(keys), *keys, *args)
+            answers: list[Any] = await pipe.execute()
+            return answers
 
 
 def _text(name: str) -> str:

@@ -72,7 +72,7 @@ async def _refuse_each(url: str) -> None:
             "claim": lambda: claim_user_key(redis, DomainKeys("full"), None),
             "prove": lambda: proof.prove(run_id),
         }
-        reads = {"load", "summary", "delete", "booking"}  # the third makes room, the fourth is a part of others
+        reads = {"load", "proof", "summary", "delete", "booking"}  # `delete` makes room, `booking` is a part of others
         assert writes.keys() | reads == {path.stem for path in (ROOT / "agents" / "store").glob("*.lua")}
         for write in writes.values():
             before = await _everything(redis)
