@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 import faust
 import structlog
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
@@ -18,7 +19,7 @@ from agents.dead_letters import DeadLetters
 from agents.frames import Frame, FrameApp, FrameSettings, frame_app
 from agents.health import HealthServer, Readiness
 from agents.ingest import Ingest
-from agents.kafka import aiokafka_options
+from agents.kafka import aiokafka_options, broker_name
 from agents.publisher import Publishers
 from agents.recovery import Prover
 from agents.redis_connection import connect_redis_async, redis_refusal
@@ -188,7 +189,14 @@ class Worker:
         """From start to stop: until `stopping` is done. Raises what ended it otherwise."""
         stop = asyncio.ensure_future(stopping)  # also where the start is refused
         try:
-            await self.start()
+            try:
+                await self.start()
+            except KafkaError as error:
+                said = " ".join(str(error).split())
+                where = broker_name(self.settings)
+                raise Refusal(f"{where} was lost during the start ({said}): start again once it answers") from None
+            except RedisError as error:
+                raise redis_refusal(self.settings, error) from None
             ends = [stop, self.failed, asyncio.ensure_future(self.app.wait_until_stopped())]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if self.failed.done():

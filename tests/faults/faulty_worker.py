@@ -45,11 +45,11 @@ def meet(step: str, action: str, times: int) -> None:
         answer = None if step in BEFORE else await wrapped(*arguments, **keywords)
         left -= 1
         if left == -1:
-            print(f"{REACHED}: {step} {action}", file=sys.stderr, flush=True)
+            sys.stderr.write(f"{REACHED}: {step} {action}\n")
+            sys.stderr.flush()
             if action == "fail":
                 raise RedisConnectionError(f"the answer of {step} is lost")
             os.kill(os.getpid(), signal.SIGKILL if action == "kill" else signal.SIGSTOP)
         return await wrapped(*arguments, **keywords) if step in BEFORE else answer
 
     setattr(owner, name, faulty)
-

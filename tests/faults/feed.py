@@ -48,5 +48,5 @@ class Feed:
                     end = min(self._sent + _BLOCK, self._allowed)
                 self._kafka.produce(self._topic, self._log.records(self._sent, end))
                 self._sent = end
-        except BaseException as error:  # noqa: BLE001 - told to whoever waits for us
+        except BaseException as error:  # told to whoever waits for us
             self._failed = error

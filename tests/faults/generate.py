@@ -97,7 +97,9 @@ def generate(seed: int, readings: int) -> Log:
     order = order[arrival[order] < END_MS]
     stamped = arrival[order]
     _some(random, stamped, 0.05, -3_000, 0)  # a producer's clock is not quite its neighbour's
-    return Log(vehicle[order], time[order], stamped, place[order], speed[order], partition[order] % PARTITIONS, kind[order])
+    return Log(
+        vehicle[order], time[order], stamped, place[order], speed[order], partition[order] % PARTITIONS, kind[order]
+    )
 
 
 def _some(random: np.random.Generator, column: NDArray[Any], share: float, low: int, high: int) -> None:

@@ -136,4 +136,3 @@ def _run(settings: Settings, work: Callable[[Redis], Awaitable[T]]) -> T:
             await redis.aclose()
 
     return asyncio.run(connected())
-

@@ -2,9 +2,8 @@
 
 import random
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +14,7 @@ from tests.faults.check import Violation, violations
 from tests.faults.feed import Feed
 from tests.faults.generate import END_MS, generate
 from tests.faults.observe import fold_again, is_settled, look, promise_of
+from tests.faults.report import Report
 from tests.faults.stage import Stage, open_stage
 from tests.integration.harness import open_pipeline
 from tests.services import KafkaServer, RedisServer
@@ -51,19 +51,6 @@ KINDS: Final = {
         _kind("tight", {"epsilon": 1.0, "daily_limit": 20.0}, exact=False),  # the day's limit binds
     )
 }
-
-
-@dataclass
-class Report:
-    """What a run did and found."""
-
-    kind: str
-    seed: int
-    readings: int = 0
-    seconds: float = 0.0
-    releases: int = 0
-    faults: Counter[str] = field(default_factory=Counter)
-    violations: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,9 @@ from tests.services import KafkaServer, RedisServer
 _COPIES: Final = 4
 _WIRES: Final = 2
 _POLL_S: Final = 0.1
-# How a worker may end by itself: it says what to do, and a supervisor does it by starting another.
-ALLOWED_ENDS: Final = ("another worker has made a new one since: start again", "cannot be reached")
+# What a worker may say that ends by itself: what to do, and a supervisor does it by starting another.
+NEW_KEY: Final = "another worker has made a new one since: start again"
+NOT_THERE: Final = ("hatcast: Kafka at ", "hatcast: Redis at ")  # only where it has not started yet
 
 
 @dataclass
@@ -171,7 +172,8 @@ class Stage:
             if worker.ended or code in (None, 0):
                 continue
             log = worker.process.logged()
-            if code == 1 and any(end in log for end in ALLOWED_ENDS):
+            not_there = any(line.startswith(NOT_THERE) for line in log.splitlines()) and "worker started" not in log
+            if code == 1 and "worker failed" not in log and (NEW_KEY in log or not_there):
                 self.tally["worker refused to go on"] += 1
                 continue
             yield f"ended: a worker ({worker.step} {worker.action}) by itself with {code}: {log[-3000:]}"
