@@ -123,8 +123,7 @@ def fold_again(pipeline: Pipeline, end_ms: int) -> Log:
 
 
 def _ledger(redis: Redis, settings: Settings) -> LedgerStore:
-    policy = settings.policy
-    return LedgerStore(redis, settings.topics.telemetry, policy.name, policy.max_hats_per_day, policy.daily_limit_nano)
+    return LedgerStore(redis, settings.topics.telemetry, settings.policy)
 
 
 def _run(settings: Settings, work: Callable[[Redis], Awaitable[T]]) -> T:

@@ -18,7 +18,7 @@ OVER: Final = [f"{cell}/{DATE}/{slot}" for slot in ("09:00", "10:00") for cell i
 OPEN: Final = f"{CELLS[0]}/{DATE}/11:00"
 LOG: Final = Log(
     outcomes={"accepted": 41, "late": 1, "tick": 8},
-    hats={**{hat: (2, 8, 8 * 20_000 + 1, 30_000) for hat in OVER}, OPEN: (1, 9, 90_000, 10_000)},
+    hats={**dict.fromkeys(OVER, (2, 8, 8 * 20_000 + 1, 30_000)), OPEN: (1, 9, 90_000, 10_000)},
     final=frozenset(OVER),
 )
 
@@ -56,7 +56,8 @@ def with_value(change: bytes, *, kept: bool = True, hat: str = OVER[0]) -> Seen:
     """Another value of a HAT on the topic, beside its own or in its place."""
     well = seen()
     name = release_id(hat)
-    return replace(well, published={**well.published, name: [*well.published.get(name, []) * kept, change]})
+    before = list(well.published.get(name, [])) if kept else []
+    return replace(well, published={**well.published, name: [*before, change]})
 
 
 def everywhere(change: bytes, hat: str = OVER[0]) -> Seen:
