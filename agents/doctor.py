@@ -160,6 +160,7 @@ def _stored_checks(redis: "Redis", settings: Settings, partitions: int | None) -
         yield Check("stored policy", State.PROBLEM, f"{name!r} was started as another policy", mend)
     else:
         yield Check("stored policy", State.OK, policy_id)
+    yield from _successor_check(_text(redis.hget(keys.successors, name)))
     if count is not None and partitions is not None:
         if int(count) == partitions:
             yield Check("stored partitions", State.OK, count)
@@ -181,6 +182,12 @@ def _stored_checks(redis: "Redis", settings: Settings, partitions: int | None) -
     else:
         mend = "restore worker.user_key_file or HATCAST_USER_KEY, or start on an empty Redis under a new policy.name"
         yield Check("user key", State.PROBLEM, "another than at the first start", mend)
+
+
+def _successor_check(stored: str | None) -> Iterator[Check]:
+    if stored is not None:
+        first, _, name = stored.partition(" ")
+        yield Check("successor", State.OK, f"{name!r} from {first} on; then the workers of this policy end")
 
 
 def _text(value: object) -> str | None:

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from stream.accounting import DayLedger, DaySummary, PolicyDay, Total
 from stream.errors import Refusal
 from stream.policy import Policy
@@ -21,6 +23,7 @@ _VERSION: Final = 2
 # No STRICT and no RETURNING: SQLite has them only since 2021, and Python takes the system's.
 _SCHEMA: Final = """
 CREATE TABLE policies (name TEXT PRIMARY KEY, policy_id TEXT NOT NULL, canonical BLOB NOT NULL);
+CREATE TABLE successors (name TEXT PRIMARY KEY, from_date TEXT NOT NULL, successor TEXT NOT NULL);
 CREATE TABLE releases (release_id TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE costs (date TEXT, policy TEXT, place TEXT, epsilon INTEGER NOT NULL,
                     PRIMARY KEY (date, policy, place)) WITHOUT ROWID;
@@ -43,6 +46,12 @@ class LedgerFile:
         self._path = path
         self.policy = policy
         self._days: dict[str, DayLedger] = {}
+
+    @property
+    def until(self) -> str | None:
+        """The local date from which another policy in the file releases; None: all days are ours."""
+        row = self._database.execute("SELECT from_date FROM successors WHERE name = ?", (self.policy.name,)).fetchone()
+        return None if row is None else str(row[0])
 
     def find(self, release_id: str) -> bytes | None:
         """The one record of a HAT, if it is there already."""
@@ -143,7 +152,8 @@ class LedgerFile:
 def open_ledger(path: Path, policy: Policy) -> Iterator[LedgerFile]:
     """The ledger in a file, made if it is not there, held until the end.
 
-    Raises Refusal: no ledger, in use, unreadable, or its policy of this name has another policy_id.
+    Raises Refusal: no ledger, in use, unreadable, its policy of this name has another policy_id, its policies another
+    time zone; or the policy cannot follow the one that it replaces.
     """
     database = None
     try:
@@ -183,19 +193,51 @@ def _hold(database: sqlite3.Connection, path: Path) -> None:
 
 
 def _claim(database: sqlite3.Connection, path: Path, policy: Policy) -> None:
-    """Keep the policy of a first run; refuse another one under its name."""
+    """Keep the policy of a first run; refuse another one under its name, and one that cannot follow the one before."""
+    policies = {
+        name: (policy_id, msgspec.json.decode(canonical), canonical)
+        for name, policy_id, canonical in database.execute("SELECT name, policy_id, canonical FROM policies")
+    }
+    ours = policies.get(policy.name)
+    if ours is not None and ours[0] != policy.policy_id:
+        raise Refusal(
+            f"{path}: policy {policy.name!r} was started with another {differing_keys(ours[2], policy.canonical)}: a"
+            " policy does not change; restore it, or start the new one under a new policy.name"
+        )
+    for _, other, _ in policies.values():
+        if other["timezone"] != policy.timezone:
+            raise Refusal(
+                f"{path}: its policies have the policy.timezone {other['timezone']!r}, and a day of one has to be a day"
+                " of the others: use that"
+            )
+    if policy.replaces is not None and policy.from_date is not None:
+        if policy.replaces not in policies:
+            raise Refusal(
+                f"{path}: no policy {policy.replaces!r} was ever run on it: correct policy.replaces, or remove it"
+            )
+        _follow(database, path, policy, policies[policy.replaces][1].get("from"))
     database.execute(
         "INSERT OR IGNORE INTO policies VALUES (?, ?, ?)", (policy.name, policy.policy_id, policy.canonical)
     )
-    policy_id, canonical = database.execute(
-        "SELECT policy_id, canonical FROM policies WHERE name = ?", (policy.name,)
-    ).fetchone()
-    if policy_id != policy.policy_id:
-        names = differing_keys(canonical, policy.canonical)
+
+
+def _follow(database: sqlite3.Connection, path: Path, policy: Policy, begins: str | None) -> None:
+    """Keep the policy as the successor of the one that it replaces, which itself `begins` on a date."""
+    run, old, first = database.execute, policy.replaces, str(policy.from_date)
+    kept = run("SELECT from_date, successor FROM successors WHERE name = ?", (old,)).fetchone()
+    if kept == (first, policy.name):
+        return
+    if kept is not None:
         raise Refusal(
-            f"{path}: policy {policy.name!r} was started with another {names}: a policy does not change;"
-            " restore it, or start the new one under a new policy.name"
+            f"{path}: policy {old!r} is replaced by {kept[1]!r} from {kept[0]} on: let policy.replaces be {kept[1]!r},"
+            " with a later policy.from"
         )
+    if begins is not None and first <= begins:
+        raise Refusal(f"{path}: policy.from {first}: {old!r} itself begins on {begins}: use a later date")
+    (last,) = run("SELECT max(date) FROM spent WHERE policy = ?", (old,)).fetchone()
+    if last is not None and last >= first:
+        raise Refusal(f"{path}: policy.from {first} has begun: {old!r} has released {last} already; use a later date")
+    run("INSERT INTO successors VALUES (?, ?, ?)", (old, first, policy.name))
 
 
 @contextmanager

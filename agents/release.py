@@ -26,7 +26,7 @@ from agents.clock import now_ms, pause
 from agents.publisher import Message, NotHeld
 from agents.recovery import Prover
 from agents.settings import Settings
-from agents.store.errors import Unproven
+from agents.store.errors import Replaced, Unclaimed, Unproven
 from agents.store.ledger import Committed, LedgerStore, Proposal
 from agents.store.partition import FinalHat, PartitionStore
 from agents.trouble import Trouble
@@ -40,6 +40,7 @@ from stream.release import Release, incomplete_of, release_id, release_of
 log = structlog.get_logger()
 
 ROUND_S: Final = 0.5  # between looks at the clocks
+NEVER: Final = "9999-99-99"
 HATS: Final = 500  # released together; a transaction carries those of one release partition
 _USERS: Final = 200_000  # of one load: bounds memory; a larger HAT is loaded alone
 
@@ -88,7 +89,7 @@ class Releaser:
         while await pause(max(ROUND_S, trouble.wait_s), stopping):
             try:
                 await self.round(stopping)
-            except (RedisError, KafkaError, NotHeld, Unproven) as error:
+            except (RedisError, KafkaError, NotHeld, Unproven, Replaced, Unclaimed) as error:
                 trouble.met(error)
             else:
                 trouble.over()
@@ -124,16 +125,31 @@ class Releaser:
         least = slowest(await self._store.clocks())
         if least is None or not owned:
             return []
+        until = await self.until()
         found = []
         for key, end in sorted((await self._store.open_slots()).items(), key=lambda item: (item[1], item[0])):
             closes = end + self._policy.lateness_ms
-            if least < closes:
+            if least < closes or key >= until:
                 continue
             for cell, users in sorted((await self._store.cells(key)).items()):
                 one = Due(FinalHat(key, cell, closes), release_id(self._policy, key, cell), users)
                 if self.release_partition(one) in owned:
                     found.append(one)
         return found
+
+    async def until(self) -> str:
+        """The local date from which another policy releases; greater than any date where there is none."""
+        successor = await self._ledger.successor()
+        return NEVER if successor is None else successor.from_date
+
+    async def is_done(self, until: str) -> bool:
+        """Whether everything of ours before a local date is published."""
+        return await self._is_closed(until) and all(key >= until for key in await self._store.open_slots())
+
+    async def _is_closed(self, until: str) -> bool:
+        """Whether no partition takes readings of days before a local date any more."""
+        least = slowest(await self._store.clocks())
+        return least is not None and least >= self._calendar.end_before(until) + self._policy.lateness_ms
 
     def release_partition(self, one: Due) -> int:
         """Whose owner releases it."""

@@ -51,8 +51,13 @@ class SlotReleaser(Releaser):
         progress, least = await self._ledger.progress.read(), slowest(await self._store.clocks())
         if progress.first_ms is None or least is None or not owned:
             return []
-        done = self._through(progress, Mark.PUBLISHED)
-        return list(slots_due(self._calendar, self._policy, progress.first_ms, done, least))
+        done, until = self._through(progress, Mark.PUBLISHED), await self.until()
+        slots = slots_due(self._calendar, self._policy, progress.first_ms, done, least)
+        return [slot for slot in slots if slot.date < until]
+
+    async def is_done(self, until: str) -> bool:
+        """Whether every slot of ours before a local date is published."""
+        return await self._is_closed(until) and not await self._slots(frozenset(range(self._store.partitions)))
 
     async def _listed(self, slot: Slot, owned: frozenset[int]) -> list[Due]:
         users = await self._store.cells(slot.key)

@@ -5,12 +5,12 @@ import gc
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, Final, cast
 
 import faust
 import structlog
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
@@ -19,18 +19,19 @@ from agents.dead_letters import DeadLetters
 from agents.frames import Frame, FrameApp, FrameSettings, frame_app
 from agents.health import HealthServer, Readiness
 from agents.ingest import Ingest
-from agents.kafka import aiokafka_options, broker_name
+from agents.kafka import aiokafka_options
 from agents.publisher import Publishers
 from agents.recovery import Prover
 from agents.redis_connection import connect_redis_async, redis_refusal
 from agents.release import Releaser
 from agents.settings import Settings
 from agents.slot_release import SlotReleaser
-from agents.store.identity import claim_policy, claim_user_key, keep_user_key
+from agents.store.identity import check_policy, claim_policy, claim_user_key, keep_user_key
 from agents.store.keys import DomainKeys
 from agents.store.ledger import LedgerStore
 from agents.store.partition import PartitionStore
 from agents.store.proof import ProofStore
+from agents.succession import Succession
 from agents.ticks import Ticker
 from stream.contributions import Fold
 from stream.errors import Refusal
@@ -59,13 +60,14 @@ class Worker:
         self.accept_gap = accept_gap
         self.partitions = partitions
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.succession: Succession | None = None
         self._ready: Readiness | None = None
         self._held = AsyncExitStack()
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Connect, check what is stored, join the group. Raises Refusal."""
+        """Connect, check what is stored, join the group, unless there is nothing left to do. Raises Refusal."""
         settings, policy = self.settings, self.settings.policy
         calendar = Calendar(policy)
         await self._serve_health()
@@ -73,8 +75,9 @@ class Worker:
         redis = await connect_redis_async(settings)
         self._held.push_async_callback(redis.aclose)
         store = PartitionStore(redis, policy.name, self.partitions)
+        self._held.push_async_callback(self._sweep, store)  # after the last checkpoint
         ledger = LedgerStore(redis, settings.topics.telemetry, policy)
-        pseudonyms, claim = await self._claim(redis, ledger, calendar)
+        await check_policy(redis, DomainKeys(settings.topics.telemetry), policy, self.partitions)
         producer = AIOKafkaProducer(acks="all", enable_idempotence=True, **client)
         await producer.start()
         self._held.push_async_callback(producer.stop)
@@ -82,6 +85,10 @@ class Worker:
         self._held.push_async_callback(dead_letters.flush)
         publishers = Publishers(settings.topics.telemetry, client)
         self._held.push_async_callback(publishers.stop)
+        prover = Prover(settings, ProofStore(redis, settings.topics.telemetry), publishers, self.partitions)
+        self.succession = Succession(settings, redis, ledger, prover, producer)
+        await self.succession.settle()
+        pseudonyms, claim = await self._claim(redis, ledger, calendar)
         self.ingest = Ingest(
             store,
             fold_maker(policy, calendar, pseudonyms, settings, self.partitions),
@@ -91,10 +98,16 @@ class Worker:
         )
         self.ingest.claim = claim
         self.ingest.accept_gap = self.accept_gap
-        prover = Prover(settings, ProofStore(redis, settings.topics.telemetry), publishers, self.partitions)
         releaser = SlotReleaser if policy.relation is Relation.ADD_REMOVE else Releaser
         self.releaser = releaser(settings, store, ledger, prover, SystemNoise())
         self.ticker = Ticker(self.ingest, store, producer, settings.topics.telemetry, settings.idle_after_ms)
+        await self.succession.look(self.releaser)
+        if not self.succession.over.is_set():
+            await self._join(self.succession, client)
+            self._ready = Readiness(self.ingest, prover, settings.checkpoint_interval_s, settings.session_timeout_s)
+
+    async def _join(self, succession: Succession, client: dict[str, Any]) -> None:
+        """Join the group and start the loops."""
         self.app = self._app(client)
         self.ingest.attach(self.app.frames)  # before the start: partitions may be ours within it
         await self.releaser.prepare()
@@ -103,9 +116,10 @@ class Worker:
         await self.app.start()
         self._held.push_async_callback(self.app.stop)
         self.releaser.owned = self.app.frames.assigned
-        for loop in (self.ingest.checkpoint_regularly, self.releaser.run, self.ticker.run):
+        succeed = partial(succession.run, self.releaser)
+        for loop in (self.ingest.checkpoint_regularly, self.releaser.run, self.ticker.run, succeed):
             self._watch(loop)
-        self._ready = Readiness(self.ingest, prover, settings.checkpoint_interval_s, settings.session_timeout_s)
+        policy = self.settings.policy
         log.info("worker started", policy=policy.name, policy_id=policy.policy_id, partitions=self.partitions)
 
     async def _claim(
@@ -127,6 +141,10 @@ class Worker:
                 await ledger.progress.restore(first_ms)
 
         return pseudonyms, claim
+
+    async def _sweep(self, store: PartitionStore) -> None:
+        if self.succession is not None:
+            await self.succession.sweep(store)
 
     async def _serve_health(self) -> None:
         if self.settings.listen is not None:
@@ -186,18 +204,14 @@ class Worker:
             log.info("worker stopped")
 
     async def run(self, stopping: Awaitable[Any]) -> None:
-        """From start to stop: until `stopping` is done. Raises what ended it otherwise."""
+        """From start to stop: until `stopping` is done, or the policy is replaced. Raises what ended it otherwise."""
         stop = asyncio.ensure_future(stopping)  # also where the start is refused
         try:
-            try:
-                await self.start()
-            except KafkaError as error:
-                said = " ".join(str(error).split())
-                where = broker_name(self.settings)
-                raise Refusal(f"{where} was lost during the start ({said}): start again once it answers") from None
-            except RedisError as error:
-                raise redis_refusal(self.settings, error) from None
-            ends = [stop, self.failed, asyncio.ensure_future(self.app.wait_until_stopped())]
+            await self.start()
+            if self.succession is None or self.succession.over.is_set():
+                return
+            over = asyncio.ensure_future(self.succession.over.wait())
+            ends = [stop, self.failed, asyncio.ensure_future(self.app.wait_until_stopped()), over]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if self.failed.done():
                 self.failed.result()

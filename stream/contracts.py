@@ -86,6 +86,8 @@ class BudgetRecord(msgspec.Struct, frozen=True, kw_only=True):
     total: (
         Annotated[float, msgspec.Meta(ge=0, description="unit `user`: what all days have cost one user so far")] | None
     ) = None
+    replaces: Annotated[str, msgspec.Meta(description="the policy that this one follows")] | None = None
+    from_date: Date | None = msgspec.field(default=None, name="from")
     total_limit: Annotated[float, msgspec.Meta(ge=0, description="unit `user`: what all days may cost")] | None = None
 
 

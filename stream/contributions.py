@@ -33,7 +33,7 @@ _YEARS: Final = (-62_104_060_800_000, 253_370_764_800_000)  # ms of the years 2 
 _ACCEPTED, _TICK, _FUTURE = Outcome.ACCEPTED.value, Outcome.TICK.value, Outcome.ARRIVED_IN_FUTURE.value
 _UNDECODABLE, _BAD_PLACE, _BAD_SPEED = Outcome.UNDECODABLE.value, Outcome.BAD_PLACE.value, Outcome.BAD_VALUE.value
 _BAD_TIME, _ZERO, _LATE = Outcome.BAD_TIME.value, Outcome.ZERO.value, Outcome.LATE.value
-_HOURS, _CELLS, _WRONG = Outcome.OUTSIDE_HOURS.value, Outcome.OUTSIDE_CELLS.value, Outcome.WRONG_PARTITION.value
+_CELLS, _WRONG = Outcome.OUTSIDE_CELLS.value, Outcome.WRONG_PARTITION.value
 _DUPLICATE, _OVER_CAP = Outcome.DUPLICATE.value, Outcome.OVER_CAP.value
 
 
@@ -150,8 +150,9 @@ class FoldOf(Generic[V]):
             slot = self._minutes[instant // MINUTE_MS]
         except KeyError:
             slot = self._open(instant)
-        if not slot.slot.in_hours:
-            return _HOURS
+        outside = slot.slot.outside
+        if outside is not None:
+            return outside
         cell = _cell_at(latitude, longitude, self._resolution)
         if self.policy.cells is not None and cell not in self.policy.cells:
             return _CELLS

@@ -11,9 +11,11 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from stream.policy import Policy
+from stream.reading import Outcome
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _HOUR: Final = timedelta(hours=1)
+_DAY: Final = timedelta(days=1)
 _SHIFT_MAX: Final = timedelta(hours=26)  # no zone's clock has ever been moved further at once
 _SLOTS_KEPT: Final = 10_000  # more than a year of hours
 
@@ -24,14 +26,15 @@ class Slot:
 
     date, name         "2022-01-02", "09:00": the local start
     start_ms, end_ms   ms UTC; [start, end)
-    in_hours           whether its local start lies in the policy's `hours`
+    outside            what rule 8 makes of its readings: its date is before the policy's first, or its local start
+                       not in the policy's `hours`; None if they count
     """
 
     date: str
     name: str
     start_ms: int
     end_ms: int
-    in_hours: bool
+    outside: str | None
 
     @property
     def key(self) -> str:
@@ -46,6 +49,7 @@ class Calendar:
         self._zone = ZoneInfo(policy.timezone)
         self._length = timedelta(milliseconds=policy.slot_length_ms)
         self._hours = policy.hours
+        self._first_date = policy.from_date or ""
         self._slots: dict[tuple[str, str], Slot] = {}
         self._days_ends: dict[str, int] = {}
 
@@ -85,6 +89,13 @@ class Calendar:
             self._days_ends[date] = end
         return end
 
+    def end_before(self, date: str) -> int:
+        """The end (ms UTC) of the last slot of the local date before this one."""
+        day = datetime.fromisoformat(date) - _DAY
+        while not self._slots_from(day):  # a day that the local clock skipped
+            day -= _DAY
+        return self.days_end(day.date().isoformat())
+
     def local(self, instant_ms: int) -> datetime:
         """An instant on the policy's clock, with its offset."""
         return (_EPOCH + timedelta(milliseconds=instant_ms)).astimezone(self._zone)
@@ -109,14 +120,17 @@ class Calendar:
             if not spans:
                 return None
             first, end = min(start for start, _ in spans), max(end for _, end in spans)
-            in_hours = (
-                self._hours[0] * _HOUR <= wall - datetime.combine(wall, datetime.min.time()) < self._hours[1] * _HOUR
-            )
-            slot = Slot(*key, _ms(first), _ms(end), in_hours)
+            slot = Slot(*key, _ms(first), _ms(end), self._outside(key[0], wall))
             if len(self._slots) >= _SLOTS_KEPT:
                 self._slots.clear()
             self._slots[key] = slot
         return slot
+
+    def _outside(self, date: str, wall: datetime) -> str | None:
+        if date < self._first_date:
+            return Outcome.OUTSIDE_DATES.value
+        clock = wall - datetime.combine(wall, datetime.min.time())
+        return None if self._hours[0] * _HOUR <= clock < self._hours[1] * _HOUR else Outcome.OUTSIDE_HOURS.value
 
     def _spans(self, wall: datetime) -> list[tuple[datetime, datetime]]:
         """The stretches of UTC during which the local clock shows this slot: two where it is shown twice."""

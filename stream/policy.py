@@ -12,7 +12,15 @@ from typing import Any
 import rfc8785
 
 from stream.estimator_keys import EstimatorKeys, Relation, chosen_keys
-from stream.policy_checks import cells_of, check_add_remove, check_privacy, check_times, check_values, reject_above_of
+from stream.policy_checks import (
+    cells_of,
+    check_add_remove,
+    check_privacy,
+    check_succession,
+    check_times,
+    check_values,
+    reject_above_of,
+)
 from stream.policy_table import PolicyTable, canonical, min_users_of
 from stream.reading import to_milli
 from stream.tables import decode_table, duration_ms
@@ -26,6 +34,7 @@ class Policy:
     """What is promised. Values are milli-units of km/h, times milliseconds.
 
     canonical      what policy_id is the hash of: JSON by RFC 8785, without the name
+    replaces, from_date   the policy that this one follows, and the first local date that is its own (YYYY-MM-DD)
     cells          H3 indexes, or None for all
     grid           km/h; releases are multiples of it
     total_limit    of all days of one user, for unit `user` only
@@ -38,6 +47,8 @@ class Policy:
     name: str
     policy_id: str
     canonical: bytes = field(repr=False)
+    replaces: str | None
+    from_date: str | None
     upper_bound: int
     reject_above: int | None
     drop_zero: bool
@@ -92,6 +103,7 @@ def read_policy(
     given = decode_table(table, PolicyTable, "policy")
     cells, cells_content = cells_of(given, read_cells)
     check_values(given)
+    check_succession(given)
     reject_above = reject_above_of(given)
     durations = {
         key: duration_ms(getattr(given, key), f"policy.{key}")
@@ -108,6 +120,8 @@ def read_policy(
         name=given.name,
         policy_id="b2:" + hashlib.blake2b(hashed, digest_size=16).hexdigest(),
         canonical=hashed,
+        replaces=given.replaces,
+        from_date=given.from_date,
         upper_bound=to_milli(given.upper_bound, "km/h"),
         reject_above=reject_above,
         drop_zero=given.drop_zero,

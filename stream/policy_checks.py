@@ -1,6 +1,7 @@
 """What a `[policy]` table may say, key by key: raises BadSetting with the key, the problem and the mend.    [I7]"""
 
 from collections.abc import Callable, Mapping
+from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final
@@ -44,12 +45,34 @@ def check_values(given: PolicyTable) -> None:
         raise BadSetting("policy.grid", f"{given.grid:g} is not in (0, upper_bound]", "write km/h, such as 0.001")
     if Fraction(Decimal(repr(given.grid))).denominator > 10**6:
         raise BadSetting("policy.grid", f"{given.grid:g} is too fine", "use at least 0.000001 km/h")
-    if not given.name or not given.name.isascii() or any(c in given.name for c in "{}:/ ") or len(given.name) > 80:
-        raise BadSetting(
-            "policy.name", f"{given.name!r} cannot be part of a key", "use ASCII letters, digits, '-', '_' and '.'"
-        )
+    _check_name(given.name, "policy.name")
     if not 0 <= given.h3_resolution <= 15:
         raise BadSetting("policy.h3_resolution", f"{given.h3_resolution} is no H3 resolution", "use 0 to 15")
+
+
+def _check_name(name: str, key: str) -> None:
+    if not name or not name.isascii() or any(c in name for c in "{}:/ ") or len(name) > 80:
+        raise BadSetting(key, f"{name!r} cannot be part of a key", "use ASCII letters, digits, '-', '_' and '.'")
+
+
+def check_succession(given: PolicyTable) -> None:
+    """`replaces` and `from`: both or none."""
+    for key, value, other in (("replaces", given.replaces, given.from_date), ("from", given.from_date, given.replaces)):
+        if value is None and other is not None:
+            raise BadSetting(
+                f"policy.{key}", "is missing", 'write both: replaces = "old" and from = "2022-02-01", or neither'
+            )
+    if given.replaces is None or given.from_date is None:
+        return
+    _check_name(given.replaces, "policy.replaces")
+    if given.replaces == given.name:
+        raise BadSetting("policy.replaces", "is the policy itself", "give the new policy a name of its own")
+    try:
+        plain = date.fromisoformat(given.from_date).isoformat() == given.from_date
+    except ValueError:
+        plain = False
+    if not plain:
+        raise BadSetting("policy.from", f"{given.from_date!r} is no date", 'use a local date such as "2022-02-01"')
 
 
 def check_times(given: PolicyTable, durations: Mapping[str, int]) -> None:

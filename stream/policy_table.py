@@ -36,9 +36,11 @@ class EstimatorTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicyTable(msgspec.Struct, frozen=True, kw_only=True):
-    """`[policy]`, as written: speeds in km/h, durations as text."""
+    """`[policy]`, as written: speeds in km/h, durations as text, `from` (a word of Python's) as `from_date`."""
 
     name: str
+    replaces: str | None = None
+    from_date: str | None = msgspec.field(default=None, name="from")
     upper_bound: float
     reject_above: float | str = 150.0
     drop_zero: bool = True
@@ -62,7 +64,9 @@ def canonical(
 
     Durations are ms, speeds milli-units, `cells` the file's content. So "300s" and "5m" are one policy.
     """
+    succession = {} if given.replaces is None else {"replaces": given.replaces, "from": given.from_date}
     return {
+        **succession,
         "upper_bound": to_milli(given.upper_bound, "km/h"),
         "reject_above": given.reject_above
         if isinstance(given.reject_above, str)

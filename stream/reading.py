@@ -39,6 +39,7 @@ class Outcome(StrEnum):
     BAD_VALUE = "bad_value"
     BAD_TIME = "bad_time"
     ZERO = "zero"
+    OUTSIDE_DATES = "outside_dates"
     OUTSIDE_HOURS = "outside_hours"
     OUTSIDE_CELLS = "outside_cells"
     LATE = "late"

@@ -225,6 +225,7 @@ def budget_record(policy: Policy, date: str, summary: DaySummary) -> bytes:
             "epsilon_delta": {"epsilon": finer_epsilon(policy, summary), "delta": policy.delta},
             "max_hats_per_day": policy.max_hats_per_day,
         }
+        | ({} if policy.replaces is None else {"replaces": policy.replaces, "from": policy.from_date})
         | (
             {}
             if total_limit is None

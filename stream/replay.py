@@ -129,13 +129,13 @@ class Replay:
             slot = self._calendar.slot_at(instant)
         except OverflowError:  # outside of what calendars know: rule 6 ends it
             return
-        if slot.in_hours and slot.end_ms > self._last_slot_end and timestamp < closes_at(slot, self._policy):
+        if slot.outside is None and slot.end_ms > self._last_slot_end and timestamp < closes_at(slot, self._policy):
             self._last_slot, self._last_slot_end = slot, slot.end_ms
 
     def end_ms(self) -> int | None:
         """When the last tick is dated: the end of the last slot + lateness, not before the last arrival.
 
-        The last slot is that of any reading sent which rules 3, 6, 8 (hours) and 9 let through: those about time.
+        The last slot is that of any reading sent which rules 3, 6, 8 (dates, hours), 9 let through: those about time.
         Its place, value or cap may still end it, and then a slot without HATs is closed. None if nothing was sent.
         """
         if self.last_ms is None:

@@ -28,7 +28,7 @@ def first_slot_ms(calendar: Calendar, started_ms: int) -> int:
 
 
 def slots_due(calendar: Calendar, policy: Policy, first_ms: int, done_ms: int, clock_ms: int) -> Iterator[Slot]:
-    """The slots within `hours` that are final by a clock and were not done, in the order of release.
+    """The slots within `hours`, not before `from`, that are final by a clock and not done, in the order of release.
 
     first_ms   the start of the policy's first slot
     done_ms    slots that end at or before it are done
@@ -45,10 +45,10 @@ def slots_due(calendar: Calendar, policy: Policy, first_ms: int, done_ms: int, c
 
 
 def slots_between(calendar: Calendar, first: date, last: date) -> Iterator[Slot]:
-    """The slots within `hours` of local dates, both included, in the order of release."""
+    """The slots within `hours`, and not before `from`, of local dates, both included, in the order of release."""
     for days in range((last - first).days + 1):
         for slot in calendar.slots_of((first + timedelta(days=days)).isoformat()):
-            if slot.in_hours:
+            if slot.outside is None:
                 yield slot
 
 

@@ -41,7 +41,8 @@ def release_final(
     """The one record of each final HAT, by slot, then cell; each is durable in the ledger before it is given out.
 
     Under `add_remove` that is each listed cell of each slot of `days`; None: from the slot of the first arrival to that
-    of the last one. Raises Refusal where these are years apart. What a dump's days have lost makes them incomplete.
+    of the last one. Raises Refusal where these are years apart. What a dump's days have lost makes them incomplete; the
+    days of a policy that follows are left to it.
     """
     policy = ledger.policy
     calendar = Calendar(policy)
@@ -49,6 +50,9 @@ def release_final(
         hats = _listed(folded, policy, calendar, days)
     else:
         hats = (hat for hat in kept.hats() if folded.is_final(hat.end_ms + policy.lateness_ms))
+    until = ledger.until
+    if until is not None:
+        hats = (hat for hat in hats if hat.slot < until)
 
     @cache
     def has_lost(day: str) -> bool:

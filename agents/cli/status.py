@@ -56,6 +56,7 @@ async def read_status(settings: Settings) -> dict[str, Any]:
         total = await ledger.total()
         unpublished = {date: n for date in await ledger.dates() if (n := await ledger.unpublished(date))}
         progress = await ledger.progress.read()
+        successor = await ledger.successor()
     finally:
         await redis.aclose()
     least = slowest(clocks)
@@ -76,6 +77,7 @@ async def read_status(settings: Settings) -> dict[str, Any]:
             "open_hats": sum(len(found) for found in cells.values()),
             "open_slots": sorted(slots),
             "unpublished": unpublished,
+            "replaced_by": None if successor is None else {"policy": successor.name, "from": successor.from_date},
         }
         | ({} if policy.total_limit is None else {"total": total.spent / NANO, "total_limit": policy.total_limit})
     )
@@ -118,6 +120,8 @@ def _show(status: dict[str, Any], settings: Settings) -> None:
         console.print(f"released through {status['released_through'] or 'nothing yet'}")
     console.print(f"open HATs       {status['open_hats']} in {len(status['open_slots'])} slots")
     console.print(f"unpublished     {sum(status['unpublished'].values())} releases")
+    if (by := status["replaced_by"]) is not None:
+        console.print(f"replaced        by {by['policy']} from {by['from']} on")
     if "total_limit" in status:
         console.print(
             f"spent           {status['total']:g} of {status['total_limit']:g} for all days of a vehicle together"

@@ -29,13 +29,10 @@ local function book(costs, levels, place, charge)
   redis.call('HINCRBY', levels, redis.call('HGET', costs, place), 1)
 end
 
--- One charge less on a place.
-local function unbook(costs, levels, place, charge)
-  local before = redis.call('HGET', costs, place)
-  if redis.call('HINCRBY', levels, before, -1) == 0 then redis.call('HDEL', levels, before) end
-  redis.call('HINCRBY', costs, place, '-' .. charge)
-  local after = redis.call('HGET', costs, place)
-  if after == '0' then redis.call('HDEL', costs, place) else redis.call('HINCRBY', levels, after, 1) end
+-- A policy has a record of this date.
+local function later(last, name, date)
+  local known = redis.call('HGET', last, name)
+  if not known or known < date then redis.call('HSET', last, name, date) end
 end
 
 -- A policy's part of the day costs `cost` from now on; the day and the domain's total follow in the same step.

@@ -1,10 +1,12 @@
 -- Commit one release and its charge, or find the release that is there already.    [design 4, Release and Budget]
 -- KEYS  1 releases, 2 published, 3 ledger (of one domain and date), 4 costs, 5 levels (of the policy too),
---       6 dates, 7 proof, 8 total (of the domain)
+--       6 dates, 7 proof, 8 total, 9 successors, 10 last dates (of the domain)
 -- ARGV  1 release_id, 2 policy name, 3 date, 4 cell/slot, 5 charge (1e-9), 6 cap K, 7 the day's limit (1e-9),
 --       8 the limit of all days ('' for none), 9 10 the record before and after its seq (nothing after: it has no seq),
---       11 12 the same for a budget that is exhausted, 13 the proof's token, 14 how fine its noise is
--- Returns {"committed" or "found", record, "1" if it is published}, or {"unproven"}: then nothing was written.
+--       11 12 the same for a budget that is exhausted, 13 the proof's token, 14 how fine its noise is, 15 the policy
+--       that this one replaces ('' for none), 16 this one as its successor
+-- Returns {"committed" or "found", record, "1" if it is published}, or one word, and then nothing was written:
+-- "unproven", "replaced" (the day is another policy's), "unclaimed" (we follow a policy that knows nothing of it).
 local proof = redis.call('HMGET', KEYS[7], 'run_id', 'token')
 if proof[2] ~= ARGV[13] or proof[1] ~= string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') then
   return {'unproven'}
@@ -13,7 +15,13 @@ end
 local found = redis.call('HGET', KEYS[1], ARGV[1])
 if found then return {'found', found, tostring(redis.call('SISMEMBER', KEYS[2], ARGV[1]))} end
 
-local name, place, charge, head, tail = ARGV[2], ARGV[4], tonumber(ARGV[5]), ARGV[9], ARGV[10]
+-- No day is of two policies, whatever their workers know of each other.
+local name, date = ARGV[2], ARGV[3]
+local successor = redis.call('HGET', KEYS[9], name)
+if successor and date >= string.match(successor, '^%S+') then return {'replaced'} end
+if ARGV[15] ~= '' and redis.call('HGET', KEYS[9], ARGV[15]) ~= ARGV[16] then return {'unclaimed'} end
+
+local place, charge, head, tail = ARGV[4], tonumber(ARGV[5]), ARGV[9], ARGV[10]
 if charge > 0 then
   local before, levels = tonumber(redis.call('HGET', KEYS[4], place) or '0'), levels_in(KEYS[5])
   if before > 0 then levels[before] = levels[before] - 1 end
@@ -43,5 +51,6 @@ redis.call('HINCRBY', KEYS[3], 'sequence', 1)
 local seq = text(redis.call('HINCRBY', KEYS[3], 'commits:' .. name, 1))
 local record = tail == '' and head or head .. seq .. tail
 redis.call('HSET', KEYS[1], ARGV[1], record)
-redis.call('SADD', KEYS[6], ARGV[3])
+redis.call('SADD', KEYS[6], date)
+later(KEYS[10], name, date)
 return {'committed', record, '0'}

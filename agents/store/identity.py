@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
+from typing import Any
 
 from agents.redis_connection import AnyRedis
 from agents.store.keys import DomainKeys
@@ -13,16 +14,55 @@ from stream.pseudonyms import KEY_BYTES, Pseudonyms
 
 
 async def claim_policy(redis: AnyRedis, keys: DomainKeys, policy: Policy, partitions: int) -> None:
-    """Keep the policy and the partition count of a first start; refuse to go on under others.
+    """Keep the policy, its partition count and its time zone at a first start; refuse to go on under others.
 
-    Raises Refusal that names the keys that differ, or both partition counts, and the way out.
+    Raises Refusal as `check_policy` does.
     """
-    given: dict[str, str | bytes] = {
-        "canonical": policy.canonical,
-        "policy_id": policy.policy_id,
-        "partitions": str(partitions),
+    given = _first_start(keys, policy, partitions)
+    _compare(keys, policy, partitions, {key: await _claim(redis, key, fields) for key, fields in given.items()})
+
+
+async def check_policy(redis: AnyRedis, keys: DomainKeys, policy: Policy, partitions: int) -> None:
+    """See whether `claim_policy` would refuse, and keep nothing.
+
+    Raises Refusal that names the keys that differ, or both partition counts, and the way out; or that the name is taken
+    by another telemetry, or that the domain has another time zone.
+    """
+    stored: dict[str, Any] = {key: await redis.hgetall(key) for key in _first_start(keys, policy, partitions)}
+    found = {key: {field.decode(): value for field, value in fields.items()} for key, fields in stored.items()}
+    _compare(keys, policy, partitions, found)
+
+
+def _first_start(keys: DomainKeys, policy: Policy, partitions: int) -> dict[str, Mapping[str, str | bytes]]:
+    """What a first start keeps, by key."""
+    return {
+        keys.owner(policy.name): {"domain": keys.domain},
+        keys.zone: {"timezone": policy.timezone},
+        keys.policy(policy.name): {
+            "canonical": policy.canonical,
+            "policy_id": policy.policy_id,
+            "partitions": str(partitions),
+        },
     }
-    stored = await _claim(redis, keys.policy(policy.name), given)
+
+
+def _compare(keys: DomainKeys, policy: Policy, partitions: int, found: Mapping[str, Mapping[str, bytes]]) -> None:
+    """What is stored, where anything is, beside what is given."""
+    domain = found[keys.owner(policy.name)].get("domain", keys.domain.encode()).decode()
+    if domain != keys.domain:
+        raise Refusal(
+            f"policy {policy.name!r} is a policy of telemetry {domain!r} on this Redis, not of {keys.domain!r}: start"
+            " under another policy.name"
+        )
+    zone = found[keys.zone].get("timezone", policy.timezone.encode()).decode()
+    if zone != policy.timezone:
+        raise Refusal(
+            f"policy.timezone {policy.timezone!r}: the policies of telemetry {keys.domain!r} have {zone!r}, and a day"
+            " of one has to be a day of the others: use that"
+        )
+    stored = found[keys.policy(policy.name)]
+    if not stored:
+        return
     if stored["policy_id"].decode() != policy.policy_id:
         raise Refusal(
             f"policy {policy.name!r} was started with another {differing_keys(stored['canonical'], policy.canonical)}:"

@@ -71,6 +71,25 @@ class DomainKeys:
         return f"{self.prefix}policy:{name}"
 
     @property
+    def zone(self) -> str:
+        """Hash: `timezone`, which all policies share: a day of one has to be a day of the others."""
+        return self.prefix + "zone"
+
+    def owner(self, name: str) -> str:
+        """Hash: `domain`, the one that a policy's name belongs to: partitions are kept by the name alone."""
+        return f"{{{name}:domain}}"
+
+    @property
+    def successors(self) -> str:
+        """Hash: policy name -> `DATE NAME` of the policy that follows it, and from when."""
+        return self.prefix + "successors"
+
+    @property
+    def last(self) -> str:
+        """Hash: policy name -> the greatest local date with a record of it."""
+        return self.prefix + "last"
+
+    @property
     def user_key(self) -> str:
         """Hash: `fingerprint`, and `key` if it was made here."""
         return self.prefix + "user-key"

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agents.redis_connection import AnyRedis
-from agents.store.errors import Unproven
+from agents.store.errors import REFUSED
 from agents.store.keys import DomainKeys
 from agents.store.progress import ProgressStore
 from agents.store.scripts import Call, Script
+from agents.store.succession import Successor, claim_of
 from stream.accounting import DaySummary, Total, dearest
 from stream.policy import Policy
 
@@ -59,6 +60,7 @@ class LedgerStore:
             str(policy.daily_limit_nano),
             "" if total is None else str(total),
         ]
+        self._claim = claim_of(policy.name, policy.replaces, policy.from_date)
         self._commit = Script(redis, "commit")
         self._summary = Script(redis, "summary")
 
@@ -76,11 +78,13 @@ class LedgerStore:
     async def commit(self, proposals: Sequence[Proposal], token: str) -> list[Committed]:
         """Commit records with their charges, each in one step; a record that is there already wins.
 
-        Raises Unproven if Redis does not have the proof with this token: then this one, at least, was not written.
+        Raises, and then this one, at least, was not written: Unproven if Redis does not have the proof with this token;
+        Replaced if the day is of the policy that follows ours; Unclaimed if Redis does not know that ours follows one.
         """
         answers = await self._commit.each([self._call(proposal, token) for proposal in proposals])
-        if any(how == b"unproven" for how, *_ in answers):
-            raise Unproven
+        for answer in answers:
+            if (refused := REFUSED.get(answer[0])) is not None:
+                raise refused
         return [Committed(record, mark == b"1", how == b"committed") for how, record, mark in answers]
 
     def _call(self, proposal: Proposal, token: str) -> Call:
@@ -95,6 +99,8 @@ class LedgerStore:
                 keys.dates,
                 keys.proof,
                 keys.total,
+                keys.successors,
+                keys.last,
             ],
             [
                 proposal.release_id,
@@ -107,6 +113,7 @@ class LedgerStore:
                 *proposal.exhausted,
                 token,
                 proposal.fineness,
+                *self._claim,
             ],
         )
 
@@ -142,6 +149,11 @@ class LedgerStore:
             own=levels.get(self._name, {}),
             fineness={int(key.removeprefix(fineness)): n for key, n in day.items() if key.startswith(fineness)},
         )
+
+    async def successor(self) -> Successor | None:
+        """The policy that follows ours, if there is one by now."""
+        stored = await self._redis.hget(self._keys.successors, self._name)
+        return Successor.of(stored) if isinstance(stored, bytes) else None
 
     async def total(self) -> Total:
         """What all days have cost one user."""

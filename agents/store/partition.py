@@ -41,6 +41,7 @@ class PartitionStore:
         self._load = Script(redis, "load")
         self._delete = Script(redis, "delete")
         self._skip = Script(redis, "skip")
+        self._sweep = Script(redis, "sweep")
 
     async def open(self, partition: int, log_start: int, *, accept_gap: bool = False) -> tuple[int, Stored]:
         """The offset to read from and the state at that offset.
@@ -179,6 +180,10 @@ class PartitionStore:
     async def delete(self, hats: Sequence[FinalHat]) -> None:
         """Delete the contributions of published HATs."""
         await self._delete.each(self._of_each(hats))
+
+    async def sweep(self, date: str) -> None:
+        """Delete what was folded of a local date and of all after it: another policy counts them."""
+        await self._sweep.each([([keys.state], [keys.prefix, CHUNK_USERS, date]) for keys in self._keys])
 
     def _of_each(self, hats: Sequence[FinalHat]) -> list[Call]:
         """These HATs, in every partition."""

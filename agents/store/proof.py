@@ -14,6 +14,7 @@ from agents.redis_connection import AnyRedis
 from agents.store.keys import DomainKeys
 from agents.store.progress import ProgressStore
 from agents.store.scripts import Script
+from agents.store.succession import claim_of
 from stream.contracts import BudgetRecord
 from stream.units import nano_within
 
@@ -57,14 +58,6 @@ class Span:
         return Span(min(self.first_ms, start_ms), max(self.last_ms, start_ms))
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One worker's proving: the life of the server that it is for, and the token of its proof. The last begun wins."""
-
-    run_id: str
-    token: str
-
-
 class ProofStore:
     """One domain's proof, and the rebuilding that leads to it. Errors of redis-py pass through."""
 
@@ -76,7 +69,6 @@ class ProofStore:
         self._prove = Script(redis, "prove")
         self._adopt = Script(redis, "adopt")
         self._recall = Script(redis, "recall")
-        self._supersede = Script(redis, "supersede")
 
     async def token(self) -> str | None:
         """The token of the proof, if it was written in this life of the server."""
@@ -92,12 +84,6 @@ class ProofStore:
         run_id, token = await self._proof(keys=[self._keys.proof], args=[])
         return run_id, token
 
-    async def begin(self) -> Attempt:
-        """Begin to prove. What is lost from here on takes the attempt's token with it, and there will be no proof."""
-        attempt = Attempt(await self.run_id(), secrets.token_hex(16))
-        await self._redis.hset(self._keys.proof, "attempt", attempt.token)
-        return attempt
-
     async def lock(self) -> bool:
         """True for one worker at a time; two that prove at once are safe, and only wasteful."""
         return bool(await self._redis.set(self._keys.proving, "1", nx=True, px=_LOCK_MS))
@@ -106,20 +92,16 @@ class ProofStore:
         """Let another worker prove."""
         await self._redis.delete(self._keys.proving)
 
-    async def adopt(self, published: Sequence[Published]) -> tuple[int, list[Published]]:
-        """Put back the records that are missing, with their charges.
-
-        Returns how many were, and those of which another record is here.
-        """
-        missing, others = 0, []
+    async def adopt(self, published: Sequence[Published]) -> int:
+        """Put back the records that are missing, with their charges; returns how many were."""
+        missing = 0
         keys = self._keys
         by_day: dict[tuple[str, str], list[Published]] = {}
         for record in published:
             by_day.setdefault((record.date, record.name), []).append(record)
         for (date, name), records in by_day.items():
             for at in range(0, len(records), _ADOPTED):
-                batch = records[at : at + _ADOPTED]
-                answer = await self._adopt(
+                missing += await self._adopt(
                     keys=[
                         keys.releases(date),
                         keys.ledger(date),
@@ -127,45 +109,19 @@ class ProofStore:
                         keys.levels(date, name),
                         keys.dates,
                         keys.total,
+                        keys.last,
                     ],
                     args=[
                         date,
                         name,
                         *(
                             part
-                            for r in batch
+                            for r in records[at : at + _ADOPTED]
                             for part in (r.release_id, r.place, str(r.charge), str(r.seq), r.fineness, r.record)
                         ),
                     ],
                 )
-                missing += answer[0]
-                different = set(answer[1:])
-                others += [record for record in batch if record.release_id.encode() in different]
-        return missing, others
-
-    async def kept(self, published: Published) -> bytes | None:
-        """The record that is here of a release."""
-        found = await self._redis.hget(self._keys.releases(published.date), published.release_id)
-        return found if isinstance(found, bytes) else None
-
-    async def supersede(self, kept: Published, sent: Published) -> None:
-        """Let the record that was sent take the place of the one that is here, with its charge."""
-        keys, date, name = self._keys, sent.date, sent.name
-        await self._supersede(
-            keys=[
-                keys.releases(date),
-                keys.ledger(date),
-                keys.costs(date, name),
-                keys.levels(date, name),
-                keys.total,
-            ],
-            args=[
-                name,
-                sent.release_id,
-                sent.place,
-                *(part for each in (kept, sent) for part in (each.record, str(each.charge), each.fineness)),
-            ],
-        )
+        return missing
 
     async def mark(self, published: Sequence[Published]) -> None:
         """Remember that Kafka has committed these: of a record that was lost here it is not known any more."""
@@ -176,7 +132,7 @@ class ProofStore:
             await self._redis.sadd(self._keys.published(date), *release_ids)
 
     async def recall(self, budget: BudgetRecord) -> None:
-        """Take back what a record of `hats.budget` tells: its number, and what binds the days that were charged."""
+        """Take back what a record of `hats.budget` tells: its number, what binds its day, and a succession."""
         keys, charged = self._keys, budget.releases > 0
         told = (
             None if budget.max_hats_per_day is None else str(budget.max_hats_per_day),
@@ -184,14 +140,21 @@ class ProofStore:
             str(nano_within(budget.total_limit)) if charged and budget.total_limit is not None else None,
         )
         await self._recall(
-            keys=[keys.ledger(budget.date), keys.levels(budget.date, budget.policy), keys.total],
-            args=[budget.policy, str(budget.seq), *(text or "" for text in told)],
+            keys=[keys.ledger(budget.date), keys.levels(budget.date, budget.policy), keys.total, keys.successors],
+            args=[
+                budget.policy,
+                str(budget.seq),
+                *(text or "" for text in told),
+                *claim_of(budget.policy, budget.replaces, budget.from_date),
+            ],
         )
 
     async def restore_progress(self, name: str, span: Span, partitions: int) -> None:
         """Put back how far a policy was: its first slot, and that what ended before its last one began is published."""
         await ProgressStore(self._redis, self._domain, name).restore(span.first_ms, span.last_ms, range(partitions))
 
-    async def prove(self, attempt: Attempt) -> bool:
-        """Write the proof that an attempt was for; False if what it has put back may be lost by now."""
-        return bool(await self._prove(keys=[self._keys.proof], args=[attempt.run_id, attempt.token]))
+    async def prove(self, run_id: str) -> str | None:
+        """Write a new proof and return its token; None if the server is not the one it was proven under."""
+        token = secrets.token_hex(16)
+        proven = await self._prove(keys=[self._keys.proof], args=[run_id, token])
+        return token if proven else None

@@ -1,7 +1,7 @@
 -- Take back what a record of hats.budget tells beyond the releases: this Redis may have lost it.    [design 4, Proven]
--- KEYS  1 ledger (of one domain and date), 2 levels (of one policy too), 3 total
+-- KEYS  1 ledger (of one domain and date), 2 levels (of one policy too), 3 total, 4 successors
 -- ARGV  1 policy name, 2 the day's ledger number, 3 cap K, 4 the day's limit (1e-9), 5 the limit of all days (1e-9);
---       3 to 5 '' where the record does not tell, or where nothing was charged
+--       6 the policy that this one replaces, 7 this one as its successor; 3 to 7 '' where there is nothing to tell
 local name = ARGV[1]
 -- Readers keep the record with the greatest number: go on above it.
 if tonumber(ARGV[2]) > tonumber(redis.call('HGET', KEYS[1], 'sequence') or '0') then
@@ -12,4 +12,5 @@ if ARGV[3] ~= '' and redis.call('HSETNX', KEYS[1], 'cap:' .. name, ARGV[3]) == 1
 end
 lower(KEYS[1], ARGV[4])
 lower(KEYS[3], ARGV[5])
+if ARGV[6] ~= '' then redis.call('HSETNX', KEYS[4], ARGV[6], ARGV[7]) end
 return 'OK'

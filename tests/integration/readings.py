@@ -89,12 +89,13 @@ class Stores:
 
 
 @asynccontextmanager
-async def open_stores(pipeline: Pipeline) -> AsyncIterator[Stores]:
-    """The stores of a pipeline's policy, which is claimed as by a worker's start."""
+async def open_stores(pipeline: Pipeline, *, claim: bool = True) -> AsyncIterator[Stores]:
+    """The stores of a pipeline's policy, which is claimed as by a worker's start, unless the test does that itself."""
     policy, domain = pipeline.settings.policy, pipeline.settings.topics.telemetry
     redis = Redis.from_url(pipeline.settings.redis.url)
     try:
-        await claim_policy(redis, DomainKeys(domain), policy, PARTITIONS)
+        if claim:
+            await claim_policy(redis, DomainKeys(domain), policy, PARTITIONS)
         ledger = LedgerStore(redis, domain, policy)
         yield Stores(redis, PartitionStore(redis, policy.name, PARTITIONS), ledger)
     finally:

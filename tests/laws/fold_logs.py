@@ -71,6 +71,7 @@ class Case:
             policy.reject_above,
             policy.drop_zero,
             policy.max_hats_per_day,
+            policy.from_date,
             self.partition,
             self.partitions,
             self.partitioner,
@@ -105,7 +106,8 @@ def a_policy(chance: Random, zone: str) -> Policy:
         privacy={"epsilon": 1.0, "max_hats_per_day": chance.choice([1, 2, 3, 40]), "daily_limit": 105.0},
     )
     cells = frozenset(h3.latlng_to_cell(*place, policy.h3_resolution) for place in PLACES[:2])
-    return replace(policy, cells=chance.choice([None, None, cells]))
+    first_date = chance.choice([None, None, None, (EPOCH + NIGHTS[zone] * MS).date().isoformat()])
+    return replace(policy, cells=chance.choice([None, None, cells]), from_date=first_date)
 
 
 def a_log(chance: Random, arrival: int, length: int) -> Log:

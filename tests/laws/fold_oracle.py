@@ -46,6 +46,7 @@ class Rules:
     reject_above: int | None
     drop_zero: bool
     cap: int
+    first_date: str | None
     partition: int
     partitions: int
     partitioner: str
@@ -95,6 +96,8 @@ def outcome(  # noqa: C901, PLR0911, PLR0912
         return "zero"
     date, slot = slot_of(rules.timezone, rules.slot_length, time)
     start, end = span_of(rules.timezone, rules.slot_length, date, slot)
+    if rules.first_date is not None and date < rules.first_date:
+        return "outside_dates"
     minutes = int(slot[:2]) * 60 + int(slot[3:])
     if not rules.hours[0] * 60 <= minutes < rules.hours[1] * 60:
         return "outside_hours"

@@ -58,6 +58,7 @@ MUTANTS: dict[str, Callable[[Case], Case]] = {
     "longer intervals": lambda case: with_policy(case, min_interval_ms=case.policy.min_interval_ms + 1),
     "a second of hurry": lambda case: with_policy(case, max_ahead_ms=case.policy.max_ahead_ms - 1000),
     "zeros kept or not": lambda case: with_policy(case, drop_zero=not case.policy.drop_zero),
+    "days before the first one kept": lambda case: with_policy(case, from_date=None),
     "the other partitioner": lambda case: replace(
         case, partitioner="crc32" if case.partitioner == "murmur2" else "murmur2"
     ),

@@ -236,14 +236,6 @@ def test_the_next_local_day_has_a_cap_of_its_own() -> None:
     assert occurring(fold) == {"accepted": 2}
 
 
-@pytest.mark.parametrize(("unit", "users"), [("user_day", 2), ("user", 1)])
-def test_a_vehicle_is_another_user_on_another_day_unless_the_unit_is_the_user(unit: str, users: int) -> None:
-    fold = folded(record(), unit=unit, max_hats_per_day=1)
-    apply(fold, [(NOON + DAY, record(time=NOON + DAY)), (NOON + DAY, record(time=NOON + DAY, lat=KM_NORTH))])
-    assert occurring(fold) == {"accepted": 2, "over_cap": 1}  # K is a day's under both
-    assert len({pseudonym for _, _, pseudonym in contributions(fold)}) == users
-
-
 def test_a_duplicate_takes_nothing_of_the_cap() -> None:
     fold = folded(record(), record(), record(lat=KM_NORTH), max_hats_per_day=2)
     assert occurring(fold) == {"accepted": 2, "duplicate": 1}
@@ -268,11 +260,13 @@ def test_of_two_faults_the_earlier_rule_is_named(first: dict[str, object], then:
     assert outcome(record(**then | first)) == outcome(record(**first))
 
 
-def test_zero_comes_before_hours_hours_before_cells_and_cells_before_late() -> None:
+def test_zero_comes_before_dates_dates_before_hours_hours_before_cells_and_cells_before_late() -> None:
     elsewhere = frozenset({h3.latlng_to_cell(KM_NORTH, 72.8, 7)})
     at = NOON + DAY
     night = {"hours": (0, 1), "cells": elsewhere}
-    assert occurring(folded(record(speed=0), arrival=at, **night)) == {"zero": 1}
+    later = {"from_date": "2022-01-03"}
+    assert occurring(folded(record(speed=0), arrival=at, **later)) == {"zero": 1}
+    assert occurring(folded(record(), arrival=at, **later, **night)) == {"outside_dates": 1}
     assert occurring(folded(record(), arrival=at, **night)) == {"outside_hours": 1}
     assert occurring(folded(record(), arrival=at, cells=elsewhere)) == {"outside_cells": 1}
     assert occurring(folded(record(), arrival=at)) == {"late": 1}

@@ -156,14 +156,14 @@ def test_a_slot_is_in_hours_if_its_local_start_is() -> None:
     half_hours = calendar(KOLKATA, "30m", hours=[9, 21])
     midnight = utc("2022-01-01T18:30")
     slots = [half_hours.slot_at(midnight + step * 30 * MINUTE) for step in range(48)]
-    inside = [slot.name for slot in slots if slot.in_hours]
+    inside = [slot.name for slot in slots if slot.outside is None]
     assert (inside[0], inside[-1], len(inside)) == ("09:00", "20:30", 24)
 
 
 def test_a_slot_of_a_day_is_in_hours_only_if_they_begin_at_midnight() -> None:
     noon = utc("2022-01-02T12:00")
-    assert calendar("UTC", "24h", hours=[0, 24]).slot_at(noon).in_hours
-    assert not calendar("UTC", "24h", hours=[9, 21]).slot_at(noon).in_hours
+    assert calendar("UTC", "24h", hours=[0, 24]).slot_at(noon).outside is None
+    assert calendar("UTC", "24h", hours=[9, 21]).slot_at(noon).outside == "outside_hours"
 
 
 @given(instants)

@@ -134,30 +134,6 @@ def test_a_refusal_names_its_key_and_the_mend_in_one_line(key: str, value: objec
     assert "\n" not in line
 
 
-@pytest.mark.parametrize(
-    ("limit", "message"),
-    [
-        (None, r"is missing for unit .user.; add it"),
-        (0.5, "0.5 is not within epsilon and 9e.06; use a number, such as 1000.0"),
-        (float("nan"), "use a number"),
-        (float("inf"), "use a number"),
-        (9.1e6, "use a number"),
-    ],
-)
-def test_a_limit_of_all_days_is_needed_by_unit_user_and_within_reason(limit: float | None, message: str) -> None:
-    total = {} if limit is None else {"privacy__total_limit": limit}
-    with pytest.raises(BadSetting, match=rf"^policy\.privacy\.total_limit: .*{message}"):
-        policy(privacy__unit="user", **total)
-
-
-def test_a_policy_of_one_user_for_ever_has_a_total_limit_and_another_policy_id() -> None:
-    found = policy(privacy__unit="user", privacy__total_limit=1000.0000000019)
-    assert (found.unit, found.total_limit_nano) == ("user", 1_000_000_000_001)
-    assert policy().total_limit_nano is None
-    others = policy(privacy__unit="user", privacy__total_limit=1001.0), policy()
-    assert found.policy_id not in {other.policy_id for other in others}
-
-
 def test_a_key_that_the_estimator_does_not_use_is_refused() -> None:
     with pytest.raises(BadSetting, match=r"^policy\.estimator\.grouping: is not used by baseline; remove it"):
         policy(estimator={"name": "baseline", "grouping": "bestfit"})

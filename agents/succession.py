@@ -1,0 +1,174 @@
+"""A policy follows another: it takes over at a local date, and the other one ends.    [design 4; decisions/0008]
+
+That no day has HATs of both is settled by every commit, which looks at the succession in the same step. What is here
+makes it known in time, says clearly what cannot be, and lets the workers of the old policy go when they are done.
+"""
+
+import asyncio
+from typing import Final
+
+import structlog
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+from redis.exceptions import RedisError
+
+from agents.budget import budget_message
+from agents.clock import now_ms, pause
+from agents.recovery import Prover
+from agents.redis_connection import AnyRedis
+from agents.release import Releaser
+from agents.settings import Settings
+from agents.store.ledger import LedgerStore
+from agents.store.partition import PartitionStore
+from agents.store.succession import Begun, SuccessionStore, Successor
+from agents.trouble import Trouble
+from stream.errors import Refusal
+from stream.hats import Calendar
+
+log = structlog.get_logger()
+
+ROUND_S: Final = 0.5
+_PROOF_S: Final = 120.0  # how long a start waits for a Redis that another worker is proving
+
+
+class Succession:
+    """One worker's part in it: it claims the days of its policy, and finds when there are none left.
+
+    over   set once another policy follows ours and all that is ours is published
+    """
+
+    def __init__(
+        self, settings: Settings, redis: AnyRedis, ledger: LedgerStore, prover: Prover, producer: AIOKafkaProducer
+    ) -> None:
+        self.over = asyncio.Event()
+        self._settings = settings
+        self._policy = settings.policy
+        self._redis = redis
+        self._store = SuccessionStore(redis, settings.topics.telemetry)
+        self._ledger = ledger
+        self._prover = prover
+        self._producer = producer
+
+    async def settle(self) -> None:
+        """At a start: follow the policy that ours replaces, before anything is kept of ours.
+
+        What Redis has lost of it stands on `hats.budget`, so Redis is proven first.
+        Raises Refusal: the other policy is unknown, begins later itself, has a successor already, or the date has
+        begun.
+        """
+        if self._policy.replaces is None:
+            return
+        try:
+            async with asyncio.timeout(_PROOF_S):
+                while not (await self._prover.ensure() and await self._follow()):
+                    await asyncio.sleep(ROUND_S)
+        except TimeoutError:
+            raise Refusal(
+                f"policy {self._policy.name!r} follows another, and Redis could not be proven in {_PROOF_S:g} s: see"
+                " the log of the worker that is proving it, and start again"
+            ) from None
+        await self._announce()
+
+    async def run(self, releaser: Releaser, stopping: asyncio.Event) -> None:
+        """Look now and then, until `stopping` or `over` is set. Raises Refusal as `settle` does."""
+        trouble = Trouble("succession")
+        while not self.over.is_set() and await pause(max(ROUND_S, trouble.wait_s), stopping):
+            try:
+                await self.look(releaser)
+            except (RedisError, KafkaError) as error:
+                trouble.met(error)
+            else:
+                trouble.over()
+
+    async def look(self, releaser: Releaser) -> None:
+        """Follow again what a Redis that went back does not know, and see whether our days are over."""
+        policy = self._policy
+        unknown = policy.replaces is not None and await self._store.successor(policy.replaces) is None
+        if unknown and await self._follow():
+            await self._announce()
+        successor = await self._ledger.successor()
+        if successor is not None and await releaser.is_done(successor.from_date):
+            log.info("replaced", by=successor.name, from_date=successor.from_date)
+            self.over.set()
+
+    async def sweep(self, store: PartitionStore) -> None:
+        """What was folded of days that are not ours goes. Without effect before `over`."""
+        if not self.over.is_set():
+            return
+        try:
+            successor = await self._ledger.successor()
+            if successor is not None:
+                await store.sweep(successor.from_date)
+        except RedisError as error:  # the next start of this policy will
+            log.warning("days of the successor not swept", error=type(error).__name__)
+
+    async def _follow(self) -> bool:
+        """Claim the days from `from` on; False where Redis is not proven: then it cannot tell what is true."""
+        token = self._prover.token
+        try:
+            await self._claim()
+        except Refusal:
+            if not await self._prover.is_proven(token):
+                return False
+            raise
+        return await self._prover.is_proven(token)
+
+    async def _claim(self) -> None:
+        old, ours = self._policy.replaces, Successor(str(self._policy.from_date), self._policy.name)
+        if old is None:
+            return
+        if await self._store.successor(old) is None:
+            await self._check(old, ours.from_date)
+        kept = await self._store.claim(old, ours)
+        if isinstance(kept, Begun):
+            raise self._begun(f"has released {kept.last} already")
+        if kept != ours:
+            raise Refusal(
+                f"policy {old!r} is replaced by {kept.name!r} from {kept.from_date} on: let policy.replaces be"
+                f" {kept.name!r}, with a later policy.from"
+            )
+
+    async def _check(self, old: str, first: str) -> None:
+        """What a first start needs."""
+        domain = self._settings.topics.telemetry
+        known = await self._store.known(old)
+        if known is None:
+            other = await self._store.domain_of(old)
+            if other not in (None, domain):
+                raise Refusal(
+                    f"policy.replaces: {old!r} is a policy of telemetry {other!r}, not of {domain!r}: a policy follows"
+                    " one of its own telemetry"
+                )
+            raise Refusal(
+                f"policy.replaces: no policy {old!r} was ever started on telemetry {domain!r}: correct the name, or"
+                " remove replaces and from"
+            )
+        if known.from_date is not None and first <= known.from_date:
+            raise Refusal(
+                f"policy.from {first}: {old!r} itself begins on {known.from_date}: use a later date, or let"
+                " policy.replaces name the policy before it"
+            )
+        calendar = Calendar(self._policy)
+        try:
+            starts = calendar.days_start(first)
+        except ValueError:
+            raise Refusal(f"policy.from: {self._policy.timezone} has no day {first}: use another date") from None
+        clocks = await PartitionStore(self._redis, old, known.partitions).clocks()
+        reached = max((clock for clock in clocks if clock is not None), default=now_ms())
+        if reached >= starts:
+            raise self._begun(f"has come to {calendar.local(reached).isoformat(timespec='seconds')}")
+
+    def _begun(self, how: str) -> Refusal:
+        policy = self._policy
+        return Refusal(
+            f"policy.from {policy.from_date} has begun: {policy.replaces!r} {how}; let policy.from be a date that has"
+            " not begun"
+        )
+
+    async def _announce(self) -> None:
+        """Tell `hats.budget` whom we follow and from when: where Redis finds it again."""
+        date, topic = str(self._policy.from_date), self._settings.topics.budget
+        message = budget_message(topic, self._policy, date, await self._ledger.summary(date))
+        await self._producer.send_and_wait(
+            topic, message.value, key=message.key, partition=message.partition, headers=message.headers
+        )
