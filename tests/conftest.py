@@ -1,8 +1,8 @@
-"""Fixtures for every test: see tests/services/fixtures.py."""
+"""Fixtures for every test: see tests/services/fixtures.py. Where tests run: tests/services/side_by_side.py."""
 
 from hypothesis import settings
 
-pytest_plugins = ["tests.services.fixtures"]
+pytest_plugins = ["tests.services.fixtures", "tests.services.side_by_side"]
 
 # Time is measured in bench/, not asserted here: on a loaded machine an example may take long for no fault of its own.
 settings.register_profile("hatcast", deadline=None)
