@@ -96,6 +96,9 @@ class Publishers:
         await self.keep(frozenset())
 
     async def _make(self, release_partition: int) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.get_exception_handler() is None:
+            loop.set_exception_handler(_tell)
         producer = AIOKafkaProducer(
             transactional_id=f"hatcast/{self._domain}/{release_partition}",
             acks="all",
@@ -113,6 +116,15 @@ class Publishers:
         producer = self._producers.pop(release_partition, None)
         if producer is not None:
             await _stop(producer)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What asyncio complains of, but for Kafka's failures: aiokafka keeps each in more futures than it reads.
+
+    The call that failed has raised it. A complaint would come when such a future is collected, at any time later.
+    """
+    if not isinstance(context.get("exception"), KafkaError):
+        loop.default_exception_handler(context)
 
 
 def _heard(sent: "asyncio.Future[Any]") -> None:

@@ -1,6 +1,6 @@
 """Following the releases: the records of `hats.means`, as they are published."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from decimal import Decimal
 from typing import Final
@@ -40,8 +40,10 @@ def read_release(value: bytes) -> Shown | None:
         return None
 
 
-def follow(settings: Settings, *, from_beginning: bool, seconds: float | None) -> Iterator[bytes]:
-    """The records' bytes, from now on or from the log's start, for ever or for so many seconds.
+def follow(
+    settings: Settings, stopping: Callable[[], bool], *, from_beginning: bool, seconds: float | None
+) -> Iterator[bytes]:
+    """The records' bytes, from now on or from the log's start, until `stopping` or for so many seconds.
 
     Only what was committed; in the order of each partition. A broker that goes away is waited for.
     Raises Refusal if it cannot be reached at the start, or has no such topic.
@@ -66,7 +68,7 @@ def follow(settings: Settings, *, from_beginning: bool, seconds: float | None) -
         consumer.assign([TopicPartition(name, partition) for partition in range(len(bounds))])
         for partition, (first, end) in enumerate(bounds):
             consumer.seek(TopicPartition(name, partition), first if from_beginning else end)
-        while end_s is None or monotonic_s() < end_s:
+        while not stopping() and (end_s is None or monotonic_s() < end_s):
             wait_s = POLL_SECONDS if end_s is None else min(POLL_SECONDS, end_s - monotonic_s())
             for records in consumer.poll(timeout_ms=max(1, int(wait_s * 1000))).values():
                 for record in records:

@@ -1,6 +1,8 @@
 """`hatcast tail`: follow the releases."""
 
+import signal
 import sys
+import threading
 from itertools import islice
 from pathlib import Path
 
@@ -28,14 +30,14 @@ def command(config: Path, *, as_json: bool, from_beginning: bool, seconds: float
     """
     settings = load_settings(config)
     console = Console(highlight=False, soft_wrap=True)
-    try:
-        for value in islice(follow(settings, from_beginning=from_beginning, seconds=seconds), most):
-            if as_json:
-                write_all(sys.stdout.fileno(), value + b"\n")
-            else:
-                console.print(_line(read_release(value)))
-    except KeyboardInterrupt:
-        return  # this is how one leaves
+    stopping = threading.Event()
+    # Raised anywhere in the Kafka client, KeyboardInterrupt may be swallowed there: this is how one leaves for sure.
+    signal.signal(signal.SIGINT, lambda _signal, _frame: stopping.set())
+    for value in islice(follow(settings, stopping.is_set, from_beginning=from_beginning, seconds=seconds), most):
+        if as_json:
+            write_all(sys.stdout.fileno(), value + b"\n")
+        else:
+            console.print(_line(read_release(value)))
 
 
 def _line(release: Shown | None) -> Text:
