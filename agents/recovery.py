@@ -75,8 +75,8 @@ class Prover:
             await self._store.unlock()
 
     async def _prove(self) -> str | None:
-        run_id = await self._store.run_id()
-        log.warning("proving Redis", run_id=run_id)
+        attempt = await self._store.begin()
+        log.warning("proving Redis", run_id=attempt.run_id)
         # Anew, also those that are ours: whoever had one after us would not be fenced by it.
         await self.publishers.keep(frozenset())
         await self.publishers.hold(frozenset(range(self._partitions)))
@@ -86,7 +86,7 @@ class Prover:
         found = Found()
         while batch := await asyncio.to_thread(self._take, records):
             seen += len(batch)
-            missing += await self._store.adopt(self._releases(batch, found))
+            missing += await self._adopt(self._releases(batch, found))
         if missing:
             sent = read_outputs(self._settings, [topics.means, topics.queries], isolation="read_committed")
             while batch := await asyncio.to_thread(self._take, sent):
@@ -95,9 +95,25 @@ class Prover:
             await self._store.recall(budget)
         for name, span in found.spans.items():
             await self._store.restore_progress(name, span, self._partitions)
-        token = await self._store.prove(run_id)
-        log.info("Redis proven", records=seen, missing=missing, proven=token is not None)
-        return token
+        proven = await self._store.prove(attempt)
+        log.info("Redis proven", records=seen, missing=missing, proven=proven)
+        return attempt.token if proven else None
+
+    async def _adopt(self, published: list[Published]) -> int:
+        """Put back what is missing; returns how many were.
+
+        Redis may also hold another record of a release: it was committed and not sent, then lost, drawn anew by
+        somebody and sent; and now it is back, from a copy. What was sent is what counts.    [decisions/0010]
+        """
+        missing, others = await self._store.adopt(published)
+        for sent in others:
+            record = await self._store.kept(sent)
+            if record is not None:
+                log.warning("a record that was never sent gives way", release_id=sent.release_id)
+                kept = published_of(record, self._settings.policy.policy_id, self._fineness)
+                await self._store.supersede(kept, sent)
+                missing += 1  # for what follows: of this one too Redis does not know that it was sent
+        return missing
 
     def _take(self, records: Iterator[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
         """The next records of the output topics; memory holds these, and not a topic."""

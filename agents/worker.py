@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 import faust
 import structlog
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
@@ -19,7 +20,7 @@ from agents.dead_letters import DeadLetters
 from agents.frames import Frame, FrameApp, FrameSettings, frame_app
 from agents.health import HealthServer, Readiness
 from agents.ingest import Ingest
-from agents.kafka import aiokafka_options
+from agents.kafka import aiokafka_options, broker_name
 from agents.publisher import Publishers
 from agents.recovery import Prover
 from agents.redis_connection import connect_redis_async, redis_refusal
@@ -203,11 +204,22 @@ class Worker:
         if self._tasks:  # a refused start is told by its one line
             log.info("worker stopped")
 
+    async def _start_or_refuse(self) -> None:
+        """Start; a server that is lost meanwhile is told in one line. Raises Refusal."""
+        try:
+            await self.start()
+        except KafkaError as error:
+            said = " ".join(str(error).split())
+            where = broker_name(self.settings)
+            raise Refusal(f"{where} was lost during the start ({said}): start again once it answers") from None
+        except RedisError as error:
+            raise redis_refusal(self.settings, error) from None
+
     async def run(self, stopping: Awaitable[Any]) -> None:
         """From start to stop: until `stopping` is done, or the policy is replaced. Raises what ended it otherwise."""
         stop = asyncio.ensure_future(stopping)  # also where the start is refused
         try:
-            await self.start()
+            await self._start_or_refuse()
             if self.succession is None or self.succession.over.is_set():
                 return
             over = asyncio.ensure_future(self.succession.over.wait())

@@ -3,12 +3,12 @@
 --       7 last dates
 -- ARGV  1 date, 2 policy name, then for each record: release_id, cell/slot, charge (1e-9), seq,
 --       how fine its noise is, record
--- Returns how many were missing.
-local name, missing, charged = ARGV[2], 0, false
+-- Returns how many were missing, then the release_ids that have other bytes here: supersede.lua deals with those.
+local name, found, charged = ARGV[2], {0}, false
 for i = 3, #ARGV, 6 do
   local charge, seq = ARGV[i + 2], tonumber(ARGV[i + 3])
   if redis.call('HSETNX', KEYS[1], ARGV[i], ARGV[i + 5]) == 1 then
-    missing = missing + 1
+    found[1] = found[1] + 1
     if tonumber(charge) > 0 then
       charged = true
       book(KEYS[3], KEYS[4], ARGV[i + 1], charge)
@@ -19,6 +19,8 @@ for i = 3, #ARGV, 6 do
     redis.call('HINCRBY', KEYS[2], 'sequence', 1)
     redis.call('SADD', KEYS[5], ARGV[1])
     later(KEYS[7], name, ARGV[1])
+  elseif redis.call('HGET', KEYS[1], ARGV[i]) ~= ARGV[i + 5] then
+    found[#found + 1] = ARGV[i]
   end
   -- Numbers that were given out are not given out again.
   if seq > tonumber(redis.call('HGET', KEYS[2], 'commits:' .. name) or '0') then
@@ -29,4 +31,4 @@ end
 if charged then
   settle(KEYS[2], KEYS[6], name, cost_of(levels_in(KEYS[4]), redis.call('HGET', KEYS[2], 'cap:' .. name) or ''))
 end
-return missing
+return found

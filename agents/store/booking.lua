@@ -35,6 +35,15 @@ local function later(last, name, date)
   if not known or known < date then redis.call('HSET', last, name, date) end
 end
 
+-- One charge less on a place.
+local function unbook(costs, levels, place, charge)
+  local before = redis.call('HGET', costs, place)
+  if redis.call('HINCRBY', levels, before, -1) == 0 then redis.call('HDEL', levels, before) end
+  redis.call('HINCRBY', costs, place, '-' .. charge)
+  local after = redis.call('HGET', costs, place)
+  if after == '0' then redis.call('HDEL', costs, place) else redis.call('HINCRBY', levels, after, 1) end
+end
+
 -- A policy's part of the day costs `cost` from now on; the day and the domain's total follow in the same step.
 local function settle(ledger, total, name, cost)
   local stored = redis.call('HMGET', ledger, 'cost:' .. name, 'cost')

@@ -58,6 +58,14 @@ class Span:
         return Span(min(self.first_ms, start_ms), max(self.last_ms, start_ms))
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One worker's proving: the life of the server that it is for, and the token of its proof. The last begun wins."""
+
+    run_id: str
+    token: str
+
+
 class ProofStore:
     """One domain's proof, and the rebuilding that leads to it. Errors of redis-py pass through."""
 
@@ -69,6 +77,7 @@ class ProofStore:
         self._prove = Script(redis, "prove")
         self._adopt = Script(redis, "adopt")
         self._recall = Script(redis, "recall")
+        self._supersede = Script(redis, "supersede")
 
     async def token(self) -> str | None:
         """The token of the proof, if it was written in this life of the server."""
@@ -84,6 +93,12 @@ class ProofStore:
         run_id, token = await self._proof(keys=[self._keys.proof], args=[])
         return run_id, token
 
+    async def begin(self) -> Attempt:
+        """Begin to prove. What is lost from here on takes the attempt's token with it, and there will be no proof."""
+        attempt = Attempt(await self.run_id(), secrets.token_hex(16))
+        await self._redis.hset(self._keys.proof, "attempt", attempt.token)
+        return attempt
+
     async def lock(self) -> bool:
         """True for one worker at a time; two that prove at once are safe, and only wasteful."""
         return bool(await self._redis.set(self._keys.proving, "1", nx=True, px=_LOCK_MS))
@@ -92,16 +107,20 @@ class ProofStore:
         """Let another worker prove."""
         await self._redis.delete(self._keys.proving)
 
-    async def adopt(self, published: Sequence[Published]) -> int:
-        """Put back the records that are missing, with their charges; returns how many were."""
-        missing = 0
+    async def adopt(self, published: Sequence[Published]) -> tuple[int, list[Published]]:
+        """Put back the records that are missing, with their charges.
+
+        Returns how many were, and those of which another record is here.
+        """
+        missing, others = 0, []
         keys = self._keys
         by_day: dict[tuple[str, str], list[Published]] = {}
         for record in published:
             by_day.setdefault((record.date, record.name), []).append(record)
         for (date, name), records in by_day.items():
             for at in range(0, len(records), _ADOPTED):
-                missing += await self._adopt(
+                batch = records[at : at + _ADOPTED]
+                answer = await self._adopt(
                     keys=[
                         keys.releases(date),
                         keys.ledger(date),
@@ -116,12 +135,39 @@ class ProofStore:
                         name,
                         *(
                             part
-                            for r in records[at : at + _ADOPTED]
+                            for r in batch
                             for part in (r.release_id, r.place, str(r.charge), str(r.seq), r.fineness, r.record)
                         ),
                     ],
                 )
-        return missing
+                missing += answer[0]
+                different = set(answer[1:])
+                others += [record for record in batch if record.release_id.encode() in different]
+        return missing, others
+
+    async def kept(self, published: Published) -> bytes | None:
+        """The record that is here of a release."""
+        found = await self._redis.hget(self._keys.releases(published.date), published.release_id)
+        return found if isinstance(found, bytes) else None
+
+    async def supersede(self, kept: Published, sent: Published) -> None:
+        """Let the record that was sent take the place of the one that is here, with its charge."""
+        keys, date, name = self._keys, sent.date, sent.name
+        await self._supersede(
+            keys=[
+                keys.releases(date),
+                keys.ledger(date),
+                keys.costs(date, name),
+                keys.levels(date, name),
+                keys.total,
+            ],
+            args=[
+                name,
+                sent.release_id,
+                sent.place,
+                *(part for each in (kept, sent) for part in (each.record, str(each.charge), each.fineness)),
+            ],
+        )
 
     async def mark(self, published: Sequence[Published]) -> None:
         """Remember that Kafka has committed these: of a record that was lost here it is not known any more."""
@@ -153,8 +199,6 @@ class ProofStore:
         """Put back how far a policy was: its first slot, and that what ended before its last one began is published."""
         await ProgressStore(self._redis, self._domain, name).restore(span.first_ms, span.last_ms, range(partitions))
 
-    async def prove(self, run_id: str) -> str | None:
-        """Write a new proof and return its token; None if the server is not the one it was proven under."""
-        token = secrets.token_hex(16)
-        proven = await self._prove(keys=[self._keys.proof], args=[run_id, token])
-        return token if proven else None
+    async def prove(self, attempt: Attempt) -> bool:
+        """Write the proof that an attempt was for; False if what it has put back may be lost by now."""
+        return bool(await self._prove(keys=[self._keys.proof], args=[attempt.run_id, attempt.token]))

@@ -9,7 +9,7 @@ from redis.exceptions import NoScriptError
 
 from agents.redis_connection import AnyRedis
 
-_BOOKING: Final = frozenset({"adopt", "commit", "recall"})  # what stands before them is in booking.lua
+_BOOKING: Final = frozenset({"adopt", "commit", "recall", "supersede"})  # what stands before them is in booking.lua
 
 Part = str | bytes | int
 Call = tuple[Sequence[str], Sequence[Part]]

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,19 +59,20 @@ async def _refuse_each(url: str) -> None:
         store, proof = PartitionStore(redis, "full", 2), ProofStore(redis, "full")
         ledger = LedgerStore(redis, "full", policy)
         await store.open(0, 0)
-        run_id = await proof.run_id()
-        token = await proof.prove(run_id)
-        assert token is not None
+        first = await proof.begin()
+        assert await proof.prove(first)
+        token, attempt = first.token, await proof.begin()
         writes: dict[str, Callable[[], Awaitable[object]]] = {
             "checkpoint": lambda: store.checkpoint(0, 0, 1, changes),
             "skip": lambda: store._skip(keys=["{full:0}:state"], args=["1", "9"]),
             "commit": lambda: ledger.commit([proposal], token),
             "adopt": lambda: proof.adopt(_published(1)),
+            "supersede": lambda: proof.supersede(_published(1)[0], replace(_published(1)[0], record=b"y")),
             "recall": lambda: proof.recall(budget),
             "advance": lambda: ledger.progress.advance(Mark.COMMITTED, [0], NOON_MS, token),
             "restore": lambda: ledger.progress.restore(NOON_MS, NOON_MS + HOUR_MS, [0]),
             "claim": lambda: claim_user_key(redis, DomainKeys("full"), None),
-            "prove": lambda: proof.prove(run_id),
+            "prove": lambda: proof.prove(attempt),
         }
         reads = {"load", "proof", "summary", "delete", "booking"}  # `delete` makes room, `booking` is a part of others
         assert writes.keys() | reads == {path.stem for path in (ROOT / "agents" / "store").glob("*.lua")}
@@ -110,7 +112,7 @@ async def _adopt_at_limits(url: str) -> list[bool]:
         for room in range(0, 6_000_000, 50_000):
             await redis.config_set("maxmemory", used + room)
             try:
-                assert await ProofStore(redis, "full").adopt(records) == len(records)
+                assert await ProofStore(redis, "full").adopt(records) == (len(records), [])
             except ResponseError as error:
                 assert is_full(error)
                 assert await redis.dbsize() == 0

@@ -110,8 +110,9 @@ def test_after_a_restart_of_redis_nothing_is_committed_before_it_is_proven_again
         domain = "t-proof-restart"
         async with Redis.from_url(breakable_redis.url) as redis:
             proof = ProofStore(redis, domain)
-            token = await proof.prove(await proof.run_id())
-            assert token is not None
+            attempt = await proof.begin()
+            assert await proof.prove(attempt)
+            token = attempt.token
             assert await proof.token() == token
             ledger = LedgerStore(redis, domain, policy_of(name="p"))
             proposal = Proposal("p/2022-01-02T09:00/c", DATE, "c/09:00", 10**9, (b'{"seq":', b"}"), (b"{", b"}"))

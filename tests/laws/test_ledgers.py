@@ -132,9 +132,9 @@ three_policies = st.tuples(*[of_a_policy] * 3).map(lambda three: [_policy(n, *ea
 async def _proven(redis: Redis, domain: str) -> str:
     """The token of a proof: nothing was ever published in this domain."""
     store = ProofStore(redis, domain)
-    token = await store.prove(await store.run_id())
-    assert token is not None
-    return token
+    attempt = await store.begin()
+    assert await store.prove(attempt)
+    return attempt.token
 
 
 async def _commit(redis: Redis, domain: str, releases: Sequence[Release], token: str) -> list[bytes]:

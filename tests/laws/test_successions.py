@@ -59,10 +59,11 @@ class World:
     async def prove(self) -> None:
         """As recovery does: what the topics tell goes back before anything is committed."""
         store = ProofStore(self.redis, self.domain)
+        attempt = await store.begin()
         await store.adopt([published(record) for record in self.records])
         for budget in self.budgets:
             await store.recall(BUDGET.decode(budget))
-        self.token = await store.prove(await store.run_id()) or ""
+        self.token = attempt.token if await store.prove(attempt) else ""
 
     async def forget(self) -> None:
         keys = [key async for key in self.redis.scan_iter(f"{{{self.domain}}}*")]

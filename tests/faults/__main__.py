@@ -1,0 +1,82 @@
+"""`scripts/faults`: storms on real services of their own, one after the other, until the time is up."""
+
+import json
+import random
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from itertools import cycle
+from pathlib import Path
+from typing import Final
+
+import click
+
+from tests.faults.report import Report, Summary, keep
+from tests.faults.run import KINDS, Plan, run
+from tests.services import ServiceAbsent, open_kafka, open_redis
+
+_FAULTS: Final = 40  # of one run
+
+
+@click.command(epilog="Example:  scripts/faults --minutes 60 --keep")
+@click.option("--minutes", default=60.0, show_default=True, help="No run is begun after this.")
+@click.option("--seed", type=int, help="Of the first run; the next has the next.  [default: a random one]")
+@click.option("--readings", default=1_000_000, show_default=True, help="In each run's log, at least.")
+@click.option("--faults", default=_FAULTS, show_default=True, help="Dealt in each run, beside those at steps.")
+@click.option("--kind", type=click.Choice(sorted(KINDS)), help="One kind of run only.  [default: in turns]")
+@click.option("--keep", "keeps", is_flag=True, help="Write the summary into docs/reliability.md.")
+@click.option("--json", "as_json", is_flag=True, help="The summary as JSON; the runs go to standard error.")
+def command(**options: object) -> int:
+    """Break workers, Redis, Kafka and the wires between them, and check every promise afterwards.
+
+    A violation is printed with its seed, and the exit code is 1. A seed repeats the log and the order of the faults,
+    not the moments at which they meet the workers.
+    """
+    first = options["seed"] if isinstance(options["seed"], int) else random.randrange(10**6)
+    reports = list(_runs(first, options))
+    summary = Summary(reports)
+    now = datetime.now(UTC)
+    if options["keeps"]:
+        keep(summary, f"{now:%Y-%m-%d}")
+    click.echo(json.dumps(summary.as_json()) if options["as_json"] else summary.as_markdown(f"{now:%Y-%m-%d}"))
+    for violation in summary.violations:
+        _say(f"violation: {violation}")
+    return 1 if summary.violations else 0
+
+
+def _runs(first: int, options: dict[str, object]) -> "list[Report]":
+    reports: list[Report] = []
+    ends = time.monotonic() + 60 * float(str(options["minutes"]))
+    kinds = cycle([KINDS[str(options["kind"])]] if options["kind"] else KINDS.values())
+    with open_kafka() as kafka, open_redis() as redis, tempfile.TemporaryDirectory(prefix="hatcast-faults-") as folder:
+        _say(f"Kafka: {kafka.source}, Redis: {redis.source}, first seed {first}")
+        for number, kind in enumerate(kinds):
+            plan = Plan(kind, first + number, int(str(options["readings"])), int(str(options["faults"])))
+            report = run(plan, kafka, redis, Path(folder) / str(number))
+            reports.append(report)
+            _say(
+                f"seed {report.seed} {report.kind}: {report.readings:,} readings, {report.releases} releases,"
+                f" {sum(report.faults.values())} faults in {report.seconds:.0f} s,"
+                f" {len(report.violations)} violations; so far {Summary(reports).wanted()}"
+            )
+            for violation in report.violations:
+                _say(f"  {violation}")
+            if time.monotonic() >= ends:
+                return reports
+    return reports
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(command.main(prog_name="scripts/faults", standalone_mode=False) or 0)
+    except click.ClickException as wrong:
+        wrong.show()
+        sys.exit(wrong.exit_code)
+    except ServiceAbsent as reason:
+        _say(str(reason))
+        sys.exit(1)

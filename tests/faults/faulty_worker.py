@@ -1,0 +1,55 @@
+"""A worker to which something happens once, at the end of a named step.
+
+    pipeline.worker(wrap=partial(meet, "committed", "stop", 0))
+
+The product has no switch for that: the steps are wrapped from outside.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from agents.store.partition import PartitionStore
+from agents.store.proof import ProofStore
+from tests.integration.crashing_worker import METHODS
+
+# Of the release, then of the proof of Redis, then of the ingest.
+STEPS: Final[dict[str, tuple[type, str]]] = {
+    **METHODS,
+    "looked": (ProofStore, "run_id"),
+    "adopted": (ProofStore, "adopt"),
+    "proven": (ProofStore, "prove"),
+    "opened": (PartitionStore, "open"),
+    "checkpointed": (PartitionStore, "checkpoint"),
+}
+BEFORE: Final = frozenset({"sent"})  # at its beginning: all is sent, nothing is committed
+REACHED: Final = "fault reached"  # in the log, for who waits for it
+
+
+def meet(step: str, action: str, times: int) -> None:
+    """Wrap a step: after it went well so many times, the action comes, once.
+
+    action   `kill` (SIGKILL), `stop` (SIGSTOP, until somebody lets it go on), or `fail` (the step was done, its answer
+             is lost: a ConnectionError)
+    """
+    owner, name = STEPS[step]
+    wrapped: Callable[..., Awaitable[Any]] = getattr(owner, name)
+    left = times
+
+    async def faulty(*arguments: Any, **keywords: Any) -> Any:
+        nonlocal left
+        answer = None if step in BEFORE else await wrapped(*arguments, **keywords)
+        left -= 1
+        if left == -1:
+            sys.stderr.write(f"{REACHED}: {step} {action}\n")
+            sys.stderr.flush()
+            if action == "fail":
+                raise RedisConnectionError(f"the answer of {step} is lost")
+            os.kill(os.getpid(), signal.SIGKILL if action == "kill" else signal.SIGSTOP)
+        return await wrapped(*arguments, **keywords) if step in BEFORE else answer
+
+    setattr(owner, name, faulty)

@@ -1,0 +1,124 @@
+"""One run: a generated log, a storm over it, quiet, and the checker."""
+
+import random
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from agents.topics import ensure_topics
+from tests.faults.chaos import AWAY_S, SESSION_S, Fault, deal, fill, stopped
+from tests.faults.check import Violation, violations
+from tests.faults.feed import Feed
+from tests.faults.generate import END_MS, generate
+from tests.faults.observe import fold_again, is_settled, look, promise_of
+from tests.faults.report import Report
+from tests.faults.stage import Stage, open_stage
+from tests.integration.harness import open_pipeline
+from tests.services import KafkaServer, RedisServer
+
+QUIET_S: Final = 180.0  # after which a run that has not settled never will
+_BETWEEN_S: Final = (0.0, 4.0)  # from one fault to the next: many meet a system that is not well again yet
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a run is about.
+
+    exact     epsilon is so large that released values can be compared
+    changes   to the configuration
+    """
+
+    name: str
+    exact: bool
+    changes: Mapping[str, Any]
+
+
+def _kind(name: str, privacy: Mapping[str, Any], *, lateness: str = "5m", exact: bool = True) -> Kind:
+    worker = {"session_timeout": f"{SESSION_S:g}s", "checkpoint_interval": "100ms"}
+    policy = {"slot_length": "30m", "lateness": lateness, "privacy": {"max_hats_per_day": 24, **privacy}}
+    return Kind(name, exact, {"worker": worker, "policy": policy})
+
+
+_BARE: Final = {"epsilon": 1e6, "acknowledge_weak_privacy": True, "daily_limit": 1e9}
+KINDS: Final = {
+    kind.name: kind
+    for kind in (
+        _kind("released", _BARE),  # values, as one process would have them
+        _kind("held", _BARE, lateness="48h"),  # nothing closes: the whole state is there to compare
+        _kind("tight", {"epsilon": 1.0, "daily_limit": 20.0}, exact=False),  # the day's limit binds
+    )
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run is to do.
+
+    faults   how many, dealt by the seed; or these
+    """
+
+    kind: Kind
+    seed: int
+    readings: int
+    faults: int | Sequence[Fault]
+
+    def dealt(self, chance: random.Random) -> Iterable[Fault]:
+        """The faults, in order."""
+        return islice(deal(chance), self.faults) if isinstance(self.faults, int) else self.faults
+
+
+def run(plan: Plan, kafka: KafkaServer, redis: RedisServer, folder: Path) -> Report:
+    """One storm, to its verdict. The servers are ours to break."""
+    began = time.monotonic()
+    report = Report(plan.kind.name, plan.seed)
+    chance = random.Random(plan.seed)
+    log = generate(plan.seed, plan.readings)
+    with open_pipeline(kafka, redis, folder, f"storm-{plan.kind.name}", plan.kind.changes) as pipeline:
+        ensure_topics(pipeline.settings)
+        with open_stage(pipeline, chance, stopped) as stage:
+            feed = Feed(kafka, pipeline.settings.topics.telemetry, log)
+            _storm(stage, feed, list(plan.dealt(chance)))
+            stage.heal()
+            feed.finish()
+            report.violations += _settle(stage)
+            report.violations += stage.unexpected_ends()
+            report.faults = stage.tally
+            seen = look(pipeline)
+        folded = fold_again(pipeline, END_MS)
+        found: list[Violation] = violations(seen, folded, promise_of(pipeline.settings, exact=plan.kind.exact))
+        report.violations += map(str, found)
+        report.readings = sum(folded.outcomes.values())
+        report.releases = len(seen.published)
+    report.seconds = time.monotonic() - began
+    return report
+
+
+def _storm(stage: Stage, feed: Feed, faults: Sequence[Fault]) -> None:
+    """The faults, while the log is sent: each has its share of it."""
+    fill(stage, stage.random.randint(1, 3))
+    for number, fault in enumerate(faults):
+        feed.allow((number + 1) / len(faults))
+        stage.wait(stage.random.uniform(*_BETWEEN_S))
+        if stage.random.random() < 0.5:
+            stage.copy_redis()
+        fill(stage, stage.random.randint(1, 2))
+        fault(stage)
+    stage.wait(AWAY_S)  # what was begun comes to its end
+
+
+def _settle(stage: Stage) -> Iterator[str]:
+    """Wait until nothing is left to do, then end all workers in order; tells what went wrong with that."""
+    stage.on_stop = Stage.go_on
+    deadline = time.monotonic() + QUIET_S
+    while not is_settled(stage.pipeline.settings):
+        if not stage.alive():
+            stage.start_worker()
+        if time.monotonic() > deadline:
+            logs = "\n".join(worker.process.log_tail() for worker in stage.alive())
+            yield f"settled: not within {QUIET_S:g} s without faults\n{logs}"
+            break
+        stage.wait(0.5)
+    yield from stage.dismiss()

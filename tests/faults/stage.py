@@ -1,0 +1,253 @@
+"""Where a storm takes place: a pipeline with its servers, the wires to them, workers, and copies of Redis.
+
+Everything that can be broken is broken through here, so that everything can be healed here.
+"""
+
+import random
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from tests.faults.faulty_worker import REACHED, meet
+from tests.faults.proxy import Proxy, proxy_of_kafka, proxy_of_redis
+from tests.integration.forked import plain
+from tests.integration.harness import Pipeline, WorkerProcess
+from tests.services import KafkaServer, RedisServer
+
+_COPIES: Final = 4
+_WIRES: Final = 2
+_POLL_S: Final = 0.1
+# What a worker may say that ends by itself: what to do, and a supervisor does it by starting another.
+NEW_KEY: Final = "another worker has made a new one since: start again"
+NOT_THERE: Final = ("hatcast: Kafka at ", "hatcast: Redis at ")  # only where it has not started yet
+
+
+@dataclass
+class Wire:
+    """One way of some workers to both servers."""
+
+    kafka: Proxy
+    redis: Proxy
+    config: Path
+
+
+@dataclass
+class Worker:
+    """A worker of the storm.
+
+    step, action   what it was started to meet, if anything; `reached` once it has
+    paused         by us, or by itself
+    ended          by us
+    """
+
+    process: WorkerProcess
+    step: str = ""
+    action: str = ""
+    reached: bool = False
+    paused: bool = False
+    ended: bool = False
+
+    @property
+    def running(self) -> bool:
+        return self.process.code is None
+
+    @property
+    def at_work(self) -> bool:
+        """It has read a partition's state, and folds."""
+        return "partition started" in self.process.logged()
+
+    def looked(self) -> bool:
+        """True the first time that it is seen to have met its fault."""
+        if self.reached or not self.step or REACHED not in self.process.logged():
+            return False
+        self.reached = True
+        return True
+
+
+@dataclass
+class Stage:
+    """The means of a storm.
+
+    tally     what was done, by its name
+    on_stop   called when a worker has stopped itself at a step
+    """
+
+    pipeline: Pipeline
+    wires: list[Wire]
+    random: random.Random
+    on_stop: Callable[["Stage", Worker], None]
+    copies: list[Path] = field(default_factory=list)
+    workers: list[Worker] = field(default_factory=list)
+    tally: Counter[str] = field(default_factory=Counter)
+    _later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+
+    @property
+    def kafka(self) -> KafkaServer:
+        return self.pipeline.kafka
+
+    @property
+    def redis(self) -> RedisServer:
+        return self.pipeline.redis_server
+
+    # Time.
+
+    def later(self, seconds: float, what: Callable[[], None]) -> None:
+        """Do something in a while, from within `wait`; never, if the stage is healed before."""
+        self._later.append((time.monotonic() + seconds, what))
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass: what is due is done, and workers that have met their faults are noticed."""
+        deadline = time.monotonic() + seconds
+        while True:
+            self.tend()
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return
+            time.sleep(min(_POLL_S, left))
+
+    def tend(self) -> None:
+        """Once."""
+        due = [what for at, what in self._later if at <= time.monotonic()]
+        self._later = [(at, what) for at, what in self._later if at > time.monotonic()]
+        for what in due:
+            what()
+        for worker in [worker for worker in self.workers if worker.looked()]:
+            self.tally[f"at step: {worker.step} {worker.action}"] += 1
+            if worker.action == "kill":
+                worker.ended = True
+                self.tally["worker killed"] += 1
+            elif worker.action == "stop":
+                worker.paused = True
+                self.on_stop(self, worker)
+
+    # Workers.
+
+    def alive(self) -> list[Worker]:
+        """Those that run, and are not frozen."""
+        return [worker for worker in self.workers if worker.running and not worker.paused]
+
+    def start_worker(self, step: str = "", action: str = "", times: int = 0) -> Worker:
+        """Start one, now and then behind a wire; with a step, one to which the action happens there."""
+        ways = [self.pipeline.config, *(wire.config for wire in self.wires)]
+        wrap = partial(meet, step, action, times) if step else plain
+        process = self.pipeline.worker(wrap=wrap, config=self.random.choice(ways))
+        worker = Worker(process, step, action)
+        self.workers.append(worker)
+        return worker
+
+    def kill(self, worker: Worker) -> None:
+        """kill -9."""
+        worker.ended, worker.paused = True, False
+        worker.process.kill()
+        self.tally["worker killed"] += 1
+
+    def freeze(self, worker: Worker, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT after so long: a zombie, if that is longer than its session."""
+        worker.paused = True
+        worker.process.pause()
+        self.later(seconds, lambda: self.thaw(worker))
+
+    def thaw(self, worker: Worker) -> None:
+        """SIGCONT."""
+        if worker.running:
+            worker.process.resume()
+            self.tally["zombie"] += 1
+        worker.paused = False
+
+    def go_on(self, worker: Worker) -> None:
+        """SIGCONT at once, to one that has stopped itself."""
+        worker.process.resume()
+        worker.paused = False
+
+    def unexpected_ends(self) -> Iterator[str]:
+        """Workers that ended by themselves as none should."""
+        for worker in self.workers:
+            code = worker.process.code
+            if worker.ended or code in (None, 0):
+                continue
+            log = worker.process.logged()
+            not_there = any(line.startswith(NOT_THERE) for line in log.splitlines()) and "worker started" not in log
+            if code == 1 and "worker failed" not in log and (NEW_KEY in log or not_there):
+                self.tally["worker refused to go on"] += 1
+                continue
+            yield f"ended: a worker ({worker.step} {worker.action}) by itself with {code}: {log[-3000:]}"
+
+    # Redis.
+
+    def copy_redis(self) -> None:
+        """Keep what its files hold at this moment, as a snapshot of the disk would. Some copies are kept."""
+        if self.redis.data_dir is None or not self.redis.ours.running:
+            return
+        copy = self.pipeline.folder / f"redis-{time.monotonic_ns()}"
+        self.redis.pause()  # or a file would be rewritten in the middle
+        try:
+            shutil.copytree(self.redis.data_dir, copy)
+        finally:
+            self.redis.resume()
+        self.copies.append(copy)
+        if len(self.copies) > _COPIES:
+            shutil.rmtree(self.copies.pop(self.random.randrange(_COPIES)))
+
+    def roll_back_redis(self) -> None:
+        """Start it again from an older copy of its files; from none, if there is no copy."""
+        folder = self.redis.data_dir
+        assert folder is not None
+        self.redis.kill()
+        for path in folder.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if self.copies:
+            shutil.copytree(self.random.choice(self.copies), folder, dirs_exist_ok=True)
+        self.redis.start()
+
+    # The end.
+
+    def heal(self) -> None:
+        """All servers up, all wires plain, nobody frozen, nothing to come."""
+        self._later.clear()
+        self.kafka.heal()
+        self.redis.heal()
+        for wire in self.wires:
+            wire.kafka.heal()
+            wire.redis.heal()
+        for worker in self.workers:
+            if worker.running:
+                worker.process.resume()
+            worker.paused = False
+
+    def dismiss(self, seconds: float = 60.0) -> Iterator[str]:
+        """End all workers in order (SIGTERM); tells of those that did not."""
+        asked = [worker for worker in self.workers if worker.running]
+        for worker in asked:
+            worker.process.ask_to_end()
+        deadline = time.monotonic() + seconds
+        while any(worker.running for worker in asked) and time.monotonic() < deadline:
+            self.wait(_POLL_S)
+        for worker in asked:
+            if not worker.ended and worker.process.code != 0:
+                yield f"ended: a worker that was told to stop, with {worker.process.code}: {worker.process.log_tail()}"
+            worker.ended = True
+
+
+@contextmanager
+def open_stage(pipeline: Pipeline, chance: random.Random, on_stop: Callable[[Stage, Worker], None]) -> Iterator[Stage]:
+    """A stage on a pipeline whose servers are ours to break; they are healed in the end."""
+    with ExitStack() as stack:
+        wires = []
+        for number in range(_WIRES):
+            kafka, bootstrap_servers = stack.enter_context(proxy_of_kafka(pipeline.kafka))
+            redis, url = stack.enter_context(proxy_of_redis(pipeline.redis_server))
+            changes = {"kafka": {"bootstrap_servers": bootstrap_servers}, "redis": {"url": url}}
+            wires.append(Wire(kafka, redis, pipeline.changed(changes, f"wire-{number}.toml")))
+        stage = Stage(pipeline, wires, chance, on_stop)
+        try:
+            yield stage
+        finally:
+            stage.heal()
+            for worker in stage.workers:
+                worker.process.close()

@@ -1,0 +1,155 @@
+"""Redis loses something at the worst moment: each of these once published a second value, or could have."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.recovery import Prover
+from agents.store.keys import DomainKeys
+from agents.store.proof import Attempt, Published
+from agents.topics import ensure_topics
+from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.readings import Stores, open_stores, store_closed, traffic
+from tests.integration.test_release import (
+    DATE,
+    OVER_MS,
+    CrashError,
+    assert_one_value_and_one_charge,
+    crash_after,
+    finish,
+    releasing,
+    stored_records,
+)
+from tests.services import KafkaServer, RedisServer
+
+
+@pytest.fixture
+def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
+    with open_pipeline(kafka, redis_server, tmp_path, "lost") as opened:
+        ensure_topics(opened.settings)
+        yield opened
+
+
+def forget(pipeline: Pipeline) -> None:
+    """What FLUSHALL does, to the keys of this test."""
+    pipeline.redis_server.delete(f"{{{pipeline.name}}}*")
+    pipeline.redis_server.delete(f"{{{pipeline.settings.policy.name}:*")
+
+
+def copied(pipeline: Pipeline) -> dict[bytes, bytes]:
+    """Every key of this test."""
+    with closing(pipeline.redis_server.client()) as redis:
+        return {key: redis.dump(key) or b"" for key in redis.scan_iter(f"{{{pipeline.name}*", count=1000)}
+
+
+def roll_back(pipeline: Pipeline, copy: dict[bytes, bytes]) -> None:
+    """What a start from a copy of its files does: the copy's proof is of another life of the server."""
+    forget(pipeline)
+    with closing(pipeline.redis_server.client()) as redis:
+        for key, value in copy.items():
+            redis.restore(key, 0, value)
+        redis.hset(DomainKeys(pipeline.name).proof, "run_id", "of another life")
+
+
+async def close_hours(pipeline: Pipeline, stores: Stores) -> None:
+    """What the workers fold, and fold again."""
+    await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+
+
+async def commit_and_die(pipeline: Pipeline, stores: Stores) -> None:
+    """A worker that has committed its draws, and sends nothing."""
+    with pytest.raises(CrashError):
+        async with releasing(pipeline, stores) as releaser:
+            crash_after(releaser, "committed")
+            await releaser.round(asyncio.Event())
+
+
+def test_a_draw_that_comes_back_with_an_older_copy_gives_way_to_the_one_that_was_sent(pipeline: Pipeline) -> None:
+    async def draw_lose_draw_return() -> tuple[dict[bytes, bytes], ...]:
+        async with open_stores(pipeline) as stores:
+            await close_hours(pipeline, stores)
+            await commit_and_die(pipeline, stores)
+            abandoned, copy = await stored_records(pipeline, stores), copied(pipeline)
+            forget(pipeline)
+            await close_hours(pipeline, stores)
+            await finish(pipeline, stores)
+            sent = await stored_records(pipeline, stores)
+            roll_back(pipeline, copy)
+            await finish(pipeline, stores)
+            return abandoned, sent, await stored_records(pipeline, stores)
+
+    abandoned, sent, kept = asyncio.run(draw_lose_draw_return())
+    assert abandoned.keys() == sent.keys()
+    assert not set(abandoned.values()) & set(sent.values())
+    assert kept == sent
+    assert_one_value_and_one_charge(pipeline, kept, 6)
+
+
+class Emptied(Prover):
+    """Redis is emptied once, right before the proof is written: after everything was put back."""
+
+    empty: Callable[[], None]
+
+    async def _prove(self) -> str | None:
+        prove: Callable[[Attempt], Awaitable[bool]] = self._store.prove
+
+        async def too_late(attempt: Attempt) -> bool:
+            type(self).empty()
+            type(self).empty = lambda: None
+            return await prove(attempt)
+
+        self._store.prove = too_late  # type: ignore[method-assign]  # the product has no switch for it
+        return await super()._prove()
+
+
+def test_a_redis_that_is_emptied_while_it_is_proven_is_not_proven(pipeline: Pipeline) -> None:
+    async def release_forget_prove_forget() -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+        async with open_stores(pipeline) as stores:
+            await close_hours(pipeline, stores)
+            await finish(pipeline, stores)
+            before = await stored_records(pipeline, stores)
+            forget(pipeline)
+            Emptied.empty = lambda: forget(pipeline)
+            async with releasing(pipeline, stores, prover=Emptied) as releaser:
+                await releaser.round(asyncio.Event())
+                assert await stored_records(pipeline, stores) == {}
+                await close_hours(pipeline, stores)
+                await releaser.round(asyncio.Event())
+            return before, await stored_records(pipeline, stores)
+
+    before, after = asyncio.run(release_forget_prove_forget())
+    assert before == after
+    assert_one_value_and_one_charge(pipeline, after, 6)
+
+
+@pytest.mark.parametrize(("here", "sent"), [(10**9, 0), (0, 10**9), (10**9, 10**9)])
+def test_a_record_that_gives_way_takes_its_charge_with_it(here: int, sent: int, pipeline: Pipeline) -> None:
+    """The ledger is then the one of the record that was sent, beside another release of the same cell and slot."""
+
+    def found(record: bytes, charge: int, policy: str = "") -> Published:
+        name = policy or pipeline.settings.policy.name
+        return Published(f"{name}/{DATE}T09:00/c", name, DATE, "c/09:00", charge, 7, 3, record)
+
+    async def book(records: list[Published]) -> Any:
+        async with open_stores(pipeline) as stores, releasing(pipeline, stores) as releaser:
+            store = releaser._prover._store
+            for record in records:
+                _, others = await store.adopt([record])
+                for other in others:
+                    before = records[0]
+                    assert await store.kept(other) == before.record
+                    await store.supersede(before, other)
+            summary = await releaser._ledger.summary(DATE)
+            forget(pipeline)
+            return summary
+
+    superseded = asyncio.run(book([found(b"here", here), found(b"sent", sent)]))
+    alone = asyncio.run(book([found(b"sent", sent)]))
+    assert superseded.sequence == 2
+    for part in ("releases", "epsilon_sum", "epsilon_user_day", "levels"):
+        assert getattr(superseded, part) == getattr(alone, part), part
+    assert {n: times for n, times in superseded.fineness.items() if times} == alone.fineness
