@@ -84,6 +84,15 @@ def zombie(stage: Stage) -> None:
     fill(stage, 2)
 
 
+def stop_between_commit_and_send(stage: Stage) -> None:
+    """A worker is stopped exactly there; its next owner sends what it has committed, and then it goes on."""
+    worker = stage.start_worker("committed", "stop")
+    for _ in range(_PATIENCE_S):
+        if worker.reached or not worker.running:
+            return
+        stage.wait(1.0)
+
+
 def scale(stage: Stage) -> None:
     """One more, or one less that leaves in order."""
     if len(stage.alive()) < WORKERS and stage.random.random() < 0.7:
@@ -164,6 +173,7 @@ DECK: Final[Mapping[Fault, int]] = MappingProxyType(
         kill: 7,
         kill_all: 1,
         zombie: 2,
+        stop_between_commit_and_send: 1,
         scale: 4,
         redis_restart: 1,
         redis_rollback: 2,

@@ -1,0 +1,54 @@
+"""The short form of `scripts/faults`: two storms over 10^5 readings each, of chosen faults in an order that is dealt."""
+
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.faults import chaos
+from tests.faults.chaos import Fault
+from tests.faults.report import Report
+from tests.faults.run import KINDS, Plan, run
+from tests.services import KafkaServer, RedisServer
+
+READINGS = 100_000
+SEEDS = 2**32
+
+
+def storm(kind: str, faults: list[Fault], kafka: KafkaServer, redis: RedisServer, folder: Path) -> Report:
+    """A run with a seed of its own, which pytest shows where it fails."""
+    seed = random.SystemRandom().randrange(SEEDS)
+    sys.stdout.write(f"storm of kind {kind}: seed {seed}\n")
+    random.Random(seed).shuffle(faults)
+    report = run(Plan(KINDS[kind], seed, READINGS, faults), kafka, redis, folder)
+    sys.stdout.write(f"{dict(report.faults)}\n")
+    assert report.violations == [], f"seed {seed}: {report.violations}"
+    assert report.readings >= READINGS
+    return report
+
+
+@pytest.mark.timeout(300)
+def test_releases_have_one_value_and_one_charge_and_are_the_logs_whatever_breaks(
+    breakable_kafka: KafkaServer, breakable_redis: RedisServer, tmp_path: Path
+) -> None:
+    faults: list[Fault] = [
+        chaos.stop_between_commit_and_send,
+        chaos.kill,
+        chaos.redis_rollback,
+        chaos.redis_flush,
+        chaos.kafka_restart,
+        chaos.cut,
+    ]
+    report = storm("released", faults, breakable_kafka, breakable_redis, tmp_path)
+    assert report.releases > 200
+    assert {"worker killed", "Redis rolled back", "Redis flushed", "Kafka restarted"} <= report.faults.keys()
+
+
+@pytest.mark.timeout(300)
+def test_the_state_is_that_of_the_log_whatever_breaks(
+    breakable_kafka: KafkaServer, breakable_redis: RedisServer, tmp_path: Path
+) -> None:
+    faults: list[Fault] = [chaos.kill, chaos.zombie, chaos.redis_rollback, chaos.redis_restart, chaos.cut, chaos.cut]
+    report = storm("held", faults, breakable_kafka, breakable_redis, tmp_path)
+    assert {"worker killed", "zombie", "Redis rolled back", "Redis restarted"} <= report.faults.keys()
