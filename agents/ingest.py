@@ -53,7 +53,7 @@ class Ingest:
     accept_gap   go on where records were deleted unread, instead of refusing
     answered_s   when Redis last answered (monotonic seconds)
     stored_s     the same, with all that was folded until then stored
-    claim   called before a state is loaded: keeps the policy and the user key again where Redis lost them too
+    claim   called whenever a state is loaded: keeps the policy and the user key again where Redis lost them too
     """
 
     def __init__(
@@ -248,10 +248,12 @@ class Ingest:
                 self._again.discard(partition)
 
     async def _start(self, partition: int) -> None:
-        if self.claim is not None:
-            await self.claim()
         start, end = (await self.frames.log_range([partition]))[partition]
         offset, stored = await self._store.open(partition, start, accept_gap=self.accept_gap)
+        # After the open: what Redis loses from here on takes our right to write with it, so the user key that we found
+        # is the one of all that we are going to store.
+        if self.claim is not None:
+            await self.claim()
         if offset > end:
             raise Refusal(
                 f"telemetry partition {partition}: the stored offset {offset} is beyond the topic's end {end}: this is"

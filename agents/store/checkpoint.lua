@@ -1,12 +1,13 @@
--- Write a partition's changes, only if the stored offset is the one they were folded from.
+-- Write a partition's changes, only if the stored offset is the one they were folded from, and nobody else has taken
+-- the partition since it was read.
 -- KEYS[1]  {name:p}:state
--- ARGV     prefix, base, next, changes (msgpack: clock, complete_from, outcomes, slots, hats, days,
---          days_over), then key and value
+-- ARGV     prefix, base, next, token of whoever writes, changes (msgpack: clock, complete_from, outcomes, slots, hats,
+--          days, days_over), then key and value
 --          of each chunk (cmsgpack does not know msgpack's type for bytes)
 -- Returns "OK", or the stored offset (nil if there is none): then nothing was written.
-local stored = redis.call('HGET', KEYS[1], 'offset')
-if stored ~= ARGV[2] then return stored end
-local prefix, changes = ARGV[1], cmsgpack.unpack(ARGV[4])
+local stored = redis.call('HMGET', KEYS[1], 'offset', 'owner')
+if stored[1] ~= ARGV[2] or stored[2] ~= ARGV[4] then return stored[1] end
+local prefix, changes = ARGV[1], cmsgpack.unpack(ARGV[5])
 redis.call('HSET', KEYS[1], 'offset', ARGV[3])
 if changes.complete_from then
   redis.call('HSET', KEYS[1], 'complete_from', changes.complete_from)
@@ -18,7 +19,7 @@ for slot, ends in pairs(changes.slots) do redis.call('HSET', prefix .. 'slots', 
 for slot, cells in pairs(changes.hats) do
   for cell, users in pairs(cells) do redis.call('HSET', prefix .. 'hats:' .. slot, cell, users) end
 end
-for i = 5, #ARGV, 2 do redis.call('SET', prefix .. ARGV[i], ARGV[i + 1]) end
+for i = 6, #ARGV, 2 do redis.call('SET', prefix .. ARGV[i], ARGV[i + 1]) end
 for date, users in pairs(changes.days) do redis.call('HSET', prefix .. 'days', date, users) end
 for date, chunks in pairs(changes.days_over) do
   redis.call('HDEL', prefix .. 'days', date)

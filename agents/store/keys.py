@@ -24,7 +24,7 @@ class PartitionKeys:
 
     @property
     def state(self) -> str:
-        """Hash: `offset` (the next record to read), `clock`, `complete_from` (ms UTC), `gap`."""
+        """Hash: `offset` (the next record to read), `owner` (who may write), `clock`, `complete_from` (ms), `gap`."""
         return self.prefix + "state"
 
     @property

@@ -1,5 +1,6 @@
 """One input partition's state in Redis: read it back, write its changes, read and delete what is final."""
 
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -37,6 +38,8 @@ class PartitionStore:
         self.partitions = partitions
         self._redis = redis
         self._keys = [PartitionKeys(name, partition) for partition in range(partitions)]
+        self._owners: dict[int, str] = {}
+        self._open = Script(redis, "open")
         self._checkpoint = Script(redis, "checkpoint")
         self._load = Script(redis, "load")
         self._delete = Script(redis, "delete")
@@ -44,15 +47,15 @@ class PartitionStore:
         self._sweep = Script(redis, "sweep")
 
     async def open(self, partition: int, log_start: int, *, accept_gap: bool = False) -> tuple[int, Stored]:
-        """The offset to read from and the state at that offset.
+        """Take a partition; the offset to read from and the state at that offset.
 
-        The start is written before the first fetch, else a lost first frame could not be seen. The offset is read
-        before the state: if an old owner still writes in between, our first checkpoint fails and we read again.
+        The start is written before the first fetch, else a lost first frame could not be seen. From here on nobody else
+        can write the partition; whoever opens it after us ends that, and so does a Redis that goes back in time.
         Raises Refusal if the log has lost records that were not folded yet, unless that is accepted.
         """
         keys = self._keys[partition]
-        await self._redis.hsetnx(keys.state, "offset", str(log_start))
-        offset = int(await self._redis.hget(keys.state, "offset") or log_start)
+        owner = self._owners[partition] = secrets.token_hex(8)
+        offset = int(await self._open(keys=[keys.state], args=[str(log_start), owner]))
         if offset < log_start:
             if not accept_gap:
                 raise Refusal(
@@ -108,10 +111,15 @@ class PartitionStore:
         return found
 
     async def checkpoint(self, partition: int, base: int, following: int, changes: Changes) -> bool:
-        """Write what was folded from the records `base` to `following` - 1; False if another state is stored."""
+        """Write what was folded from the records `base` to `following` - 1; False if another state is stored.
+
+        False too if the partition is not ours any more: somebody opened it after us, or Redis has forgotten us.
+        """
         keys = self._keys[partition]
+        owner = self._owners.get(partition, "")
         answer = await self._checkpoint(
-            keys=[keys.state], args=[keys.prefix, str(base), str(following), _packed(changes), *_chunk_values(changes)]
+            keys=[keys.state],
+            args=[keys.prefix, str(base), str(following), owner, _packed(changes), *_chunk_values(changes)],
         )
         return bool(answer == b"OK")
 

@@ -1,4 +1,4 @@
-"""The short form of `scripts/faults`: two storms over 10^5 readings each, of chosen faults in an order that is dealt."""
+"""The short form of `scripts/faults`: two storms over 10^5 readings each, of chosen faults in random order."""
 
 import random
 import sys
