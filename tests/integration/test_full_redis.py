@@ -18,6 +18,7 @@ from agents.store.ledger import LedgerStore, Proposal
 from agents.store.partition import PartitionStore
 from agents.store.progress import Mark
 from agents.store.proof import ProofStore, Published
+from agents.store.succession import SuccessionStore, Successor
 from agents.topics import ensure_topics
 from agents.trouble import is_full
 from stream.checkpoint import take_changes
@@ -64,6 +65,7 @@ async def _refuse_each(url: str) -> None:
         token, attempt = first.token, await proof.begin()
         writes: dict[str, Callable[[], Awaitable[object]]] = {
             "checkpoint": lambda: store.checkpoint(0, 0, 1, changes),
+            "open": lambda: store.open(1, 0),
             "skip": lambda: store._skip(keys=["{full:0}:state"], args=["1", "9"]),
             "commit": lambda: ledger.commit([proposal], token),
             "adopt": lambda: proof.adopt(_published(1)),
@@ -73,8 +75,16 @@ async def _refuse_each(url: str) -> None:
             "restore": lambda: ledger.progress.restore(NOON_MS, NOON_MS + HOUR_MS, [0]),
             "claim": lambda: claim_user_key(redis, DomainKeys("full"), None),
             "prove": lambda: proof.prove(attempt),
+            "succeed": lambda: SuccessionStore(redis, "full").claim("old", Successor(DATE, "full")),
         }
-        reads = {"load", "proof", "summary", "delete", "booking"}  # `delete` makes room, `booking` is a part of others
+        reads = {
+            "load",
+            "proof",
+            "summary",
+            "delete",
+            "booking",
+            "sweep",
+        }  # `delete` and `sweep` make room, `booking` is a part of others
         assert writes.keys() | reads == {path.stem for path in (ROOT / "agents" / "store").glob("*.lua")}
         for write in writes.values():
             before = await _everything(redis)
