@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import structlog
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import IllegalOperation, KafkaError
+from aiokafka.errors import IllegalOperation, KafkaError, ProducerFenced
 
 log = structlog.get_logger()
 
@@ -52,7 +52,8 @@ class Publishers:
 
         Only by a producer that was held before the records were read: one made now could send what another worker,
         who has fenced us meanwhile, has drawn anew.
-        Raises NotHeld, and KafkaError, also where another worker has taken over: nothing was published then, or all.
+        Raises NotHeld where another worker has taken over, also one of another policy, and KafkaError: nothing was
+        published then, or all.
         The producer is gone afterwards, and what is to be sent has to be read from the ledger again.
         """
         producer = self._producers.get(release_partition)
@@ -68,7 +69,7 @@ class Publishers:
                     future.add_done_callback(_heard)
                     sent.append(future)
                 await asyncio.gather(*sent)
-        except IllegalOperation:  # fenced between two sends: the second finds no transaction any more
+        except (ProducerFenced, IllegalOperation):  # the second: between two sends, when the transaction is gone
             await self._drop(release_partition)
             raise NotHeld from None
         except BaseException:

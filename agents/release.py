@@ -89,7 +89,9 @@ class Releaser:
         while await pause(max(ROUND_S, trouble.wait_s), stopping):
             try:
                 await self.round(stopping)
-            except (RedisError, KafkaError, NotHeld, Unproven, Replaced, Unclaimed) as error:
+            except NotHeld:  # by a worker of another policy, or in a rebalance: it is ours again at the next hold
+                log.info("another worker took over publishing")
+            except (RedisError, KafkaError, Unproven, Replaced, Unclaimed) as error:
                 trouble.met(error)
             else:
                 trouble.over()
@@ -187,17 +189,26 @@ class Releaser:
         return {one: records[one] for one in due}
 
     async def publish(self, records: Mapping[Due, Committed]) -> None:
-        """Send the records of a date that are not published, in order, by release partition; and mark them."""
+        """Send the records of a date that are not published, in order, by release partition; and mark them.
+
+        Raises NotHeld where another worker has taken over one of these: then those of the others are published.
+        """
         by_producer: dict[int, list[tuple[Due, Committed]]] = {}
         for one, record in records.items():
             if not record.published:
                 by_producer.setdefault(self.release_partition(one), []).append((one, record))
+        taken: NotHeld | None = None
         for release_partition, waiting in sorted(by_producer.items()):
-            for at in range(0, len(waiting), HATS):
-                batch = waiting[at : at + HATS]
-                date = _date(batch[0][0])
-                await self.send(release_partition, date, batch)
-                await self.mark(date, [one for one, _ in batch])
+            try:
+                for at in range(0, len(waiting), HATS):
+                    batch = waiting[at : at + HATS]
+                    date = _date(batch[0][0])
+                    await self.send(release_partition, date, batch)
+                    await self.mark(date, [one for one, _ in batch])
+            except NotHeld as error:
+                taken = error  # one of them: the others are sent, so that two policies do not take turns for each
+        if taken is not None:
+            raise taken
 
     # The named steps. Tests wrap them from their own entry point.
 

@@ -39,7 +39,8 @@ def beside(pipeline: Pipeline, role: str, **changes: Any) -> Pipeline:
     folder = pipeline.folder / role
     folder.mkdir()
     policy = {"policy": {"name": f"{pipeline.name}-{role}", **changes}}
-    return Pipeline(pipeline.name, folder, pipeline.kafka, pipeline.redis_server, merged(pipeline.table, policy))
+    table = merged(pipeline.table, policy)
+    return Pipeline(pipeline.name, folder, pipeline.kafka, pipeline.redis_server, table, processes=pipeline.processes)
 
 
 def following(pipeline: Pipeline, role: str = "new", date: str = TOMORROW, **changes: Any) -> Pipeline:

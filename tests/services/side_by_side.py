@@ -7,7 +7,14 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-_WITH_SERVICES: Final = ("tests/faults", "tests/integration", "tests/invariants", "tests/laws/test_stores.py")
+_WITH_SERVICES: Final = (
+    "tests/faults",
+    "tests/integration",
+    "tests/invariants",
+    "tests/laws/test_ledgers.py",
+    "tests/laws/test_stores.py",
+    "tests/laws/test_successions.py",
+)
 _EMBEDDED: Final = "tests/integration/test_demo.py"  # brings services of its own
 
 
