@@ -33,7 +33,12 @@ def dearest(levels: Mapping[int, int], cap: int | None) -> Counter[int]:
 
 def day_cost(levels: Mapping[int, int], cap: int | None) -> int:
     """The sum of the `cap` largest e(cell, slot), in 1e-9; None: of all."""
-    return sum(level * count for level, count in dearest(levels, cap).items())
+    cost, left = 0, sum(levels.values()) if cap is None else cap
+    for level in sorted(levels, reverse=True):
+        taken = min(left, levels[level])
+        cost += taken * level
+        left -= taken
+    return cost
 
 
 @dataclass(slots=True)
@@ -55,31 +60,33 @@ class PolicyDay:
     cap      its K
     costs    `cell/slot` -> e(cell, slot) in 1e-9
     levels   e -> how many cells and slots have it
+    cost     1e-9: of the K largest
     """
 
     cap: int
     costs: dict[str, int] = field(default_factory=dict)
-    levels: Counter[int] = field(default_factory=Counter)
-
-    @property
-    def cost(self) -> int:
-        """1e-9: of the K largest."""
-        return day_cost(self.levels, self.cap)
+    levels: dict[int, int] = field(default_factory=dict)
+    cost: int = 0
 
     def book(self, place: str, charge: int) -> None:
         """One more charge on a `cell/slot`."""
-        before = self.costs.get(place, 0)
-        self.costs[place] = before + charge
-        self.levels[before + charge] += 1
-        if before:
-            self.levels[before] -= 1
-            self.levels += Counter()  # drops what is 0
+        self.levels = self._with(place, charge)
+        self.costs[place] = self.costs.get(place, 0) + charge
+        self.cost = day_cost(self.levels, self.cap)
 
     def growth(self, place: str, charge: int) -> int:
         """How much more the day would cost with one more charge."""
-        before = self.costs.get(place, 0)
-        levels = self.levels + Counter({before + charge: 1}) - Counter({before: 1})
-        return day_cost(levels, self.cap) - self.cost
+        return day_cost(self._with(place, charge), self.cap) - self.cost
+
+    def _with(self, place: str, charge: int) -> dict[int, int]:
+        """The levels after one more charge."""
+        before, levels = self.costs.get(place, 0), self.levels.copy()
+        levels[before + charge] = levels.get(before + charge, 0) + 1
+        if before:
+            levels[before] -= 1
+            if not levels[before]:
+                del levels[before]
+        return levels
 
 
 @dataclass(slots=True)

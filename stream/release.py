@@ -130,6 +130,11 @@ def release_id(policy: Policy, slot: str, cell: str) -> str:
     return f"{policy.name}/{slot.replace('/', 'T')}/{cell}"
 
 
+def date_of(release_id: str) -> str:
+    """The local date that a release_id names."""
+    return release_id.partition("/")[2].partition("T")[0]
+
+
 def release_of(
     policy: Policy, calendar: Calendar, slot: str, cell: str, chunks: Iterable[bytes], noise: Noise
 ) -> Release:

@@ -44,6 +44,29 @@ local function unbook(costs, levels, place, charge)
   if after == '0' then redis.call('HDEL', costs, place) else redis.call('HINCRBY', levels, after, 1) end
 end
 
+-- Many charges, each {place, charge}: of places that had none, the levels change together.
+local function book_all(costs, levels, charges)
+  local first, again = {}, {}
+  for _, one in ipairs(charges) do
+    if redis.call('HSETNX', costs, one[1], one[2]) == 1 then
+      first[one[2]] = (first[one[2]] or 0) + 1
+    else
+      again[#again + 1] = one
+    end
+  end
+  for charge, places in pairs(first) do redis.call('HINCRBY', levels, charge, places) end
+  for _, one in ipairs(again) do book(costs, levels, one[1], one[2]) end
+end
+
+-- Adds number * charge to a stored sum: at once where a double has the product exactly.
+local function multiply(key, field, charge, number)
+  if number * tonumber(charge) < 2^53 then
+    redis.call('HINCRBY', key, field, text(number * tonumber(charge)))
+  else
+    for _ = 1, number do redis.call('HINCRBY', key, field, charge) end
+  end
+end
+
 -- A policy's part of the day costs `cost` from now on; the day and the domain's total follow in the same step.
 local function settle(ledger, total, name, cost)
   local stored = redis.call('HMGET', ledger, 'cost:' .. name, 'cost')

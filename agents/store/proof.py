@@ -6,24 +6,29 @@ a restart changes the first, FLUSHALL removes both, an older copy has an older o
 """
 
 import secrets
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from agents.redis_connection import AnyRedis
 from agents.store.keys import DomainKeys
 from agents.store.progress import ProgressStore
-from agents.store.scripts import Script
+from agents.store.scripts import Call, Script
 from agents.store.succession import claim_of
 from stream.contracts import BudgetRecord
+from stream.release import date_of
 from stream.units import nano_within
 
 _LOCK_MS: Final = 20_000
-_ADOPTED: Final = 500  # records of one script
+_ADOPTED: Final = 1_000  # records of one script
+_MSGPACK: Final = msgspec.msgpack.Encoder()
+_TEXT: Final = struct.Struct(">BI")  # msgpack's longest text: Redis does not know its type for bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(msgspec.Struct, frozen=True):
     """A record found on an output topic, as the ledger needs it.
 
     place          `cell/slot`
@@ -64,6 +69,13 @@ class Attempt:
 
     run_id: str
     token: str
+
+
+def _packed(record: Published) -> tuple[object, ...]:
+    """As adopt.lua reads it; the charge as text, since a number would be a double there."""
+    data = record.record
+    text = msgspec.Raw(_TEXT.pack(0xDB, len(data)) + data)
+    return record.release_id, record.place, str(record.charge), record.seq, record.fineness, text
 
 
 class ProofStore:
@@ -112,37 +124,21 @@ class ProofStore:
 
         Returns how many were, and those of which another record is here.
         """
-        missing, others = 0, []
         keys = self._keys
         by_day: dict[tuple[str, str], list[Published]] = {}
         for record in published:
             by_day.setdefault((record.date, record.name), []).append(record)
+        lots, calls = [], list[Call]()
         for (date, name), records in by_day.items():
+            books = [keys.releases(date), keys.ledger(date), keys.costs(date, name), keys.levels(date, name)]
             for at in range(0, len(records), _ADOPTED):
-                batch = records[at : at + _ADOPTED]
-                answer = await self._adopt(
-                    keys=[
-                        keys.releases(date),
-                        keys.ledger(date),
-                        keys.costs(date, name),
-                        keys.levels(date, name),
-                        keys.dates,
-                        keys.total,
-                        keys.last,
-                    ],
-                    args=[
-                        date,
-                        name,
-                        *(
-                            part
-                            for r in batch
-                            for part in (r.release_id, r.place, str(r.charge), str(r.seq), r.fineness, r.record)
-                        ),
-                    ],
-                )
-                missing += answer[0]
-                different = set(answer[1:])
-                others += [record for record in batch if record.release_id.encode() in different]
+                lots.append(records[at : at + _ADOPTED])
+                packed = _MSGPACK.encode([_packed(record) for record in lots[-1]])
+                calls.append(([*books, keys.dates, keys.total, keys.last], [date, name, packed]))
+        missing, others = 0, []
+        for lot, (number, *different) in zip(lots, await self._adopt.each(calls) if calls else [], strict=True):
+            missing += number
+            others += [record for record in lot if record.release_id.encode() in set(different)]
         return missing, others
 
     async def kept(self, published: Published) -> bytes | None:
@@ -169,13 +165,13 @@ class ProofStore:
             ],
         )
 
-    async def mark(self, published: Sequence[Published]) -> None:
+    async def mark(self, release_ids: Iterable[str]) -> None:
         """Remember that Kafka has committed these: of a record that was lost here it is not known any more."""
         by_date: dict[str, list[str]] = {}
-        for record in published:
-            by_date.setdefault(record.date, []).append(record.release_id)
-        for date, release_ids in by_date.items():
-            await self._redis.sadd(self._keys.published(date), *release_ids)
+        for release_id in release_ids:
+            by_date.setdefault(date_of(release_id), []).append(release_id)
+        for date, ids in by_date.items():
+            await self._redis.sadd(self._keys.published(date), *ids)
 
     async def recall(self, budget: BudgetRecord) -> None:
         """Take back what a record of `hats.budget` tells: its number, what binds its day, and a succession."""

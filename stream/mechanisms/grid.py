@@ -23,6 +23,8 @@ class Grid:
     """one step in milli-units"""
     digits: int = field(init=False, repr=False)
     """after the point, of every number on the grid"""
+    units: int = field(init=False, repr=False)
+    """of the last digit, in one step"""
 
     def __post_init__(self) -> None:
         if not (self.step.is_finite() and self.step > 0):
@@ -30,6 +32,7 @@ class Grid:
         exponent = self.step.normalize().as_tuple().exponent
         object.__setattr__(self, "milli", Fraction(self.step) * MILLI)
         object.__setattr__(self, "digits", max(0, -exponent) if isinstance(exponent, int) else 0)
+        object.__setattr__(self, "units", int(Fraction(self.step) * 10**self.digits))
 
     def nearest(self, value: Fraction) -> int:
         """The step nearest to a value in milli-units, the even one of two."""
@@ -52,11 +55,11 @@ class Grid:
 
     def text(self, steps: int) -> str:
         """A number of steps in km/h, with the grid's digits: 21314 -> "21.314"."""
-        return _text(int(steps * self.milli / MILLI * 10**self.digits), self.digits)
+        return _text(steps * self.units, self.digits)
 
     def scale_text(self, scale: float) -> str:
         """A scale (steps) in km/h with the grid's digits, nearest, but never 0 where noise was drawn."""
-        units = round(Fraction(scale) * self.milli / MILLI * 10**self.digits)
+        units = round(Fraction(scale) * self.units)
         return _text(max(units, 1) if scale else 0, self.digits)
 
     def fineness(self, published: float) -> int:
@@ -66,8 +69,7 @@ class Grid:
         """
         if published == 0:
             return FINEST
-        units_of_a_step = int(self.milli / MILLI * 10**self.digits)
-        return fineness((2 * round(published * 10**self.digits) - 1) // (2 * units_of_a_step))
+        return fineness((2 * round(published * 10**self.digits) - 1) // (2 * self.units))
 
 
 def fineness(scale: int) -> int:

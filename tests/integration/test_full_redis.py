@@ -5,10 +5,10 @@ import json
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
