@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 from agents.clock import monotonic_s, now_ms, pause
 from agents.dead_letters import DeadLetters
 from agents.frames import Frame, FrameConsumer
+from agents.store.identity import other_count
 from agents.store.partition import PartitionStore
 from agents.trouble import Trouble, back_off_s
 from stream.checkpoint import restore, take_changes
@@ -99,6 +100,10 @@ class Ingest:
     def on_assigned(self, partitions: frozenset[int]) -> None:
         """After a rebalance: load each partition's state, then read on from its offset."""
         log.info("partitions assigned", partitions=sorted(partitions))
+        count = self.frames.partition_count()
+        if count not in (None, self._store.partitions):  # the topic has grown while we ran
+            self._fail(other_count(self._store.name, self._store.partitions, count))
+            return
         for partition in partitions:
             self._load_soon(partition)
 

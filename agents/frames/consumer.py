@@ -100,6 +100,10 @@ class FrameConsumer(driver.Consumer):
         """
         return min((self._thread.answered.get(partition, 0) for partition in self._epochs), default=None)
 
+    def partition_count(self) -> int | None:
+        """How many partitions the topic has, as last heard of; None where that is not known yet."""
+        return self._thread.partition_count()
+
     async def log_range(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
         """Partition -> first offset and end of the log. Asks the broker; raises KafkaError."""
         return await self._thread.call(self._thread.log_range, list(partitions))

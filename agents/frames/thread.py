@@ -111,6 +111,11 @@ class FrameThread(driver.AIOKafkaConsumerThread):
         ends = await consumer.end_offsets(tps)
         return {tp.partition: (starts[tp], ends[tp]) for tp in tps}
 
+    def partition_count(self) -> int | None:
+        """How many partitions the topic has, as last heard of. Called by the app's loop: it only looks."""
+        known = None if self._consumer is None else self._consumer.partitions_for_topic(self.settings.topic)
+        return None if known is None else len(known)
+
     def in_group(self) -> bool:
         """See `Fetched.in_group`. Called by the app's loop: it only looks."""
         return self._consumer is not None and Fetched(self._consumer).in_group()

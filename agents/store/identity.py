@@ -69,11 +69,15 @@ def _compare(keys: DomainKeys, policy: Policy, partitions: int, found: Mapping[s
             " a policy does not change; restore it, or start the new one under a new policy.name"
         )
     if int(stored["partitions"]) != partitions:
-        raise Refusal(
-            f"policy {policy.name!r} was started with {int(stored['partitions'])} telemetry partitions, the topic now"
-            f" has {partitions}: stop the feeds, let all slots close with the old count, then start under a new"
-            " policy.name"
-        )
+        raise other_count(policy.name, int(stored["partitions"]), partitions)
+
+
+def other_count(name: str, started: int, now: int | None) -> Refusal:
+    """Why a policy cannot go on with another partition count: its users would be counted in two places."""
+    return Refusal(
+        f"policy {name!r} was started with {started} telemetry partitions, the topic now has {now}: stop the feeds, let"
+        " all slots close with the old count, then start under a new policy.name"
+    )
 
 
 async def _claim(redis: AnyRedis, key: str, given: Mapping[str, str | bytes]) -> dict[str, bytes]:

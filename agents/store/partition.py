@@ -35,6 +35,7 @@ class PartitionStore:
     """The state of all partitions of a policy. Errors of redis-py pass through: the caller backs off and reloads."""
 
     def __init__(self, redis: AnyRedis, name: str, partitions: int) -> None:
+        self.name = name
         self.partitions = partitions
         self._redis = redis
         self._keys = [PartitionKeys(name, partition) for partition in range(partitions)]

@@ -8,9 +8,13 @@ import gzip
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from aiokafka import AIOKafkaConsumer
+from kafka import KafkaAdminClient
+from kafka.admin import NewPartitions
 from redis.asyncio import Redis
 
 from agents.store.identity import claim_policy, claim_user_key
@@ -82,6 +86,23 @@ def test_a_changed_policy_is_refused_and_the_keys_that_differ_are_named(pipeline
 def test_another_partition_count_is_refused_with_the_way_out(pipeline: Pipeline) -> None:
     claimed(pipeline, partitions=4)
     assert_refused(pipeline.hatcast("worker"), "4 telemetry partitions", "has 8", "let all slots close")
+
+
+def look_often() -> None:
+    """In the worker: what it knows of the topic is a second old at most, not five minutes."""
+    AIOKafkaConsumer.__init__.__kwdefaults__["metadata_max_age_ms"] = 1000
+
+
+def test_a_topic_that_grows_while_a_worker_runs_ends_it_with_the_way_out(pipeline: Pipeline) -> None:
+    worker = pipeline.worker(wrap=look_often)
+    pipeline.wait_for_partitions(worker)
+    with closing(KafkaAdminClient(bootstrap_servers=pipeline.kafka.bootstrap_servers)) as admin:
+        admin.create_partitions({pipeline.settings.topics.telemetry: NewPartitions(total_count=PARTITIONS + 1)})
+    assert worker.wait() == 1
+    last = worker.logged().splitlines()[-1]
+    assert last.startswith(
+        f"hatcast: policy {pipeline.name!r} was started with 8 telemetry partitions, the topic now has 9"
+    )
 
 
 @pytest.mark.parametrize("first", [None, bytes(32)], ids=["made in Redis", "given"])
