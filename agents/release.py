@@ -35,7 +35,7 @@ from stream.composition import composed
 from stream.hats import Calendar
 from stream.mechanisms import Noise
 from stream.partitioner import by_murmur2
-from stream.release import Release, incomplete_of, release_id, release_of
+from stream.release import Release, exhausted_of, incomplete_of, release_id, release_of
 
 log = structlog.get_logger()
 
@@ -223,9 +223,14 @@ class Releaser:
 
         Days that begin before `complete_from` (ms UTC) have lost records: their HATs are incomplete.
         """
+        made = None
         if complete_from is not None and self._calendar.days_start(_date(due[0])) < complete_from:
-            lost = (incomplete_of(self._policy, self._calendar, one.hat.slot, one.hat.cell) for one in due)
-            return [_proposal(release, now_ms()) for release in lost]
+            made = incomplete_of
+        elif not await self.has_room(due):
+            made = exhausted_of
+        if made is not None:
+            releases = (made(self._policy, self._calendar, one.hat.slot, one.hat.cell) for one in due)
+            return [_proposal(release, now_ms()) for release in releases]
         return await asyncio.to_thread(self._draw, due, loaded)
 
     def _draw(self, due: Sequence[Due], loaded: Sequence[Sequence[bytes]]) -> list[Proposal]:
@@ -234,6 +239,11 @@ class Releaser:
             for one, chunks in zip(due, loaded, strict=True)
         )
         return [_proposal(release, now_ms()) for release in releases]
+
+    async def has_room(self, due: Sequence[Due]) -> bool:
+        """Whether the budget is asked before anything is drawn: here it is asked for each HAT at its commit."""
+        del due
+        return True
 
     async def commit(self, proposals: Sequence[Proposal]) -> list[Committed]:
         """committed: record and charge, in one step each; what was there already wins."""

@@ -14,6 +14,7 @@ from agents.release import HATS, ROUND_S, Due, Releaser
 from agents.store.ledger import Committed
 from agents.store.partition import FinalHat
 from agents.store.progress import Mark, Progress
+from stream.accounting import fits
 from stream.clock import closes_at, slowest
 from stream.hats import Slot
 from stream.partitioner import by_murmur2
@@ -33,6 +34,22 @@ class SlotReleaser(Releaser):
     async def due(self, owned: frozenset[int]) -> list[Due]:
         """Our HATs of the slots that are final and were not published, by slot, then cell."""
         return [one for slot in await self._slots(owned) for one in await self._listed(slot, owned)]
+
+    async def has_room(self, due: Sequence[Due]) -> bool:
+        """Whether the budget has room for all of the slot that these HATs are of; all workers give the same answer.
+
+        For the slot as a whole, and from charges alone: which of its HATs were committed first is not public.
+        """
+        slot = due[0].hat.slot
+        date, cells = slot.partition("/")[0], listed_cells(self._policy)
+        if fits(await self._ledger.summary(date), self._policy, len(cells)):
+            return True
+        names = [release_id(self._policy, slot, cell) for cell in cells]
+        while True:  # until no other worker has committed of this slot between the looks: a slot has an end
+            missing = await self._ledger.missing(date, names)
+            summary = await self._ledger.summary(date)
+            if missing == await self._ledger.missing(date, names):
+                return fits(summary, self._policy, missing)
 
     async def _advance(self, owned: frozenset[int], stopping: asyncio.Event) -> int:
         await self._forget(owned)

@@ -175,6 +175,18 @@ class DaySummary:
         return min(self.fineness, default=None)
 
 
+def fits(summary: DaySummary, policy: Policy, releases: int) -> bool:
+    """Whether so many more releases of a policy, each of a HAT of its own, keep the day and the total within limits."""
+    levels = Counter(summary.own)
+    levels[policy.epsilon_nano] += releases
+    grown = day_cost(levels, policy.max_hats_per_day) - day_cost(summary.own, policy.max_hats_per_day)
+    day_limit = _least(summary.limit, policy.daily_limit_nano)
+    total_limit = _least(summary.total.limit, policy.total_limit_nano)
+    if day_limit is not None and summary.epsilon_user_day + grown > day_limit:
+        return False
+    return total_limit is None or summary.total.spent + grown <= total_limit
+
+
 def decimal(nano: int) -> Decimal:
     """A charge as the decimal that is published: 1e-9 without trailing zeros, at least one digit after the point."""
     value = (Decimal(nano) / NANO).normalize()

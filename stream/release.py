@@ -171,6 +171,11 @@ def incomplete_of(policy: Policy, calendar: Calendar, slot: str, cell: str) -> R
     return _release(policy, calendar, slot, cell, None, Status.INCOMPLETE)
 
 
+def exhausted_of(policy: Policy, calendar: Calendar, slot: str, cell: str) -> Release:
+    """The answer for a HAT of a slot that the budget has no room for: nothing is computed, nothing is charged."""
+    return _release(policy, calendar, slot, cell, None, Status.BUDGET_EXHAUSTED)
+
+
 def users_of(chunks: Iterable[bytes]) -> Users:
     """The users of a HAT in the estimators' order: by count, largest first, ties by pseudonym."""
     read = [columns(chunk) for chunk in chunks]

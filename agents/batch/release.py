@@ -8,22 +8,24 @@ The steps, by the worker's names:
     printed    the bytes as they stand in the file; a next run prints the same ones
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date
 from functools import cache
-from itertools import islice
+from itertools import groupby, islice
+from operator import attrgetter
 from typing import Final
 
 from agents.batch.fold import Folded
 from agents.batch.keep import KeepChunks, KeptHat
 from agents.clock import now_ms
 from agents.ledger_file import LedgerFile
+from stream.accounting import fits
 from stream.clock import closes_at
 from stream.errors import Refusal
 from stream.hats import Calendar
 from stream.mechanisms import Noise
 from stream.policy import Policy, Relation
-from stream.release import Release, incomplete_of, release_id, release_of
+from stream.release import Release, exhausted_of, incomplete_of, release_id, release_of
 from stream.schedule import first_slot_ms, listed_cells, slots_between, slots_due
 from stream.units import DAY_MS
 
@@ -46,32 +48,55 @@ def release_final(
     """
     policy = ledger.policy
     calendar = Calendar(policy)
-    if policy.relation is Relation.ADD_REMOVE:
-        hats = _listed(folded, policy, calendar, days)
-    else:
-        hats = (hat for hat in kept.hats() if folded.is_final(hat.end_ms + policy.lateness_ms))
-    until = ledger.until
-    if until is not None:
-        hats = (hat for hat in hats if hat.slot < until)
 
     @cache
     def has_lost(day: str) -> bool:
         return folded.complete_from is not None and calendar.days_start(day) < folded.complete_from
 
-    def draw(hat: KeptHat) -> Release:
+    def draw(hat: KeptHat, *, room: bool) -> Release:
         if has_lost(hat.slot.partition("/")[0]):
             return incomplete_of(policy, calendar, hat.slot, hat.cell)
+        if not room:
+            return exhausted_of(policy, calendar, hat.slot, hat.cell)
         return release_of(policy, calendar, hat.slot, hat.cell, kept.chunks(hat), noise)
 
-    while due := list(islice(hats, _HATS)):
-        names = [release_id(policy, hat.slot, hat.cell) for hat in due]
-        records = {name: ledger.find(name) for name in names}
-        drawn = [draw(hat) for name, hat in zip(names, due, strict=True) if records[name] is None]
-        records |= ledger.commit(drawn, now_ms())
+    until = ledger.until
+    hats = (hat for hat in _hats(folded, kept, policy, days) if until is None or hat.slot < until)
+    for due in _lots(hats, policy):
+        records = {name: ledger.find(name) for name in (release_id(policy, hat.slot, hat.cell) for hat in due)}
+        missing = [hat for hat, record in zip(due, records.values(), strict=True) if record is None]
+        room = _has_room(ledger, missing)
+        for at in range(0, len(missing), _HATS):
+            drawn = [draw(hat, room=room) for hat in missing[at : at + _HATS]]
+            records |= ledger.commit(drawn, now_ms())
         yield from (record for record in records.values() if record is not None)
 
 
-def _listed(folded: Folded, policy: Policy, calendar: Calendar, days: Days | None) -> Iterator[KeptHat]:
+def _hats(folded: Folded, kept: KeepChunks, policy: Policy, days: Days | None) -> Iterator[KeptHat]:
+    if policy.relation is Relation.ADD_REMOVE:
+        return _listed(folded, policy, days)
+    return (hat for hat in kept.hats() if folded.is_final(hat.end_ms + policy.lateness_ms))
+
+
+def _lots(hats: Iterator[KeptHat], policy: Policy) -> Iterator[list[KeptHat]]:
+    """What is released together: a slot under `add_remove`, else whatever comes."""
+    if policy.relation is Relation.ADD_REMOVE:
+        for _, slot in groupby(hats, attrgetter("slot")):
+            yield list(slot)
+        return
+    while lot := list(islice(hats, _HATS)):
+        yield lot
+
+
+def _has_room(ledger: LedgerFile, missing: Sequence[KeptHat]) -> bool:
+    """As in agents/slot_release.py: under `add_remove` a slot fits as a whole or not at all. Else each commit asks."""
+    if not missing or ledger.policy.relation is Relation.REPLACE:
+        return True
+    return fits(ledger.summary(missing[0].slot.partition("/")[0]), ledger.policy, len(missing))
+
+
+def _listed(folded: Folded, policy: Policy, days: Days | None) -> Iterator[KeptHat]:
+    calendar = Calendar(policy)
     if days is not None:
         slots = slots_between(calendar, *days)
     elif folded.first_ms is None or folded.last_ms is None:

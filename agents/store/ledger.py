@@ -75,6 +75,14 @@ class LedgerStore:
             for record, mark in zip(records, published, strict=True)
         ]
 
+    async def missing(self, date: str, release_ids: Sequence[str]) -> int:
+        """How many of these have no record yet."""
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for release_id in release_ids:
+                pipe.hexists(self._keys.releases(date), release_id)
+            found = await pipe.execute()
+        return found.count(False)
+
     async def commit(self, proposals: Sequence[Proposal], token: str) -> list[Committed]:
         """Commit records with their charges, each in one step; a record that is there already wins.
 

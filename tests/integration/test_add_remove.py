@@ -39,6 +39,7 @@ DATE = "2022-01-02"
 DAY_MS = 24 * HOUR_MS
 OVER_MS = NOON_MS + 3 * HOUR_MS + 300_000  # closes 14:00
 DAY = [f"{DATE}T{slot}" for slot in SLOTS]
+HALVES = frozenset(range(4)), frozenset(range(4, 8))
 ANSWER = {"status", "mean", "raw", "unit", "noise", "interval95", "covers"}
 
 
@@ -196,8 +197,6 @@ def test_after_a_crash_at_each_step_and_two_days_of_silence_every_slot_between_i
 def test_a_slot_is_sent_by_no_worker_before_all_of_it_has_records_and_the_budget_is_told_by_whole_slots(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    halves = frozenset(range(4)), frozenset(range(4, 8))
-
     async def one_after_the_other(pipeline: Pipeline) -> None:
         async with open_stores(pipeline) as stores:
             await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
@@ -205,13 +204,13 @@ def test_a_slot_is_sent_by_no_worker_before_all_of_it_has_records_and_the_budget
                 releasing(pipeline, stores, SlotReleaser) as one,
                 releasing(pipeline, stores, SlotReleaser) as other,
             ):
-                one.owned, other.owned = (lambda: halves[0]), (lambda: halves[1])
+                one.owned, other.owned = (lambda: HALVES[0]), (lambda: HALVES[1])
                 assert await one.round(asyncio.Event()) == 0
                 assert pipeline.published(committed=False) == {}, "the other half has no records yet"
                 assert await other.round(asyncio.Event()) == 0
                 half = pipeline.published(committed=False)
                 assert half.keys() == {
-                    each.release_id for each in await other.due(halves[1]) if SLOTS[0] in each.release_id
+                    each.release_id for each in await other.due(HALVES[1]) if SLOTS[0] in each.release_id
                 }
                 for _ in range(4):
                     await asyncio.gather(one.round(asyncio.Event()), other.round(asyncio.Event()))
@@ -222,6 +221,44 @@ def test_a_slot_is_sent_by_no_worker_before_all_of_it_has_records_and_the_budget
         told = [json.loads(each.value or b"") for each in pipeline.kafka.read(pipeline.settings.topics.budget)]
         assert {each["releases"] for each in told} == {len(CELLS) * n for n in (1, 2, 3)}
         assert len({json.dumps(each) for each in told}) == 3
+
+
+def test_days_with_deleted_records_are_incomplete_and_a_slot_beyond_the_budget_is_exhausted_as_a_whole(
+    kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    # All days may cost 20 HATs: the three complete slots have 18, and two of the next one would fit.
+    privacy = {"unit": "user", "epsilon": 1e5, "total_limit": 2e6}
+
+    async def release_by_two(pipeline: Pipeline) -> None:
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS + 2 * DAY_MS)
+            await stores.redis.hset(f"{{{pipeline.name}:3}}:state", "complete_from", str(NOON_MS))
+            async with (
+                releasing(pipeline, stores, SlotReleaser) as one,
+                releasing(pipeline, stores, SlotReleaser) as other,
+            ):
+                one.owned, other.owned = (lambda: HALVES[0]), (lambda: HALVES[1])
+                await one.round(asyncio.Event())  # proves Redis, which takes every producer
+                while await one.due(ALL):
+                    await asyncio.gather(one.round(asyncio.Event()), other.round(asyncio.Event()))
+
+    changes = {"policy": {"hours": [12, 14], "privacy": privacy}}
+    with open_hidden(kafka, redis_server, tmp_path, "spent", changes) as pipeline:
+        asyncio.run(release_by_two(pipeline))
+        found: dict[str, set[str]] = {}
+        for each in records(pipeline):
+            found.setdefault(f"{each['date']}T{each['slot']}", set()).add(each["status"])
+            assert ("mean" in each) == (each["status"] == "released")
+        assert found == {
+            "2022-01-02T12:00": {"incomplete"},
+            "2022-01-02T13:00": {"incomplete"},
+            "2022-01-03T12:00": {"suppressed"},
+            "2022-01-03T13:00": {"suppressed"},
+            "2022-01-04T12:00": {"suppressed"},
+            "2022-01-04T13:00": {"budget_exhausted"},
+        }
+        charged = {key.rpartition("/")[2]: day["releases"] for key, day in pipeline.budget_records().items()}
+        assert charged == {"2022-01-02": 0, "2022-01-03": 12, "2022-01-04": 6}
 
 
 def test_neighbouring_logs_lead_to_the_same_topics_but_for_the_answers(

@@ -3,13 +3,14 @@
 import copy
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.accounting import DayLedger, DaySummary, Total, day_cost, decimal
+from stream.accounting import DayLedger, DaySummary, Total, day_cost, decimal, fits
 from stream.policy import Policy
 from stream.units import NANO
 from tests.replayed import policy_of
@@ -75,6 +76,31 @@ def _cost(plain: Counter[tuple[str, int, str]], date: str, charging: Sequence[Po
         sum(sorted((e for (d, n, _), e in plain.items() if (d, n) == (date, number)), reverse=True)[:cap])
         for number, cap in enumerate(each.max_hats_per_day for each in charging)
     )
+
+
+@given(policies, policies, wanted_charges, st.integers(0, 8))
+def test_releases_fit_exactly_if_each_of_them_could_be_charged_one_after_the_other(
+    one: tuple[int, float, float | None],
+    two: tuple[int, float, float | None],
+    wanted: list[tuple[int, str, str, int]],
+    more: int,
+) -> None:
+    charging = [
+        replace(policy(str(n), cap=cap, limit=limit, total=total), epsilon=0.7)
+        for n, (cap, limit, total) in enumerate((one, two))
+    ]
+    day, total = DayLedger(), Total()
+    for number, date, place, _ in wanted:
+        policy_of_it = charging[number % 2]
+        known = day.policies.get(policy_of_it.name)
+        if known is None or f"{date} {place}" not in known.costs:
+            day.charge(policy_of_it, f"{date} {place}", policy_of_it.epsilon_nano, total)
+    own = charging[0]
+    summary = DaySummary(
+        0, 0, day.cost, shared=True, limit=day.limit, sequence=0, levels={}, total=total, own=day.own("0")
+    )
+    room = fits(summary, own, more)
+    assert room == all(day.charge(own, f"new {n}", own.epsilon_nano, total) for n in range(more))
 
 
 def test_a_refused_charge_leaves_day_and_total_as_they_were() -> None:

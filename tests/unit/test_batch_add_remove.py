@@ -83,6 +83,22 @@ def test_under_add_remove_a_dump_is_released_as_far_as_all_clocks_are(tmp_path: 
     assert releases(batch(silent, *arguments, tmp_path / "2")) == []
 
 
+def test_under_add_remove_a_slot_that_the_budget_has_no_room_for_is_exhausted_as_a_whole(
+    tmp_path: Path, hidden: Path
+) -> None:
+    # All days together may cost five HATs: the first slot has three, and the second would be cut in two.
+    limits = 'unit = "user"\ntotal_limit = 5e6\nmax_hats_per_day = 9\n'
+    hidden.write_text(HIDDEN.replace("max_hats_per_day = 9\n", limits).replace("epsilon = 1e7", "epsilon = 1e6"))
+    path = recording_of(tmp_path / "log.jsonl", NOON, NOON + 2 * HOUR)
+    arguments = (path, "--format", "jsonl", "--config", hidden, "--json", "--ledger", tmp_path / "ledger")
+    done = batch(*arguments)
+    assert len(slots_of(done)) == 3
+    statuses = [each["status"] for each in releases(done)]
+    assert sorted(statuses[:3]) == ["released", "suppressed", "suppressed"]
+    assert statuses[3:] == ["budget_exhausted"] * 6
+    assert batch(*arguments).stdout == done.stdout
+
+
 def test_under_add_remove_a_recording_of_nothing_releases_nothing_and_one_of_decades_asks(
     tmp_path: Path, hidden: Path
 ) -> None:
