@@ -19,7 +19,7 @@ from stream.clock import closes_at, slowest
 from stream.hats import Slot
 from stream.partitioner import by_murmur2
 from stream.release import release_id
-from stream.schedule import listed_cells, released_at_ms, slots_due
+from stream.schedule import listed_cells, released_at_ms, sent_from_ms, slots_due
 
 _LOOKS: Final = 10  # at the marks of other workers, within a round
 
@@ -55,8 +55,8 @@ class SlotReleaser(Releaser):
         await self._forget(owned)
         done = 0
         for slot in await self._slots(owned):
-            # Not by the clocks alone: what closed the slot in each partition is a record of somebody.
-            if stopping.is_set() or now_ms() < released_at_ms(slot, self._policy):
+            # Not by the clocks alone: what moved them past the slot may be a record of one bus.
+            if stopping.is_set() or now_ms() < sent_from_ms(slot, self._policy):
                 break
             due = await self._listed(slot, owned)
             if not await self._finish(slot, due, owned, stopping):

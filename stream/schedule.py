@@ -6,6 +6,7 @@ is published, or from its order, whether somebody was there. The reasons: docs/d
 
 from collections.abc import Iterator
 from datetime import date, timedelta
+from typing import Final
 
 import h3.api.basic_int as h3
 
@@ -13,6 +14,8 @@ from stream.clock import closes_at
 from stream.hats import Calendar, Slot
 from stream.policy import Policy
 from stream.units import MINUTE_MS
+
+TICKED_MS: Final = 15_000  # a tick every 10 s, and some seconds for its way
 
 
 def listed_cells(policy: Policy) -> list[str]:
@@ -55,3 +58,12 @@ def slots_between(calendar: Calendar, first: date, last: date) -> Iterator[Slot]
 def released_at_ms(slot: Slot, policy: Policy) -> int:
     """When a slot's releases say that they were made (ms UTC): end + lateness, rounded up to the minute."""
     return -(-closes_at(slot, policy) // MINUTE_MS) * MINUTE_MS
+
+
+def sent_from_ms(slot: Slot, policy: Policy) -> int:
+    """Before when (ms UTC, by a worker's clock) nothing of a slot is sent.
+
+    Feeds tick every partition every 10 s. So by then all clocks have closed the slot, whoever sent a record or did not,
+    and no bus decides when it is sent.
+    """
+    return released_at_ms(slot, policy) + TICKED_MS

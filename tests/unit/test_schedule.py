@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from stream.clock import closes_at
 from stream.hats import Calendar
 from stream.policy import Policy
-from stream.schedule import first_slot_ms, listed_cells, released_at_ms, slots_between, slots_due
+from stream.replay import TICK_MS
+from stream.schedule import first_slot_ms, listed_cells, released_at_ms, sent_from_ms, slots_between, slots_due
 from tests.folding import DAY, HOUR, MINUTE, NOON
 from tests.replayed import policy_of
 
@@ -89,6 +90,7 @@ def test_released_at_is_end_and_lateness_rounded_up_to_the_minute(lateness: int,
     policy = replace(policy_of(), lateness_ms=lateness)
     slot = Calendar(policy).slot_at(NOON)
     assert released_at_ms(slot, policy) == datetime.fromisoformat(f"2022-01-02T{at}:00Z").timestamp() * 1000
+    assert sent_from_ms(slot, policy) > released_at_ms(slot, policy) + TICK_MS, "no tick would be waited for"
 
 
 def test_cells_are_listed_in_the_order_of_their_names() -> None:
