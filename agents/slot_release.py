@@ -58,10 +58,9 @@ class SlotReleaser(Releaser):
             # Not by the clocks alone: what moved them past the slot may be a record of one bus.
             if stopping.is_set() or now_ms() < sent_from_ms(slot, self._policy):
                 break
-            due = await self._listed(slot, owned)
-            if not await self._finish(slot, due, owned, stopping):
+            done += await self._release(slot, owned, stopping)
+            if not await self._all(Mark.PUBLISHED, slot, stopping):
                 break
-            done += len(due)
         return done
 
     async def _slots(self, owned: frozenset[int]) -> list[Slot]:
@@ -90,25 +89,26 @@ class SlotReleaser(Releaser):
             for cell in ours
         ]
 
-    async def _finish(self, slot: Slot, due: Sequence[Due], owned: frozenset[int], stopping: asyncio.Event) -> bool:
-        """All steps, for our HATs of a slot. False where other workers are not as far: the next round goes on."""
+    async def _release(self, slot: Slot, owned: frozenset[int], stopping: asyncio.Event) -> int:
+        """Our HATs of a slot through all steps; returns how many. 0 where other workers have no records yet."""
         store, token = self._ledger.progress, self._prover.token
-        progress = await store.read()
-        if progress.through(Mark.PUBLISHED, owned) < slot.end_ms:
-            records: dict[Due, Committed] = {}
-            for batch in self._batches(due):  # cut by users too, for memory's sake: nothing of it is sent yet
-                of_batch = await self.records(batch)
-                if of_batch is None:
-                    return False  # a clock went back: its partition is being folded again
-                records |= of_batch
-            await store.advance(Mark.COMMITTED, owned, slot.end_ms, token)
-            if not await self._all(Mark.COMMITTED, slot, stopping):
-                return False
-            await self.publish(records)
-            for at in range(0, len(due), HATS):
-                await self.delete(due[at : at + HATS])
-            await store.advance(Mark.PUBLISHED, owned, slot.end_ms, token)
-        return await self._all(Mark.PUBLISHED, slot, stopping)
+        if (await store.read()).through(Mark.PUBLISHED, owned) >= slot.end_ms:
+            return 0
+        due = await self._listed(slot, owned)
+        records: dict[Due, Committed] = {}
+        for batch in self._batches(due):  # cut by users too, for memory's sake: nothing of it is sent yet
+            of_batch = await self.records(batch)
+            if of_batch is None:
+                return 0  # a clock went back: its partition is being folded again
+            records |= of_batch
+        await store.advance(Mark.COMMITTED, owned, slot.end_ms, token)
+        if not await self._all(Mark.COMMITTED, slot, stopping):
+            return 0
+        await self.publish(records)
+        for at in range(0, len(due), HATS):
+            await self.delete(due[at : at + HATS])
+        await store.advance(Mark.PUBLISHED, owned, slot.end_ms, token)
+        return len(due)
 
     async def _all(self, mark: Mark, slot: Slot, stopping: asyncio.Event) -> bool:
         """Whether every worker has come so far with a slot, or comes within the time of a round."""
