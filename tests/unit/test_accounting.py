@@ -78,7 +78,7 @@ def _cost(plain: Counter[tuple[str, int, str]], date: str, charging: Sequence[Po
     )
 
 
-@given(policies, policies, wanted_charges, st.integers(0, 8))
+@given(policies, policies, wanted_charges, st.integers(1, 8))
 def test_releases_fit_exactly_if_each_of_them_could_be_charged_one_after_the_other(
     one: tuple[int, float, float | None],
     two: tuple[int, float, float | None],
