@@ -24,9 +24,11 @@ STEPS: Final[dict[str, tuple[type, str]]] = {
     "adopted": (ProofStore, "adopt"),
     "proven": (ProofStore, "prove"),
     "opened": (PartitionStore, "open"),
+    "checkpointing": (PartitionStore, "checkpoint"),
     "checkpointed": (PartitionStore, "checkpoint"),
 }
-BEFORE: Final = frozenset({"sent"})  # at its beginning: all is sent, nothing is committed
+# At their beginning: all is sent, nothing is committed; the changes are taken from memory, nothing is written.
+BEFORE: Final = frozenset({"sent", "checkpointing"})
 REACHED: Final = "fault reached"  # in the log, for who waits for it
 
 

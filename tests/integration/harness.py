@@ -254,12 +254,15 @@ class Pipeline:
             group = admin.describe_groups([self._group])[self._group]
         return [member["member_id"] for member in group["members"]]
 
-    def bury(self) -> None:
-        """Let the group know that its members are dead, so that the next worker need not wait for their session."""
+    def bury(self, *stopped: WorkerProcess) -> None:
+        """Let the group know that its members are dead, so that the next worker need not wait for their session.
+
+        Or as good as dead: `stopped` by SIGSTOP.
+        """
         from kafka import KafkaAdminClient
         from kafka.admin import MemberToRemove
 
-        assert all(process.code is not None for process in self.processes)
+        assert all(process.code is not None for process in self.processes if process not in stopped)
         dead = [MemberToRemove(member_id=member) for member in self.members()]
         if dead:
             with closing(KafkaAdminClient(bootstrap_servers=self.kafka.bootstrap_servers)) as admin:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from agents.recovery import Prover
 from agents.store.errors import Unproven
 from agents.store.keys import DomainKeys
 from agents.store.ledger import LedgerStore, Proposal
@@ -78,31 +77,6 @@ def test_bytes_of_an_aborted_transaction_are_taken_back_too(pipeline: Pipeline, 
 
     kept = asyncio.run(abort_forget_release())
     assert_one_value_and_one_charge(pipeline, kept, 6)
-
-
-class Careless(Prover):
-    """The mutant: it writes a proof without looking at the topics."""
-
-    def _take(self, records: Iterator[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
-        return []
-
-
-def test_a_proof_written_without_reading_the_topics_would_publish_second_values(
-    pipeline: Pipeline, redis_server: RedisServer
-) -> None:
-    async def release_forget_release() -> dict[bytes, bytes]:
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
-            await finish(pipeline, stores)
-            forget(pipeline, redis_server)
-            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
-            async with releasing(pipeline, stores, prover=Careless) as releaser:
-                await releaser.round(asyncio.Event())
-            return await stored_records(pipeline, stores)
-
-    kept = asyncio.run(release_forget_release())
-    with pytest.raises(AssertionError):
-        assert_one_value_and_one_charge(pipeline, kept, 6)
 
 
 def test_after_a_restart_of_redis_nothing_is_committed_before_it_is_proven_again(breakable_redis: RedisServer) -> None:

@@ -1,0 +1,107 @@
+"""The product with one promise broken on purpose: the checker has to see each of them, or it sees nothing.
+
+Each mutant patches one process from outside, before its worker starts, and works as well as the product does while
+nothing fails. `spoiled` adds the one fault that it cannot bear.
+"""
+
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from agents.publisher import Publishers
+from agents.recovery import Prover, published_of
+from agents.release import Due, Releaser
+from agents.store.ledger import Committed, Proposal
+from agents.store.partition import PartitionStore
+from stream.checkpoint import Changes
+from tests.faults.faulty_worker import meet
+
+
+def offset_before_state() -> None:
+    """A checkpoint writes the offset, then the state: what was folded between them is lost by a kill."""
+    product = PartitionStore.checkpoint
+
+    async def checkpoint(self: PartitionStore, partition: int, base: int, following: int, changes: Changes) -> bool:
+        del base
+        await self._redis.hset(self._keys[partition].state, "offset", str(following))
+        return await product(self, partition, following, following, changes)
+
+    PartitionStore.checkpoint = checkpoint  # type: ignore[method-assign]  # as below: this is what a mutant is
+
+
+def noise_drawn_again() -> None:
+    """What has to be sent again is drawn again."""
+    product = Releaser.send
+
+    async def send(self: Releaser, release_partition: int, date: str, waiting: Sequence[tuple[Due, Committed]]) -> None:
+        again = [due for due, record in waiting if not record.new]
+        loaded = await self.load(again)
+        drawn = {each.release_id: each.record for each in await self.draw(again, loaded, None)} if loaded else {}
+        sent = []
+        for due, record in waiting:
+            head, tail = drawn.get(due.release_id, (record.record, b""))
+            number = b"%d" % json.loads(record.record)["seq"] if due.release_id in drawn else b""
+            sent.append((due, replace(record, record=head + number + tail)))
+        await product(self, release_partition, date, sent)
+
+    Releaser.send = send  # type: ignore[method-assign]
+
+
+def charged_after() -> None:
+    """A release is sent, and only then written down and charged."""
+    product = Releaser.mark
+    drawn: dict[str, bytes] = {}
+
+    async def commit(self: Releaser, proposals: Sequence[Proposal]) -> list[Committed]:
+        drawn.update((each.release_id, (b"%d" % (len(drawn) + 1)).join(each.record)) for each in proposals)
+        return [Committed(drawn[each.release_id], published=False, new=True) for each in proposals]
+
+    async def mark(self: Releaser, date: str, due: Sequence[Due]) -> None:
+        prover = self._prover
+        sent = [drawn[one.release_id] for one in due if one.release_id in drawn]
+        await prover._store.adopt([published_of(each, self._policy.policy_id, prover._fineness) for each in sent])
+        await product(self, date, due)
+
+    Releaser.commit, Releaser.mark = commit, mark  # type: ignore[method-assign]
+
+
+def no_proof() -> None:
+    """Redis counts as proven without a look at what was published."""
+
+    def take(self: Prover, records: Iterator[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+        del self, records
+        return []
+
+    Prover._take = take  # type: ignore[method-assign]
+
+
+def no_fencing() -> None:
+    """Every worker has transactional ids of its own, so that none fences another's."""
+    product = Publishers.__init__
+
+    def init(self: Publishers, domain: str, client: dict[str, Any]) -> None:
+        product(self, f"{domain}/{uuid.uuid4()}", client)
+
+    Publishers.__init__ = init  # type: ignore[method-assign]
+
+
+def product() -> None:
+    """Nothing is broken."""
+
+
+MUTANTS: Final = MappingProxyType(
+    {
+        each.__name__: each
+        for each in (product, offset_before_state, noise_drawn_again, charged_after, no_proof, no_fencing)
+    }
+)
+
+
+def spoiled(mutant: str, step: str = "", action: str = "") -> None:
+    """For `Pipeline.worker`: a mutant to which something happens at the first end of a named step."""
+    if step:
+        meet(step, action, 0)  # first, so that it is inside: a mutant's own steps are around those of the product
+    MUTANTS[mutant]()
