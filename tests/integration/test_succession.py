@@ -16,17 +16,21 @@ from agents.kafka import aiokafka_options
 from agents.publisher import Publishers
 from agents.recovery import Prover
 from agents.release import Releaser
+from agents.slot_release import SlotReleaser
 from agents.store.identity import check_policy, claim_policy
 from agents.store.keys import DomainKeys, PartitionKeys
 from agents.store.proof import ProofStore
+from agents.store.succession import SuccessionStore, Successor
 from agents.succession import Succession
 from agents.topics import ensure_topics
 from stream.errors import Refusal
 from stream.mechanisms.system import SystemNoise
 from stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.hidden import open_hidden, release_ids
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, Stores, open_stores, store_closed, ticks, traffic
 from tests.integration.tables import PARTITIONS, merged
+from tests.integration.test_release import releasing
 from tests.integration.test_worker_refusals import assert_refused
 from tests.services import KafkaServer, Record, RedisServer
 
@@ -238,3 +242,22 @@ def test_a_policy_of_another_telemetry_cannot_be_followed_nor_its_name_be_used(
         assert f"{name!r} is a policy of telemetry {name!r}, not of {other.name!r}" in reason
         same = replace(other, table=merged(other.table, {"policy": {"name": name}}))
         assert f"{name!r} is a policy of telemetry {name!r} on this Redis" in refused(same)
+
+
+def test_under_add_remove_too_no_slot_of_the_successors_days_is_released(
+    kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    async def release(pipeline: Pipeline) -> None:
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, pipeline.settings.policy, traffic(), NOON_MS + 2 * DAY_MS)
+            successor = Successor(TOMORROW, "new")
+            await SuccessionStore(stores.redis, pipeline.name).claim(pipeline.name, successor)
+            async with releasing(pipeline, stores, SlotReleaser) as releaser:
+                assert not await releaser.is_done(TOMORROW)
+                await releaser.round(asyncio.Event())
+                assert await releaser.is_done(TOMORROW)
+
+    with open_hidden(kafka, redis_server, tmp_path, "hidden-follow", {"policy": {"hours": [12, 14]}}) as pipeline:
+        asyncio.run(release(pipeline))
+        slots = [f"{TODAY}T{slot}" for slot in ("12:00", "13:00")]
+        assert sorted(pipeline.published(committed=False)) == sorted(release_ids(pipeline, *slots))

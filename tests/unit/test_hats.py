@@ -152,6 +152,18 @@ def test_a_day_ends_with_its_last_slot(zone: str, date: str, end: str, length: s
     assert calendar(zone, length).days_end(date) == utc(end)
 
 
+@pytest.mark.parametrize(
+    ("zone", "date", "end"),
+    [
+        ("UTC", "2022-01-03", "2022-01-03T00:00"),
+        (KOLKATA, "2022-01-03", "2022-01-02T18:30"),
+        ("Pacific/Apia", "2011-12-31", "2011-12-30T10:00"),  # there was no 30 December
+    ],
+)
+def test_what_is_before_a_day_ends_with_the_last_slot_of_the_day_that_there_was(zone: str, date: str, end: str) -> None:
+    assert calendar(zone, "1h").end_before(date) == utc(end)
+
+
 def test_a_slot_is_in_hours_if_its_local_start_is() -> None:
     half_hours = calendar(KOLKATA, "30m", hours=[9, 21])
     midnight = utc("2022-01-01T18:30")
