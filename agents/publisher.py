@@ -14,6 +14,8 @@ import structlog
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import IllegalOperation, KafkaError, ProducerFenced
 
+from agents.store.proof import Term
+
 log = structlog.get_logger()
 
 _STOP_S: Final = 5.0  # the stop of a fenced producer may hang
@@ -86,6 +88,12 @@ class Publishers:
         for error in made:
             if isinstance(error, BaseException):
                 raise error
+
+    def held(self) -> dict[int, Term]:
+        """The producers that we have, some of which may be fenced by now."""
+        # aiokafka 0.14 has no public way to a producer's id; test_faust_pins.py hashes what it needs.
+        terms = {r: producer._txn_manager for r, producer in self._producers.items()}  # noqa: SLF001
+        return {r: Term(term.producer_id, term.producer_epoch) for r, term in terms.items()}
 
     async def keep(self, owned: frozenset[int]) -> None:
         """Let go of the producers of release partitions that went to other workers."""

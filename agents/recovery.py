@@ -54,7 +54,7 @@ class Prover:
         """True if Redis is proven, by us or by another worker; False if somebody is at it, or it changed again."""
         token = None
         try:
-            token = await self._store.token()
+            token = await self._store.token(self.publishers.held())
             if token is None:
                 self.token = ""
                 token = await self._prove_alone()
@@ -95,7 +95,7 @@ class Prover:
             await self._store.recall(budget)
         for name, span in found.spans.items():
             await self._store.restore_progress(name, span, self._partitions)
-        proven = await self._store.prove(attempt)
+        proven = await self._store.prove(attempt, self.publishers.held())
         log.info("Redis proven", records=seen, missing=missing, proven=proven)
         return attempt.token if proven else None
 

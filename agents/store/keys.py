@@ -96,8 +96,13 @@ class DomainKeys:
 
     @property
     def proof(self) -> str:
-        """Hash: `run_id`, `token`: this server, in this life, holds all that was published."""
+        """Hash: `run_id`, `token`: this server, in this life, holds all that was published; `attempt`, of a prover."""
         return self.prefix + "proof"
+
+    @property
+    def producers(self) -> str:
+        """Hash: release partition -> `id:epoch` of its newest producer that this server has heard of."""
+        return self.prefix + "producers"
 
     @property
     def proving(self) -> str:

@@ -7,9 +7,10 @@ a restart changes the first, FLUSHALL removes both, an older copy has an older o
 
 import secrets
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -26,6 +27,17 @@ _LOCK_MS: Final = 20_000
 _ADOPTED: Final = 1_000  # records of one script
 _MSGPACK: Final = msgspec.msgpack.Encoder()
 _TEXT: Final = struct.Struct(">BI")  # msgpack's longest text: Redis does not know its type for bytes
+
+
+class Term(NamedTuple):
+    """What Kafka calls one producer of a `transactional.id`: the next one that is made has the next epoch."""
+
+    producer_id: int
+    epoch: int
+
+
+Held = Mapping[int, Term]
+"""Release partition -> the producer of it that a worker holds."""
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -91,18 +103,22 @@ class ProofStore:
         self._recall = Script(redis, "recall")
         self._supersede = Script(redis, "supersede")
 
-    async def token(self) -> str | None:
-        """The token of the proof, if it was written in this life of the server."""
-        _, token = await self._look()
+    async def token(self, held: Held = MappingProxyType({})) -> str | None:
+        """The token of the proof, if it was written in this life of the server.
+
+        held    the producers of whoever asks: if one of these was made after one that this server has not heard of, the
+                proof is over
+        """
+        _, token = await self._look(held)
         return None if token is None else token.decode()
 
     async def run_id(self) -> str:
         """What names this life of the server: of a cluster, of the one that holds the domain."""
-        run_id, _ = await self._look()
+        run_id, _ = await self._look({})
         return run_id.decode()
 
-    async def _look(self) -> tuple[bytes, bytes | None]:
-        run_id, token = await self._proof(keys=[self._keys.proof], args=[])
+    async def _look(self, held: Held) -> tuple[bytes, bytes | None]:
+        run_id, token = await self._proof(keys=[self._keys.proof, self._keys.producers], args=_named(held))
         return run_id, token
 
     async def begin(self) -> Attempt:
@@ -195,6 +211,14 @@ class ProofStore:
         """Put back how far a policy was: its first slot, and that what ended before its last one began is published."""
         await ProgressStore(self._redis, self._domain, name).restore(span.first_ms, span.last_ms, range(partitions))
 
-    async def prove(self, attempt: Attempt) -> bool:
-        """Write the proof that an attempt was for; False if what it has put back may be lost by now."""
-        return bool(await self._prove(keys=[self._keys.proof], args=[attempt.run_id, attempt.token]))
+    async def prove(self, attempt: Attempt, held: Held = MappingProxyType({})) -> bool:
+        """Write the proof that an attempt was for; False if what it has put back may be lost by now.
+
+        held    the producers that were made for it
+        """
+        keys = [self._keys.proof, self._keys.producers]
+        return bool(await self._prove(keys=keys, args=[attempt.run_id, attempt.token, *_named(held)]))
+
+
+def _named(held: Held) -> list[str | int]:
+    return [part for release_partition, term in held.items() for part in (release_partition, *term)]

@@ -1,19 +1,23 @@
 """Redis loses something at the worst moment: each of these once published a second value, or could have."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from agents.recovery import Prover
 from agents.store.keys import DomainKeys
-from agents.store.proof import Attempt, Published
+from agents.store.partition import PartitionStore
+from agents.store.proof import Attempt, Held, Published
 from agents.topics import ensure_topics
+from stream.checkpoint import Changes
 from tests.integration.harness import Pipeline, open_pipeline
-from tests.integration.readings import Stores, open_stores, store_closed, traffic
+from tests.integration.readings import HOUR_MS, NOON_MS, Stores, open_stores, store_closed, traffic
+from tests.integration.tables import PARTITIONS
 from tests.integration.test_release import (
     DATE,
     OVER_MS,
@@ -46,18 +50,25 @@ def copied(pipeline: Pipeline) -> dict[bytes, bytes]:
         return {key: redis.dump(key) or b"" for key in redis.scan_iter(f"{{{pipeline.name}*", count=1000)}
 
 
-def roll_back(pipeline: Pipeline, copy: dict[bytes, bytes]) -> None:
-    """What a start from a copy of its files does: the copy's proof is of another life of the server."""
+def come_back(pipeline: Pipeline, copy: dict[bytes, bytes]) -> None:
+    """What a Redis is that was left alone since: it lives on, with its proof."""
     forget(pipeline)
     with closing(pipeline.redis_server.client()) as redis:
         for key, value in copy.items():
             redis.restore(key, 0, value)
+
+
+def roll_back(pipeline: Pipeline, copy: dict[bytes, bytes]) -> None:
+    """What a start from a copy of its files does: the copy's proof is of another life of the server."""
+    come_back(pipeline, copy)
+    with closing(pipeline.redis_server.client()) as redis:
         redis.hset(DomainKeys(pipeline.name).proof, "run_id", "of another life")
 
 
-async def close_hours(pipeline: Pipeline, stores: Stores) -> None:
+async def close_hours(pipeline: Pipeline, stores: Stores, hours: slice = slice(None)) -> None:
     """What the workers fold, and fold again."""
-    await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+    samples = [sample for sample in traffic() if sample.time_ms in range(NOON_MS, OVER_MS)[hours]]
+    await store_closed(stores, pipeline.settings.policy, samples, OVER_MS)
 
 
 async def commit_and_die(pipeline: Pipeline, stores: Stores) -> None:
@@ -89,18 +100,42 @@ def test_a_draw_that_comes_back_with_an_older_copy_gives_way_to_the_one_that_was
     assert_one_value_and_one_charge(pipeline, kept, 6)
 
 
+def test_a_redis_that_was_left_and_lives_on_draws_nothing_again_that_was_sent_by_way_of_another(
+    pipeline: Pipeline,
+) -> None:
+    first, second = slice(HOUR_MS), slice(HOUR_MS, None)
+
+    async def release_leave_release_return() -> tuple[dict[bytes, bytes], ...]:
+        async with open_stores(pipeline) as stores:
+            await close_hours(pipeline, stores, first)
+            await finish(pipeline, stores)
+            left = copied(pipeline)
+            forget(pipeline)
+            await close_hours(pipeline, stores)
+            await finish(pipeline, stores)
+            elsewhere = await stored_records(pipeline, stores)
+            come_back(pipeline, left)
+            await close_hours(pipeline, stores, second)
+            await finish(pipeline, stores)
+            return elsewhere, await stored_records(pipeline, stores)
+
+    elsewhere, kept = asyncio.run(release_leave_release_return())
+    assert kept == elsewhere
+    assert_one_value_and_one_charge(pipeline, kept, 6)
+
+
 class Emptied(Prover):
     """Redis is emptied once, right before the proof is written: after everything was put back."""
 
     empty: Callable[[], None]
 
     async def _prove(self) -> str | None:
-        prove: Callable[[Attempt], Awaitable[bool]] = self._store.prove
+        prove = self._store.prove
 
-        async def too_late(attempt: Attempt) -> bool:
+        async def too_late(attempt: Attempt, held: Held = MappingProxyType({})) -> bool:
             type(self).empty()
             type(self).empty = lambda: None
-            return await prove(attempt)
+            return await prove(attempt, held)
 
         self._store.prove = too_late  # type: ignore[method-assign]  # the product has no switch for it
         return await super()._prove()
@@ -153,3 +188,55 @@ def test_a_record_that_gives_way_takes_its_charge_with_it(here: int, sent: int, 
     for part in ("releases", "epsilon_sum", "epsilon_user_day", "levels"):
         assert getattr(superseded, part) == getattr(alone, part), part
     assert {n: times for n, times in superseded.fineness.items() if times} == alone.fineness
+
+
+def test_only_the_last_who_opened_a_partition_may_write_it_and_nobody_whom_redis_has_forgotten(
+    pipeline: Pipeline,
+) -> None:
+    name = pipeline.settings.policy.name
+
+    async def take_turns() -> list[bool]:
+        async with open_stores(pipeline) as stores:
+            one, other = stores.partitions, PartitionStore(stores.redis, name, PARTITIONS)
+            empty = Changes(None, {})
+            written = []
+            await one.open(0, 0)
+            written.append(await one.checkpoint(0, 0, 5, empty))
+            await other.open(0, 0)  # at 5
+            written.append(await one.checkpoint(0, 5, 9, empty))
+            written.append(await other.checkpoint(0, 5, 9, empty))
+            forget(pipeline)
+            await one.open(0, 0)
+            assert await one.checkpoint(0, 0, 9, empty)  # folded again, up to where the other stands
+            written.append(await other.checkpoint(0, 9, 12, empty))
+            return written
+
+    assert asyncio.run(take_turns()) == [True, False, True, False]
+
+
+def test_a_worker_writes_nothing_into_an_older_copy_with_another_user_key_that_stands_where_it_stands(
+    kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    with open_pipeline(kafka, redis_server, tmp_path, "key", {"policy": {"lateness": "48h"}}) as pipeline:
+        ensure_topics(pipeline.settings)
+        topic = pipeline.settings.topics.telemetry
+        samples = traffic()
+        first, second = [s.record() for s in samples[:36]], [s.record() for s in samples[36:]]
+        kafka.produce(topic, first)
+        worker = pipeline.worker()
+        pipeline.wait(lambda: pipeline.folded() == 36, "the first hour", worker)
+        assert worker.terminate() == 0
+        copy = copied(pipeline)
+        forget(pipeline)
+        worker = pipeline.worker()  # makes another key, and folds the same again
+        pipeline.wait(lambda: pipeline.folded() == 36, "the first hour again", worker)
+        roll_back(pipeline, copy)
+        kafka.produce(topic, second)
+        assert worker.wait() == 1
+        assert "start again" in worker.logged()
+        pipeline.bury()
+        worker = pipeline.worker()
+        kafka.produce(topic, first)
+        pipeline.wait(lambda: pipeline.folded() == 108, "both hours, and the first once more", worker)
+        assert pipeline.outcomes() == {"accepted": 72, "duplicate": 36}
+        assert pipeline.contributions() == pipeline.oracle()

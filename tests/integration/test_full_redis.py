@@ -17,7 +17,7 @@ from agents.store.keys import DomainKeys
 from agents.store.ledger import LedgerStore, Proposal
 from agents.store.partition import PartitionStore
 from agents.store.progress import Mark
-from agents.store.proof import ProofStore, Published
+from agents.store.proof import ProofStore, Published, Term
 from agents.store.succession import SuccessionStore, Successor
 from agents.topics import ensure_topics
 from agents.trouble import is_full
@@ -75,6 +75,7 @@ async def _refuse_each(url: str) -> None:
             "restore": lambda: ledger.progress.restore(NOON_MS, NOON_MS + HOUR_MS, [0]),
             "claim": lambda: claim_user_key(redis, DomainKeys("full"), None),
             "prove": lambda: proof.prove(attempt),
+            "proof": lambda: proof.token({0: Term(1, 1)}),
             "succeed": lambda: SuccessionStore(redis, "full").claim("old", Successor(DATE, "full")),
         }
         reads = {

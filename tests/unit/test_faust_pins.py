@@ -68,6 +68,7 @@ PINS: Final = {  # faust-streaming 0.15.3, mode-streaming 0.7.1, aiokafka 0.14.0
     "aiokafka.consumer.group_coordinator:GroupCoordinator.need_rejoin": "61ae72b2a311",
     "aiokafka.consumer.group_coordinator:GroupCoordinator.coordinator_dead": "ba1eda0254af",
     "aiokafka.consumer.group_coordinator:GroupCoordinator.close": "f30d83108945",
+    "aiokafka.producer.transaction_manager:TransactionManager.set_pid_and_epoch": "1e174622d40d",
 }
 
 
