@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from agents.publisher import Message
+from agents.publisher import Message, cloud_event
 from stream.accounting import DaySummary
 from stream.policy import Policy
 from stream.release import budget_record
@@ -18,11 +18,5 @@ def budget_message(topic: str, policy: Policy, date: str, summary: DaySummary) -
         partition=BUDGET_PARTITION,
         key=key.encode(),
         value=budget_record(policy, date, summary),
-        headers=[
-            ("ce_specversion", b"1.0"),
-            ("ce_id", f"{key}/{summary.sequence}".encode()),
-            ("ce_source", f"hatcast/{policy.name}".encode()),
-            ("ce_type", b"hatcast.budget.v1"),
-            ("content-type", b"application/json"),
-        ],
+        headers=cloud_event(f"{key}/{summary.sequence}", policy.name, "budget"),
     )

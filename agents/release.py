@@ -23,7 +23,7 @@ from redis.exceptions import RedisError
 
 from agents.budget import budget_message
 from agents.clock import now_ms, pause
-from agents.publisher import Message, NotHeld
+from agents.publisher import Message, NotHeld, cloud_event
 from agents.recovery import Prover
 from agents.settings import Settings
 from agents.store.errors import Replaced, Unclaimed, Unproven
@@ -258,7 +258,7 @@ class Releaser:
                 partition=by_murmur2(one.hat.cell.encode(), self._store.partitions),
                 key=one.release_id.encode(),
                 value=record.record,
-                headers=_headers(one.release_id, topics.telemetry),
+                headers=cloud_event(one.release_id, topics.telemetry, "release"),
                 timestamp_ms=one.released_at_ms,
             )
             for one, record in waiting
@@ -292,14 +292,3 @@ def _proposal(release: Release, at_ms: int) -> Proposal:
         exhausted=release.exhausted().record(at_ms),
         fineness=release.fineness,
     )
-
-
-def _headers(name: str, domain: str) -> list[tuple[str, bytes]]:
-    """CloudEvents 1.0, Kafka binding, binary mode."""
-    return [
-        ("ce_specversion", b"1.0"),
-        ("ce_id", name.encode()),
-        ("ce_source", f"hatcast/{domain}".encode()),
-        ("ce_type", b"hatcast.release.v1"),
-        ("content-type", b"application/json"),
-    ]

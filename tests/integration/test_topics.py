@@ -93,7 +93,7 @@ def test_two_workers_that_make_topics_at_once_both_go_on(pipeline: Pipeline) -> 
 
 
 def test_under_add_remove_telemetry_is_stamped_by_the_broker(pipeline: Pipeline, kafka: KafkaServer) -> None:
-    # Not by a configuration: no estimator of this version is proved for it.
+    # The relation alone decides; what else its policy needs: tests/unit/test_topic_rules.py.
     settings = replace(pipeline.settings, policy=replace(pipeline.settings.policy, relation=Relation.ADD_REMOVE))
     ensure_topics(settings)
     assert described(kafka, settings.topics.telemetry)["message.timestamp.type"] == "LogAppendTime"

@@ -52,3 +52,21 @@ def test_retention_may_be_longer_than_asked_for_but_not_shorter_than_72_hours() 
 def test_telemetry_may_have_any_number_of_partitions_as_its_first_start_found_it() -> None:
     given = settings(kafka={"partitions": 3})
     assert findings(telemetry_topic(given), TopicState(8, MADE), given) == []
+
+
+def test_under_add_remove_the_broker_has_to_stamp_telemetry(tmp_path: Path) -> None:
+    cell = "8742d9d6dffffff"
+    (tmp_path / "cells.txt").write_text(f'source = "public"\n{cell}\n')
+    policy = {
+        "name": "p",
+        "cells": "cells.txt",
+        "privacy": {"relation": "add_remove", "min_users": None},
+        "estimator": {"name": "capped_ratio", "array_length": 20},
+    }
+    hidden = settings_of(merged(DEFAULTS, {"policy": policy}), tmp_path, {})
+    made = telemetry_topic(hidden).configs
+    assert made["message.timestamp.type"] == "LogAppendTime"
+    for configs, wrong in ((made, {}), (MADE, {"message.timestamp.type": True})):
+        state = TopicState(8, configs)
+        assert {each.setting: each.breaks for each in findings(telemetry_topic(hidden), state, hidden)} == wrong
+    assert found(made)["message.timestamp.type"], "and under replace it may not"
