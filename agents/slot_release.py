@@ -2,7 +2,7 @@
 
 Who was there may not be told from what is sent, how it is grouped, or in which order. So all workers go through the
 slots in step: the HATs of a slot are sent once all of them have their records, and the next slot is begun once all of
-them are published. Each worker sees that by the marks in Redis.    [decisions/0006; estimators.md, section 5]
+them are published. Each worker sees that by the marks in Redis.    [decisions/0007; estimators.md, section 5]
 """
 
 import asyncio

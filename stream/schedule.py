@@ -1,7 +1,7 @@
 """What is released under `add_remove`, when, and in which order: public data decides.    [estimators.md, section 5]
 
 Every listed cell of every slot from the policy's first one on, with or without readings. So nobody can tell from what
-is published, or from its order, whether somebody was there. The reasons: docs/decisions/0006.
+is published, or from its order, whether somebody was there. The reasons: docs/decisions/0007.
 """
 
 from collections.abc import Iterator

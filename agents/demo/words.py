@@ -19,6 +19,7 @@ OUTCOMES: Final[dict[str, str]] = {
     Outcome.DUPLICATE: "repeated",
     Outcome.OVER_CAP: "beyond a bus's share of the day",
     Outcome.LATE: "too late",
+    Outcome.OUTSIDE_DATES: "of another policy's day",
     Outcome.OUTSIDE_HOURS: "outside hours",
     Outcome.OUTSIDE_CELLS: "outside the listed cells",
     Outcome.BAD_VALUE: "impossible speed",

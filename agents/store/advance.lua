@@ -1,4 +1,4 @@
--- Raise marks of a policy's progress; none goes back.    [decisions/0006]
+-- Raise marks of a policy's progress; none goes back.    [decisions/0007]
 -- KEYS  1 progress, 2 proof; ARGV  1 the proof's token, then field and value (ms UTC) of each mark
 -- Returns "OK", or "unproven": then nothing was written, since what the marks speak of may be lost.
 local proof = redis.call('HMGET', KEYS[2], 'run_id', 'token')

@@ -1,7 +1,7 @@
 """How far a policy under `add_remove` is: its first slot, and up to which slot all is committed and published.
 
 Marks stand for slots instead of HATs, so that a round costs what is new and not what was ever released. They are no
-second truth: a record and a charge are looked up before anything is drawn.    [decisions/0006]
+second truth: a record and a charge are looked up before anything is drawn.    [decisions/0007]
 """
 
 from collections.abc import Iterable, Mapping

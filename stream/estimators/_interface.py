@@ -24,7 +24,7 @@ from stream.errors import BadSetting
 from stream.estimators._exact import Weights
 from stream.grouping import GROUPINGS, Counts, Integers
 from stream.mechanisms import MAX_SCALE, MAX_VALUE, Noise, Noisy
-from stream.mechanisms.grid import Grid, quantile95
+from stream.mechanisms.grid import Grid, cut, quantile95
 from stream.policy import EstimatorKeys, Policy
 
 MAX_COUNT: Final = 2**31  # of one user in one HAT: products of two counts fit into 64 bits
@@ -204,11 +204,6 @@ class Estimate:
     def mean(self) -> int:
         """`raw` cut to [0, U]."""
         return cut(self.raw, self.top)
-
-
-def cut(steps: int, top: int) -> int:
-    """The nearest step within [0, top]."""
-    return min(max(steps, 0), top)
 
 
 class Estimator(Protocol):

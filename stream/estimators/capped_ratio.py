@@ -7,10 +7,10 @@ from types import MappingProxyType
 from typing import Final
 
 from stream.estimators._exact import capped_weights, excess, total, weighted_sum
-from stream.estimators._interface import EmptyHat, Estimate, Parameters, Users, cut, part_of
+from stream.estimators._interface import EmptyHat, Estimate, Parameters, Users, part_of
 from stream.grouping import Counts
 from stream.mechanisms import MAX_VALUE, Noise, Noisy
-from stream.mechanisms.grid import exceeded_once_in
+from stream.mechanisms.grid import cut, exceeded_once_in
 from stream.policy import EstimatorKeys, Relation
 
 _HALF: Final = Fraction(1, 2)

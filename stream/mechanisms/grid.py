@@ -101,3 +101,8 @@ def exceeded_once_in(draws: int, scale: float) -> int:
         exact = Decimal(scale)
         q = exact * (Decimal(2 * draws) / (1 + (-1 / exact).exp())).ln() - 1
         return max(0, int((q + Decimal("1e-30")).to_integral_value(rounding=ROUND_CEILING)))
+
+
+def cut(steps: int, top: int) -> int:
+    """The nearest step within [0, top]."""
+    return min(max(steps, 0), top)
