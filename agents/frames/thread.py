@@ -28,6 +28,9 @@ FETCH_WAIT_MS: Final = 100  # a fetch of partitions at their end holds up the ot
 COMMIT_SECONDS: Final = 5.0
 LEAVE_SECONDS: Final = 5.0
 HEARTBEATS: Final = 5  # in a session timeout
+# A group whose leader has just found the broker, and not yet the topic, hands out no partitions; it does so again where
+# the leader sees them. aiokafka looks every five minutes.
+METADATA_SECONDS: Final = 10.0
 JOIN_SECONDS: Final = 10.0  # the broker holds the answer to a join back for the whole rebalance timeout
 
 
@@ -194,6 +197,7 @@ class FrameThread(driver.AIOKafkaConsumerThread):
             fetch_max_bytes=wanted.fetch_bytes,
             fetch_max_wait_ms=FETCH_WAIT_MS,
             max_poll_interval_ms=_ms(wanted.poll_seconds),
+            metadata_max_age_ms=_ms(METADATA_SECONDS),
             session_timeout_ms=_ms(wanted.session_timeout),
             heartbeat_interval_ms=_ms(wanted.session_timeout / HEARTBEATS),
             rebalance_timeout_ms=_ms(wanted.rebalance_timeout),
