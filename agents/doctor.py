@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 from agents.clock import now_ms
 from agents.durability import KEEPS_ALL, Persistence, info, read_durability
 from agents.kafka import broker_name
+from agents.redis_clients import SyncRedis, primaries
 from agents.redis_connection import connect_redis, redis_name, redis_refusal
 from agents.settings import Settings, load_settings
 from agents.store.keys import DomainKeys
@@ -68,8 +69,10 @@ def examine(config: Path) -> Iterator[Check]:
     try:
         with closing(connect_redis(settings, PATIENCE_SECONDS)) as redis:
             yield Check("redis", State.OK, redis_name(settings).removeprefix("Redis at "))
-            yield from _redis_checks(redis)
-            yield _clock_check(redis, settings)
+            nodes = primaries(redis)
+            for name, node in nodes.items():
+                yield from _redis_checks(node, f" {name}" if name else "")
+            yield _clock_check(next(iter(nodes.values())), settings)
             yield from _stored_checks(redis, settings, partitions)
     except Refusal as refusal:
         yield Check("redis", State.PROBLEM, "not usable", str(refusal))
@@ -90,32 +93,34 @@ def _topic_checks(topics: TopicReport) -> Iterator[Check]:
         yield Check(f"topic {name}", State.WARNING, "missing: the first worker makes it")
 
 
-def _redis_checks(redis: "Redis") -> Iterator[Check]:
-    """What could make Redis forget. INFO says it where CONFIG is not allowed."""
+def _redis_checks(redis: "Redis", node: str) -> Iterator[Check]:
+    """What could make Redis forget. INFO says it where CONFIG is not allowed. `node`: of a cluster."""
     memory, kept = info(redis, "memory"), info(redis, "persistence")
     durability = read_durability(redis)
-    yield _persistence_check(durability.persistence, str(kept.get("aof_last_write_status", "ok")))
+    last_write = str(kept.get("aof_last_write_status", "ok"))
+    yield _persistence_check(f"redis persistence{node}", durability.persistence, last_write)
     limit = int(memory.get("maxmemory", 0))
     if durability.eviction == KEEPS_ALL:
-        yield Check("redis eviction", State.OK, durability.eviction)
+        yield Check(f"redis eviction{node}", State.OK, durability.eviction)
     elif durability.eviction is None:
-        yield Check("redis eviction", State.WARNING, "not told", f"make sure of `maxmemory-policy {KEEPS_ALL}`")
+        yield Check(f"redis eviction{node}", State.WARNING, "not told", f"make sure of `maxmemory-policy {KEEPS_ALL}`")
     else:
         mend = f"set `maxmemory-policy {KEEPS_ALL}`: it may delete contributions and the ledger; workers do not start"
-        yield Check("redis eviction", State.WARNING, durability.eviction, mend)
+        yield Check(f"redis eviction{node}", State.WARNING, durability.eviction, mend)
     if limit:
         used = int(memory.get("used_memory", 0)) / limit
         full = used > FULL_SHARE
         mend = "raise `maxmemory`: when it is full, workers stop" if full else ""
-        yield Check("redis memory", State.WARNING if full else State.OK, f"{used:.0%} of {limit >> 20} MiB", mend)
+        yield Check(
+            f"redis memory{node}", State.WARNING if full else State.OK, f"{used:.0%} of {limit >> 20} MiB", mend
+        )
     if info(redis, "replication").get("role") != "master":
         yield Check(
-            "redis role", State.PROBLEM, "a replica", "let redis.url name the master: a replica takes no writes"
+            f"redis role{node}", State.PROBLEM, "a replica", "let redis.url name the master: a replica takes no writes"
         )
 
 
-def _persistence_check(found: Persistence, last_write: str) -> Check:
-    name = "redis persistence"
+def _persistence_check(name: str, found: Persistence, last_write: str) -> Check:
     match found:
         case Persistence.APPEND_ONLY if last_write != "ok":
             mend = "make room on its disk: until then it refuses writes"
@@ -148,7 +153,7 @@ def _clock_check(redis: "Redis", settings: Settings) -> Check:
     return Check("clock", State.OK, found)
 
 
-def _stored_checks(redis: "Redis", settings: Settings, partitions: int | None) -> Iterator[Check]:
+def _stored_checks(redis: SyncRedis, settings: Settings, partitions: int | None) -> Iterator[Check]:
     """What the first start fixed: the policy, the partition count, the user key."""
     keys = DomainKeys(settings.topics.telemetry)
     name = settings.policy.name

@@ -15,6 +15,7 @@ import structlog
 from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
+from agents.redis_clients import primaries
 from agents.redis_connection import connect_redis, redis_name, redis_refusal
 from agents.settings import Settings
 from stream.errors import Refusal
@@ -87,12 +88,14 @@ def ensure_durable(settings: Settings, *, accept_volatile_state: bool = False) -
     """Raises Refusal where Redis evicts keys or has no persistence, unless that is accepted. Logs what is left open."""
     try:
         with closing(connect_redis(settings)) as redis:
-            found = read_durability(redis)
+            found = {name: read_durability(node) for name, node in primaries(redis).items()}
     except RedisError as error:
         raise redis_refusal(settings, error) from None
-    for unknown in found.unknown():
-        log.warning("a setting of Redis cannot be checked", setting=unknown)
-    weaknesses = list(found.weaknesses())
+    for name, durability in found.items():
+        for unknown in durability.unknown():
+            log.warning("a setting of Redis cannot be checked", setting=unknown, **({"node": name} if name else {}))
+    # Of a cluster, mostly all nodes or none: said once.
+    weaknesses = sorted({weakness for durability in found.values() for weakness in durability.weaknesses()})
     if weaknesses and accept_volatile_state:
         log.warning("Redis may lose state, as accepted", because=weaknesses)
     elif weaknesses:

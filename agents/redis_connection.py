@@ -7,10 +7,10 @@ the password that its URL may hold.
 import asyncio
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import redis
@@ -21,19 +21,21 @@ from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
     BusyLoadingError,
+    ClusterError,
     NoPermissionError,
+    RedisClusterException,
     RedisError,
     ResponseError,
 )
 from redis.retry import Retry
 
 from agents.clock import monotonic_s
+from agents.redis_clients import AnyRedis, AsyncCluster, Cluster, SyncRedis, is_cluster
 from agents.settings import Settings
 from agents.trouble import is_full
 from stream.errors import BadSetting, Refusal
 
-AnyRedis: TypeAlias = redis.asyncio.Redis | redis.asyncio.RedisCluster
-"""A client for asyncio: of one server, or of a cluster. What is done in one step has one hash tag (store/keys.py)."""
+Answer = TypeVar("Answer")
 
 CONNECT_SECONDS: Final = 12.0  # how long a Redis that does not answer is tried again
 DIAL_SECONDS: Final = 3.0  # one try
@@ -42,38 +44,53 @@ HEALTH_SECONDS: Final = 30  # an idle connection is asked first, so that a dead 
 BACKOFF_S: Final = 0.1
 BACKOFF_MAX_S: Final = 2.0
 
+_PASSING: Final = (BusyLoadingError, ClusterError)  # it loads its data, or its cluster misses a node
 _TLS_FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")  # keys of [redis], named as redis-py does
 _FIRST_ANSWER: Final[dict[str, Any]] = {"socket_timeout": DIAL_SECONDS}  # a PING is answered at once, or not at all
 
 
-def connect_redis(settings: Settings, patience_s: float = CONNECT_SECONDS) -> redis.Redis:
+def connect_redis(settings: Settings, patience_s: float = CONNECT_SECONDS) -> SyncRedis:
     """A client of a Redis that answered. The caller closes it. Raises Refusal that names the Redis."""
     url, options = settings.redis.url, redis_options(settings)
     with closing(redis.Redis.from_url(url, retry=Retry(_again(), 0), **options | _FIRST_ANSWER)) as first:
         for pause in _pauses(patience_s):
             try:
-                first.ping()
+                if is_cluster(first.info("cluster")):
+                    return Cluster.from_url(url, retry=Retry(_again(), 1), **options)
                 break
-            except (RedisError, OSError) as error:
+            except (RedisError, RedisClusterException, OSError) as error:
                 if pause is None or not _worth_another_try(error):
                     raise Refusal(_refusal(settings, error, patience_s)) from None
                 time.sleep(pause)
     return redis.Redis.from_url(url, retry=Retry(_again(), 1), **options)
 
 
-async def connect_redis_async(settings: Settings, patience_s: float = CONNECT_SECONDS) -> redis.asyncio.Redis:
+async def connect_redis_async(settings: Settings, patience_s: float = CONNECT_SECONDS) -> AnyRedis:
     """The same for asyncio. The caller closes it (`aclose`). Raises Refusal that names the Redis."""
     url, options = settings.redis.url, redis_options(settings)
     async with redis.asyncio.Redis.from_url(url, retry=AsyncRetry(_again(), 0), **options | _FIRST_ANSWER) as first:
-        for pause in _pauses(patience_s):
-            try:
-                await first.ping()
-                break
-            except (RedisError, OSError) as error:
-                if pause is None or not _worth_another_try(error):
-                    raise Refusal(_refusal(settings, error, patience_s)) from None
-                await asyncio.sleep(pause)
-    return redis.asyncio.Redis.from_url(url, retry=AsyncRetry(_again(), 1), **options)
+
+        async def connect() -> AnyRedis:
+            if is_cluster(await first.info("cluster")):
+                return await AsyncCluster.from_url(url, retry=AsyncRetry(_again(), 1), **options).initialize()
+            return redis.asyncio.Redis.from_url(url, retry=AsyncRetry(_again(), 1), **options)
+
+        return await patiently(settings, connect, patience_s)
+
+
+async def patiently(
+    settings: Settings, ask: Callable[[], Awaitable[Answer]], patience_s: float = CONNECT_SECONDS
+) -> Answer:
+    """What `ask` returns, asked again with back-off while Redis does not answer. Raises Refusal that names it."""
+    pauses = _pauses(patience_s)
+    while True:
+        try:
+            return await ask()
+        except (RedisError, RedisClusterException, OSError) as error:
+            pause = next(pauses)
+            if pause is None or not _worth_another_try(error):
+                raise Refusal(_refusal(settings, error, patience_s)) from None
+        await asyncio.sleep(pause)
 
 
 def redis_options(settings: Settings) -> dict[str, Any]:
@@ -150,7 +167,7 @@ def _worth_another_try(error: Exception) -> bool:
     """False where the answer will not change by waiting: a login or a command that is refused."""
     if isinstance(error, (AuthenticationError, AuthorizationError)):
         return False
-    return isinstance(error, BusyLoadingError) or not isinstance(error, ResponseError)
+    return isinstance(error, _PASSING) or not isinstance(error, ResponseError)
 
 
 def _refusal(settings: Settings, error: Exception, patience_s: float | None = None) -> str:
@@ -161,7 +178,7 @@ def _refusal(settings: Settings, error: Exception, patience_s: float | None = No
         return f"{where} is full: raise its `maxmemory`, and start again"
     if isinstance(error, NoPermissionError):
         return f"{where} does not allow this user to do that ({_text(error)}): change its ACL"
-    if isinstance(error, ResponseError) and not isinstance(error, BusyLoadingError):
+    if isinstance(error, ResponseError) and not isinstance(error, _PASSING):
         return f"{where} did not do what was asked ({_text(error)}): correct redis.url or that server's settings"
     tried = "" if patience_s is None else f"; tried for {patience_s:g} s"
     return f"{where} cannot be reached ({_text(error)}{tried}): start it, or correct redis.url or HATCAST_REDIS_URL"

@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from agents.budget import budget_message
 from agents.clock import now_ms, pause
 from agents.recovery import Prover
-from agents.redis_connection import AnyRedis
+from agents.redis_clients import AnyRedis
 from agents.release import Releaser
 from agents.settings import Settings
 from agents.store.ledger import LedgerStore

@@ -12,7 +12,6 @@ import faust
 import structlog
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
-from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from agents.clock import now_ms
@@ -23,7 +22,8 @@ from agents.ingest import Ingest
 from agents.kafka import aiokafka_options, broker_name
 from agents.publisher import Publishers
 from agents.recovery import Prover
-from agents.redis_connection import connect_redis_async, redis_refusal
+from agents.redis_clients import AnyRedis
+from agents.redis_connection import connect_redis_async, patiently, redis_refusal
 from agents.release import Releaser
 from agents.settings import Settings
 from agents.slot_release import SlotReleaser
@@ -78,7 +78,8 @@ class Worker:
         store = PartitionStore(redis, policy.name, self.partitions)
         self._held.push_async_callback(self._sweep, store)  # after the last checkpoint
         ledger = LedgerStore(redis, settings.topics.telemetry, policy)
-        await check_policy(redis, DomainKeys(settings.topics.telemetry), policy, self.partitions)
+        domain = DomainKeys(settings.topics.telemetry)
+        await patiently(settings, lambda: check_policy(redis, domain, policy, self.partitions))
         producer = AIOKafkaProducer(acks="all", enable_idempotence=True, **client)
         await producer.start()
         self._held.push_async_callback(producer.stop)
@@ -89,7 +90,7 @@ class Worker:
         prover = Prover(settings, ProofStore(redis, settings.topics.telemetry), publishers, self.partitions)
         self.succession = Succession(settings, redis, ledger, prover, producer)
         await self.succession.settle()
-        pseudonyms, claim = await self._claim(redis, ledger, calendar)
+        pseudonyms, claim = await patiently(settings, lambda: self._claim(redis, ledger, calendar))
         self.ingest = Ingest(
             store,
             fold_maker(policy, calendar, pseudonyms, settings, self.partitions),
@@ -124,7 +125,7 @@ class Worker:
         log.info("worker started", policy=policy.name, policy_id=policy.policy_id, partitions=self.partitions)
 
     async def _claim(
-        self, redis: Redis, ledger: LedgerStore, calendar: Calendar
+        self, redis: AnyRedis, ledger: LedgerStore, calendar: Calendar
     ) -> tuple[Pseudonyms, Callable[[], Awaitable[None]]]:
         """Fix what a first start fixes, or take it as it is; and what keeps it again where Redis has lost it."""
         settings, policy = self.settings, self.settings.policy

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from redis import Redis
 from redis.exceptions import RedisError
 
 from agents.bridge.pace import Pace
@@ -25,6 +24,7 @@ from agents.demo.told import Began, Ended, Failed, Job, Note, Told
 from agents.embedded import PARTITIONS
 from agents.kafka import confluent_options
 from agents.recordings import open_recording
+from agents.redis_clients import SyncRedis
 from agents.redis_connection import connect_redis
 from agents.settings import Settings
 from stream.errors import BadRecording, Refusal
@@ -69,7 +69,7 @@ def tell(what: Told) -> None:
     sys.stdout.buffer.flush()
 
 
-def _send_city(settings: Settings, job: Job, redis: Redis, stop: threading.Event) -> None:
+def _send_city(settings: Settings, job: Job, redis: SyncRedis, stop: threading.Event) -> None:
     speedup = SPEEDUP if job.speedup is None else job.speedup
     start = city_start_ms(now_ms(), settings.policy)
     tell(Began(records=None, first_ms=start, last_ms=None, speedup=speedup))
@@ -79,7 +79,7 @@ def _send_city(settings: Settings, job: Job, redis: Redis, stop: threading.Event
         sender.send_all(city_messages(city.readings(start), _addresses(settings), start), Pace(speedup, 0, stop))
 
 
-def _send_file(settings: Settings, job: Job, file: str, redis: Redis, stop: threading.Event) -> None:
+def _send_file(settings: Settings, job: Job, file: str, redis: SyncRedis, stop: threading.Event) -> None:
     with open_recording([file], FEEDS[job.format or ""]) as recording, _sender(settings, redis, stop) as sender:
         if recording.first_ms is None or recording.last_ms is None:
             raise BadRecording(file, f"holds no {job.format} record", "check the file and --format")
@@ -109,7 +109,7 @@ def _speedup(span_ms: int) -> float:
     return max(SPEEDUP, span_ms / 1000 / WHOLE_RECORDING_S)
 
 
-def _sender(settings: Settings, redis: Redis, stop: threading.Event) -> Sender:
+def _sender(settings: Settings, redis: SyncRedis, stop: threading.Event) -> Sender:
     """A sender that never runs so far ahead of the worker that the mock cluster forgets what was not read yet."""
     room = Room(stored_offsets(redis, settings.policy.name, PARTITIONS), [0] * PARTITIONS)
     return Sender(confluent_options(settings), settings.topics.telemetry, stop, room)

@@ -5,11 +5,11 @@ from typing import Final, Self
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from redis.asyncio import Redis
 
 from agents.demo.state import Budget, Published, State
 from agents.embedded import PARTITIONS
 from agents.kafka import aiokafka_options
+from agents.redis_clients import AnyRedis
 from agents.redis_connection import connect_redis_async
 from agents.settings import Settings
 from agents.store.keys import DomainKeys
@@ -61,7 +61,7 @@ class Outputs:
 class Stored:
     """The worker's state, as `hatcast status` reads it."""
 
-    def __init__(self, settings: Settings, redis: Redis) -> None:
+    def __init__(self, settings: Settings, redis: AnyRedis) -> None:
         self._domain = DomainKeys(settings.topics.telemetry)
         self._redis = redis
         self._store = PartitionStore(redis, settings.policy.name, PARTITIONS)

@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from agents.redis_connection import AnyRedis
+from agents.redis_clients import AnyRedis
 from agents.store.keys import DomainKeys
 from agents.store.scripts import Script
 from stream.errors import Refusal

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agents.redis_connection import AnyRedis
+from agents.redis_clients import AnyRedis
 from agents.store.errors import REFUSED
 from agents.store.keys import DomainKeys
 from agents.store.progress import ProgressStore

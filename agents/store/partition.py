@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from agents.redis_connection import AnyRedis
+from agents.redis_clients import AnyRedis
 from agents.store.keys import PartitionKeys
 from agents.store.scripts import Call, Script
 from stream.checkpoint import Changes, Stored

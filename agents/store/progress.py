@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from agents.redis_connection import AnyRedis
+from agents.redis_clients import AnyRedis
 from agents.store.errors import Unproven
 from agents.store.keys import DomainKeys
 from agents.store.scripts import Script

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from agents.redis_connection import AnyRedis
+from agents.redis_clients import AnyRedis
 from agents.store.keys import DomainKeys
 from agents.store.progress import ProgressStore
 from agents.store.scripts import Call, Script

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from redis.exceptions import NoScriptError
 
-from agents.redis_connection import AnyRedis
+from agents.redis_clients import AnyRedis
 
 _BOOKING: Final = frozenset({"adopt", "commit", "recall", "supersede"})  # what stands before them is in booking.lua
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from agents.redis_connection import AnyRedis
+from agents.redis_clients import AnyRedis
 from agents.store.keys import DomainKeys
 from agents.store.scripts import Script
 

@@ -7,8 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final, TypeVar
 
-from redis.asyncio import Redis
-
+from agents.redis_clients import AnyRedis
 from agents.redis_connection import connect_redis_async
 from agents.settings import Settings
 from agents.store.keys import DomainKeys
@@ -49,7 +48,7 @@ def is_settled(settings: Settings) -> bool:
         return False
 
 
-async def _settled(redis: Redis, settings: Settings) -> bool:
+async def _settled(redis: AnyRedis, settings: Settings) -> bool:
     policy = settings.policy
     store, ledger = PartitionStore(redis, policy.name, PARTITIONS), _ledger(redis, settings)
     offsets = await store.offsets()
@@ -76,7 +75,7 @@ def look(pipeline: Pipeline) -> Seen:
 
 
 async def _look(
-    redis: Redis, settings: Settings, published: Mapping[str, list[bytes]], announced: Mapping[str, Ledger]
+    redis: AnyRedis, settings: Settings, published: Mapping[str, list[bytes]], announced: Mapping[str, Ledger]
 ) -> Seen:
     name = settings.policy.name
     store, ledger = PartitionStore(redis, name, PARTITIONS), _ledger(redis, settings)
@@ -122,11 +121,11 @@ def fold_again(pipeline: Pipeline, end_ms: int) -> Log:
     return Log(folded.json["outcomes"], hats, frozenset(filter(is_final, hats)))
 
 
-def _ledger(redis: Redis, settings: Settings) -> LedgerStore:
+def _ledger(redis: AnyRedis, settings: Settings) -> LedgerStore:
     return LedgerStore(redis, settings.topics.telemetry, settings.policy)
 
 
-def _run(settings: Settings, work: Callable[[Redis], Awaitable[T]]) -> T:
+def _run(settings: Settings, work: Callable[[AnyRedis], Awaitable[T]]) -> T:
     async def connected() -> T:
         redis = await connect_redis_async(settings)
         try:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+import pytest
 from redis.asyncio import Redis
 
 from agents.store.identity import claim_policy
@@ -114,3 +115,17 @@ async def store_closed(stores: Stores, policy: Policy, samples: Iterable[Sample]
         assert await stores.partitions.checkpoint(number, base, base + len(mine), take_changes(fold))
         fold.apply(LATER_MS, [end_ms], [b""])
         assert await stores.partitions.checkpoint(number, base + len(mine), base + len(mine) + 1, take_changes(fold))
+
+
+EXACT: Final = {"epsilon": 1e6, "acknowledge_weak_privacy": True, "daily_limit": 1e9}  # noise below the grid
+
+
+def assert_exact_means(pipeline: Pipeline, samples: Iterable[Sample]) -> None:
+    """Under `EXACT`: every HAT of the samples, and no other, has one distinct value, and that is its true mean."""
+    hats: dict[tuple[int, int], list[float]] = {}
+    for sample in samples:
+        hats.setdefault((sample.time_ms // HOUR_MS, sample.place), []).append(sample.speed)
+    published = pipeline.published(committed=False).values()
+    assert {len(set(values)) for values in published} == {1}
+    means = [msgspec.json.decode(values[0])["mean"] for values in published]
+    assert sorted(means) == pytest.approx(sorted(sum(speeds) / len(speeds) for speeds in hats.values()), abs=0.002)

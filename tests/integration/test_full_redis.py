@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
@@ -24,7 +23,16 @@ from agents.trouble import is_full
 from stream.checkpoint import take_changes
 from stream.contracts import BudgetRecord, EpsilonDelta
 from tests.integration.health import LISTEN, is_ready, missing
-from tests.integration.readings import HOUR_MS, LATER_MS, NOON_MS, Sample, folds, ticks, traffic
+from tests.integration.readings import (
+    EXACT,
+    HOUR_MS,
+    LATER_MS,
+    NOON_MS,
+    assert_exact_means,
+    folds,
+    ticks,
+    traffic,
+)
 from tests.integration.test_own_redis import own_redis, pipeline_on
 from tests.replayed import policy_of
 from tests.services import KafkaServer
@@ -136,8 +144,7 @@ async def _adopt_at_limits(url: str) -> list[bool]:
 
 
 def test_a_worker_whose_redis_is_full_waits_says_so_once_and_loses_nothing(kafka: KafkaServer, tmp_path: Path) -> None:
-    exact = {"epsilon": 1e6, "acknowledge_weak_privacy": True, "daily_limit": 1e9}
-    changes = {**LISTEN, "policy": {"privacy": exact}}
+    changes = {**LISTEN, "policy": {"privacy": EXACT}}
     with (
         own_redis() as server,
         closing(server.client()) as redis,
@@ -161,16 +168,4 @@ def test_a_worker_whose_redis_is_full_waits_says_so_once_and_loses_nothing(kafka
         redis.config_set("maxmemory", "0")
         pipeline.wait(lambda: pipeline.is_settled() and is_ready(worker), "releases of everything", worker)
         assert pipeline.outcomes() == {"accepted": len(samples)}
-        values = pipeline.published(committed=False)
-        assert len(values) == 12
-        assert {len(set(records)) for records in values.values()} == {1}
-        means = Counter(round(json.loads(records[0])["mean"], 1) for records in values.values())
-        assert means == Counter(truth(samples))
-
-
-def truth(samples: list[Sample]) -> list[float]:
-    """The mean of each hour and place."""
-    hats: dict[tuple[int, int], list[float]] = {}
-    for sample in samples:
-        hats.setdefault((sample.time_ms // HOUR_MS, sample.place), []).append(sample.speed)
-    return [round(sum(speeds) / len(speeds), 1) for speeds in hats.values()]
+        assert_exact_means(pipeline, samples)

@@ -19,9 +19,9 @@ from agents.topics import ensure_topics
 from stream.errors import Refusal
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
+from tests.integration.redis_user import PASSWORD, acl_line
 from tests.services import KafkaServer, RedisServer, ServiceAbsent, local_redis
 from tests.services.absent import absent
-from tests.services.data import ROOT
 from tests.services.lifecycle import free_ports
 
 
@@ -89,19 +89,6 @@ def as_user(settings: Settings, name: str, password: str) -> Settings:
     return replace(settings, redis=msgspec.structs.replace(settings.redis, username=name), redis_password=password)
 
 
-PASSWORD = "s3cret"
-
-
-def acl_line(pipeline: Pipeline) -> list[str]:
-    """The line of docs/redis.md, for the names of a pipeline."""
-    (line,) = [line for line in (ROOT / "docs" / "redis.md").read_text().splitlines() if line.startswith("ACL SETUSER")]
-    names = {"PASSWORD": PASSWORD, "{surat-speed:": f"{{{pipeline.name}:", "{telemetry}": f"{{{pipeline.name}}}"}
-    for name, ours in names.items():
-        assert name in line
-        line = line.replace(name, ours)
-    return line.split()
-
-
 def make_certificate(folder: Path) -> dict[str, Path]:
     """A key and its certificate for 127.0.0.1, which is its own authority, and good for server and client."""
     files = {"key": folder / "redis.key", "certificate": folder / "redis.pem"}
@@ -132,7 +119,7 @@ def test_behind_tls_and_with_no_more_rights_than_the_manual_asks_for_a_worker_fo
             "ssl_keyfile": key,
         }
         with pipeline_on(kafka, server, tmp_path, {"redis": redis}) as pipeline:
-            admin.execute_command(*acl_line(pipeline))  # type: ignore[no-untyped-call] # redis-py leaves it open
+            admin.execute_command(*acl_line(pipeline.name))  # type: ignore[no-untyped-call] # redis-py leaves it open
             ensure_topics(pipeline.settings)
             worker = pipeline.worker()
             samples = traffic()

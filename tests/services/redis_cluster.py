@@ -1,0 +1,101 @@
+"""A real Redis Cluster: masters as local processes, each with an equal share of the slots."""
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import redis
+from redis.crc import key_slot
+
+from tests.services.lifecycle import ServerProcess, ServiceAbsent, free_ports, wait_until
+from tests.services.redis_server import DURABLE, START_SECONDS, RedisServer
+
+SLOTS: Final = 16_384
+LEAST_VERSION: Final = 7  # before, the port of the cluster's bus cannot be chosen
+NODE_TIMEOUT_MS: Final = 2_000
+
+
+@dataclass(eq=False)
+class RedisClusterServer(RedisServer):
+    """A cluster that answers; its `url` is that of the first node. What is done to it is done to its nodes."""
+
+    nodes: list[RedisServer] = field(default_factory=list)
+
+    def client(self) -> Any:
+        """A new connection to all of it. Any: where a test wants one server's client, the same commands are there."""
+        return redis.RedisCluster.from_url(self.url, socket_timeout=START_SECONDS)
+
+    def delete(self, pattern: str) -> None:
+        """Delete the keys that match."""
+        for node in self.nodes:
+            node.delete(pattern)
+
+    def node_of(self, key: str) -> RedisServer:
+        """The master that serves a key."""
+        return self.nodes[key_slot(key.encode()) * len(self.nodes) // SLOTS]
+
+    def wait_until_ready(self, timeout: float = START_SECONDS) -> None:
+        """Return once every node says that all slots are served."""
+        for node in self.nodes:
+            wait_until(lambda node=node: self._serves(node), node.lifecycle, timeout, "Redis Cluster")  # type: ignore[misc]
+
+    def _serves(self, node: RedisServer) -> bool:
+        try:
+            with closing(node.client()) as client:
+                state: Any = client.cluster("info")
+        except redis.RedisError:
+            return False
+        return bool(state["cluster_state"] == "ok" and int(state["cluster_known_nodes"]) == len(self.nodes))
+
+
+@contextmanager
+def local_cluster(masters: int = 3) -> Iterator[RedisClusterServer]:
+    """A cluster of `masters` nodes. Raises ServiceAbsent without a redis-server that can be one."""
+    binary = shutil.which("redis-server")
+    if binary is None or _version(binary) < LEAST_VERSION:
+        raise ServiceAbsent(f"no Redis Cluster: install redis-server {LEAST_VERSION} or newer")
+    folder = Path(tempfile.mkdtemp(prefix="hatcast-cluster-"))
+    with ExitStack() as ends:
+        ends.callback(shutil.rmtree, folder, ignore_errors=True)
+        with free_ports(2 * masters) as ports:
+            pairs = list(zip(ports[:masters], ports[masters:], strict=True))
+        nodes = [_node(binary, folder / str(port), port, bus) for port, bus in pairs]
+        for node in nodes:
+            ends.callback(node.ours.close)
+            node.start()
+        cluster = RedisClusterServer(nodes[0].url, f"local cluster of {binary}", folder, nodes=nodes)
+        _join(nodes, pairs)
+        cluster.wait_until_ready()
+        yield cluster
+
+
+def _node(binary: str, folder: Path, port: int, bus: int) -> RedisServer:
+    folder.mkdir()
+    command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), *DURABLE]
+    command += ["--cluster-enabled", "yes", "--cluster-port", str(bus)]
+    command += ["--cluster-node-timeout", str(NODE_TIMEOUT_MS)]
+    process = ServerProcess(command, folder / "redis.log")
+    return RedisServer(f"redis://127.0.0.1:{port}/0", f"node of {binary}", folder, process)
+
+
+def _join(nodes: list[RedisServer], pairs: list[tuple[int, int]]) -> None:
+    for number, node in enumerate(nodes):
+        first, end = (-(-SLOTS * each // len(nodes)) for each in (number, number + 1))
+        with closing(node.client()) as client:
+            raw: Any = client
+            raw.execute_command("CLUSTER", "ADDSLOTSRANGE", first, end - 1)
+            raw.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+            for port, bus in pairs[:number]:
+                raw.execute_command("CLUSTER", "MEET", "127.0.0.1", port, bus)
+
+
+def _version(binary: str) -> int:
+    said = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"v=(\d+)", said)
+    return int(found[1]) if found else 0
