@@ -37,7 +37,7 @@ def test_a_summary_takes_the_place_of_the_last_one_and_of_nothing_else(tmp_path:
         assert "an older one" not in text
         assert "| zombie | 3 |" in text
         assert "**1 violations**" in text
-        assert "sent stop 1" in text
+        assert "committed stop 1" in text
     page.write_text("no marks")
     with pytest.raises(ValueError, match="no place"):
         keep(Summary(REPORTS), "2022-01-02", page)
