@@ -5,7 +5,10 @@ local function text(number) return string.format('%.0f', number) end
 -- e -> how many cells and slots have it, of one policy and date.
 local function levels_in(key)
   local levels, flat = {}, redis.call('HGETALL', key)
-  for i = 1, #flat, 2 do levels[tonumber(flat[i])] = tonumber(flat[i + 1]) end
+  for i = 1, #flat, 2 do
+    local level = tonumber(flat[i])
+    levels[level] = (levels[level] or 0) + tonumber(flat[i + 1])
+  end
   return levels
 end
 

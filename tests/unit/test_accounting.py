@@ -127,6 +127,19 @@ def test_two_policies_that_let_a_user_into_different_hats_cost_both() -> None:
     assert not ledger.charge(policy("elsewhere", cap=1), "c", 1, total)
 
 
+@given(st.lists(st.integers(1, NANO), min_size=1, max_size=4), st.data())
+def test_a_day_has_no_more_levels_than_its_charges_have_sums_whatever_its_places(
+    kinds: list[int], data: st.DataObject
+) -> None:
+    # A commit reads all levels, so they have to stay few: one for a policy that charges every place once.
+    ledger, total = DayLedger(), Total()
+    for place in range(20):
+        for charge in data.draw(st.permutations(kinds))[: data.draw(st.integers(0, len(kinds)))]:
+            assert ledger.charge(policy(limit=1e9), str(place), charge, total)
+    levels = ledger.policies["p"].levels if ledger.policies else {}
+    assert len(levels) <= 2 ** len(kinds) - 1
+
+
 def a_day(own: dict[int, int], releases: int, epsilon_sum: int, fineness: dict[int, int]) -> DaySummary:
     return DaySummary(
         releases=releases,

@@ -1,0 +1,185 @@
+"""A ledger of 10^5 entries: what one more costs, how long it takes to read, to start on, and to have back."""
+
+import asyncio
+import logging
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import click
+import structlog
+from redis.asyncio import Redis
+
+from agents.cli.budget import read_budget
+from agents.ledger_file import open_ledger
+from agents.store.ledger import LedgerStore
+from bench.figures import Figure, middle, say, show
+from bench.process import cpu_s
+from stream.accounting import DayLedger, Total
+from tests.faults.entries import BATCH, RELEASED_AT_MS, Entries, Spent, proving, rebuilt
+from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.health import LISTEN, is_ready
+from tests.services import KafkaServer, RedisServer, open_kafka, open_redis
+
+MOST_S: Final = 1.0
+MOST_GROWTH: Final = 1.5  # of a commit's cost, from 10^2 to all entries
+MOST_OVER_READING: Final = 8.0
+_SMALL: Final = 100
+_READY_S: Final = 120.0
+_LOOK_S: Final = 0.01
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One flat JSON object.")
+@click.option("--entries", default=100_000, show_default=True, type=click.IntRange(2_000))
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1))
+def command(as_json: bool, entries: int, rounds: int) -> int:  # noqa: FBT001 - click's way
+    """Seconds of a ledger of many entries, and whether one more costs what the first one did."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    with open_kafka() as kafka, open_redis() as redis, tempfile.TemporaryDirectory(prefix="hatcast-bench-") as folder:
+        say(f"Kafka: {kafka.source}, Redis: {redis.source}")
+        bench = Bench(kafka, redis, Path(folder), entries, rounds)
+        figures = [*bench.in_memory(), *bench.in_a_file(), *bench.in_redis(), *bench.lost()]
+    return show(f"ledger: {entries:,} entries, {rounds} rounds", figures, as_json=as_json)
+
+
+class Bench:
+    """The parts; each has a pipeline, so a policy and topics, of its own."""
+
+    def __init__(self, kafka: KafkaServer, redis: RedisServer, folder: Path, entries: int, rounds: int) -> None:
+        self._kafka = kafka
+        self._redis = redis
+        self._folder = folder
+        self._entries = entries
+        self._rounds = rounds
+
+    def in_memory(self) -> Iterator[Figure]:
+        """The arithmetic alone: every entry on one day."""
+        say("in memory")
+        with self._pipeline("memory") as pipeline:
+            policy = pipeline.settings.policy
+            seconds = []
+            for _ in range(self._rounds):
+                day, total, begun = DayLedger(), Total(), time.process_time()
+                for place in range(self._entries):
+                    day.charge(policy, str(place), policy.epsilon_nano, total)
+                seconds.append(time.process_time() - begun)
+        yield middle("charges_in_memory_cpu_s", seconds, "s of CPU", most=MOST_S)
+
+    def in_a_file(self) -> Iterator[Figure]:
+        """The ledger of `hatcast batch`: every entry on one day."""
+        say("in a file")
+        with self._pipeline("file") as pipeline:
+            policy, entries = pipeline.settings.policy, Entries(pipeline, self._entries, self._entries)
+            path, (day,) = self._folder / "bench.ledger", entries.dates
+            releases, costs = list(entries.of(day)), []
+            with open_ledger(path, policy) as ledger:
+                for at in range(0, len(releases), BATCH):
+                    begun = time.process_time()
+                    ledger.commit(releases[at : at + BATCH], RELEASED_AT_MS)
+                    costs.append((time.process_time() - begun) / BATCH)
+            tenth = max(1, len(costs) // 10)
+            yield Figure("file_commit_us", 1e6 * median(costs), "us of CPU")
+            growth = median(costs[-tenth:]) / median(costs[1 : 1 + tenth])
+            yield Figure("file_commit_last_over_first", growth, "times", most=MOST_GROWTH)
+            begun = time.process_time()
+            with open_ledger(path, policy) as ledger:
+                ledger.summary(day)
+            yield Figure("file_open_cpu_s", time.process_time() - begun, "s of CPU", most=MOST_S)
+
+    def in_redis(self) -> Iterator[Figure]:
+        """The ledger of workers: every entry on one day, through the script that commits."""
+        say("in Redis")
+        with self._pipeline("empty") as empty, self._pipeline("full") as full:
+            self._until_ready(empty)  # proves Redis; made, too, are the topics
+            self._until_ready(full)
+            yield from asyncio.run(self._commits(full))
+            yield from self._reading(full)
+            yield from self._starts(empty, full)
+
+    async def _commits(self, pipeline: Pipeline) -> list[Figure]:
+        settings, entries = pipeline.settings, Entries(pipeline, self._entries, self._entries)
+        async with Redis.from_url(settings.redis.url) as redis, proving(pipeline, redis) as prover:
+            assert await prover.ensure()
+            ledger = LedgerStore(redis, settings.topics.telemetry, settings.policy)
+            memory = int((await redis.info("memory"))["used_memory"])
+            wall_s = await entries.commit(ledger, prover.token)
+            used = int((await redis.info("memory"))["used_memory"]) - memory
+            # The same commits, on a day with all entries and on days with a hundred, in turns.
+            more = Entries(pipeline, self._entries + self._rounds * BATCH, self._entries + self._rounds * BATCH)
+            last = more.proposals(more.dates[0])[self._entries :]
+            small = Entries(pipeline, self._entries + self._rounds * (_SMALL + BATCH), _SMALL + BATCH)
+            costs: dict[str, list[float]] = {"small": [], "large": []}
+            for turn in range(self._rounds):
+                fresh = small.proposals(small.dates[1 + turn])
+                await ledger.commit(fresh[:_SMALL], prover.token)
+                for kind, batch in (("small", fresh[_SMALL:]), ("large", last[turn * BATCH : (turn + 1) * BATCH])):
+                    before = await _cpu_s(redis)
+                    await ledger.commit(batch, prover.token)
+                    costs[kind].append((await _cpu_s(redis) - before) / len(batch))
+        ratios = [large / few for large, few in zip(costs["large"], costs["small"], strict=True)]
+        return [
+            Figure("commits_per_s", self._entries / wall_s, "1/s"),
+            middle("redis_commit_us", [1e6 * cost for cost in costs["large"]], "us of Redis' CPU"),
+            Figure("redis_commit_all_over_100", median(ratios), "times", min(ratios), max(ratios), most=MOST_GROWTH),
+            Figure("redis_bytes_per_entry", used / self._entries, "bytes"),
+        ]
+
+    def _reading(self, pipeline: Pipeline) -> Iterator[Figure]:
+        seconds, days = [], list[dict[str, Any]]()
+        for _ in range(self._rounds + 1):  # the first one loads dp-accounting, and composes
+            begun = time.monotonic()
+            days = asyncio.run(read_budget(pipeline.settings))
+            seconds.append(time.monotonic() - begun)
+        assert sum(day["releases"] for day in days) >= self._entries
+        yield middle("budget_s", seconds[1:], "s", most=MOST_S)
+        begun = time.monotonic()
+        assert pipeline.start("budget", "--json").wait() == 0
+        yield Figure("budget_command_s", time.monotonic() - begun, "s, the process too")
+
+    def _starts(self, empty: Pipeline, full: Pipeline) -> Iterator[Figure]:
+        few, many = [], []
+        for _ in range(self._rounds):
+            few.append(self._until_ready(empty))
+            many.append(self._until_ready(full))
+        yield middle("ready_s", [spent.wall_s for spent in many], "s, from the start of the process")
+        yield middle("ready_without_entries_s", [spent.wall_s for spent in few], "s")
+        more = [with_all.cpu_s - without.cpu_s for with_all, without in zip(many, few, strict=True)]
+        yield middle("ready_more_cpu_s", more, "s of CPU", most=MOST_S)
+
+    def _until_ready(self, pipeline: Pipeline) -> Spent:
+        """A worker's start, until it says that it can do all of its work: Redis is proven then."""
+        begun = time.monotonic()
+        with closing(pipeline.start("worker")) as worker:
+            while not is_ready(worker):
+                if worker.code is not None or time.monotonic() - begun > _READY_S:
+                    raise RuntimeError(f"the worker is not ready: {worker.logged()[-2000:]}")
+                time.sleep(_LOOK_S)
+            spent = Spent(time.monotonic() - begun, cpu_s(worker.pid))
+            worker.terminate()
+        return spent
+
+    def lost(self) -> Iterator[Figure]:
+        """The entries on ten days, published; then Redis is emptied, and then restarted."""
+        say("lost and rebuilt")
+        with self._pipeline("lost") as pipeline:
+            found = rebuilt(pipeline, self._entries, -(-self._entries // 10))
+        for name, spent in (("loss", found.lost), ("restart", found.known)):
+            yield Figure(f"proven_after_{name}_s", spent.wall_s, "s")
+            yield Figure(f"proven_after_{name}_cpu_s", spent.cpu_s, "s of CPU")
+            yield Figure(f"{name}_over_reading", spent.wall_s / found.read.wall_s, "times", most=MOST_OVER_READING)
+        yield Figure("plain_reading_s", found.read.wall_s, "s")
+
+    def _pipeline(self, title: str) -> AbstractContextManager[Pipeline]:
+        limits = {"daily_limit": 1_000_000.0, "max_hats_per_day": 89}
+        changes = {**LISTEN, "policy": {"privacy": limits}}
+        return open_pipeline(self._kafka, self._redis, self._folder / title, title, changes)
+
+
+async def _cpu_s(redis: Redis) -> float:
+    used = await redis.info("cpu")
+    return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])

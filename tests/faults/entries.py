@@ -1,0 +1,221 @@
+"""A ledger of many entries: committed, published, lost, and rebuilt from the topics.
+
+For the long runs and the benchmarks with 10^5 entries, for CI with fewer.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from redis.asyncio import Redis
+
+from agents.budget import BUDGET_PARTITION, budget_message
+from agents.kafka import aiokafka_options, confluent_options
+from agents.publisher import Publishers
+from agents.recovery import Prover
+from agents.store.keys import DomainKeys
+from agents.store.ledger import LedgerStore, Proposal
+from agents.store.proof import ProofStore
+from agents.topics import ensure_topics
+from stream.accounting import DaySummary
+from stream.estimators import Estimate
+from stream.hats import Calendar
+from stream.mechanisms import Noisy
+from stream.partitioner import by_murmur2
+from stream.release import Release, Status
+from tests.integration.harness import Pipeline
+from tests.services.kafka_records import Record, produce
+
+FIRST: Final = date(2022, 1, 2)
+BATCH: Final = 500  # as the releaser commits them
+RELEASED_AT_MS: Final = 1_641_200_000_000
+_SLOTS: Final = 24
+_CELL: Final = 0x87608B0D2FFFFFF
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Seconds on the wall, and of this process's CPU."""
+
+    wall_s: float
+    cpu_s: float
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """Until Redis was proven with all its entries.
+
+    lost    after FLUSHALL: all are put back
+    known   after a restart: none is missing
+    read    a plain loop over the same topics, which keeps nothing
+    """
+
+    entries: int
+    lost: Spent
+    known: Spent
+    read: Spent
+
+
+class Entries:
+    """`number` released HATs of a pipeline's policy, `per_day` on each date, with noise of several scales."""
+
+    def __init__(self, pipeline: Pipeline, number: int, per_day: int) -> None:
+        self.settings = pipeline.settings
+        self._calendar = Calendar(self.settings.policy)
+        self._number = number
+        self._per_day = per_day
+
+    @property
+    def dates(self) -> list[str]:
+        """The local dates, oldest first."""
+        return [(FIRST + timedelta(days)).isoformat() for days in range(-(-self._number // self._per_day))]
+
+    def of(self, day: str) -> Iterator[Release]:
+        """The HATs of a date, slot after slot."""
+        before = self.dates.index(day) * self._per_day
+        for number in range(min(self._per_day, self._number - before)):
+            slot = self._calendar.named(day, f"{number % _SLOTS:02}:00")
+            assert slot is not None
+            start, end = self._calendar.local(slot.start_ms), self._calendar.local(slot.end_ms)
+            estimate = Estimate.of_laplace(Noisy(20_000 + number % 9_973, 100.0 + number % 500), 65_000)
+            cell = f"{_CELL + (number // _SLOTS << 21):015x}"
+            yield Release(self.settings.policy, slot, cell, start, end, Status.RELEASED, estimate)
+
+    def proposals(self, day: str) -> list[Proposal]:
+        """The same, as the ledger takes them."""
+        return [
+            Proposal(
+                release.release_id,
+                release.date,
+                release.place,
+                release.charge,
+                release.record(RELEASED_AT_MS),
+                release.exhausted().record(RELEASED_AT_MS),
+                release.fineness,
+            )
+            for release in self.of(day)
+        ]
+
+    async def commit(self, ledger: LedgerStore, token: str) -> float:
+        """Commit and mark all; returns seconds of the commits alone."""
+        seconds = 0.0
+        for day in self.dates:
+            proposals = self.proposals(day)
+            for at in range(0, len(proposals), BATCH):
+                begun = time.monotonic()
+                await ledger.commit(proposals[at : at + BATCH], token)
+                seconds += time.monotonic() - begun
+            await ledger.mark(day, [proposal.release_id for proposal in proposals])
+        return seconds
+
+    async def publish(self, redis: Redis, ledger: LedgerStore) -> None:
+        """Put what the ledger holds on the output topics, as workers do."""
+        topics, keys = self.settings.topics, DomainKeys(self.settings.topics.telemetry)
+        partitions, budgets = self.settings.kafka.partitions, []
+        for day in self.dates:
+            records: Any = await redis.hgetall(keys.releases(day))
+            produce(
+                self.settings.kafka.bootstrap_servers,
+                topics.means,
+                (
+                    Record(value, name, by_murmur2(name.rpartition(b"/")[2], partitions))
+                    for name, value in records.items()
+                ),
+            )
+            message = budget_message(topics.budget, self.settings.policy, day, await ledger.summary(day))
+            budgets.append(Record(message.value, message.key, BUDGET_PARTITION))
+        produce(self.settings.kafka.bootstrap_servers, topics.budget, budgets)
+
+
+@asynccontextmanager
+async def proving(pipeline: Pipeline, redis: Redis) -> AsyncIterator[Prover]:
+    """A worker's part that proves Redis."""
+    settings = pipeline.settings
+    publishers = Publishers(settings.topics.telemetry, aiokafka_options(settings))
+    store = ProofStore(redis, settings.topics.telemetry)
+    try:
+        yield Prover(settings, store, publishers, settings.kafka.partitions)
+    finally:
+        await publishers.stop()
+
+
+async def proven_after(pipeline: Pipeline, redis: Redis) -> Spent:
+    """Prove Redis."""
+    async with proving(pipeline, redis) as prover:
+        since = _now()
+        assert await prover.ensure()
+        return _since(since)
+
+
+def _now() -> Spent:
+    return Spent(time.monotonic(), time.process_time())
+
+
+def _since(begun: Spent) -> Spent:
+    now = _now()
+    return Spent(now.wall_s - begun.wall_s, now.cpu_s - begun.cpu_s)
+
+
+def read_plainly(pipeline: Pipeline) -> Spent:
+    """A loop over the output topics that looks at nothing."""
+    topics = pipeline.settings.topics
+    options = {"group.id": "plain", "enable.partition.eof": True, "isolation.level": "read_uncommitted"}
+    with closing(Consumer(confluent_options(pipeline.settings) | options)) as consumer:
+        since = _now()
+        left = {(topics.means, each) for each in range(pipeline.settings.kafka.partitions)} | {(topics.budget, 0)}
+        consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in sorted(left)])
+        while left:
+            for message in consumer.consume(2_000, 0.1):
+                if message.error() is not None:
+                    left.discard((message.topic() or "", message.partition() or 0))
+        return _since(since)
+
+
+async def books(redis: Redis, domain: str) -> Mapping[str, Any]:
+    """All that the ledger of a domain holds."""
+    prefix, held = DomainKeys(domain).prefix, {}
+    for kind in ("releases", "published", "ledger", "costs", "levels", "dates", "total", "last"):
+        async for key in redis.scan_iter(f"{prefix}{kind}*", count=1000):
+            is_set = await redis.type(key) == b"set"
+            held[key.decode()] = await (redis.smembers(key) if is_set else redis.hgetall(key))
+    return held
+
+
+def rebuilt(pipeline: Pipeline, number: int = 100_000, per_day: int = 10_000) -> Rebuilt:
+    """Commit and publish so many entries, lose Redis, and have it proven again: it has to hold what it held.
+
+    Raises AssertionError if one byte, mark or charge differs.
+    """
+    ensure_topics(pipeline.settings)
+    return asyncio.run(_rebuilt(pipeline, Entries(pipeline, number, per_day), number))
+
+
+async def _rebuilt(pipeline: Pipeline, entries: Entries, number: int) -> Rebuilt:
+    domain = pipeline.settings.topics.telemetry
+    async with Redis.from_url(pipeline.settings.redis.url) as redis:
+        ledger = LedgerStore(redis, domain, pipeline.settings.policy)
+        async with proving(pipeline, redis) as prover:
+            assert await prover.ensure()
+            await entries.commit(ledger, prover.token)
+        await entries.publish(redis, ledger)
+        before, days = await books(redis, domain), [await ledger.summary(day) for day in entries.dates]
+        assert _released(days) == number
+
+        pipeline.redis_server.delete(f"{{{domain}}}*")
+        lost = await proven_after(pipeline, redis)
+        assert await books(redis, domain) == before, "the ledger is not what it was"
+        assert [await ledger.summary(day) for day in entries.dates] == days
+
+        await redis.hset(DomainKeys(domain).proof, "run_id", "of another life")
+        known = await proven_after(pipeline, redis)
+        assert await books(redis, domain) == before, "the ledger is not what it was"
+        return Rebuilt(number, lost, known, read_plainly(pipeline))
+
+
+def _released(days: list[DaySummary]) -> int:
+    return sum(day.releases for day in days)
