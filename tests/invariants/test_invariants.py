@@ -8,14 +8,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agents.cli import main
+from agents.topics import ensure_topics
 from stream.mechanisms.system import SystemNoise
 from stream.packing import unpack_day
+from tests.faults.check import Seen, violations
+from tests.faults.observe import fold_again, is_settled, look, promise_of
 from tests.integration.crashing_worker import METHODS, die_after
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, ticks, traffic
@@ -26,20 +30,7 @@ from tests.unit import test_imports
 
 HATS = 6
 DATE = "2022-01-02"
-
-
-@dataclass(frozen=True)
-class AfterCrash:
-    """What is there when a worker has just been killed.
-
-    records   in Redis, by release_id
-    spent     in Redis: the day's charges in 1e-9
-    topic     every value on hats.means, also of transactions that were not committed
-    """
-
-    records: dict[str, bytes]
-    spent: int
-    topic: dict[str, list[bytes]]
+OVER_MS = NOON_MS + 3 * HOUR_MS
 
 
 @dataclass(frozen=True)
@@ -47,7 +38,7 @@ class Crashes:
     """What a chain of workers left, each of which was killed with -9 at a later step of the same releases."""
 
     pipeline: Pipeline
-    after: dict[str, AfterCrash]
+    after: dict[str, Seen]
 
 
 @pytest.fixture(scope="module")
@@ -55,28 +46,19 @@ def crashes(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Crashes]:
     with open_pipeline(kafka, redis_server, tmp_path_factory.mktemp("crashes"), "crashes") as pipeline:
-        after: dict[str, AfterCrash] = {}
+        ensure_topics(pipeline.settings)
+        # Two hours are over, the third is open.
+        send(pipeline, *(sample.record() for sample in traffic(hours=3)), *ticks(OVER_MS))
+        after: dict[str, Seen] = {}
         for step in METHODS:
             worker = pipeline.worker(wrap=partial(die_after, step))
-            if not after:
-                pipeline.wait_for_partitions(worker)
-                send(pipeline, *(sample.record() for sample in traffic()), *ticks(NOON_MS + 3 * HOUR_MS))
             assert worker.wait() == -9, worker.log_tail()
             after[step] = look(pipeline)
             pipeline.bury()
         last = pipeline.worker()
-        pipeline.wait(pipeline.is_settled, "releases", last)
+        pipeline.wait(lambda: is_settled(pipeline.settings), "releases", last)
         after["finished"] = look(pipeline)
         yield Crashes(pipeline, after)
-
-
-def look(pipeline: Pipeline) -> AfterCrash:
-    with closing(pipeline.redis_server.client()) as redis:
-        domain = f"{{{pipeline.name}}}"
-        found: Any = redis.hgetall(f"{domain}:releases:{DATE}")  # Any: bytes, but the types allow for text
-        records = {name.decode(): record for name, record in found.items()}
-        spent = int(redis.hget(f"{domain}:ledger:{DATE}", f"epsilon:{pipeline.name}") or 0)
-    return AfterCrash(records, spent, pipeline.published(committed=False))
 
 
 def send(pipeline: Pipeline, *records: Record) -> None:
@@ -88,14 +70,14 @@ def send(pipeline: Pipeline, *records: Record) -> None:
 
 @pytest.mark.timeout(300)
 def test_i1_one_value_however_many_workers_are_killed_at_whatever_step(crashes: Crashes) -> None:
-    for before, following in zip(list(crashes.after.values()), list(crashes.after.values())[1:], strict=False):
-        assert before.records.items() <= following.records.items(), "a record was changed or lost"
+    for before, following in pairwise(crashes.after.values()):
+        assert before.stored.items() <= following.stored.items(), "a record was changed or lost"
     finished = crashes.after["finished"]
-    assert len(finished.records) == HATS
-    assert {name: set(values) for name, values in finished.topic.items()} == {
-        name: {record} for name, record in finished.records.items()
+    assert len(finished.stored) == HATS
+    assert {name: set(values) for name, values in finished.published.items()} == {
+        name: {record} for name, record in finished.stored.items()
     }
-    assert crashes.after["drawn"].records == {}, "what was drawn and not committed is seen by nobody"
+    assert crashes.after["drawn"].stored == {}, "what was drawn and not committed is seen by nobody"
 
 
 # I2. Also tests/integration/test_release.py: the ledger is looked at from inside `send`.
@@ -104,13 +86,20 @@ def test_i1_one_value_however_many_workers_are_killed_at_whatever_step(crashes: 
 @pytest.mark.timeout(300)
 def test_i2_the_charge_is_durable_before_a_byte_leaves_and_is_booked_once(crashes: Crashes) -> None:
     committed = crashes.after["committed"]
-    assert (len(committed.records), committed.spent) == (HATS, HATS * 10**9)
-    assert committed.topic == {}
+    assert (len(committed.stored), committed.ledgers[DATE].epsilon_sum) == (HATS, HATS * 10**9)
+    assert committed.published == {}
     for each in crashes.after.values():
-        assert each.topic.keys() <= each.records.keys()
-    assert crashes.after["finished"].spent == HATS * 10**9
-    (budget,) = crashes.pipeline.budget_records().values()
-    assert (budget["releases"], budget["epsilon_sum"]) == (HATS, 6.0)
+        assert each.published.keys() <= each.stored.keys()
+    finished = crashes.after["finished"]
+    assert finished.ledgers[DATE].epsilon_sum == HATS * 10**9
+    assert finished.announced == finished.ledgers
+
+
+@pytest.mark.timeout(300)
+def test_i3_after_kills_at_every_step_of_a_release_the_state_is_that_of_the_log(crashes: Crashes) -> None:
+    log = fold_again(crashes.pipeline, OVER_MS)
+    assert len(log.hats) > len(log.final) == HATS
+    assert violations(crashes.after["finished"], log, promise_of(crashes.pipeline.settings, exact=False)) == []
 
 
 # I3, I4, I5: one storm, looked at from three sides.

@@ -1,0 +1,54 @@
+"""A worker whose every named step fails, before it is done and after, as Redis fails and as Kafka fails.
+
+    pipeline.worker(wrap=fail_at_every_step)
+
+The product has no switch for that: the steps are wrapped from outside.
+"""
+
+import sys
+from collections.abc import Awaitable, Callable
+from itertools import product
+from typing import Any, Final
+
+from aiokafka.errors import KafkaConnectionError
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+import agents.release
+import agents.trouble
+from tests.integration.crashing_worker import METHODS
+
+ERRORS: Final[dict[str, type[Exception]]] = {"Redis": RedisConnectionError, "Kafka": KafkaConnectionError}
+FAILURES: Final = list(product(("before", "after"), ERRORS))
+_ROUND_S: Final = 0.05  # there are some fifty rounds to fail
+
+
+def told(step: str, moment: str, server: str) -> str:
+    """The line of the log that tells of a failure."""
+    return f"failed: {step}, {moment}, {server}\n"
+
+
+def fail_at_every_step() -> None:
+    """Let the first calls of each step fail, once in each way."""
+    agents.release.ROUND_S = _ROUND_S  # type: ignore[misc]  # it is final for the product
+    agents.trouble._BACK_OFF_S = (_ROUND_S,)  # type: ignore[misc,assignment]  # as above
+    for step in METHODS:
+        _fail_at(step)
+
+
+def _fail_at(step: str) -> None:
+    owner, name = METHODS[step]
+    wrapped: Callable[..., Awaitable[Any]] = getattr(owner, name)
+    left = list(FAILURES)
+
+    async def failing(*arguments: Any) -> Any:
+        if not left:
+            return await wrapped(*arguments)
+        moment, server = left[0]
+        if moment == "after":
+            await wrapped(*arguments)  # a step inside of it may fail first
+        left.pop(0)
+        sys.stderr.write(told(step, moment, server))
+        sys.stderr.flush()
+        raise ERRORS[server](f"{moment} {step}")
+
+    setattr(owner, name, failing)
