@@ -150,9 +150,11 @@ class Ingest:
 
     async def checkpoint_regularly(self, stopping: asyncio.Event) -> None:
         """Store what changed, every interval, until `stopping` is set; never leaves a checkpoint half way."""
-        while await pause(self._interval, stopping):
+        silent = 0  # looks in a row that Redis did not answer
+        while await pause(max(self._interval, back_off_s(silent - 1) if silent else 0.0), stopping):
             stored = await asyncio.gather(*(self.checkpoint(partition) for partition in list(self.held)))
-            if await self._reload_forgotten():
+            silent = 0 if await self._reload_forgotten() else silent + 1
+            if not silent:
                 self.answered_s = monotonic_s()
                 if all(stored) and self.held.keys() >= self.frames.assigned():
                     self.stored_s = self.answered_s

@@ -5,8 +5,39 @@ No line holds a vehicle, a reading, a pseudonym, a count of users or a mean: log
 
 import logging
 import sys
+from typing import Final
 
 import structlog
+
+_AGAIN_S: Final = 60.0
+_TEXTS: Final = 1_000  # kept at most: a library may write what changes into the text itself
+
+
+class Seldom(logging.Filter):
+    """Of what a library says again and again, once a minute, with how often it was said meanwhile.
+
+    aiokafka says several things ten times a second for as long as a broker is away.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[tuple[str, str], float] = {}
+        self._left_out: dict[tuple[str, str], int] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether to write it. Texts count as the same before what changes is put into them."""
+        text = (record.name, str(record.msg))
+        if record.created - self._said.get(text, -_AGAIN_S) < _AGAIN_S:
+            self._left_out[text] = self._left_out.get(text, 0) + 1
+            return False
+        if len(self._said) >= _TEXTS:
+            self._said.clear()
+            self._left_out.clear()
+        self._said[text] = record.created
+        left_out = self._left_out.pop(text, 0)
+        if left_out:
+            record.msg = f"{record.msg} (and {left_out} times since this was last written)"
+        return True
 
 
 def configure_logs(level: str = "info") -> None:
@@ -27,6 +58,7 @@ def configure_logs(level: str = "info") -> None:
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(Seldom())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],

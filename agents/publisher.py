@@ -14,6 +14,7 @@ import structlog
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import IllegalOperation, KafkaError, ProducerFenced
 
+from agents.redial import redial_slowly
 from agents.store.proof import Term
 
 log = structlog.get_logger()
@@ -95,7 +96,9 @@ class Publishers:
         Raises KafkaError.
         """
         missing = [r for r in sorted(release_partitions) if r not in self._producers]
-        made = await asyncio.gather(*(self._make(r) for r in missing), return_exceptions=True)
+        for first in missing[:1]:  # alone: where no broker answers, one has asked for all
+            await self._make(first)
+        made = await asyncio.gather(*(self._make(r) for r in missing[1:]), return_exceptions=True)
         for error in made:
             if isinstance(error, BaseException):
                 raise error
@@ -126,6 +129,7 @@ class Publishers:
             **self._client,
         )
         try:
+            redial_slowly(producer.client)
             await producer.start()
         except BaseException:
             await _stop(producer)

@@ -22,6 +22,7 @@ from agents.ingest import Ingest
 from agents.kafka import aiokafka_options, broker_name
 from agents.publisher import Publishers
 from agents.recovery import Prover
+from agents.redial import redial_slowly
 from agents.redis_clients import AnyRedis
 from agents.redis_connection import connect_redis_async, patiently, redis_refusal
 from agents.release import Releaser
@@ -81,6 +82,7 @@ class Worker:
         domain = DomainKeys(settings.topics.telemetry)
         await patiently(settings, lambda: check_policy(redis, domain, policy, self.partitions))
         producer = AIOKafkaProducer(acks="all", enable_idempotence=True, **client)
+        redial_slowly(producer.client)
         await producer.start()
         self._held.push_async_callback(producer.stop)
         dead_letters = DeadLetters(producer, settings.topics.dead_letters, settings.topics.telemetry)

@@ -16,6 +16,7 @@ from faust.types import TP
 
 from agents.frames.fetched import Chunk, Fetched, Nothing
 from agents.frames.frame import Frame, FrameSettings
+from agents.redial import redial_slowly
 
 if TYPE_CHECKING:
     from agents.frames.consumer import FrameConsumer
@@ -185,7 +186,7 @@ class FrameThread(driver.AIOKafkaConsumerThread):
     def _create_consumer(self, loop: asyncio.AbstractEventLoop) -> aiokafka.AIOKafkaConsumer:
         """An aiokafka consumer that reads what is committed and never chooses a position by itself."""
         wanted = self.settings
-        return aiokafka.AIOKafkaConsumer(
+        consumer = aiokafka.AIOKafkaConsumer(
             client_id=wanted.name,
             group_id=wanted.name,
             bootstrap_servers=[server.strip() for server in wanted.bootstrap_servers.split(",")],
@@ -204,6 +205,8 @@ class FrameThread(driver.AIOKafkaConsumerThread):
             request_timeout_ms=_ms(wanted.rebalance_timeout + JOIN_SECONDS),
             **wanted.security,
         )
+        redial_slowly(consumer._client)  # noqa: SLF001 - a producer shows its client, a consumer does not
+        return consumer
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         """Kafka's committed offsets are for people: that they cannot be written is a warning, where Faust crashes."""
@@ -224,6 +227,13 @@ class FrameThread(driver.AIOKafkaConsumerThread):
         except TimeoutError:
             await self._fetched().disconnect()
             self.log.warning("Kafka did not answer: the group takes the partitions back after the session timeout")
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # Nobody cancelled us: aiokafka cancels a fetch that waits for its next try, and lets that through before
+            # its client is closed. The group was left by then.
+            await self._fetched().disconnect()
 
     def close(self) -> None:
         """Nothing. Faust calls it where a rebalance meets a stop, and closes aiokafka from the wrong loop.

@@ -41,6 +41,7 @@ class Proxy:
     """Forwards to one server, from a thread of its own. What a method does is done when it returns.
 
     host, port   where clients connect
+    dialled      how often they did, refused ones included
     """
 
     host: Final = "127.0.0.1"
@@ -51,6 +52,7 @@ class Proxy:
         self._target = (host, port)
         self._is_broker = is_broker
         self._refusing = False
+        self.dialled = 0
         self._connections: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="proxy", daemon=True)
@@ -131,6 +133,7 @@ class Proxy:
         await self._cut(refusing=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.dialled += 1
         if self._refusing:
             writer.transport.abort()
             return

@@ -27,6 +27,29 @@ def test_a_broker_that_starts_again_is_read_on_from_where_it_was(
     assert sorted(store.rows) == in_the_log(breakable_kafka, topic)
 
 
+def test_stopping_in_front_of_a_broker_that_is_gone_ends_in_order(
+    breakable_kafka: KafkaServer, make_topic: MakeTopic
+) -> None:
+    topic, store = make_topic(partitions=2), Store()
+    breakable_kafka.produce(topic, numbered(100, 2))
+
+    async def run() -> None:
+        async with running(settings(breakable_kafka, topic), store) as worker:
+            await until(lambda: len(store.rows) == 100)
+            await asyncio.to_thread(breakable_kafka.kill)
+            await until(
+                lambda: not worker.frames.in_group()
+            )  # its fetches fail from now on, and wait for their next try
+            async with asyncio.timeout(20):
+                await worker.app.stop()
+            assert not worker.app.crashed
+
+    try:
+        asyncio.run(run())
+    finally:
+        breakable_kafka.start()  # its topics are deleted before it is healed
+
+
 def test_stopping_does_not_wait_for_a_broker_that_hangs(breakable_kafka: KafkaServer, make_topic: MakeTopic) -> None:
     topic, store = make_topic(partitions=2), Store()
     breakable_kafka.produce(topic, numbered(100, 2))

@@ -1,7 +1,7 @@
-"""agents/frames replaces some functions of Faust and aiokafka and relies on others: they must be those we read.
+"""agents/frames and agents/redial.py replace some functions of Faust and aiokafka, and rely on others.
 
-If one is red after an upgrade: read what changed, compare it with what agents/frames makes of it, and run
-tests/integration/test_frames.py and tests/faults. Only then write the new hash here.
+They must be those that we read. If one is red after an upgrade: read what changed, compare it with what we make of it,
+and run tests/integration/test_frames.py and tests/faults. Only then write the new hash here.
 """
 
 import hashlib
@@ -69,6 +69,7 @@ PINS: Final = {  # faust-streaming 0.15.3, mode-streaming 0.7.1, aiokafka 0.14.0
     "aiokafka.consumer.group_coordinator:GroupCoordinator.coordinator_dead": "ba1eda0254af",
     "aiokafka.consumer.group_coordinator:GroupCoordinator.close": "f30d83108945",
     "aiokafka.producer.transaction_manager:TransactionManager.set_pid_and_epoch": "1e174622d40d",
+    "aiokafka.client:AIOKafkaClient._get_conn": "68ce5d839171",
 }
 
 

@@ -1,0 +1,24 @@
+"""A server that is away for a minute: waited for, told, and made good."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.outage import ride_out
+from tests.services import KafkaServer, RedisServer
+
+SECONDS = 60.0
+READINGS = 60_000
+DIALS_A_SECOND = {"Kafka": 2, "Redis": 10}  # of Redis each of 8 partitions asks for its state by itself
+
+
+@pytest.mark.timeout(400)
+def test_a_minute_without_kafka_or_without_redis_is_waited_for_and_made_good(
+    kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    for away in ride_out(kafka, redis_server, tmp_path, SECONDS, READINGS):
+        assert away.violations == [], away.server
+        assert away.unready > len(away.resident) // 2, "it was ready for most of the outage"
+        assert away.grown < 64 << 20, "its memory grew"
+        assert away.lines < SECONDS, "it told the same again and again"
+        assert away.dialled < DIALS_A_SECOND[away.server] * SECONDS, "it hammered the server"
