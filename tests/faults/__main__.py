@@ -12,6 +12,7 @@ from typing import Final
 
 import click
 
+from tests.faults.outage import ride_out
 from tests.faults.report import Report, Summary, keep
 from tests.faults.run import KINDS, Plan, run
 from tests.services import ServiceAbsent, open_kafka, open_redis
@@ -25,6 +26,7 @@ _FAULTS: Final = 40  # of one run
 @click.option("--readings", default=1_000_000, show_default=True, help="In each run's log, at least.")
 @click.option("--faults", default=_FAULTS, show_default=True, help="Dealt in each run, beside those at steps.")
 @click.option("--kind", type=click.Choice(sorted(KINDS)), help="One kind of run only.  [default: in turns]")
+@click.option("--outage", type=float, help="No storms: Kafka and Redis are away from a worker for so many minutes.")
 @click.option("--keep", "keeps", is_flag=True, help="Write the summary into docs/reliability.md.")
 @click.option("--json", "as_json", is_flag=True, help="The summary as JSON; the runs go to standard error.")
 def command(**options: object) -> int:
@@ -33,6 +35,8 @@ def command(**options: object) -> int:
     A violation is printed with its seed, and the exit code is 1. A seed repeats the log and the order of the faults,
     not the moments at which they meet the workers.
     """
+    if isinstance(options["outage"], float):
+        return _outage(60 * options["outage"], int(str(options["readings"])))
     first = options["seed"] if isinstance(options["seed"], int) else random.randrange(10**6)
     reports = list(_runs(first, options))
     summary = Summary(reports)
@@ -43,6 +47,22 @@ def command(**options: object) -> int:
     for violation in summary.violations:
         _say(f"violation: {violation}")
     return 1 if summary.violations else 0
+
+
+def _outage(seconds: float, readings: int) -> int:
+    """Both outages; 1 where a promise was broken."""
+    broken = 0
+    with open_kafka() as kafka, open_redis() as redis, tempfile.TemporaryDirectory(prefix="hatcast-faults-") as folder:
+        for away in ride_out(kafka, redis, Path(folder), seconds, readings):
+            _say(
+                f"{away.server} away for {seconds:.0f} s: {away.resident[0] >> 20} MB before,"
+                f" {away.grown >> 20} MB more at most; not ready in {away.unready} of {len(away.resident) - 1} looks,"
+                f" dialled {away.dialled} times, {away.lines} lines logged, {len(away.violations)} violations"
+            )
+            for violation in away.violations:
+                _say(f"  {violation}")
+            broken += len(away.violations)
+    return 1 if broken else 0
 
 
 def _runs(first: int, options: dict[str, object]) -> "list[Report]":

@@ -1,8 +1,7 @@
 """An outage: a server is away for a while, the log goes on, and the worker has to go on by itself afterwards.
 
 Kafka goes away from one pipeline and Redis from another, at the same time: half of it half-open, so that nothing
-answers, and half of it refused. CI waits for a minute; `ride_out` takes the seconds, so that a long run may wait for a
-quarter of an hour.
+answers, and half of it refused. CI waits for a minute, `scripts/faults --outage 15` for a quarter of an hour.
 """
 
 import resource

@@ -1,4 +1,4 @@
-"""A server that is away for a minute: waited for, told, and made good."""
+"""A server that is away for a minute: waited for and made good. `scripts/faults --outage 15` is the long form."""
 
 from pathlib import Path
 
