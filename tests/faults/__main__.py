@@ -16,6 +16,7 @@ from tests.faults.outage import ride_out
 from tests.faults.report import Report, Summary, keep
 from tests.faults.run import KINDS, Plan, run
 from tests.services import ServiceAbsent, open_kafka, open_redis
+from tests.services.redis_cluster import local_cluster
 
 _FAULTS: Final = 40  # of one run
 
@@ -27,6 +28,7 @@ _FAULTS: Final = 40  # of one run
 @click.option("--faults", default=_FAULTS, show_default=True, help="Dealt in each run, beside those at steps.")
 @click.option("--kind", type=click.Choice(sorted(KINDS)), help="One kind of run only.  [default: in turns]")
 @click.option("--outage", type=float, help="No storms: Kafka and Redis are away from a worker for so many minutes.")
+@click.option("--cluster", is_flag=True, help="On a Redis Cluster of three nodes.")
 @click.option("--keep", "keeps", is_flag=True, help="Write the summary into docs/reliability.md.")
 @click.option("--json", "as_json", is_flag=True, help="The summary as JSON; the runs go to standard error.")
 def command(**options: object) -> int:
@@ -69,7 +71,8 @@ def _runs(first: int, options: dict[str, object]) -> "list[Report]":
     reports: list[Report] = []
     ends = time.monotonic() + 60 * float(str(options["minutes"]))
     kinds = cycle([KINDS[str(options["kind"])]] if options["kind"] else KINDS.values())
-    with open_kafka() as kafka, open_redis() as redis, tempfile.TemporaryDirectory(prefix="hatcast-faults-") as folder:
+    opened = local_cluster() if options["cluster"] else open_redis()
+    with open_kafka() as kafka, opened as redis, tempfile.TemporaryDirectory(prefix="hatcast-faults-") as folder:
         _say(f"Kafka: {kafka.source}, Redis: {redis.source}, first seed {first}")
         for number, kind in enumerate(kinds):
             plan = Plan(kind, first + number, int(str(options["readings"])), int(str(options["faults"])))

@@ -106,10 +106,11 @@ def scale(stage: Stage) -> None:
 
 
 def redis_restart(stage: Stage) -> None:
-    """Redis ends in order, or by kill -9, and comes back with all that it answered."""
-    stage.redis.stop() if stage.random.random() < 0.5 else stage.redis.kill()
+    """Redis, or a node of its cluster, ends in order, or by kill -9, and comes back with all that it answered."""
+    server = stage.random.choice(stage.redis.servers)
+    server.stop() if stage.random.random() < 0.5 else server.kill()
     stage.wait(stage.random.uniform(0.0, 2.0))
-    stage.redis.start()
+    server.start()
     stage.tally["Redis restarted"] += 1
 
 
@@ -120,16 +121,17 @@ def redis_rollback(stage: Stage) -> None:
 
 
 def redis_flush(stage: Stage) -> None:
-    """FLUSHALL."""
+    """FLUSHALL; of a cluster, on one node."""
     stage.redis.resume()
-    stage.redis.flush()
+    stage.random.choice(stage.redis.servers).flush()
     stage.tally["Redis flushed"] += 1
 
 
 def redis_pause(stage: Stage) -> None:
-    """Redis answers nobody for a while."""
-    stage.redis.pause()
-    stage.later(stage.random.uniform(0.5, 4.0), stage.redis.resume)
+    """Redis, or a node of its cluster, answers nobody for a while."""
+    server = stage.random.choice(stage.redis.servers)
+    server.pause()
+    stage.later(stage.random.uniform(0.5, 4.0), server.resume)
     stage.tally["Redis paused"] += 1
 
 

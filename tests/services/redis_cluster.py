@@ -4,7 +4,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,11 +21,63 @@ LEAST_VERSION: Final = 7  # before, the port of the cluster's bus cannot be chos
 NODE_TIMEOUT_MS: Final = 2_000
 
 
+class Nodes:
+    """The life of all nodes at once: a `Lifecycle`."""
+
+    def __init__(self, nodes: Sequence[RedisServer]) -> None:
+        self._nodes = nodes
+
+    @property
+    def running(self) -> bool:
+        return all(node.ours.running for node in self._nodes)
+
+    def start(self) -> None:
+        for node in self._nodes:
+            if node.data_dir is not None:
+                node.data_dir.mkdir(exist_ok=True)
+            node.ours.start()
+
+    def stop(self) -> None:
+        for node in self._nodes:
+            node.ours.stop()
+
+    def kill(self) -> None:
+        for node in self._nodes:
+            node.ours.kill()
+
+    def pause(self) -> None:
+        for node in self._nodes:
+            node.ours.pause()
+
+    def resume(self) -> None:
+        for node in self._nodes:
+            node.ours.resume()
+
+    def close(self) -> None:
+        for node in self._nodes:
+            node.ours.close()
+
+    def log_tail(self) -> str:
+        return "\n".join(node.ours.log_tail() for node in self._nodes)
+
+
 @dataclass(eq=False)
 class RedisClusterServer(RedisServer):
-    """A cluster that answers; its `url` is that of the first node. What is done to it is done to its nodes."""
+    """A cluster that answers; its `url` is that of the first node, its `data_dir` has a folder for each.
+
+    What is done to it is done to all nodes; `servers` are the nodes.
+    """
 
     nodes: list[RedisServer] = field(default_factory=list)
+
+    @property
+    def servers(self) -> Sequence[RedisServer]:
+        return self.nodes
+
+    def flush(self) -> None:
+        """FLUSHALL on every node."""
+        for node in self.nodes:
+            node.flush()
 
     def client(self) -> Any:
         """A new connection to all of it. Any: where a test wants one server's client, the same commands are there."""
@@ -61,27 +113,32 @@ def local_cluster(masters: int = 3) -> Iterator[RedisClusterServer]:
     if binary is None or _version(binary) < LEAST_VERSION:
         raise ServiceAbsent(f"no Redis Cluster: install redis-server {LEAST_VERSION} or newer")
     folder = Path(tempfile.mkdtemp(prefix="hatcast-cluster-"))
+    data = folder / "data"
+    data.mkdir()
     with ExitStack() as ends:
         ends.callback(shutil.rmtree, folder, ignore_errors=True)
         with free_ports(2 * masters) as ports:
             pairs = list(zip(ports[:masters], ports[masters:], strict=True))
-        nodes = [_node(binary, folder / str(port), port, bus) for port, bus in pairs]
+        nodes = [_node(binary, folder, port, bus) for port, bus in pairs]
+        life = Nodes(nodes)
+        ends.callback(life.close)
+        life.start()
         for node in nodes:
-            ends.callback(node.ours.close)
-            node.start()
-        cluster = RedisClusterServer(nodes[0].url, f"local cluster of {binary}", folder, nodes=nodes)
+            node.wait_until_ready()
         _join(nodes, pairs)
+        cluster = RedisClusterServer(nodes[0].url, f"local cluster of {binary}", data, life, nodes)
         cluster.wait_until_ready()
         yield cluster
 
 
 def _node(binary: str, folder: Path, port: int, bus: int) -> RedisServer:
-    folder.mkdir()
-    command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), *DURABLE]
-    command += ["--cluster-enabled", "yes", "--cluster-port", str(bus)]
-    command += ["--cluster-node-timeout", str(NODE_TIMEOUT_MS)]
-    process = ServerProcess(command, folder / "redis.log")
-    return RedisServer(f"redis://127.0.0.1:{port}/0", f"node of {binary}", folder, process)
+    data = folder / "data" / str(port)
+    command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(data), *DURABLE]
+    # Beside the data, which a test may set back: who its neighbours are, a node has to remember.
+    command += ["--cluster-enabled", "yes", "--cluster-config-file", str(folder / f"{port}.conf")]
+    command += ["--cluster-port", str(bus), "--cluster-node-timeout", str(NODE_TIMEOUT_MS)]
+    process = ServerProcess(command, folder / f"{port}.log")
+    return RedisServer(f"redis://127.0.0.1:{port}/0", f"node of {binary}", data, process)
 
 
 def _join(nodes: list[RedisServer], pairs: list[tuple[int, int]]) -> None:

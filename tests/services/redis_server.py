@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +44,11 @@ class RedisServer:
         if self.lifecycle is None:
             raise NotOurs(NOT_OURS)
         return self.lifecycle
+
+    @property
+    def servers(self) -> Sequence["RedisServer"]:
+        """What may be broken on its own: of a cluster, each node."""
+        return [self]
 
     def client(self) -> redis.Redis:
         """A new connection with bytes in and out; close it, or use it in a ``with``."""
