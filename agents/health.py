@@ -61,7 +61,7 @@ class Readiness:
         if not frames.in_group():
             return "not in the consumer group"
         answered_ms = frames.answered_ms()
-        if answered_ms is None:  # more workers than partitions: this one waits for its turn
+        if answered_ms is None:  # more workers than partitions, or the agent waits for Redis
             return READY
         silent_s = (now_ms() - answered_ms) / 1000
         if not answered_ms:

@@ -96,8 +96,11 @@ class FrameConsumer(driver.Consumer):
     def answered_ms(self) -> int | None:
         """When the brokers last answered for every partition that is read (ms UTC): that of the one silent longest.
 
-        None where nothing is read. 0 where one was started and has had no answer yet.
+        None where nothing is asked of them: nothing is read, or the agent's queue is full. 0 where a partition was
+        started and has had no answer yet.
         """
+        if self._room() <= 0:
+            return None
         return min((self._thread.answered.get(partition, 0) for partition in self._epochs), default=None)
 
     def partition_count(self) -> int | None:

@@ -1,0 +1,91 @@
+"""What has to hold before a worker is ready."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pytest
+
+from agents.clock import monotonic_s, now_ms
+from agents.health import READY, Readiness
+
+
+@dataclass
+class Frames:
+    """What readiness asks of the consumer."""
+
+    partitions: frozenset[int] = frozenset({0, 1})
+    joined: bool = True
+    heard_ms: int | None = field(default_factory=now_ms)
+
+    def assigned(self) -> frozenset[int]:
+        return self.partitions
+
+    def in_group(self) -> bool:
+        return self.joined
+
+    def answered_ms(self) -> int | None:
+        return self.heard_ms
+
+
+@dataclass
+class Parts:
+    """A worker's ingest and prover, in one."""
+
+    frames: Frames = field(default_factory=Frames)
+    held: dict[int, object] = field(default_factory=lambda: dict.fromkeys((0, 1)))
+    answered_s: float | None = field(default_factory=monotonic_s)
+    stored_s: float | None = field(default_factory=monotonic_s)
+    token: str = "proven"
+
+
+def missing(parts: Parts, checkpoint_interval_s: float = 1.0) -> dict[str, str]:
+    found = Readiness(cast("Any", parts), cast("Any", parts), checkpoint_interval_s, session_timeout_s=10.0).parts()
+    return {part: state for part, state in found.items() if state != READY}
+
+
+def test_a_worker_is_ready_where_nothing_is_missing() -> None:
+    assert missing(Parts()) == {}
+
+
+def test_a_worker_without_partitions_needs_no_proof() -> None:
+    assert missing(Parts(Frames(frozenset(), heard_ms=None), {}, token="")) == {}
+
+
+def test_a_worker_whose_queue_is_full_asks_nothing_of_kafka_and_does_not_blame_it() -> None:
+    assert missing(Parts(Frames(heard_ms=None))) == {}
+
+
+@pytest.mark.parametrize(
+    ("frames", "reason"),
+    [
+        (Frames(joined=False), "not in the consumer group"),
+        (Frames(heard_ms=0), "no answer from Kafka yet"),
+        (Frames(heard_ms=now_ms() - 3_600_000), "no answer from Kafka for 36"),
+    ],
+)
+def test_a_worker_that_kafka_does_not_answer_is_not_ready(frames: Frames, reason: str) -> None:
+    found = missing(Parts(frames))
+    assert found.keys() == {"group"}
+    assert found["group"].startswith(reason)
+
+
+def test_a_worker_is_ready_only_with_a_proof_and_all_that_it_owns() -> None:
+    assert missing(Parts(held={1: None}, token="")) == {
+        "partitions": "1 of 2 loaded",
+        "proof": "Redis is not proven yet",
+    }
+
+
+@pytest.mark.parametrize(("ago_s", "interval_s", "late"), [(4.0, 0.1, False), (60.0, 1.0, True), (60.0, 30.0, False)])
+def test_five_intervals_may_pass_without_a_checkpoint_and_five_seconds_in_any_case(
+    ago_s: float, interval_s: float, *, late: bool
+) -> None:
+    parts = replace(Parts(), stored_s=monotonic_s() - ago_s)
+    assert set(missing(parts, interval_s)) == ({"checkpoint"} if late else set())
+
+
+def test_before_the_first_answer_of_redis_a_worker_is_not_ready() -> None:
+    assert missing(Parts(answered_s=None, stored_s=None)) == {
+        "redis": "no answer yet",
+        "checkpoint": "no checkpoint yet",
+    }
