@@ -91,6 +91,8 @@ class Prover:
             sent = read_committed_ids(self._settings, [topics.means, topics.queries])
             while ids := await asyncio.to_thread(lambda: list(islice(sent, _BATCH))):
                 await self._store.mark(ids)
+        for date in found.dates:
+            await self._store.number(date)
         for budget in found.budgets.values():
             await self._store.recall(budget)
         for name, span in found.spans.items():
@@ -139,10 +141,12 @@ class Prover:
 class Found:
     """What the output topics tell beside their releases.
 
+    dates     of the releases
     budgets   (policy name, date) -> the newest budget record
     spans     policy name -> its slots, under `add_remove`
     """
 
+    dates: set[str] = field(default_factory=set)
     budgets: dict[tuple[str, str], BudgetRecord] = field(default_factory=dict)
     spans: dict[str, Span] = field(default_factory=dict)
 
@@ -153,7 +157,8 @@ class Found:
             self.budgets[budget.policy, budget.date] = budget
 
     def see(self, release: Published) -> None:
-        """Widen its policy's span."""
+        """Keep its date, and widen its policy's span."""
+        self.dates.add(release.date)
         start_ms = release.slot_start_ms
         if start_ms is not None:
             self.spans[release.name] = self.spans.get(release.name, Span(start_ms, start_ms)).widened(start_ms)

@@ -100,6 +100,7 @@ class ProofStore:
         self._proof = Script(redis, "proof")
         self._prove = Script(redis, "prove")
         self._adopt = Script(redis, "adopt")
+        self._number = Script(redis, "number")
         self._recall = Script(redis, "recall")
         self._supersede = Script(redis, "supersede")
 
@@ -188,6 +189,10 @@ class ProofStore:
             by_date.setdefault(date_of(release_id), []).append(release_id)
         for date, ids in by_date.items():
             await self._redis.sadd(self._keys.published(date), *ids)
+
+    async def number(self, date: str) -> None:
+        """After all of a day was adopted: its ledger number is none that a release has passed already."""
+        await self._number(keys=[self._keys.ledger(date)], args=[])
 
     async def recall(self, budget: BudgetRecord) -> None:
         """Take back what a record of `hats.budget` tells: its number, what binds its day, and a succession."""

@@ -68,6 +68,7 @@ async def _refuse_each(url: str) -> None:
         store, proof = PartitionStore(redis, "full", 2), ProofStore(redis, "full")
         ledger = LedgerStore(redis, "full", policy)
         await store.open(0, 0)
+        await redis.hset(DomainKeys("full").ledger(DATE), "commits:full", "99")  # numbers that were lost unsent
         first = await proof.begin()
         assert await proof.prove(first)
         token, attempt = first.token, await proof.begin()
@@ -78,6 +79,7 @@ async def _refuse_each(url: str) -> None:
             "commit": lambda: ledger.commit([proposal], token),
             "adopt": lambda: proof.adopt(_published(1)),
             "supersede": lambda: proof.supersede(_published(1)[0], replace(_published(1)[0], record=b"y")),
+            "number": lambda: proof.number(DATE),
             "recall": lambda: proof.recall(budget),
             "advance": lambda: ledger.progress.advance(Mark.COMMITTED, [0], NOON_MS, token),
             "restore": lambda: ledger.progress.restore(NOON_MS, NOON_MS + HOUR_MS, [0]),

@@ -1,6 +1,7 @@
 """Laws of the ledgers: each books like `stream.accounting.DayLedger`, and is booked again from what was published."""
 
 import asyncio
+import json
 import random
 import uuid
 from collections import Counter
@@ -247,8 +248,37 @@ async def _lose_and_take_back(
         store = ProofStore(redis, domain)
         for at in range(0, len(published), 7):
             await store.adopt(published[at : at + 7])
+        for date in DATES:
+            await store.number(date)
         for record in order.sample(budgets, len(budgets)) * 2:
             await store.recall(BUDGET.decode(record))
         days = await _summaries(redis, domain, policies)
     redis_server.delete(f"{{{domain}}}*")
     assert days == model.summaries()
+
+
+def test_no_number_that_was_sent_is_above_the_ledgers_though_commits_before_it_were_lost(
+    redis_server: RedisServer,
+) -> None:
+    """What a worker leaves that is killed amid a transaction: its last release, and no budget record."""
+    policy = _policy(0, 1.0, 10, 100.0, None)
+    asked = [Charged(0, DATES[0], cell, 9, released=True, scale=1.0) for cell in range(4)]
+    releases = [each.release([policy]) for each in asked]
+    domain = f"t-laws-{uuid.uuid4().hex[:8]}"
+
+    async def lose_and_go_on() -> tuple[DaySummary, bytes, DaySummary]:
+        async with Redis.from_url(redis_server.url) as redis:
+            records = await _commit(redis, domain, releases[:3], await _proven(redis, domain))
+            redis_server.delete(f"{{{domain}}}*")
+            proof = ProofStore(redis, domain)
+            await proof.adopt([published_of(records[2], policy.policy_id, fineness_of(policy))])
+            await proof.number(DATES[0])
+            ledger = LedgerStore(redis, domain, policy)
+            before = await ledger.summary(DATES[0])
+            (record,) = await _commit(redis, domain, releases[3:], await _proven(redis, domain))
+            return before, record, await ledger.summary(DATES[0])
+
+    before, record, after = asyncio.run(lose_and_go_on())
+    redis_server.delete(f"{{{domain}}}*")
+    assert (before.releases, before.sequence) == (1, 3)
+    assert json.loads(record)["seq"] == after.sequence == 4
