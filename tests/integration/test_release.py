@@ -153,6 +153,9 @@ def test_two_workers_that_release_the_same_hats_at_once_publish_one_value_of_eac
             await finish(pipeline, stores)  # proves Redis, which one worker at a time does
             await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
             async with releasing(pipeline, stores, Racing) as one, releasing(pipeline, stores, Racing) as other:
+                for racer in (one, other):  # both have looked at the proof: else one would prove Redis, and not race
+                    await racer._publishers.hold(ALL)
+                    assert await racer._prover.ensure()
                 ended = await asyncio.gather(
                     one.round(asyncio.Event()), other.round(asyncio.Event()), return_exceptions=True
                 )
