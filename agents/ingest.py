@@ -261,6 +261,8 @@ class Ingest:
         # is the one of all that we are going to store.
         if self.claim is not None:
             await self.claim()
+        if offset > end:  # or it was, when we asked: we may have stood still since, and others folded on
+            _, end = (await self.frames.log_range([partition]))[partition]
         if offset > end:
             raise Refusal(
                 f"telemetry partition {partition}: the stored offset {offset} is beyond the topic's end {end}: this is"

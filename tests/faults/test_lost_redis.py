@@ -65,6 +65,13 @@ def roll_back(pipeline: Pipeline, copy: dict[bytes, bytes]) -> None:
         redis.hset(DomainKeys(pipeline.name).proof, "run_id", "of another life")
 
 
+def newest_number(pipeline: Pipeline) -> int:
+    """Of the only day on `hats.budget`."""
+    (budget,) = pipeline.budget_records().values()
+    number: int = budget["seq"]
+    return number
+
+
 async def close_hours(pipeline: Pipeline, stores: Stores, hours: slice = slice(None)) -> None:
     """What the workers fold, and fold again."""
     samples = [sample for sample in traffic() if sample.time_ms in range(NOON_MS, OVER_MS)[hours]]
@@ -91,6 +98,7 @@ def test_a_draw_that_comes_back_with_an_older_copy_gives_way_to_the_one_that_was
             sent = await stored_records(pipeline, stores)
             roll_back(pipeline, copy)
             await finish(pipeline, stores)
+            assert (await stores.ledger.summary(DATE)).sequence == newest_number(pipeline)
             return abandoned, sent, await stored_records(pipeline, stores)
 
     abandoned, sent, kept = asyncio.run(draw_lose_draw_return())
@@ -184,7 +192,7 @@ def test_a_record_that_gives_way_takes_its_charge_with_it(here: int, sent: int, 
 
     superseded = asyncio.run(book([found(b"here", here), found(b"sent", sent)]))
     alone = asyncio.run(book([found(b"sent", sent)]))
-    assert superseded.sequence == 2
+    assert superseded.sequence == alone.sequence, "the ledger that was told of is not a new one"
     for part in ("releases", "epsilon_sum", "epsilon_user_day", "levels"):
         assert getattr(superseded, part) == getattr(alone, part), part
     assert {n: times for n, times in superseded.fineness.items() if times} == alone.fineness
