@@ -1,5 +1,6 @@
 """What has to hold before a worker is ready."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -58,13 +59,13 @@ def test_a_worker_whose_queue_is_full_asks_nothing_of_kafka_and_does_not_blame_i
 @pytest.mark.parametrize(
     ("frames", "reason"),
     [
-        (Frames(joined=False), "not in the consumer group"),
-        (Frames(heard_ms=0), "no answer from Kafka yet"),
-        (Frames(heard_ms=now_ms() - 3_600_000), "no answer from Kafka for 36"),
+        (lambda: Frames(joined=False), "not in the consumer group"),
+        (lambda: Frames(heard_ms=0), "no answer from Kafka yet"),
+        (lambda: Frames(heard_ms=now_ms() - 3_600_000), "no answer from Kafka for 36"),
     ],
 )
-def test_a_worker_that_kafka_does_not_answer_is_not_ready(frames: Frames, reason: str) -> None:
-    found = missing(Parts(frames))
+def test_a_worker_that_kafka_does_not_answer_is_not_ready(frames: Callable[[], Frames], reason: str) -> None:
+    found = missing(Parts(frames()))
     assert found.keys() == {"group"}
     assert found["group"].startswith(reason)
 
