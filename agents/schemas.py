@@ -7,12 +7,13 @@ from typing import Any, Final
 import msgspec
 
 from agents.dead_letters import DeadLetter
-from stream.contracts import BudgetRecord, ReleaseRecord, TelemetryRecord
+from stream.contracts import BudgetRecord, QueryRecord, ReleaseRecord, TelemetryRecord
 
 FOLDER: Final = Path(__file__).parent.parent / "schemas"
 SCHEMAS: Final[dict[str, type[msgspec.Struct]]] = {
     "telemetry": TelemetryRecord,
     "release": ReleaseRecord,
+    "query": QueryRecord,
     "budget": BudgetRecord,
     "dead-letter": DeadLetter,
 }

@@ -18,6 +18,7 @@ from stream.accounting import fits
 from stream.clock import closes_at, slowest
 from stream.hats import Slot
 from stream.partitioner import by_murmur2
+from stream.queries import reservations
 from stream.release import release_id
 from stream.schedule import listed_cells, released_at_ms, sent_from_ms, slots_due
 
@@ -42,14 +43,14 @@ class SlotReleaser(Releaser):
         """
         slot = due[0].hat.slot
         date, cells = slot.partition("/")[0], listed_cells(self._policy)
-        if fits(await self._ledger.summary(date), self._policy, len(cells)):
+        if fits(await self._ledger.summary(date), self._policy, len(cells), reservations(self._policy, date)):
             return True
         names = [release_id(self._policy, slot, cell) for cell in cells]
         while True:  # until no other worker has committed of this slot between the looks: a slot has an end
             missing = await self._ledger.missing(date, names)
             summary = await self._ledger.summary(date)
             if missing == await self._ledger.missing(date, names):
-                return fits(summary, self._policy, missing)
+                return fits(summary, self._policy, missing, reservations(self._policy, date))
 
     async def _advance(self, owned: frozenset[int], stopping: asyncio.Event) -> int:
         await self._forget(owned)

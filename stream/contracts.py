@@ -58,6 +58,57 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     released_at: Instant
 
 
+class QueryRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer on `hats.queries`: a query about one cell and slot on the local dates of one period.
+
+    Records with equal `release_id` are equal byte for byte.
+    """
+
+    release_id: Annotated[str, msgspec.Meta(description="policy/dateTslot/cell/query; also the record's key")]
+    policy_id: PolicyId
+    status: Literal["released", "suppressed", "budget_exhausted"]
+    seq: Annotated[int, msgspec.Meta(ge=1, description="number of this commit within policy and date")] | None = None
+    query: str
+    kind: Literal["mean_speed", "over_speed_limit"]
+    cell: Cell
+    date: Annotated[Date, msgspec.Meta(description="the last date with this slot: after it the query is answered")]
+    slot: Slot
+    start: Instant
+    end: Instant
+    first_date: Date
+    last_date: Date
+    days: Annotated[int, msgspec.Meta(ge=1, description="dates from the first to the last")]
+    days_used: Annotated[int, msgspec.Meta(ge=0, description="those with data")]
+    missing: Annotated[tuple[Date, ...], msgspec.Meta(description="those without")] = ()
+    reason: (
+        Annotated[Literal["too_few_user_days", "missing_days"], msgspec.Meta(description="why the query is suppressed")]
+        | None
+    ) = None
+    user_days: Annotated[int, msgspec.Meta(ge=0, description="N; only where counts are public")] | None = None
+    speed_limit: Annotated[float, msgspec.Meta(ge=0, description="km/h, of over_speed_limit")] | None = None
+    mean: Annotated[float, msgspec.Meta(ge=0, description="`raw` cut to what is possible")] | None = None
+    raw: Annotated[float, msgspec.Meta(description="the noisy value, a multiple of the policy's grid")] | None = None
+    unit: Literal["km/h", "vehicles/day"] | None = None
+    noise: NoiseRecord | None = None
+    interval95: tuple[Speed, Speed] | None = None
+    covers: Annotated[Literal["noise"], msgspec.Meta(description="what interval95 covers")] | None = None
+    epsilon: Annotated[Epsilon, msgspec.Meta(description="what this answer costs on each of its days")]
+    epsilon_user_day: Annotated[
+        float, msgspec.Meta(ge=0, description="what all answers of the query cost a user on each of its days")
+    ]
+    most_hats: Annotated[int, msgspec.Meta(ge=1, description="in how many of them a user's day can be")]
+    relation: Literal["replace", "add_remove"]
+    released_at: Instant
+
+
+class ReservedRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What a query over days costs a user on one of its days: `epsilon` in each of `places`; 0: there was no room."""
+
+    query: str
+    epsilon: Epsilon
+    places: Annotated[int, msgspec.Meta(ge=0)]
+
+
 class EpsilonDelta(msgspec.Struct, frozen=True, kw_only=True):
     """The day's loss as (epsilon, delta)."""
 
@@ -83,6 +134,9 @@ class BudgetRecord(msgspec.Struct, frozen=True, kw_only=True):
     day_bound: Annotated[float, msgspec.Meta(ge=0, description="the most that the whole day can cost")]
     epsilon_delta: EpsilonDelta
     max_hats_per_day: Annotated[int, msgspec.Meta(ge=1, description="K of this policy")] | None = None
+    queries: Annotated[
+        tuple[ReservedRecord, ...], msgspec.Meta(description="what is reserved for queries over several days")
+    ] = ()
     total: (
         Annotated[float, msgspec.Meta(ge=0, description="unit `user`: what all days have cost one user so far")] | None
     ) = None
@@ -103,4 +157,5 @@ class TelemetryRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 RELEASE: Final = msgspec.json.Decoder(ReleaseRecord)
+QUERY: Final = msgspec.json.Decoder(QueryRecord)
 BUDGET: Final = msgspec.json.Decoder(BudgetRecord)

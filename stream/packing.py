@@ -7,6 +7,9 @@ looks at what it does not need:
     pseudonyms, counts, totals, maxima                         users x width, little-endian
     seen                                                       one code a user, see `pack_seen`
 
+What is kept of a chunk for queries over days (`strip`; agents/store/delete.lua does the same) is its header, counts,
+totals and maxima: neither who they were of nor when.
+
 A chunk of a day's users: users (one byte), pseudonyms, HATs entered (two bytes each).
 """
 
@@ -75,6 +78,26 @@ def columns(chunk: bytes) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArra
     counts = np.frombuffer(chunk, f"<u{widths[0]}", users, at)
     totals = np.frombuffer(chunk, f"<u{widths[1]}", users, at + users * widths[0])
     return pseudonyms.astype(np.uint64), counts.astype(np.int64), totals.astype(np.int64)
+
+
+def strip(chunk: bytes) -> bytes:
+    """What is kept of a chunk once its HAT is released: without pseudonyms and seen steps."""
+    users, widths = _head(chunk)
+    start = _HEADER.size + users * PSEUDONYM_BYTES
+    return chunk[: _HEADER.size] + chunk[start : start + users * sum(widths)]
+
+
+def stripped_columns(kept: bytes) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
+    """Counts, totals and maxima (milli-units) of each of the stripped chunks that stand one after the other."""
+    at = 0
+    while at < len(kept):
+        users, widths = _head(kept[at : at + _HEADER.size])
+        at += _HEADER.size
+        found = []
+        for width in widths:
+            found.append(np.frombuffer(kept, f"<u{width}", users, at).astype(np.int64))
+            at += users * width
+        yield found[0], found[1], found[2]
 
 
 def _head(chunk: bytes) -> tuple[int, tuple[int, int, int]]:

@@ -19,14 +19,16 @@ from stream.policy_checks import (
     check_succession,
     check_times,
     check_values,
+    most_hats_of,
     reject_above_of,
 )
 from stream.policy_table import PolicyTable, canonical, min_users_of
+from stream.query_keys import Query, check_queries, read_queries
 from stream.reading import to_milli
 from stream.tables import decode_table, duration_ms
 from stream.units import nano, nano_within
 
-__all__ = ["EstimatorKeys", "Policy", "Relation", "read_policy"]
+__all__ = ["EstimatorKeys", "Policy", "Query", "Relation", "read_policy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class Policy:
     min_users      fewer are suppressed; 0 under add_remove: never by how many they are
     grouping, array_length, quantiles, weight_threshold   of the estimator, array_length a rule's name or a number of
                    places, weight_threshold in readings; None for those that it does not use
+    queries        over several days, each on every HAT
+    most_hats      the most that one user's day can enter: K, or all there are where cells are listed
     """
 
     name: str
@@ -74,6 +78,8 @@ class Policy:
     array_length: str | int | None
     quantiles: str | None
     weight_threshold: float | None
+    queries: tuple[Query, ...]
+    most_hats: int
 
     @property
     def epsilon_nano(self) -> int:
@@ -115,7 +121,12 @@ def read_policy(
     relation = Relation(given.privacy.relation)
     if relation is Relation.ADD_REMOVE:
         check_add_remove(given, durations["slot_length"], cells, cells_content)
-    hashed = rfc8785.dumps(canonical(given, durations, cells_content, keys.used()))
+    queries = read_queries(given, relation)
+    most_hats = most_hats_of(given, durations["slot_length"], cells)
+    check_queries(given, queries, most_hats)
+    hashed = rfc8785.dumps(
+        canonical(given, durations, cells_content, keys.used(), [query.canonical for query in queries])
+    )
     return Policy(
         name=given.name,
         policy_id="b2:" + hashlib.blake2b(hashed, digest_size=16).hexdigest(),
@@ -147,4 +158,6 @@ def read_policy(
         array_length=keys.array_length,
         quantiles=keys.quantiles,
         weight_threshold=keys.weight_threshold,
+        queries=queries,
+        most_hats=most_hats,
     )

@@ -45,12 +45,13 @@ def check_values(given: PolicyTable) -> None:
         raise BadSetting("policy.grid", f"{given.grid:g} is not in (0, upper_bound]", "write km/h, such as 0.001")
     if Fraction(Decimal(repr(given.grid))).denominator > 10**6:
         raise BadSetting("policy.grid", f"{given.grid:g} is too fine", "use at least 0.000001 km/h")
-    _check_name(given.name, "policy.name")
+    check_name(given.name, "policy.name")
     if not 0 <= given.h3_resolution <= 15:
         raise BadSetting("policy.h3_resolution", f"{given.h3_resolution} is no H3 resolution", "use 0 to 15")
 
 
-def _check_name(name: str, key: str) -> None:
+def check_name(name: str, key: str) -> None:
+    """What may be part of a key in Redis or of a release_id."""
     if not name or not name.isascii() or any(c in name for c in "{}:/ ") or len(name) > 80:
         raise BadSetting(key, f"{name!r} cannot be part of a key", "use ASCII letters, digits, '-', '_' and '.'")
 
@@ -64,7 +65,7 @@ def check_succession(given: PolicyTable) -> None:
             )
     if given.replaces is None or given.from_date is None:
         return
-    _check_name(given.replaces, "policy.replaces")
+    check_name(given.replaces, "policy.replaces")
     if given.replaces == given.name:
         raise BadSetting("policy.replaces", "is the policy itself", "give the new policy a name of its own")
     try:
@@ -142,7 +143,7 @@ def check_add_remove(given: PolicyTable, slot_length_ms: int, cells: frozenset[i
     cells, content   as of `cells_of`
     A whole day has to be within its limit: which HAT would go without depends on the order of commits, which is not
     public. Every listed cell is charged in every slot, and a user enters K of these HATs at most, each for epsilon:
-    min(K, cells x slots) x epsilon. A day on which the clock skips an hour has fewer slots, and none has more.
+    min(K, cells x slots) x epsilon.
     """
     if cells is None or not isinstance(content, dict) or content["source"] != "public":
         raise BadSetting(
@@ -157,8 +158,7 @@ def check_add_remove(given: PolicyTable, slot_length_ms: int, cells: frozenset[i
             "looks at the number of users, which add_remove hides",
             "remove it: policy.estimator.weight_threshold suppresses",
         )
-    first, end = (-(-hour * HOUR_MS // slot_length_ms) for hour in given.hours)  # slots that start before the hour
-    hats = min(privacy.max_hats_per_day, len(cells) * (end - first))
+    hats = most_hats_of(given, slot_length_ms, cells)
     if hats * nano(privacy.epsilon) > nano_within(privacy.daily_limit):
         raise BadSetting(
             f"{where}.daily_limit",
@@ -166,6 +166,16 @@ def check_add_remove(given: PolicyTable, slot_length_ms: int, cells: frozenset[i
             f"{hats} HATs at epsilon {privacy.epsilon:g}",
             "lower epsilon or max_hats_per_day, or raise daily_limit",
         )
+
+
+def most_hats_of(given: PolicyTable, slot_length_ms: int, cells: frozenset[int] | None) -> int:
+    """The most HATs that one user's day can enter: K, or cells x slots where less are listed.
+
+    A day on which the clock skips an hour has fewer slots, and none has more.
+    """
+    first, end = (-(-hour * HOUR_MS // slot_length_ms) for hour in given.hours)  # slots that start before the hour
+    cap = given.privacy.max_hats_per_day
+    return cap if cells is None else min(cap, len(cells) * (end - first))
 
 
 def _check_unit(given: PolicyTable) -> None:

@@ -1,6 +1,6 @@
 """The `[policy]` table as it is written, with its defaults, and the canonical form that is hashed.    [design 6]"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -35,6 +35,20 @@ class EstimatorTable(msgspec.Struct, frozen=True, kw_only=True):
     weight_threshold: float | None = None
 
 
+class QueryTable(msgspec.Struct, frozen=True, kw_only=True):
+    """One `[[policy.query]]`, as written: `scale` in what is published, `speed_limit` in km/h."""
+
+    name: str
+    kind: str
+    days: int
+    from_date: str | None = msgspec.field(default=None, name="from")
+    epsilon: float | None = None
+    scale: float | None = None
+    min_n: int | None = None
+    speed_limit: float | None = None
+    missing_days: str = "suppress"
+
+
 class PolicyTable(msgspec.Struct, frozen=True, kw_only=True):
     """`[policy]`, as written: speeds in km/h, durations as text, `from` (a word of Python's) as `from_date`."""
 
@@ -55,14 +69,20 @@ class PolicyTable(msgspec.Struct, frozen=True, kw_only=True):
     grid: float = 0.001
     privacy: PrivacyTable
     estimator: EstimatorTable
+    query: tuple[dict[str, Any], ...] = ()
 
 
 def canonical(
-    given: PolicyTable, durations: Mapping[str, int], cells: object, estimator_keys: Mapping[str, str | int | float]
+    given: PolicyTable,
+    durations: Mapping[str, int],
+    cells: object,
+    estimator_keys: Mapping[str, str | int | float],
+    queries: Sequence[Mapping[str, str | int | float]],
 ) -> dict[str, Any]:
     """What `policy_id` is the hash of: every key with its value, but the name.
 
-    Durations are ms, speeds milli-units, `cells` the file's content. So "300s" and "5m" are one policy.
+    Durations are ms, speeds milli-units, `cells` the file's content. So "300s" and "5m" are one policy. `query` is left
+    out where there is none, so that a policy from before there were queries is still the same.
     """
     succession = {} if given.replaces is None else {"replaces": given.replaces, "from": given.from_date}
     return {
@@ -90,6 +110,7 @@ def canonical(
             "acknowledge_weak_privacy": given.privacy.acknowledge_weak_privacy,
         },
         "estimator": {"name": given.estimator.name, **estimator_keys},
+        **({"query": list(queries)} if queries else {}),
     }
 
 

@@ -9,7 +9,7 @@ Under `add_remove` counts are private. `status`, `mean`, `raw` and `interval95` 
 `suppressed` has cost as well; nothing else does. There is no `seq` and no scale, and `released_at` is a public instant.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stream.accounting import DaySummary, decimal
+from stream.accounting import DaySummary, Reserved, decimal
 from stream.errors import Refusal
 from stream.estimators import ESTIMATORS, Estimate, Parameters, Users
 from stream.hats import Calendar, Slot
@@ -104,19 +104,24 @@ class Release:
             "end": self.end.isoformat(),
         }
         if self.estimate is not None:
-            tail |= _answer(self.estimate, self.policy)
+            tail |= published(self.estimate, self.policy, "km/h")
         tail |= {
             "estimator": self.policy.estimator,
             "epsilon": self.policy.epsilon,
             "relation": self.policy.relation.value,
-            "released_at": _utc(released_at_ms(self.slot, self.policy) if hidden else now_ms),
+            "released_at": utc(released_at_ms(self.slot, self.policy) if hidden else now_ms),
         }
-        if hidden:
-            return _JSON.encode(head | tail), b""
-        return _JSON.encode(head)[:-1] + b',"seq":', b"," + _JSON.encode(tail)[1:]
+        return parts(head, tail, hidden=hidden)
 
 
 _JSON = msgspec.json.Encoder()
+
+
+def parts(head: dict[str, Any], tail: dict[str, Any], *, hidden: bool) -> tuple[bytes, bytes]:
+    """A record's bytes before and after its number; all of them in the first part where it gets none."""
+    if hidden:
+        return _JSON.encode(head | tail), b""
+    return _JSON.encode(head)[:-1] + b',"seq":', b"," + _JSON.encode(tail)[1:]
 
 
 def numbered(record: tuple[bytes, bytes], number: int) -> bytes:
@@ -192,7 +197,8 @@ def _estimate(policy: Policy, users: Users, noise: Noise) -> Estimate | None:
     return ESTIMATORS[policy.estimator].estimate(users, Parameters.of(policy), noise)
 
 
-def _answer(estimate: Estimate, policy: Policy) -> dict[str, Any]:
+def published(estimate: Estimate, policy: Policy, unit: str) -> dict[str, Any]:
+    """What a record tells of an estimate; `unit` is that of 1000 milli-units."""
     grid = Grid(policy.grid)
 
     def number(steps: int) -> msgspec.Raw:
@@ -204,7 +210,7 @@ def _answer(estimate: Estimate, policy: Policy) -> dict[str, Any]:
     return {
         "mean": number(estimate.mean),
         "raw": number(estimate.raw),
-        "unit": "km/h",
+        "unit": unit,
         "noise": noise,
         "interval95": [number(steps) for steps in estimate.interval95],
         "covers": "noise",
@@ -219,7 +225,8 @@ def budget_record(policy: Policy, date: str, summary: DaySummary) -> bytes:
     spent = summary.epsilon_user_day
     limit = min(policy.daily_limit_nano, summary.limit or policy.daily_limit_nano)
     # What other policies will still charge is not known here: their share of the day is the limit's to bound.
-    bound = limit if summary.shared else min(policy.max_hats_per_day * policy.epsilon_nano, limit)
+    reserved = sum(query.amount for query in summary.queries.values())
+    bound = limit if summary.shared else min(reserved + policy.max_hats_per_day * policy.epsilon_nano, limit)
     total, total_limit = summary.total, policy.total_limit_nano
     return _JSON.encode(
         {
@@ -228,26 +235,36 @@ def budget_record(policy: Policy, date: str, summary: DaySummary) -> bytes:
             "date": date,
             "seq": summary.sequence,
             "releases": summary.releases,
-            "epsilon_sum": _number(summary.epsilon_sum),
-            "epsilon_user_day": _number(spent),
-            "limit": _number(limit),
-            "day_bound": _number(max(bound, spent)),
+            "epsilon_sum": exact(summary.epsilon_sum),
+            "epsilon_user_day": exact(spent),
+            "limit": exact(limit),
+            "day_bound": exact(max(bound, spent)),
             "epsilon_delta": {"epsilon": finer_epsilon(policy, summary), "delta": policy.delta},
             "max_hats_per_day": policy.max_hats_per_day,
         }
+        | ({} if not summary.queries else {"queries": _reserved(summary.queries)})
         | ({} if policy.replaces is None else {"replaces": policy.replaces, "from": policy.from_date})
         | (
             {}
             if total_limit is None
-            else {"total": _number(total.spent), "total_limit": _number(min(total_limit, total.limit or total_limit))}
+            else {"total": exact(total.spent), "total_limit": exact(min(total_limit, total.limit or total_limit))}
         )
     )
 
 
-def _number(nano: int) -> msgspec.Raw:
+def _reserved(queries: Mapping[str, Reserved]) -> list[dict[str, Any]]:
+    return [
+        {"query": name, "epsilon": exact(reserved.epsilon), "places": reserved.places}
+        for name, reserved in sorted(queries.items())
+    ]
+
+
+def exact(nano: int) -> msgspec.Raw:
+    """A charge (1e-9) as a number of JSON, with all its digits."""
     return msgspec.Raw(str(decimal(nano)).encode())
 
 
-def _utc(instant_ms: int) -> str:
+def utc(instant_ms: int) -> str:
+    """ms UTC as a record writes it."""
     seconds, milliseconds = divmod(instant_ms, 1000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z"

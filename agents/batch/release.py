@@ -25,6 +25,7 @@ from stream.errors import Refusal
 from stream.hats import Calendar
 from stream.mechanisms import Noise
 from stream.policy import Policy, Relation
+from stream.queries import reservations
 from stream.release import Release, exhausted_of, incomplete_of, release_id, release_of
 from stream.schedule import first_slot_ms, listed_cells, slots_between, slots_due
 from stream.units import DAY_MS
@@ -92,7 +93,8 @@ def _has_room(ledger: LedgerFile, missing: Sequence[KeptHat]) -> bool:
     """As in agents/slot_release.py: under `add_remove` a slot fits as a whole or not at all. Else each commit asks."""
     if not missing or ledger.policy.relation is Relation.REPLACE:
         return True
-    return fits(ledger.summary(missing[0].slot.partition("/")[0]), ledger.policy, len(missing))
+    date = missing[0].slot.partition("/")[0]
+    return fits(ledger.summary(date), ledger.policy, len(missing), reservations(ledger.policy, date))
 
 
 def _listed(folded: Folded, policy: Policy, days: Days | None) -> Iterator[KeptHat]:

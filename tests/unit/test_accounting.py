@@ -99,7 +99,7 @@ def test_releases_fit_exactly_if_each_of_them_could_be_charged_one_after_the_oth
     summary = DaySummary(
         0, 0, day.cost, shared=True, limit=day.limit, sequence=0, levels={}, total=total, own=day.own("0")
     )
-    room = fits(summary, own, more)
+    room = fits(summary, own, more, {})
     assert room == all(day.charge(own, f"new {n}", own.epsilon_nano, total) for n in range(more))
 
 

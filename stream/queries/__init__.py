@@ -1,0 +1,32 @@
+"""Queries over days: what is asked of one cell and slot on D local dates, answered once they are over.
+
+One kind a file, in `KINDS`. What they read is kept per (day, user) when a HAT is released: `KeptDay`.
+[T III.B], [estimators.md, section 7]
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from stream.accounting import Reserved
+from stream.policy import Policy
+from stream.queries import mean_speed, over_speed_limit
+from stream.queries._interface import Answer, KeptDay, QueryKind, Reason, answered
+from stream.query_keys import Kind, Period, Query
+
+__all__ = ["KINDS", "Answer", "KeptDay", "Period", "Query", "QueryKind", "Reason", "answer_of", "reservations"]
+
+KINDS: Final[Mapping[Kind, QueryKind]] = MappingProxyType(
+    {Kind.MEAN_SPEED: mean_speed.KIND, Kind.OVER_SPEED_LIMIT: over_speed_limit.KIND}
+)
+
+answer_of = answered(KINDS)
+
+
+def reservations(policy: Policy, date: str) -> dict[str, Reserved]:
+    """What the queries that read a local date cost a user there, by name."""
+    return {
+        query.name: Reserved(policy.most_hats, query.epsilon_nano)
+        for query in policy.queries
+        if query.period_of(date) is not None
+    }
