@@ -10,8 +10,10 @@ from stream.release import budget_record
 BUDGET_PARTITION: Final = 0  # the topic has one
 
 
-def budget_message(topic: str, policy: Policy, date: str, summary: DaySummary) -> Message:
-    """What `hats.budget` is told about a day."""
+def budget_message(
+    topic: str, policy: Policy, date: str, summary: DaySummary, timestamp_ms: int | None = None
+) -> Message:
+    """What `hats.budget` is told about a day. timestamp_ms: as Kafka shows it; None: when it is sent."""
     key = f"{policy.name}/{date}"
     return Message(
         topic=topic,
@@ -19,4 +21,5 @@ def budget_message(topic: str, policy: Policy, date: str, summary: DaySummary) -
         key=key.encode(),
         value=budget_record(policy, date, summary),
         headers=cloud_event(f"{key}/{summary.sequence}", policy.name, "budget"),
+        timestamp_ms=timestamp_ms,
     )

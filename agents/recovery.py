@@ -6,25 +6,22 @@ that ever left.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import structlog
 
 from agents.clock import monotonic_s
 from agents.kafka import confluent_options
+from agents.published import published_of
 from agents.publisher import Publishers
 from agents.settings import Settings
-from agents.store.proof import ProofStore, Published, Span
-from stream.contracts import BUDGET, BudgetRecord, Date
-from stream.policy import Relation
-from stream.release import is_charged
+from agents.store.proof import Answered, ProofStore, Published, Span
+from stream.contracts import BUDGET, BudgetRecord
 from stream.spending import fineness_of
-from stream.units import nano
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -93,6 +90,8 @@ class Prover:
                 await self._store.mark(ids)
         for date in found.dates:
             await self._store.number(date)
+        for answered in found.answered:
+            await self._store.reserve(answered)
         for budget in found.budgets.values():
             await self._store.recall(budget)
         for name, span in found.spans.items():
@@ -142,11 +141,13 @@ class Found:
     """What the output topics tell beside their releases.
 
     dates     of the releases
+    answered  by queries: what they have reserved
     budgets   (policy name, date) -> the newest budget record
     spans     policy name -> its slots, under `add_remove`
     """
 
     dates: set[str] = field(default_factory=set)
+    answered: set[Answered] = field(default_factory=set)
     budgets: dict[tuple[str, str], BudgetRecord] = field(default_factory=dict)
     spans: dict[str, Span] = field(default_factory=dict)
 
@@ -159,53 +160,11 @@ class Found:
     def see(self, release: Published) -> None:
         """Keep its date, and widen its policy's span."""
         self.dates.add(release.date)
+        if release.answered is not None:
+            self.answered.add(release.answered)
         start_ms = release.slot_start_ms
         if start_ms is not None:
             self.spans[release.name] = self.spans.get(release.name, Span(start_ms, start_ms)).widened(start_ms)
-
-
-class _Noise(msgspec.Struct):
-    scale: float | None = None
-
-
-class _Release(msgspec.Struct):
-    """The part of `stream.contracts.ReleaseRecord` that is needed here: to read all takes four times as long."""
-
-    release_id: str
-    policy_id: str
-    status: Literal["released", "suppressed", "budget_exhausted", "incomplete"]
-    cell: str
-    date: Date
-    slot: str
-    start: str
-    epsilon: float
-    relation: Relation
-    seq: int | None = None
-    noise: _Noise | None = None
-
-
-_RELEASE: Final = msgspec.json.Decoder(_Release)
-
-
-def published_of(value: bytes, policy_id: str, fineness: Callable[[float | None], int]) -> Published:
-    """What the ledger needs of a release record. Raises msgspec.DecodeError, ValueError.
-
-    fineness   `stream.spending.fineness_of` the policy of this id; of other policies it is not known
-    """
-    release = _RELEASE.decode(value)
-    hidden = release.relation is Relation.ADD_REMOVE
-    scale = None if release.noise is None else release.noise.scale
-    return Published(
-        release_id=release.release_id,
-        name=release.release_id.partition("/")[0],
-        date=release.date,
-        place=f"{release.cell}/{release.slot}",
-        charge=nano(release.epsilon) if is_charged(release.status, release.relation) else 0,
-        seq=release.seq or 0,
-        fineness=fineness(scale) if release.policy_id == policy_id else 0,
-        record=value,
-        slot_start_ms=int(datetime.fromisoformat(release.start).timestamp() * 1000) if hidden else None,
-    )
 
 
 def read_outputs(settings: Settings, topics: list[str]) -> Iterator[tuple[str, bytes]]:

@@ -13,8 +13,7 @@ crash between any two of them is made good by whoever runs them next:
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -23,7 +22,9 @@ from redis.exceptions import RedisError
 
 from agents.budget import budget_message
 from agents.clock import now_ms, pause
+from agents.due import HATS, Due, batches_of, date_of, proposal_of
 from agents.publisher import Message, NotHeld, cloud_event
+from agents.query_release import QueryReleaser
 from agents.recovery import Prover
 from agents.settings import Settings
 from agents.store.errors import Replaced, Unclaimed, Unproven
@@ -35,31 +36,21 @@ from stream.composition import composed
 from stream.hats import Calendar
 from stream.mechanisms import Noise
 from stream.partitioner import by_murmur2
-from stream.release import Release, exhausted_of, incomplete_of, release_id, release_of
+from stream.queries import reservations
+from stream.release import exhausted_of, incomplete_of, release_id, release_of
 
 log = structlog.get_logger()
 
 ROUND_S: Final = 0.5  # between looks at the clocks
 NEVER: Final = "9999-99-99"
-HATS: Final = 500  # released together; a transaction carries those of one release partition
-_USERS: Final = 200_000  # of one load: bounds memory; a larger HAT is loaded alone
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """A final HAT of ours, and how many users it has.
-
-    released_at_ms   ms UTC, where that is public and all that may be told; None: the time of the commit
-    """
-
-    hat: FinalHat
-    release_id: str
-    users: int
-    released_at_ms: int | None = None
 
 
 class Releaser:
-    """The release loop of one worker. `owned` tells which release partitions are ours right now."""
+    """The release loop of one worker.
+
+    owned     tells which release partitions are ours right now
+    queries   answers those over days; None: the policy has none
+    """
 
     def __init__(
         self,
@@ -78,6 +69,7 @@ class Releaser:
         self._publishers = prover.publishers
         self._noise = noise
         self.owned: Callable[[], frozenset[int]] = frozenset
+        self.queries: QueryReleaser | None = None
 
     async def prepare(self) -> None:
         """Load what the first release would hold up the event loop for: dp-accounting takes a second or two."""
@@ -111,7 +103,7 @@ class Releaser:
     async def _advance(self, owned: frozenset[int], stopping: asyncio.Event) -> int:
         """What a round does once Redis is proven; returns how many HATs were deleted."""
         done = 0
-        for batch in self._batches(await self.due(owned)):
+        for batch in batches_of(await self.due(owned)):
             if stopping.is_set():
                 break
             records = await self.records(batch)
@@ -120,6 +112,8 @@ class Releaser:
             await self.publish(records)
             await self.delete(batch)
             done += len(batch)
+        if self.queries is not None and not stopping.is_set():
+            await self.queries.round(self._store, owned, await self.until())
         return done
 
     async def due(self, owned: frozenset[int]) -> list[Due]:
@@ -146,7 +140,9 @@ class Releaser:
 
     async def is_done(self, until: str) -> bool:
         """Whether everything of ours before a local date is published."""
-        return await self._is_closed(until) and all(key >= until for key in await self._store.open_slots())
+        if not await self._is_closed(until) or any(key < until for key in await self._store.open_slots()):
+            return False
+        return self.queries is None or not await self.queries.are_open(until)
 
     async def _is_closed(self, until: str) -> bool:
         """Whether no partition takes readings of days before a local date any more."""
@@ -157,26 +153,12 @@ class Releaser:
         """Whose owner releases it."""
         return by_murmur2(one.release_id.encode(), self._store.partitions)
 
-    def _batches(self, due: Sequence[Due]) -> Iterator[list[Due]]:
-        """In order, cut at dates, at `HATS` and at `_USERS`."""
-        batch: list[Due] = []
-        users = 0
-        for one in due:
-            full = len(batch) >= HATS or users + one.users > _USERS
-            if batch and (full or _date(one) != _date(batch[0])):
-                yield batch
-                batch, users = [], 0
-            batch.append(one)
-            users += one.users
-        if batch:
-            yield batch
-
     async def records(self, due: Sequence[Due]) -> dict[Due, Committed] | None:
         """The one record of each of some HATs of a date, committed now where it is not there yet.
 
         None where a partition's clock is missing or too small: then nothing was committed.
         """
-        found = await self._ledger.find(_date(due[0]), [one.release_id for one in due])
+        found = await self._ledger.find(date_of(due[0]), [one.release_id for one in due])
         records = {one: record for one, record in zip(due, found, strict=True) if record is not None}
         absent = [one for one in due if one not in records]
         if absent:
@@ -202,7 +184,7 @@ class Releaser:
             try:
                 for at in range(0, len(waiting), HATS):
                     batch = waiting[at : at + HATS]
-                    date = _date(batch[0][0])
+                    date = date_of(batch[0][0])
                     await self.send(release_partition, date, batch)
                     await self.mark(date, [one for one, _ in batch])
             except NotHeld as error:
@@ -224,13 +206,13 @@ class Releaser:
         Days that begin before `complete_from` (ms UTC) have lost records: their HATs are incomplete.
         """
         made = None
-        if complete_from is not None and self._calendar.days_start(_date(due[0])) < complete_from:
+        if complete_from is not None and self._calendar.days_start(date_of(due[0])) < complete_from:
             made = incomplete_of
         elif not await self.has_room(due):
             made = exhausted_of
         if made is not None:
             releases = (made(self._policy, self._calendar, one.hat.slot, one.hat.cell) for one in due)
-            return [_proposal(release, now_ms()) for release in releases]
+            return [proposal_of(release, now_ms()) for release in releases]
         return await asyncio.to_thread(self._draw, due, loaded)
 
     def _draw(self, due: Sequence[Due], loaded: Sequence[Sequence[bytes]]) -> list[Proposal]:
@@ -238,7 +220,7 @@ class Releaser:
             release_of(self._policy, self._calendar, one.hat.slot, one.hat.cell, chunks, self._noise)
             for one, chunks in zip(due, loaded, strict=True)
         )
-        return [_proposal(release, now_ms()) for release in releases]
+        return [proposal_of(release, now_ms()) for release in releases]
 
     async def has_room(self, due: Sequence[Due]) -> bool:
         """Whether the budget is asked before anything is drawn: here it is asked for each HAT at its commit."""
@@ -265,8 +247,11 @@ class Releaser:
         ]
         summary = await self._ledger.summary(date)
         # In a thread: composing a new number of charges takes up to a second of computing.
-        budget = await asyncio.to_thread(budget_message, topics.budget, self._policy, date, summary)
-        messages.append(replace(budget, timestamp_ms=waiting[-1][0].released_at_ms))
+        messages.append(
+            await asyncio.to_thread(
+                budget_message, topics.budget, self._policy, date, summary, waiting[-1][0].released_at_ms
+            )
+        )
         await self._publishers.publish(release_partition, messages)
 
     async def mark(self, date: str, due: Sequence[Due]) -> None:
@@ -274,21 +259,6 @@ class Releaser:
         await self._ledger.mark(date, [one.release_id for one in due])
 
     async def delete(self, due: Sequence[Due]) -> None:
-        """deleted: their contributions."""
-        await self._store.delete([one.hat for one in due])
-
-
-def _date(due: Due) -> str:
-    return due.hat.slot.partition("/")[0]
-
-
-def _proposal(release: Release, at_ms: int) -> Proposal:
-    return Proposal(
-        release_id=release.release_id,
-        date=release.date,
-        place=release.place,
-        charge=release.charge,
-        record=release.record(at_ms),
-        exhausted=release.exhausted().record(at_ms),
-        fineness=release.fineness,
-    )
+        """deleted: their contributions, but for what queries over days will read."""
+        keep = bool(reservations(self._policy, date_of(due[0])))
+        await self._store.delete([one.hat for one in due], keep=keep)

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from agents.clock import now_ms, pause
-from agents.release import HATS, ROUND_S, Due, Releaser
+from agents.due import HATS, Due, batches_of
+from agents.release import ROUND_S, Releaser
 from agents.store.ledger import Committed
 from agents.store.partition import FinalHat
 from agents.store.progress import Mark, Progress
@@ -19,6 +20,7 @@ from stream.clock import closes_at, slowest
 from stream.hats import Slot
 from stream.partitioner import by_murmur2
 from stream.queries import reservations
+from stream.query_release import asked_in
 from stream.release import release_id
 from stream.schedule import listed_cells, released_at_ms, sent_from_ms, slots_due
 
@@ -97,7 +99,7 @@ class SlotReleaser(Releaser):
             return 0
         due = await self._listed(slot, owned)
         records: dict[Due, Committed] = {}
-        for batch in self._batches(due):  # cut by users too, for memory's sake: nothing of it is sent yet
+        for batch in batches_of(due):  # cut by users too, for memory's sake: nothing of it is sent yet
             of_batch = await self.records(batch)
             if of_batch is None:
                 return 0  # a clock went back: its partition is being folded again
@@ -108,8 +110,21 @@ class SlotReleaser(Releaser):
         await self.publish(records)
         for at in range(0, len(due), HATS):
             await self.delete(due[at : at + HATS])
+        if not await self._answer_at(slot, [one.hat.cell for one in due], owned):
+            return 0
         await store.advance(Mark.PUBLISHED, owned, slot.end_ms, token)
         return len(due)
+
+    async def _answer_at(self, slot: Slot, cells: Sequence[str], owned: frozenset[int]) -> bool:
+        """Answer the queries whose periods end with a slot, about our cells: each of them, whoever was there."""
+        first_ms = (await self._ledger.progress.read()).first_ms
+        if self.queries is None or first_ms is None:
+            return self.queries is None
+        until = await self.until()
+        for asked in asked_in(self._policy, self._calendar, slot.date, slot.name):
+            if asked.closing == slot and not await self.queries.answer(asked, owned, until, cells, first_ms):
+                return False
+        return True
 
     async def _all(self, mark: Mark, slot: Slot, stopping: asyncio.Event) -> bool:
         """Whether every worker has come so far with a slot, or comes within the time of a round."""
@@ -124,7 +139,7 @@ class SlotReleaser(Releaser):
         """Delete what no release will read.
 
         Contributions to slots before the first, and those that were folded again, since Redis had lost them, after
-        their slot was published.
+        their slot was published; of these a query over days may have to read what is kept.
         """
         progress, least = await self._ledger.progress.read(), slowest(await self._store.clocks())
         if progress.first_ms is None or least is None:
@@ -134,9 +149,14 @@ class SlotReleaser(Releaser):
             slot, closes = self._calendar.named(*key.split("/")), end + self._policy.lateness_ms
             if slot is None or least < closes or (published < end and slot.start_ms >= progress.first_ms):
                 continue
+            keep = slot.start_ms >= progress.first_ms and any(
+                asked.closing.end_ms > published
+                for asked in asked_in(self._policy, self._calendar, slot.date, slot.name)
+            )
             cells = [cell for cell in await self._store.cells(key) if self._partition(cell) in owned]
             for at in range(0, len(cells), HATS):
-                await self._store.delete([FinalHat(key, cell, closes) for cell in cells[at : at + HATS]])
+                hats = [FinalHat(key, cell, closes) for cell in cells[at : at + HATS]]
+                await self._store.delete(hats, keep=keep)
 
     def _through(self, progress: Progress, mark: Mark) -> int:
         return progress.through(mark, range(self._store.partitions))

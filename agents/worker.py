@@ -21,6 +21,7 @@ from agents.health import HealthServer, Readiness
 from agents.ingest import Ingest
 from agents.kafka import aiokafka_options, broker_name
 from agents.publisher import Publishers
+from agents.query_release import QueryReleaser
 from agents.recovery import Prover
 from agents.redial import redial_slowly
 from agents.redis_clients import AnyRedis
@@ -29,6 +30,7 @@ from agents.release import Releaser
 from agents.settings import Settings
 from agents.slot_release import SlotReleaser
 from agents.store.identity import check_policy, claim_policy, claim_user_key, keep_user_key
+from agents.store.kept import KeptStore
 from agents.store.keys import DomainKeys
 from agents.store.ledger import LedgerStore
 from agents.store.partition import PartitionStore
@@ -104,6 +106,9 @@ class Worker:
         self.ingest.accept_gap = self.accept_gap
         releaser = SlotReleaser if policy.relation is Relation.ADD_REMOVE else Releaser
         self.releaser = releaser(settings, store, ledger, prover, SystemNoise())
+        if policy.queries:
+            kept = KeptStore(redis, policy.name, self.partitions)
+            self.releaser.queries = QueryReleaser(settings, kept, ledger, prover, SystemNoise())
         self.ticker = Ticker(self.ingest, store, producer, settings.topics.telemetry, settings.idle_after_ms)
         await self.succession.look(self.releaser)
         if not self.succession.over.is_set():

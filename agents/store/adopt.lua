@@ -42,6 +42,7 @@ if #charges > 0 then
   for charge, number in pairs(counts) do multiply(KEYS[2], 'epsilon:' .. name, charge, number) end
   for fine, number in pairs(fineness) do redis.call('HINCRBY', KEYS[2], 'fineness:' .. name .. ':' .. fine, number) end
   -- The cap may be lost too: until recall.lua brings it back, every charge counts.
-  settle(KEYS[2], KEYS[6], name, cost_of(levels_in(KEYS[4]), redis.call('HGET', KEYS[2], 'cap:' .. name) or ''))
+  local cap = redis.call('HGET', KEYS[2], 'cap:' .. name) or ''
+  settle(KEYS[2], KEYS[6], name, cost_of_day(KEYS[2], name, levels_in(KEYS[4]), cap))
 end
 return found

@@ -70,6 +70,21 @@ local function multiply(key, field, charge, number)
   end
 end
 
+-- What a policy's part of the day costs a user: the `cap` largest charges of HATs, and what its queries have reserved.
+local function cost_of_day(ledger, name, levels, cap)
+  return cost_of(levels, cap) + tonumber(redis.call('HGET', ledger, 'reserved:' .. name) or '0')
+end
+
+-- Whether day and domain may cost so much more, under a policy's limits and under those of all that have charged.
+local function has_room(ledger, total, grown, day_limit, total_limit)
+  local function passes(key, field, own)
+    local stored = redis.call('HMGET', key, field, 'limit')
+    local after = tonumber(stored[1] or '0') + grown
+    return after > (tonumber(own) or math.huge) or after > (tonumber(stored[2] or '') or math.huge)
+  end
+  return not (passes(ledger, 'cost', day_limit) or passes(total, 'spent', total_limit))
+end
+
 -- A policy's part of the day costs `cost` from now on; the day and the domain's total follow in the same step.
 local function settle(ledger, total, name, cost)
   local stored = redis.call('HMGET', ledger, 'cost:' .. name, 'cost')
@@ -84,4 +99,32 @@ end
 local function lower(key, limit)
   local stored = tonumber(redis.call('HGET', key, 'limit') or '')
   if tonumber(limit) and not (stored and stored <= tonumber(limit)) then redis.call('HSET', key, 'limit', limit) end
+end
+
+-- How many places a query has on a day, and how many it has from now on, each for `epsilon`.
+local function places_of(ledger, name, query)
+  return tonumber(string.match(redis.call('HGET', ledger, 'query:' .. name .. ':' .. query) or '', '^(%d+)x'))
+end
+
+local function set_places(ledger, total, name, query, places, epsilon)
+  local more = (places - (places_of(ledger, name, query) or 0)) * tonumber(epsilon)
+  redis.call('HSET', ledger, 'query:' .. name .. ':' .. query, text(places) .. 'x' .. epsilon)
+  if more > 0 then
+    redis.call('HINCRBY', ledger, 'reserved:' .. name, text(more))
+    settle(ledger, total, name, tonumber(redis.call('HGET', ledger, 'cost:' .. name) or '0') + more)
+  end
+end
+
+-- A query reads this day: settle, once and for good, whether the day has room for it. 1 if that was open until now.
+local function reserve(ledger, total, name, query, places, epsilon, day_limit, total_limit)
+  if places_of(ledger, name, query) then return 0 end
+  places = tonumber(places)
+  if has_room(ledger, total, places * tonumber(epsilon), day_limit, total_limit) then
+    set_places(ledger, total, name, query, places, epsilon)
+    lower(ledger, day_limit)
+    lower(total, total_limit)
+  else
+    set_places(ledger, total, name, query, 0, epsilon)
+  end
+  return 1
 end

@@ -4,7 +4,8 @@
 -- ARGV  1 release_id, 2 policy name, 3 date, 4 cell/slot, 5 charge (1e-9), 6 cap K, 7 the day's limit (1e-9),
 --       8 the limit of all days ('' for none), 9 10 the record before and after its seq (nothing after: it has no seq),
 --       11 12 the same for a budget that is exhausted, 13 the proof's token, 14 how fine its noise is, 15 the policy
---       that this one replaces ('' for none), 16 this one as its successor
+--       that this one replaces ('' for none), 16 this one as its successor; then for each query over days that reads
+--       this one: its name, in how many places a user can be, its epsilon there (1e-9)
 -- Returns {"committed" or "found", record, "1" if it is published}, or one word, and then nothing was written:
 -- "unproven", "replaced" (the day is another policy's), "unclaimed" (we follow a policy that knows nothing of it).
 local proof = redis.call('HMGET', KEYS[7], 'run_id', 'token')
@@ -21,20 +22,19 @@ local successor = redis.call('HGET', KEYS[9], name)
 if successor and date >= string.match(successor, '^%S+') then return {'replaced'} end
 if ARGV[15] ~= '' and redis.call('HGET', KEYS[9], ARGV[15]) ~= ARGV[16] then return {'unclaimed'} end
 
+-- Before the day's first release, whatever becomes of it.
+for i = 17, #ARGV, 3 do
+  reserve(KEYS[3], KEYS[8], name, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[7], ARGV[8])
+end
+
 local place, charge, head, tail = ARGV[4], tonumber(ARGV[5]), ARGV[9], ARGV[10]
 if charge > 0 then
   local before, levels = tonumber(redis.call('HGET', KEYS[4], place) or '0'), levels_in(KEYS[5])
   if before > 0 then levels[before] = levels[before] - 1 end
   levels[before + charge] = (levels[before + charge] or 0) + 1
-  local cost = cost_of(levels, ARGV[6])
-  local day = redis.call('HMGET', KEYS[3], 'cost:' .. name, 'cost', 'limit')
-  local total = redis.call('HMGET', KEYS[8], 'spent', 'limit')
-  local grown = cost - tonumber(day[1] or '0')
-  local after, whole = tonumber(day[2] or '0') + grown, tonumber(total[1] or '0') + grown
-  local function passes(number, own, stored)
-    return number > (tonumber(own) or math.huge) or number > (tonumber(stored or '') or math.huge)
-  end
-  if passes(after, ARGV[7], day[3]) or passes(whole, ARGV[8], total[2]) then
+  local cost = cost_of_day(KEYS[3], name, levels, ARGV[6])
+  local grown = cost - tonumber(redis.call('HGET', KEYS[3], 'cost:' .. name) or '0')
+  if not has_room(KEYS[3], KEYS[8], grown, ARGV[7], ARGV[8]) then
     head, tail = ARGV[11], ARGV[12]
   else
     book(KEYS[4], KEYS[5], place, ARGV[5])

@@ -24,7 +24,9 @@ class PartitionKeys:
 
     @property
     def state(self) -> str:
-        """Hash: `offset` (the next record to read), `owner` (who may write), `clock`, `complete_from` (ms), `gap`."""
+        """Hash: `offset` (the next record to read), `owner` (who may write), `clock`, `gap`; `complete_from` (ms), and
+        `lost_from` (ms), the clock at the first gap.
+        """
         return self.prefix + "state"
 
     @property
@@ -44,6 +46,15 @@ class PartitionKeys:
     def chunk(self, slot: str, cell: str, chunk: int) -> str:
         """String: a packed chunk of contributions."""
         return f"{self.prefix}c:{slot}/{cell}/{chunk}"
+
+    @property
+    def kept(self) -> str:
+        """Hash: `date/slot` -> end (ms UTC), of slots of which something is kept for queries over days."""
+        return self.prefix + "kept"
+
+    def kept_hats(self, slot: str) -> str:
+        """Hash: cell -> stripped chunks (`stream.packing.strip`), one after the other, of one slot."""
+        return f"{self.prefix}k:{slot}"
 
     @property
     def days(self) -> str:
@@ -119,7 +130,7 @@ class DomainKeys:
 
     def ledger(self, date: str) -> str:
         """Hash: `sequence`, `cost` and `limit`; by policy name `commits:`, `releases:`, `epsilon:`, `cap:`, `cost:`,
-        `fineness:..:f` (charges).
+        `fineness:..:f` (charges), `query:..:q` (`PLACESxEPSILON` of a query over days) and `reserved:`, their sum.
 
         Epsilons are in 1e-9; `cost` is what the day costs one user, `limit` the least of those that charged it.
         """

@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
 
 from agents.redis_clients import AnyRedis
 from agents.store.errors import REFUSED
@@ -10,8 +12,11 @@ from agents.store.keys import DomainKeys
 from agents.store.progress import ProgressStore
 from agents.store.scripts import Call, Script
 from agents.store.succession import Successor, claim_of
-from stream.accounting import DaySummary, Total, dearest
+from stream.accounting import DaySummary, Reserved, Total, dearest, levels_met
 from stream.policy import Policy
+from stream.queries import reservations
+
+_QUERY: Final = b"query:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,26 @@ class Proposal:
     record: tuple[bytes, bytes]
     exhausted: tuple[bytes, bytes]
     fineness: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerProposal:
+    """An answer to a query over days before its commit.
+
+    date        the local date that it is kept under
+    dates       those of its period
+    query       its name
+    reserved    what it costs a user on each of them
+    record, exhausted   as those of a release
+    """
+
+    release_id: str
+    date: str
+    dates: Sequence[str]
+    query: str
+    reserved: Reserved
+    record: tuple[bytes, bytes]
+    exhausted: tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +86,9 @@ class LedgerStore:
             "" if total is None else str(total),
         ]
         self._claim = claim_of(policy.name, policy.replaces, policy.from_date)
+        self._reservations = partial(reservations, policy)
         self._commit = Script(redis, "commit")
+        self._answer = Script(redis, "answer")
         self._summary = Script(redis, "summary")
 
     async def find(self, date: str, release_ids: Sequence[str]) -> list[Committed | None]:
@@ -89,13 +116,54 @@ class LedgerStore:
         Raises, and then this one, at least, was not written: Unproven if Redis does not have the proof with this token;
         Replaced if the day is of the policy that follows ours; Unclaimed if Redis does not know that ours follows one.
         """
-        answers = await self._commit.each([self._call(proposal, token) for proposal in proposals])
-        for answer in answers:
-            if (refused := REFUSED.get(answer[0])) is not None:
-                raise refused
-        return [Committed(record, mark == b"1", how == b"committed") for how, record, mark in answers]
+        wanted = {date: self._wanted(date) for date in {proposal.date for proposal in proposals}}
+        return _committed(
+            await self._commit.each([self._call(proposal, token, wanted[proposal.date]) for proposal in proposals])
+        )
 
-    def _call(self, proposal: Proposal, token: str) -> Call:
+    async def commit_answers(self, proposals: Sequence[AnswerProposal], token: str) -> list[Committed]:
+        """Commit answers to queries, each with what it reserves, as `commit`."""
+        return _committed(await self._answer.each([self._answer_call(proposal, token) for proposal in proposals]))
+
+    def _wanted(self, date: str) -> list[str]:
+        """The queries that read a date, for the script."""
+        return [
+            part
+            for query, reserved in self._reservations(date).items()
+            for part in (query, str(reserved.places), str(reserved.epsilon))
+        ]
+
+    def _answer_call(self, proposal: AnswerProposal, token: str) -> Call:
+        keys, date, reserved = self._keys, proposal.date, proposal.reserved
+        return (
+            [
+                keys.releases(date),
+                keys.published(date),
+                keys.ledger(date),
+                keys.proof,
+                keys.total,
+                keys.successors,
+                keys.last,
+                keys.dates,
+                *(keys.ledger(day) for day in proposal.dates),
+            ],
+            [
+                proposal.release_id,
+                self._name,
+                date,
+                *self._limits[1:],
+                *proposal.record,
+                *proposal.exhausted,
+                token,
+                *self._claim,
+                proposal.query,
+                str(reserved.places),
+                str(reserved.epsilon),
+                *proposal.dates,
+            ],
+        )
+
+    def _call(self, proposal: Proposal, token: str, wanted: Sequence[str]) -> Call:
         keys, date, name = self._keys, proposal.date, self._name
         return (
             [
@@ -122,6 +190,7 @@ class LedgerStore:
                 token,
                 proposal.fineness,
                 *self._claim,
+                *wanted,
             ],
         )
 
@@ -140,10 +209,13 @@ class LedgerStore:
         keys = self._keys
         found = await self._summary(keys=[keys.ledger(date), keys.total], args=[keys.levels(date)])
         day, total = _numbers(found[0]), _numbers(found[1])
-        levels: dict[str, Counter[int]] = {}
+        queries = _queries(found[0])
+        levels, met = dict[str, Counter[int]](), Counter[int]()
         for key, flat in zip(found[2::2], found[3::2], strict=True):
             name = key.decode()
-            levels[name] = dearest({int(e): count for e, count in _numbers(flat).items()}, day.get(f"cap:{name}"))
+            of_hats, cap = {int(e): count for e, count in _numbers(flat).items()}, day.get(f"cap:{name}")
+            levels[name] = dearest(of_hats, cap)
+            met += levels_met(of_hats, cap, queries.get(name, {}).values())
         fineness = f"fineness:{self._name}:"
         return DaySummary(
             releases=day.get(f"releases:{self._name}", 0),
@@ -152,10 +224,11 @@ class LedgerStore:
             shared=day.get("cost", 0) > day.get(f"cost:{self._name}", 0),
             limit=day.get("limit"),
             sequence=day.get("sequence", 0),
-            levels=sum(levels.values(), Counter[int]()),
+            levels=met,
             total=Total(total.get("spent", 0), total.get("limit")),
             own=levels.get(self._name, {}),
             fineness={int(key.removeprefix(fineness)): n for key, n in day.items() if key.startswith(fineness)},
+            queries=queries.get(self._name, {}),
         )
 
     async def successor(self) -> Successor | None:
@@ -177,5 +250,25 @@ class LedgerStore:
         return int(records) - int(published)
 
 
+def _committed(answers: Sequence[Any]) -> list[Committed]:
+    """What commit.lua or answer.lua said of each proposal."""
+    for answer in answers:
+        if (refused := REFUSED.get(answer[0])) is not None:
+            raise refused
+    return [Committed(record, mark == b"1", how == b"committed") for how, record, mark in answers]
+
+
 def _numbers(flat: Sequence[bytes]) -> dict[str, int]:
-    return {field.decode(): int(value) for field, value in zip(flat[::2], flat[1::2], strict=True)}
+    fields = zip(flat[::2], flat[1::2], strict=True)
+    return {field.decode(): int(value) for field, value in fields if not field.startswith(_QUERY)}
+
+
+def _queries(flat: Sequence[bytes]) -> dict[str, dict[str, Reserved]]:
+    """By policy and query: what is reserved, from the fields of a day's ledger."""
+    found: dict[str, dict[str, Reserved]] = {}
+    for field, value in zip(flat[::2], flat[1::2], strict=True):
+        if field.startswith(_QUERY):
+            _, policy, query = field.decode().split(":")
+            places, _, epsilon = value.partition(b"x")
+            found.setdefault(policy, {})[query] = Reserved(int(places), int(epsilon))
+    return found

@@ -9,10 +9,11 @@ import msgspec
 
 from agents.redis_clients import AnyRedis
 from agents.store.keys import PartitionKeys
-from agents.store.scripts import Call, Script
+from agents.store.scripts import Call, Part, Script
 from stream.checkpoint import Changes, Stored
 from stream.errors import Refusal
 from stream.open_slots import CHUNK_USERS
+from stream.pseudonyms import PSEUDONYM_BYTES
 
 _LOAD_BATCH: Final = 2_000  # chunks asked for in one round trip: about 5 MB
 
@@ -186,18 +187,21 @@ class PartitionStore:
             return None
         return [[chunk for answer in answers for chunk in answer[i] if chunk] for i in range(len(hats))]
 
-    async def delete(self, hats: Sequence[FinalHat]) -> None:
-        """Delete the contributions of published HATs."""
-        await self._delete.each(self._of_each(hats))
+    async def delete(self, hats: Sequence[FinalHat], *, keep: bool = False) -> None:
+        """Delete the contributions of published HATs.
+
+        keep   what queries over days read of them stays, without saying who they were of: `agents.store.kept`
+        """
+        await self._delete.each(self._of_each(hats, PSEUDONYM_BYTES if keep else ""))
 
     async def sweep(self, date: str) -> None:
         """Delete what was folded of a local date and of all after it: another policy counts them."""
         await self._sweep.each([([keys.state], [keys.prefix, CHUNK_USERS, date]) for keys in self._keys])
 
-    def _of_each(self, hats: Sequence[FinalHat]) -> list[Call]:
+    def _of_each(self, hats: Sequence[FinalHat], *more: Part) -> list[Call]:
         """These HATs, in every partition."""
         named = [part for hat in hats for part in (hat.slot, hat.cell, hat.closes_ms)]
-        return [([keys.state], [keys.prefix, CHUNK_USERS, *named]) for keys in self._keys]
+        return [([keys.state], [keys.prefix, CHUNK_USERS, *more, *named]) for keys in self._keys]
 
 
 def _chunks(users: bytes) -> int:

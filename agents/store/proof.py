@@ -20,8 +20,9 @@ from agents.store.progress import ProgressStore
 from agents.store.scripts import Call, Script
 from agents.store.succession import claim_of
 from stream.contracts import BudgetRecord
+from stream.queries import Period
 from stream.release import date_of
-from stream.units import nano_within
+from stream.units import nano, nano_within
 
 _LOCK_MS: Final = 20_000
 _ADOPTED: Final = 1_000  # records of one script
@@ -46,7 +47,8 @@ class Published(msgspec.Struct, frozen=True):
     place          `cell/slot`
     charge         1e-9
     fineness       of its noise; 0: not known
-    slot_start_ms  ms UTC, under `add_remove`, where all of a policy goes by slots; else None
+    slot_start_ms  ms UTC, of a HAT under `add_remove`, where all of a policy goes by slots; else None
+    answered       of an answer to a query: what it has reserved
     """
 
     release_id: str
@@ -58,6 +60,17 @@ class Published(msgspec.Struct, frozen=True):
     fineness: int
     record: bytes
     slot_start_ms: int | None = None
+    answered: "Answered | None" = None
+
+
+class Answered(NamedTuple):
+    """What a query has reserved on the dates of a period: all its answers tell the same."""
+
+    policy: str
+    query: str
+    period: Period
+    places: int
+    epsilon: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +115,7 @@ class ProofStore:
         self._adopt = Script(redis, "adopt")
         self._number = Script(redis, "number")
         self._recall = Script(redis, "recall")
+        self._reserved = Script(redis, "reserved")
         self._supersede = Script(redis, "supersede")
 
     async def token(self, held: Held = MappingProxyType({})) -> str | None:
@@ -196,7 +210,7 @@ class ProofStore:
 
     async def recall(self, budget: BudgetRecord) -> None:
         """Take back what a record of `hats.budget` tells: its number, what binds its day, and a succession."""
-        keys, charged = self._keys, budget.releases > 0
+        keys, charged = self._keys, budget.releases > 0 or any(query.places for query in budget.queries)
         told = (
             None if budget.max_hats_per_day is None else str(budget.max_hats_per_day),
             str(nano_within(budget.limit)) if charged else None,
@@ -209,7 +223,15 @@ class ProofStore:
                 str(budget.seq),
                 *(text or "" for text in told),
                 *claim_of(budget.policy, budget.replaces, budget.from_date),
+                *(part for q in budget.queries for part in (q.query, str(q.places), str(nano(q.epsilon)))),
             ],
+        )
+
+    async def reserve(self, answered: Answered) -> None:
+        """Take back what an answer to a query tells: on each of its days it has cost what it reserved."""
+        keys, told = self._keys, [answered.policy, answered.query, str(answered.places), str(answered.epsilon)]
+        await self._reserved.each(
+            [([keys.ledger(day), keys.total, keys.dates], [day, *told]) for day in answered.period.dates]
         )
 
     async def restore_progress(self, name: str, span: Span, partitions: int) -> None:

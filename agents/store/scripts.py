@@ -9,7 +9,9 @@ from redis.exceptions import NoScriptError
 
 from agents.redis_clients import AnyRedis
 
-_BOOKING: Final = frozenset({"adopt", "commit", "recall", "supersede"})  # what stands before them is in booking.lua
+_BOOKING: Final = frozenset(
+    {"adopt", "answer", "commit", "recall", "reserved", "supersede"}
+)  # what stands before them is in booking.lua
 
 Part = str | bytes | int
 Call = tuple[Sequence[str], Sequence[Part]]

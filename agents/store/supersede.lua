@@ -17,7 +17,8 @@ count(ARGV[8], ARGV[9], 1)
 if ARGV[5] ~= ARGV[8] then
   if tonumber(ARGV[5]) > 0 then unbook(KEYS[3], KEYS[4], place, ARGV[5]) end
   if tonumber(ARGV[8]) > 0 then book(KEYS[3], KEYS[4], place, ARGV[8]) end
-  settle(KEYS[2], KEYS[5], name, cost_of(levels_in(KEYS[4]), redis.call('HGET', KEYS[2], 'cap:' .. name) or ''))
+  local cap = redis.call('HGET', KEYS[2], 'cap:' .. name) or ''
+  settle(KEYS[2], KEYS[5], name, cost_of_day(KEYS[2], name, levels_in(KEYS[4]), cap))
 end
 -- No new number: with the records that are put back, this is the ledger that hats.budget has told of.
 return 1

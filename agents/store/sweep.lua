@@ -1,4 +1,5 @@
--- Delete what a partition has folded of the days from a date on: they are another policy's.
+-- Delete what a partition has folded of the days from a date on: they are another policy's. What was kept for queries
+-- goes too: those whose days are not over will never be answered.
 -- KEYS[1]  {name:p}:state
 -- ARGV     prefix, users in a chunk, the date
 local prefix, per_chunk, from = ARGV[1], tonumber(ARGV[2]), ARGV[3]
@@ -20,4 +21,6 @@ for i = 1, #days, 2 do
     redis.call('HDEL', prefix .. 'days', days[i])
   end
 end
+for _, slot in ipairs(redis.call('HKEYS', prefix .. 'kept')) do redis.call('DEL', prefix .. 'k:' .. slot) end
+redis.call('DEL', prefix .. 'kept')
 return 'OK'

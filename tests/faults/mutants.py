@@ -11,9 +11,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from agents.due import Due
+from agents.published import published_of
 from agents.publisher import Publishers
-from agents.recovery import Prover, published_of
-from agents.release import Due, Releaser
+from agents.recovery import Prover
+from agents.release import Releaser
 from agents.store.ledger import Committed, Proposal
 from agents.store.partition import PartitionStore
 from stream.checkpoint import Changes

@@ -217,6 +217,13 @@ class Pipeline:
             values.setdefault((record.key or b"").decode(), []).append(record.value or b"")
         return values
 
+    def answers(self, *, committed: bool = True) -> dict[str, list[bytes]]:
+        """The same of `hats.queries`."""
+        values: dict[str, list[bytes]] = {}
+        for record in self.kafka.read(self.settings.topics.queries, committed=committed):
+            values.setdefault((record.key or b"").decode(), []).append(record.value or b"")
+        return values
+
     def budget_records(self) -> dict[str, dict[str, Any]]:
         """Key -> the record with the greatest `seq` on `hats.budget`: what its readers keep."""
         newest: dict[str, dict[str, Any]] = {}

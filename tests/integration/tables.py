@@ -52,10 +52,17 @@ def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 
 
 def toml(table: Mapping[str, Any], where: str = "") -> str:
-    """Nested tables of texts, numbers, truth values and lists, as TOML."""
-    lines = [f"{key} = {json.dumps(value)}\n" for key, value in table.items() if not isinstance(value, Mapping)]
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            inside = f"{where}.{key}" if where else key
-            lines += [f"[{inside}]\n", toml(value, inside)]
+    """Nested tables of texts, numbers, truth values and lists, also of tables, as TOML."""
+    plain = {key: value for key, value in table.items() if not _tables(value)}
+    lines = [f"{key} = {json.dumps(value)}\n" for key, value in plain.items()]
+    for key in table.keys() - plain.keys():
+        inside = f"{where}.{key}" if where else key
+        if isinstance(table[key], Mapping):
+            lines += [f"[{inside}]\n", toml(table[key], inside)]
+        else:
+            lines += [f"[[{inside}]]\n{toml(each, inside)}" for each in table[key]]
     return "".join(lines)
+
+
+def _tables(value: object) -> bool:
+    return isinstance(value, Mapping) or (isinstance(value, list) and bool(value) and isinstance(value[0], Mapping))

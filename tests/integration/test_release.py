@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from aiokafka.errors import KafkaError
 
+from agents.due import Due
 from agents.kafka import aiokafka_options
 from agents.publisher import Message, NotHeld, Publishers
 from agents.recovery import Prover
-from agents.release import Due, Releaser
+from agents.release import Releaser
 from agents.store.ledger import Committed, Proposal
 from agents.store.proof import ProofStore
 from agents.topics import ensure_topics

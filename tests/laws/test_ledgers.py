@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from agents.ledger_file import open_ledger
-from agents.recovery import published_of
+from agents.published import published_of
 from agents.store.ledger import LedgerStore, Proposal
 from agents.store.proof import ProofStore
 from stream.accounting import DayLedger, DaySummary, Total

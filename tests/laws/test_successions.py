@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from agents.recovery import published_of
+from agents.published import published_of
 from agents.store.errors import Replaced, Unclaimed
 from agents.store.ledger import LedgerStore, Proposal
 from agents.store.proof import ProofStore, Published

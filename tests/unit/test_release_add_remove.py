@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.recovery import Found, published_of
+from agents.published import published_of
+from agents.recovery import Found
 from agents.schemas import schema_of
 from stream.hats import Calendar
 from stream.mechanisms import Noisy

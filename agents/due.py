@@ -1,0 +1,58 @@
+"""What a round of releases is made of: final HATs, cut into lots that memory and one transaction can carry."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from agents.store.ledger import Proposal
+from agents.store.partition import FinalHat
+from stream.release import Release
+
+HATS: Final = 500  # released together; a transaction carries those of one release partition
+_USERS: Final = 200_000  # of one load: bounds memory; a larger HAT is loaded alone
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A final HAT of ours, and how many users it has.
+
+    released_at_ms   ms UTC, where that is public and all that may be told; None: the time of the commit
+    """
+
+    hat: FinalHat
+    release_id: str
+    users: int
+    released_at_ms: int | None = None
+
+
+def batches_of(due: Sequence[Due]) -> Iterator[list[Due]]:
+    """In order, cut at dates, at `HATS` and at `_USERS`."""
+    batch: list[Due] = []
+    users = 0
+    for one in due:
+        full = len(batch) >= HATS or users + one.users > _USERS
+        if batch and (full or date_of(one) != date_of(batch[0])):
+            yield batch
+            batch, users = [], 0
+        batch.append(one)
+        users += one.users
+    if batch:
+        yield batch
+
+
+def date_of(due: Due) -> str:
+    """The local date that a HAT is charged to."""
+    return due.hat.slot.partition("/")[0]
+
+
+def proposal_of(release: Release, at_ms: int) -> Proposal:
+    """What the ledger is asked to commit."""
+    return Proposal(
+        release_id=release.release_id,
+        date=release.date,
+        place=release.place,
+        charge=release.charge,
+        record=release.record(at_ms),
+        exhausted=release.exhausted().record(at_ms),
+        fineness=release.fineness,
+    )

@@ -1,0 +1,263 @@
+"""Answers to queries over days, by the steps of a release.    [decisions/0014]
+
+What HATs had is kept when they are deleted (`agents.store.kept`). Once the last slot of a period is final and none of
+its HATs is open, each cell gets its one answer: loaded, drawn, committed, sent, acked, marked; and what was kept is
+deleted when the last query that reads it is answered.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from agents.budget import budget_message
+from agents.clock import now_ms
+from agents.publisher import Message, cloud_event
+from agents.recovery import Prover
+from agents.settings import Settings
+from agents.store.kept import Gap, Kept, KeptStore
+from agents.store.ledger import AnswerProposal, Committed, LedgerStore
+from agents.store.partition import PartitionStore
+from stream.accounting import Reserved
+from stream.clock import closes_at, slowest
+from stream.hats import Calendar, Slot
+from stream.mechanisms import Noise
+from stream.partitioner import by_murmur2
+from stream.policy import Relation
+from stream.queries import KeptDay
+from stream.query_release import Asked, QueryRelease, asked_in, query_release_of
+from stream.release import Status
+from stream.schedule import released_at_ms
+
+ANSWERS: Final = 500  # committed together
+_BYTES: Final = 4_000_000  # of what is kept, loaded together: bounds memory; a larger cell is loaded alone
+
+
+@dataclass(frozen=True, slots=True)
+class DueAnswer:
+    """A query about a cell whose period is over, and the bytes kept for it."""
+
+    release_id: str
+    cell: str
+    asked: Asked = field(compare=False)
+    size: int = field(compare=False)
+
+
+class QueryReleaser:
+    """The answers of one worker."""
+
+    def __init__(self, settings: Settings, kept: KeptStore, ledger: LedgerStore, prover: Prover, noise: Noise) -> None:
+        self._settings = settings
+        self._policy = settings.policy
+        self._calendar = Calendar(settings.policy)
+        self._kept = kept
+        self._ledger = ledger
+        self._prover = prover
+        self._noise = noise
+        self._looked: object = None
+        self._by_cell = settings.policy.relation is Relation.ADD_REMOVE
+
+    async def round(self, store: PartitionStore, owned: frozenset[int], until: str) -> None:
+        """Answer what is due: looked for whenever a slot becomes final, until there is none left.
+
+        until   the local date from which another policy releases
+        """
+        least = slowest(await store.clocks())
+        if least is None or not owned:
+            return
+        newest = self._calendar.slot_at(least - self._policy.lateness_ms).key
+        looked = (newest, until, owned, self._prover.token)
+        if self._looked == looked:
+            return
+        open_slots = await store.open_slots()
+        # Final ones will be released by us or others, and kept: then there is more to look for.
+        done = not any(least >= end + self._policy.lateness_ms for end in open_slots.values())
+        for asked in await self._over(until):
+            is_final = least >= closes_at(asked.closing, self._policy)
+            if is_final and not any(slot.key in open_slots for slot in asked.slots):
+                done &= await self.answer(asked, owned, until)
+        if done:
+            self._looked = looked
+
+    async def are_open(self, until: str) -> bool:
+        """Whether anything is kept for a query that ends before a local date: it is not answered by all, or not yet."""
+        return bool(await self._over(until))
+
+    async def _over(self, until: str) -> list[Asked]:
+        """What is asked of all that is kept, where the period ends before a local date; by closing slot."""
+        asked = {
+            (one.query.name, one.closing.key): one
+            for key in await self._kept.slots()
+            for one in asked_in(self._policy, self._calendar, *key.split("/"))
+            if one.closing.date < until
+        }
+        return sorted(asked.values(), key=lambda one: (one.closing.end_ms, one.closing.name, one.query.name))
+
+    async def answer(
+        self, asked: Asked, owned: frozenset[int], until: str, cells: Iterable[str] | None = None, first_ms: int = 0
+    ) -> bool:
+        """Answer a query about those of these cells that are ours; None: about all of which anything is kept.
+
+        until      the local date from which another policy releases
+        first_ms   slots that began earlier (ms UTC) are not the policy's
+        False where a partition's clock has gone back, or a HAT is open again: then it is not done.
+        """
+        sizes = await self._kept.cells([slot.key for slot in asked.slots])
+        ours = []
+        for cell in sorted(sizes if cells is None else cells):
+            one = DueAnswer(asked.release_id(cell), cell, asked, sizes.get(cell, 0))
+            if self.release_partition(one) in owned:
+                ours.append(one)
+        for batch in _batches(ours):
+            records = await self._records(batch, first_ms)
+            if records is None:
+                return False
+            await self._publish(records)
+            await self._forget(asked, [one.cell for one in batch], until)
+        return True
+
+    def release_partition(self, one: DueAnswer) -> int:
+        """Whose owner answers it: under `add_remove` that of the cell's HATs."""
+        of = one.cell if self._by_cell else one.release_id
+        return by_murmur2(of.encode(), self._kept.partitions)
+
+    @property
+    def _settings_partitions(self) -> int:
+        return self._kept.partitions
+
+    async def _records(self, due: Sequence[DueAnswer], first_ms: int) -> dict[DueAnswer, Committed] | None:
+        found = await self._ledger.find(due[0].asked.closing.date, [one.release_id for one in due])
+        records = {one: record for one, record in zip(due, found, strict=True) if record is not None}
+        absent = [one for one in due if one not in records]
+        if absent:
+            loaded = await self.load(absent)
+            if loaded is None:
+                return None
+            answers = await self.draw(absent, loaded, first_ms)
+            records.update(zip(absent, await self.commit(answers), strict=True))
+        return {one: records[one] for one in due}
+
+    async def _publish(self, records: Mapping[DueAnswer, Committed]) -> None:
+        by_producer: dict[int, list[tuple[DueAnswer, Committed]]] = {}
+        for one, record in records.items():
+            if not record.published:
+                by_producer.setdefault(self.release_partition(one), []).append((one, record))
+        for release_partition, waiting in sorted(by_producer.items()):
+            await self.send(release_partition, waiting)
+            await self.mark([one for one, _ in waiting])
+
+    async def _forget(self, asked: Asked, cells: Sequence[str], until: str) -> None:
+        """Delete what no other query is going to read."""
+        hats = []
+        for slot in asked.slots:
+            answered = set(cells)
+            for other in asked_in(self._policy, self._calendar, slot.date, slot.name):
+                if other.query.name != asked.query.name and other.closing.date < until:
+                    ids = [other.release_id(cell) for cell in cells]
+                    found = await self._ledger.find(other.closing.date, ids)
+                    published = (cell for cell, record in zip(cells, found, strict=True) if record and record.published)
+                    answered &= set(published)
+            hats += [(slot.key, cell) for cell in cells if cell in answered]
+        await self.delete(hats)
+
+    # The named steps. Tests wrap them from their own entry point.
+
+    async def load(self, due: Sequence[DueAnswer]) -> Kept | None:
+        """loaded: what is kept of the period; None if a clock is too small, or one of the HATs is open."""
+        asked = due[0].asked
+        slots, closes_ms = [slot.key for slot in asked.slots], closes_at(asked.closing, self._policy)
+        return await self._kept.load(slots, closes_ms, [one.cell for one in due])
+
+    async def draw(self, due: Sequence[DueAnswer], kept: Kept, first_ms: int) -> list[QueryRelease]:
+        """drawn: each answer with its noise, in a thread."""
+        return await asyncio.to_thread(self._draw, due, kept, first_ms)
+
+    def _draw(self, due: Sequence[DueAnswer], kept: Kept, first_ms: int) -> list[QueryRelease]:
+        asked = due[0].asked
+        there = [slot for slot in asked.slots if not self._is_missing(slot, kept, first_ms)]
+        return [
+            query_release_of(
+                asked,
+                self._calendar,
+                one.cell,
+                {slot.date: KeptDay.of(kept.parts.get((one.cell, slot.key), [])) for slot in there},
+                self._noise,
+            )
+            for one in due
+        ]
+
+    def _is_missing(self, slot: Slot, kept: Kept, first_ms: int) -> bool:
+        """Whether the slot cannot be read whole, by what is public."""
+        if slot.start_ms < first_ms or (not self._by_cell and slot.key not in kept.data):
+            return True
+        starts, closes_ms = self._calendar.days_start(slot.date), closes_at(slot, self._policy)
+        return any(_lost(gap, starts, closes_ms) for gap in kept.gaps)
+
+    async def commit(self, answers: Sequence[QueryRelease]) -> list[Committed]:
+        """committed: the records, with what the query reserves, in one step each; what was there already wins."""
+        at_ms = now_ms()
+        proposals = [_proposal(answer, at_ms) for answer in answers]
+        return await self._ledger.commit_answers(proposals, self._prover.token)
+
+    async def send(self, release_partition: int, waiting: Sequence[tuple[DueAnswer, Committed]]) -> None:
+        """sent and acked: the bytes in Redis, and the budget of all days that were read, in one transaction."""
+        topics, asked = self._settings.topics, waiting[0][0].asked
+        public_ms = released_at_ms(asked.closing, self._policy) if self._by_cell else None
+        messages = [
+            Message(
+                topic=topics.queries,
+                partition=by_murmur2(one.cell.encode(), self._kept.partitions),
+                key=one.release_id.encode(),
+                value=record.record,
+                headers=cloud_event(one.release_id, topics.telemetry, "query"),
+                timestamp_ms=public_ms,
+            )
+            for one, record in waiting
+        ]
+        for date in asked.period.dates:
+            summary = await self._ledger.summary(date)
+            # In a thread: composing a new number of charges takes up to a second of computing.
+            messages.append(
+                await asyncio.to_thread(budget_message, topics.budget, self._policy, date, summary, public_ms)
+            )
+        await self._prover.publishers.publish(release_partition, messages)
+
+    async def mark(self, due: Sequence[DueAnswer]) -> None:
+        """marked: Kafka has them."""
+        await self._ledger.mark(due[0].asked.closing.date, [one.release_id for one in due])
+
+    async def delete(self, hats: Sequence[tuple[str, str]]) -> None:
+        """deleted: what was kept of these (slot, cell)."""
+        await self._kept.forget(hats)
+
+
+def _lost(gap: Gap, starts_ms: int, closes_ms: int) -> bool:
+    """Whether a partition may have lost readings of a slot: its day begins within the gap, and it was open before."""
+    return starts_ms < gap.until_ms and not (gap.from_ms is not None and gap.from_ms >= closes_ms)
+
+
+def _batches(due: Sequence[DueAnswer]) -> Iterator[list[DueAnswer]]:
+    """In order, cut at `ANSWERS` and at `_BYTES`."""
+    batch: list[DueAnswer] = []
+    size = 0
+    for one in due:
+        if batch and (len(batch) >= ANSWERS or size + one.size > _BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(one)
+        size += one.size
+    if batch:
+        yield batch
+
+
+def _proposal(answer: QueryRelease, at_ms: int) -> AnswerProposal:
+    asked = answer.asked
+    return AnswerProposal(
+        release_id=answer.release_id,
+        date=answer.date,
+        dates=asked.period.dates,
+        query=asked.query.name,
+        reserved=Reserved(asked.policy.most_hats, asked.query.epsilon_nano),
+        record=answer.record(at_ms),
+        exhausted=(answer.exhausted() if answer.status == Status.RELEASED else answer).record(at_ms),
+    )

@@ -1,0 +1,22 @@
+-- Read what is kept of some cells in the slots of a query's period, and what this partition can vouch for.
+-- KEYS[1]  {name:p}:state
+-- ARGV     prefix, the least clock (ms UTC) that closes the last slot, number of slots, the slots, then the cells
+-- Returns nil if the clock is missing or too small, or contributions of one of these HATs are open still; else
+-- {complete_from or '', lost_from or '', for each slot whether any cell has data, for each cell: what is kept, by slot}
+local prefix, number = ARGV[1], tonumber(ARGV[3])
+local state = redis.call('HMGET', KEYS[1], 'clock', 'complete_from', 'lost_from')
+if tonumber(state[1] or '-1') < tonumber(ARGV[2]) then return nil end
+local answer, data = {state[2] or '', state[3] or ''}, {}
+for i = 4, 3 + number do
+  data[#data + 1] = redis.call('EXISTS', prefix .. 'k:' .. ARGV[i], prefix .. 'hats:' .. ARGV[i])
+end
+answer[3] = data
+for c = 4 + number, #ARGV do
+  local kept = {}
+  for i = 4, 3 + number do
+    if redis.call('HEXISTS', prefix .. 'hats:' .. ARGV[i], ARGV[c]) == 1 then return nil end
+    kept[#kept + 1] = redis.call('HGET', prefix .. 'k:' .. ARGV[i], ARGV[c]) or ''
+  end
+  answer[#answer + 1] = kept
+end
+return answer

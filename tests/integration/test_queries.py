@@ -1,0 +1,272 @@
+"""Queries over days against real Kafka and Redis: one answer, charged before, whatever crashes; nothing kept after."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.publisher import Publishers
+from agents.query_release import DueAnswer, QueryReleaser
+from agents.release import Releaser
+from agents.store.kept import KeptStore
+from agents.store.ledger import Committed
+from agents.topics import ensure_topics
+from stream.mechanisms.system import SystemNoise
+from stream.packing import unpack
+from tests.integration.days import DATES, END_MS, EPSILON, POLICY, QUERIES, cell, days, expected
+from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.readings import Sample, Stores, open_stores, store_closed
+from tests.integration.tables import PARTITIONS
+from tests.integration.test_release import ALL, STEPS, CrashError, CrashingPublishers, releasing
+from tests.services import KafkaServer, RedisServer
+
+HATS = 12  # two places in two hours of three days
+ANSWERS = 2 * 4 + 12  # of `mean` and `over` one for each place and hour, of `daily` also for each day
+
+
+@pytest.fixture
+def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
+    with open_pipeline(kafka, redis_server, tmp_path, "queries", {"policy": POLICY}) as opened:
+        ensure_topics(opened.settings)
+        yield opened
+
+
+@asynccontextmanager
+async def answering(
+    pipeline: Pipeline, stores: Stores, publishers: type[Publishers] = Publishers
+) -> AsyncIterator[tuple[Releaser, QueryReleaser]]:
+    """A worker's releaser with its queries."""
+    async with releasing(pipeline, stores, publishers=publishers) as releaser:
+        kept = KeptStore(stores.redis, pipeline.name, PARTITIONS)
+        releaser.queries = QueryReleaser(pipeline.settings, kept, stores.ledger, releaser._prover, SystemNoise())
+        yield releaser, releaser.queries
+
+
+def crash_in_answers(queries: QueryReleaser, step: str) -> None:
+    """Let it end at a step: `sent` is the publisher's."""
+    name = {"loaded": "load", "drawn": "draw", "committed": "commit", "acked": "send", "marked": "mark"}.get(step)
+    name = "delete" if step == "deleted" else name
+    if name is None:
+        return
+    wrapped = getattr(queries, name)
+
+    async def crashing(*arguments: Any) -> None:
+        await wrapped(*arguments)
+        raise CrashError
+
+    setattr(queries, name, crashing)
+
+
+def answers(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
+    """release_id without the policy -> the one record; those of aborted transactions count too."""
+    published = pipeline.answers(committed=False)
+    assert {name: len(set(values)) for name, values in published.items() if len(set(values)) != 1} == {}
+    return {name.partition("/")[2]: json.loads(values[0]) for name, values in published.items()}
+
+
+def assert_true(
+    pipeline: Pipeline, samples: Sequence[Sample], names: Sequence[str] = ("mean", "over", "daily")
+) -> None:
+    """Every query has one answer about each cell and slot, and it is the true one."""
+    wanted = {key: value for name in names for key, value in expected(samples, name).items()}
+    means = {key: record["mean"] for key, record in answers(pipeline).items() if record["status"] == "released"}
+    assert means.keys() == wanted.keys()
+    for key, mean in means.items():
+        assert mean == pytest.approx(wanted[key], abs=0.002), key
+
+
+def kept_keys(pipeline: Pipeline) -> list[bytes]:
+    """What is left in Redis of what queries read."""
+    with closing(pipeline.redis_server.client()) as redis:
+        return [
+            key
+            for kind in ("k:*", "kept")
+            for key in redis.scan_iter(match=f"{{{pipeline.name}:*}}:{kind}", count=10_000)
+        ]
+
+
+def assert_charged_once(pipeline: Pipeline) -> None:
+    """Each day cost its dearest HATs and each query in all the places that a user can be in."""
+    budgets = pipeline.budget_records()
+    assert {key.rpartition("/")[2] for key in budgets} == set(DATES)
+    for budget in budgets.values():
+        assert (budget["releases"], budget["epsilon_sum"]) == (4, 4 * EPSILON)
+        assert {each["query"]: each["places"] for each in budget["queries"]} == {"mean": 40, "over": 40, "daily": 40}
+        assert budget["epsilon_user_day"] == (4 + 3 * 40) * EPSILON
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_after_a_crash_at_any_step_another_worker_leaves_one_true_answer_and_keeps_nothing(
+    step: str, pipeline: Pipeline
+) -> None:
+    async def crash_then_finish() -> None:
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, pipeline.settings.policy, days(), END_MS)
+            publishers = CrashingPublishers if step == "sent" else Publishers
+            with pytest.raises(CrashError):
+                async with answering(pipeline, stores, publishers) as (releaser, queries):
+                    if step == "sent":  # of an answer, not of a HAT
+                        releaser._publishers.__class__ = Publishers
+                        wrapped = queries.send
+
+                        async def send(release_partition: int, waiting: Sequence[tuple[DueAnswer, Committed]]) -> None:
+                            releaser._publishers.__class__ = CrashingPublishers
+                            await wrapped(release_partition, waiting)
+
+                        setattr(queries, "send", send)  # noqa: B010 - a step, wrapped from outside
+                    crash_in_answers(queries, step)
+                    await releaser.round(asyncio.Event())
+            async with answering(pipeline, stores) as (releaser, _):
+                await releaser.round(asyncio.Event())
+                assert await releaser.due(ALL) == []
+
+    asyncio.run(crash_then_finish())
+    assert len(pipeline.published()) == HATS
+    assert len(answers(pipeline)) == ANSWERS
+    assert_true(pipeline, days())
+    assert_charged_once(pipeline)
+    assert kept_keys(pipeline) == []
+
+
+def test_answers_that_redis_forgot_keep_their_values_and_what_they_have_reserved(pipeline: Pipeline) -> None:
+    async def release(*, again: bool) -> None:
+        async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
+            if not again:
+                await store_closed(stores, pipeline.settings.policy, days(), END_MS)
+            await releaser.round(asyncio.Event())
+            if again:  # the log is folded again too
+                await store_closed(stores, pipeline.settings.policy, days(), END_MS)
+                await releaser.round(asyncio.Event())
+                for date in DATES:
+                    summary = await stores.ledger.summary(date)
+                    assert summary.epsilon_user_day == (4 + 3 * 40) * 10**15
+                    assert {name: one.places for name, one in summary.queries.items()} == dict.fromkeys(
+                        ("mean", "over", "daily"), 40
+                    )
+
+    asyncio.run(release(again=False))
+    before = pipeline.answers()
+    pipeline.redis_server.delete(f"{{{pipeline.name}*")  # FLUSHALL, for all that is ours
+    asyncio.run(release(again=True))
+    assert {name: set(values) for name, values in pipeline.answers(committed=False).items()} == {
+        name: set(values) for name, values in before.items()
+    }
+    assert kept_keys(pipeline) == []
+
+
+def test_what_a_longer_query_reads_is_kept_until_it_is_answered_and_no_longer(pipeline: Pipeline) -> None:
+    async def release() -> None:
+        async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
+            for day in range(3):
+                await store_closed(stores, pipeline.settings.policy, days([day]), END_MS - (2 - day) * 86_400_000)
+                await releaser.round(asyncio.Event())
+                assert bool(kept_keys(pipeline)) == (day < 2)
+                assert {key[:10] for key in answers(pipeline)} == set(DATES[: day + 1])
+
+    asyncio.run(release())
+    assert_true(pipeline, days())
+    assert_charged_once(pipeline)
+
+
+def test_what_is_kept_names_nobody_and_says_nothing_of_when(pipeline: Pipeline) -> None:
+    async def release() -> set[bytes]:
+        async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
+            await store_closed(stores, pipeline.settings.policy, days([0]), END_MS - 2 * 86_400_000)
+            users = {name for number in range(PARTITIONS) for name in await pseudonyms(stores, number)}
+            await releaser.round(asyncio.Event())
+            return users
+
+    async def pseudonyms(stores: Stores, partition: int) -> set[bytes]:
+        stored = await stores.partitions.read(partition)
+        return {row.pseudonym for chunks in stored.hats.values() for chunk in chunks for row in unpack(chunk)}
+
+    users = asyncio.run(release())
+    assert len(users) == 9
+    with closing(pipeline.redis_server.client()) as redis:
+        kept: Any = [value for key in kept_keys(pipeline) if b":k:" in key for value in redis.hgetall(key).values()]
+    assert kept
+    assert not [user for user in users for value in kept if user in value]
+    # Five bytes of a header, then of each user a count, a total and a maximum in milli-units: nothing else has room.
+    assert {(len(value) - 5) % value[1] for value in kept} == {0}
+    assert {(len(value) - 5) // value[1] for value in kept} <= {1 + 2 + 2, 1 + 4 + 2}
+
+
+@pytest.mark.parametrize("rule", ["suppress", "leave_out"])
+def test_a_day_of_outage_suppresses_a_query_or_is_left_out_and_named(
+    rule: str, kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    changes = {"policy": POLICY | {"query": [query | {"missing_days": rule} for query in QUERIES]}}
+    with open_pipeline(kafka, redis_server, tmp_path, "outage", changes) as pipeline:
+        ensure_topics(pipeline.settings)
+
+        async def release() -> None:
+            async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
+                await store_closed(stores, pipeline.settings.policy, days([0, 2]), END_MS)
+                await releaser.round(asyncio.Event())
+
+        asyncio.run(release())
+        of_three = {key: record for key, record in answers(pipeline).items() if not key.endswith("daily")}
+        assert len(of_three) == 8
+        for key, record in of_three.items():
+            assert record["missing"] == [DATES[1]]
+            assert record["days_used"] == 2
+            if rule == "suppress":
+                assert (record["status"], record["reason"]) == ("suppressed", "missing_days")
+                assert not record.keys() & {"mean", "raw", "noise", "interval95"}
+            else:
+                two = expected(days([0, 2]), key.rpartition("/")[2])[key]
+                share = 3 / 2 if key.endswith("over") else 1.0
+                assert record["mean"] == pytest.approx(two * share, abs=0.002)
+
+
+def test_a_query_for_which_a_day_has_no_room_is_exhausted_and_the_hats_go_on(
+    kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    # Three queries cost 40 a day each, and there is room for one HAT beside them.
+    queries = [{**query, "epsilon": 1.0} for query in QUERIES]
+    privacy = {"epsilon": 1.0, "max_hats_per_day": 40, "daily_limit": 121.0}
+    changes = {"policy": {"privacy": privacy, "query": queries}}
+    with open_pipeline(kafka, redis_server, tmp_path, "no-room", changes) as pipeline:
+        ensure_topics(pipeline.settings)
+
+        async def release() -> None:
+            async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
+                await store_closed(stores, pipeline.settings.policy, days(), END_MS)
+                await releaser._prover.ensure()
+                for field in ("cost:other", "cost"):
+                    await stores.redis.hset(f"{{{pipeline.name}}}:ledger:{DATES[1]}", field, 2 * 10**9)
+                await releaser.round(asyncio.Event())
+
+        asyncio.run(release())
+        statuses = {key: record["status"] for key, record in answers(pipeline).items()}
+        refused = {key for key, status in statuses.items() if status == "budget_exhausted"}
+        # On the second day another policy has spent 2: there the last of the three has no room.
+        assert {key.partition("T")[0] for key in refused} == {DATES[1]}
+        assert {key.rpartition("/")[2] for key in refused} == {"daily"}
+        assert {json.loads(values[0])["status"] for values in pipeline.published().values()} >= {"released"}
+        for budget in pipeline.budget_records().values():
+            assert budget["epsilon_user_day"] <= budget["limit"]
+
+
+def test_too_few_user_days_are_suppressed_with_the_reason(
+    kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    changes = {"policy": POLICY | {"query": [QUERIES[0] | {"min_n": 20}]}}
+    with open_pipeline(kafka, redis_server, tmp_path, "few", changes) as pipeline:
+        ensure_topics(pipeline.settings)
+        samples = [each for each in days(vehicles=12) if each.place == 0 or int(each.vehicle[-4:]) < 3]
+
+        async def release() -> None:
+            async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
+                await store_closed(stores, pipeline.settings.policy, samples, END_MS)
+                await releaser.round(asyncio.Event())
+
+        asyncio.run(release())
+        by_cell = {record["cell"]: record for record in answers(pipeline).values()}
+        assert by_cell[cell(0)]["status"] == "released"
+        assert by_cell[cell(0)]["user_days"] == 27
+        assert (by_cell[cell(1)]["status"], by_cell[cell(1)]["reason"]) == ("suppressed", "too_few_user_days")
