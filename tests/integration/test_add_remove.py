@@ -13,7 +13,8 @@ from typing import Any
 import h3.api.basic_str as h3
 import pytest
 
-import agents.release
+import agents.due
+import agents.query_release
 from agents.clock import now_ms
 from agents.publisher import Publishers
 from agents.slot_release import SlotReleaser
@@ -31,6 +32,7 @@ from tests.integration.hidden import (
     stamp_by,
 )
 from tests.integration.readings import HOUR_MS, NOON_MS, PLACES, Sample, open_stores, store_closed, ticks, traffic
+from tests.integration.test_queries import answering, crash_in_answers
 from tests.integration.test_release import ALL, STEPS, CrashError, CrashingPublishers, crash_after, releasing
 from tests.services import KafkaServer, Received, Record, RedisServer
 from tests.services.data import recording
@@ -41,6 +43,9 @@ OVER_MS = NOON_MS + 3 * HOUR_MS + 300_000  # closes 14:00
 DAY = [f"{DATE}T{slot}" for slot in SLOTS]
 HALVES = frozenset(range(4)), frozenset(range(4, 8))
 ANSWER = {"status", "mean", "raw", "unit", "noise", "interval95", "covers"}
+
+
+OVER_LIMIT = [{"name": "over", "kind": "over_speed_limit", "days": 1, "epsilon": EPSILON / 10, "speed_limit": 5.0}]
 
 
 def records(pipeline: Pipeline) -> list[dict[str, Any]]:
@@ -194,6 +199,42 @@ def test_after_a_crash_at_each_step_and_two_days_of_silence_every_slot_between_i
         assert_means_are_true(pipeline)
 
 
+def test_a_query_over_days_has_one_answer_for_each_listed_cell_whatever_crashes_and_nothing_is_kept_after(
+    kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    two_days = OVER_LIMIT[0] | {"name": "two", "days": 2, "from": DATE, "speed_limit": 12.0}
+
+    async def crash_and_go_on(pipeline: Pipeline) -> None:
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS + DAY_MS)
+            for step in STEPS:
+                publishers = CrashingPublishers if step == "sent" else Publishers
+                with pytest.raises(CrashError):
+                    async with answering(pipeline, stores, publishers, SlotReleaser) as (releaser, queries):
+                        crash_in_answers(queries, step)
+                        await releaser.round(asyncio.Event())
+            async with answering(pipeline, stores, kind=SlotReleaser) as (releaser, _):
+                await releaser.round(asyncio.Event())
+                assert await releaser.due(ALL) == []
+
+    changes = {"policy": {"hours": [12, 14], "query": [*OVER_LIMIT, two_days]}}
+    with open_hidden(kafka, redis_server, tmp_path, "asked", changes) as pipeline:
+        asyncio.run(crash_and_go_on(pipeline))
+        assert_means_are_true(pipeline)
+        published = pipeline.answers(committed=False)
+        assert {name: len(set(values)) for name, values in published.items() if len(set(values)) != 1} == {}
+        answers = [json.loads(values[0]) for values in published.values()]
+        assert len(answers) == len(CELLS) * 2 * (2 + 1)
+        for each in answers:
+            place = {cell_of(place): place for place in range(3)}.get(each["cell"])
+            there = place is not None and (each["query"] == "two" or each["date"] == DATE)
+            over = sum(10 + vehicle + (place or 0) > each["speed_limit"] for vehicle in range(12)) * there
+            assert each["mean"] == pytest.approx(over / each["days"], abs=0.002)
+            assert not each.keys() & {"seq", "user_days"}
+        with closing(redis_server.client()) as redis:
+            assert not list(redis.scan_iter(match=f"{{{pipeline.name}:*}}:k*", count=10_000))
+
+
 def test_a_slot_is_sent_by_no_worker_before_all_of_it_has_records_and_the_budget_is_told_by_whole_slots(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:
@@ -264,20 +305,25 @@ def test_days_with_deleted_records_are_incomplete_and_a_slot_beyond_the_budget_i
 def test_neighbouring_logs_lead_to_the_same_topics_but_for_the_answers(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agents.release, "_USERS", 14)  # what is loaded at once does depend on who is there
+    monkeypatch.setattr(agents.due, "_USERS", 14)  # what is loaded at once does depend on who is there
+    monkeypatch.setattr(agents.query_release, "_BYTES", 60)
 
     async def release(pipeline: Pipeline, samples: Iterable[Sample]) -> None:
         async with open_stores(pipeline) as stores:
             await store_closed(stores, pipeline.settings.policy, samples, OVER_MS)
-            async with releasing(pipeline, stores, SlotReleaser) as releaser:
+            async with answering(pipeline, stores, kind=SlotReleaser) as (releaser, _):
                 assert await releaser.round(asyncio.Event()) == 3 * len(CELLS)
 
     def seen(title: str, samples: Iterable[Sample]) -> tuple[str, list[Any]]:
-        with open_hidden(kafka, redis_server, tmp_path / title, title) as pipeline:
+        with open_hidden(kafka, redis_server, tmp_path / title, title, {"policy": {"query": OVER_LIMIT}}) as pipeline:
             asyncio.run(release(pipeline, samples))
             topics = pipeline.settings.topics
             means, budget = (sorted(kafka.read(topic, committed=False)) for topic in (topics.means, topics.budget))
+            queried = sorted(kafka.read(topics.queries, committed=False))
+            assert len(queried) == 3 * len(CELLS)
+            means += queried
             answers = "".join(json.loads(each.value or b"")["status"][0] for each in means)
+            answers += "".join(str(json.loads(each.value or b"")["mean"]) for each in queried)
             # Offsets tell where transactions end. In the one partition that all producers send to, the broker writes
             # these ends when it comes to it.
             budget = [replace(each, offset=at) for at, each in enumerate(budget)]

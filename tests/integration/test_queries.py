@@ -14,10 +14,11 @@ from agents.query_release import DueAnswer, QueryReleaser
 from agents.release import Releaser
 from agents.store.kept import KeptStore
 from agents.store.ledger import Committed
+from agents.store.succession import SuccessionStore, Successor
 from agents.topics import ensure_topics
 from stream.mechanisms.system import SystemNoise
 from stream.packing import unpack
-from tests.integration.days import DATES, END_MS, EPSILON, POLICY, QUERIES, cell, days, expected
+from tests.integration.days import DATES, DAY_MS, END_MS, EPSILON, POLICY, QUERIES, cell, days, expected
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import Sample, Stores, open_stores, store_closed
 from tests.integration.tables import PARTITIONS
@@ -37,10 +38,13 @@ def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> I
 
 @asynccontextmanager
 async def answering(
-    pipeline: Pipeline, stores: Stores, publishers: type[Publishers] = Publishers
+    pipeline: Pipeline,
+    stores: Stores,
+    publishers: type[Publishers] = Publishers,
+    kind: type[Releaser] = Releaser,
 ) -> AsyncIterator[tuple[Releaser, QueryReleaser]]:
     """A worker's releaser with its queries."""
-    async with releasing(pipeline, stores, publishers=publishers) as releaser:
+    async with releasing(pipeline, stores, kind, publishers) as releaser:
         kept = KeptStore(stores.redis, pipeline.name, PARTITIONS)
         releaser.queries = QueryReleaser(pipeline.settings, kept, stores.ledger, releaser._prover, SystemNoise())
         yield releaser, releaser.queries
@@ -162,7 +166,7 @@ def test_what_a_longer_query_reads_is_kept_until_it_is_answered_and_no_longer(pi
     async def release() -> None:
         async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
             for day in range(3):
-                await store_closed(stores, pipeline.settings.policy, days([day]), END_MS - (2 - day) * 86_400_000)
+                await store_closed(stores, pipeline.settings.policy, days([day]), END_MS - (2 - day) * DAY_MS)
                 await releaser.round(asyncio.Event())
                 assert bool(kept_keys(pipeline)) == (day < 2)
                 assert {key[:10] for key in answers(pipeline)} == set(DATES[: day + 1])
@@ -175,7 +179,7 @@ def test_what_a_longer_query_reads_is_kept_until_it_is_answered_and_no_longer(pi
 def test_what_is_kept_names_nobody_and_says_nothing_of_when(pipeline: Pipeline) -> None:
     async def release() -> set[bytes]:
         async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
-            await store_closed(stores, pipeline.settings.policy, days([0]), END_MS - 2 * 86_400_000)
+            await store_closed(stores, pipeline.settings.policy, days([0]), END_MS - 2 * DAY_MS)
             users = {name for number in range(PARTITIONS) for name in await pseudonyms(stores, number)}
             await releaser.round(asyncio.Event())
             return users
@@ -221,6 +225,54 @@ def test_a_day_of_outage_suppresses_a_query_or_is_left_out_and_named(
                 two = expected(days([0, 2]), key.rpartition("/")[2])[key]
                 share = 3 / 2 if key.endswith("over") else 1.0
                 assert record["mean"] == pytest.approx(two * share, abs=0.002)
+
+
+@pytest.mark.parametrize("state", ["whole", "new"])
+def test_days_that_a_partition_cannot_vouch_for_are_missing_and_no_others(
+    state: str, kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    # A gap in one partition: of the second day alone, if what it had folded before is there; else of all before too.
+    changes = {"policy": POLICY | {"query": [query | {"missing_days": "leave_out"} for query in QUERIES]}}
+    with open_pipeline(kafka, redis_server, tmp_path, "gap", changes) as pipeline:
+        ensure_topics(pipeline.settings)
+        key = f"{{{pipeline.name}:3}}:state"
+
+        async def release() -> None:
+            async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
+                await store_closed(stores, pipeline.settings.policy, days([0]), END_MS - 2 * DAY_MS)
+                await releaser.round(asyncio.Event())
+                if state == "new":
+                    await stores.redis.delete(key)
+                offset, stored = await stores.partitions.open(3, 1000, accept_gap=True)
+                assert (offset, stored.missing) == (1000, True)
+                complete_from = END_MS - 2 * DAY_MS + 60_000  # as the first record after the gap tells
+                await stores.redis.hset(key, mapping={"complete_from": complete_from})
+                await store_closed(stores, pipeline.settings.policy, days([1, 2]), END_MS)
+                await releaser.round(asyncio.Event())
+
+        asyncio.run(release())
+        of_three = [record for key, record in answers(pipeline).items() if not key.endswith("daily")]
+        assert len(of_three) == 8
+        assert {tuple(record["missing"]) for record in of_three} == {DATES[:2] if state == "new" else (DATES[1],)}
+
+
+def test_a_policy_that_is_replaced_keeps_nothing_for_queries_that_it_will_never_answer(
+    pipeline: Pipeline,
+) -> None:
+    async def release() -> None:
+        async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
+            await store_closed(stores, pipeline.settings.policy, days(), END_MS)
+            await SuccessionStore(stores.redis, pipeline.name).claim(pipeline.name, Successor(DATES[2], "new"))
+            assert not await releaser.is_done(DATES[2])
+            await releaser.round(asyncio.Event())
+            assert await releaser.is_done(DATES[2])
+            assert kept_keys(pipeline) == [], "of one day each, and answered"
+            await stores.partitions.sweep(DATES[2])
+
+    asyncio.run(release())
+    assert_true(pipeline, [each for each in days() if each.time_ms < END_MS - DAY_MS], ["daily"])
+    assert len(pipeline.published()) == HATS * 2 // 3
+    assert kept_keys(pipeline) == []
 
 
 def test_a_query_for_which_a_day_has_no_room_is_exhausted_and_the_hats_go_on(
