@@ -5,36 +5,22 @@ process holds it at a time, and a commit is on the disk before `commit` returns.
 """
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from stream.accounting import DayLedger, DaySummary, PolicyDay, Total
+from agents.ledger_database import hold, step, unusable
+from stream.accounting import DayLedger, DaySummary, PolicyDay, Reserved, Total
 from stream.errors import Refusal
 from stream.policy import Policy
 from stream.policy_table import differing_keys
-from stream.release import Release, numbered
+from stream.queries import reservations
+from stream.query_release import QueryRelease
+from stream.release import Release, Status, numbered
 
-_APPLICATION_ID: Final = 0x68636C64  # "hcld": what tells the file from any other database
-_VERSION: Final = 2
-# No STRICT and no RETURNING: SQLite has them only since 2021, and Python takes the system's.
-_SCHEMA: Final = """
-CREATE TABLE policies (name TEXT PRIMARY KEY, policy_id TEXT NOT NULL, canonical BLOB NOT NULL);
-CREATE TABLE successors (name TEXT PRIMARY KEY, from_date TEXT NOT NULL, successor TEXT NOT NULL);
-CREATE TABLE releases (release_id TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE costs (date TEXT, policy TEXT, place TEXT, epsilon INTEGER NOT NULL,
-                    PRIMARY KEY (date, policy, place)) WITHOUT ROWID;
-CREATE TABLE days (date TEXT PRIMARY KEY, sequence INTEGER NOT NULL, day_limit INTEGER);
-CREATE TABLE spent (date TEXT, policy TEXT, cap INTEGER NOT NULL, commits INTEGER NOT NULL, releases INTEGER NOT NULL,
-                    epsilon INTEGER NOT NULL, PRIMARY KEY (date, policy));
-CREATE TABLE fineness (date TEXT, policy TEXT, fineness INTEGER, charges INTEGER NOT NULL,
-                       PRIMARY KEY (date, policy, fineness)) WITHOUT ROWID;
-CREATE TABLE total (spent INTEGER NOT NULL, total_limit INTEGER);
-INSERT INTO total VALUES (0, NULL);
-"""
 _DAYS: Final = 8  # kept in memory: releases come by date
 
 
@@ -54,36 +40,38 @@ class LedgerFile:
         return None if row is None else str(row[0])
 
     def find(self, release_id: str) -> bytes | None:
-        """The one record of a HAT, if it is there already."""
+        """The one record of a HAT or an answer, if it is there already."""
         row = self._database.execute("SELECT record FROM releases WHERE release_id = ?", (release_id,)).fetchone()
         return None if row is None else bytes(row[0])
 
-    def commit(self, releases: Sequence[Release], now_ms: int) -> dict[str, bytes]:
-        """Keep the releases with their charges, in order, in one durable step; a HAT that has a record keeps it.
+    def commit(self, releases: Sequence[Release | QueryRelease], now_ms: int) -> dict[str, bytes]:
+        """Keep the releases with their charges, in order, in one durable step; what has a record keeps it.
 
-        Returns the records that are in the file now, by release_id.
+        A date's first HAT reserves what the queries cost that read it, and an answer what its query costs on those days
+        of its period that had no HAT. Returns the records that are in the file now, by release_id.
         Raises Refusal if the file cannot be written: then none of them is in it.
         """
         records = {}
         try:
-            with _step(self._database, self._path):
+            with step(self._database, self._path):
                 total = self._total()
                 for release in releases:
                     record = self.find(release.release_id)
-                    if record is None:
-                        record = self._keep(release, self._day(release.date), total, now_ms)
-                    records[release.release_id] = record
+                    records[release.release_id] = self._keep(release, total, now_ms) if record is None else record
         except BaseException:
             self._days.clear()  # they may hold charges that the file does not
             raise
         return records
 
-    def _keep(self, release: Release, day: DayLedger, total: Total, now_ms: int) -> bytes:
+    def _keep(self, release: Release | QueryRelease, total: Total, now_ms: int) -> bytes:
         run, ours = self._database.execute, (release.date, self.policy.name)
-        run("INSERT OR IGNORE INTO days VALUES (?, 0, NULL)", (release.date,))
-        run("UPDATE days SET sequence = sequence + 1 WHERE date = ?", (release.date,))
-        run("INSERT OR IGNORE INTO spent VALUES (?, ?, ?, 0, 0, 0)", (*ours, self.policy.max_hats_per_day))
-        if release.charge and not self._charge(release, day, total):
+        self._change(release.date)
+        if isinstance(release, QueryRelease):
+            has_room = self._has_reserved(release, total) or release.status is not Status.RELEASED
+        else:
+            self._reserve(release.date, reservations(self.policy, release.date), total)
+            has_room = not release.charge or self._charge(release, total)
+        if not has_room:
             release = release.exhausted()
         run("UPDATE spent SET commits = commits + 1 WHERE date = ? AND policy = ?", ours)
         (number,) = run("SELECT commits FROM spent WHERE date = ? AND policy = ?", ours).fetchone()
@@ -91,15 +79,56 @@ class LedgerFile:
         run("INSERT INTO releases VALUES (?, ?)", (release.release_id, record))
         return record
 
-    def _charge(self, release: Release, day: DayLedger, total: Total) -> bool:
+    def _change(self, date: str) -> None:
+        """One more change of a day's ledger."""
+        run = self._database.execute
+        run("INSERT OR IGNORE INTO days VALUES (?, 0, NULL)", (date,))
+        run("UPDATE days SET sequence = sequence + 1 WHERE date = ?", (date,))
+        run(
+            "INSERT OR IGNORE INTO spent VALUES (?, ?, ?, 0, 0, 0)",
+            (date, self.policy.name, self.policy.max_hats_per_day),
+        )
+
+    def _reserve(self, date: str, wanted: Mapping[str, Reserved], total: Total) -> None:
+        """Settle what queries of ours cost on a date, those that are not settled yet."""
+        day = self._day(date)
+        new = day.reserve(self.policy, wanted, total)
+        if not new:
+            return
+        reserved = day.policies[self.policy.name].queries
+        self._database.executemany(
+            "INSERT INTO reservations VALUES (?, ?, ?, ?, ?)",
+            [(date, self.policy.name, name, reserved[name].places, reserved[name].epsilon) for name in new],
+        )
+        self._limit(date, day, total)
+
+    def _has_reserved(self, release: QueryRelease, total: Total) -> bool:
+        """Whether all days of an answer's period have room for its query; those that are not settled are asked now."""
+        query, dates = release.asked.query.name, release.asked.period.dates
+        settled = self._places(query, dates)
+        for date in dates:
+            if date not in settled:
+                self._change(date)
+                self._reserve(date, {query: reservations(self.policy, date)[query]}, total)
+        return all(self._places(query, dates).values())
+
+    def _places(self, query: str, dates: Sequence[str]) -> dict[str, int]:
+        """Date -> the places that are reserved for a query, of those that are settled; without reading the charges."""
+        return dict(
+            self._database.execute(
+                "SELECT date, places FROM reservations WHERE policy = ? AND query = ? AND date BETWEEN ? AND ?",
+                (self.policy.name, query, dates[0], dates[-1]),
+            )
+        )
+
+    def _charge(self, release: Release, total: Total) -> bool:
         """Book a release's charge; False if a limit does not allow it."""
-        run, ours = self._database.execute, (release.date, self.policy.name)
+        run, ours, day = self._database.execute, (release.date, self.policy.name), self._day(release.date)
         if not day.charge(self.policy, release.place, release.charge, total):
             return False
         spent = day.policies[self.policy.name].costs[release.place]
         run("INSERT OR REPLACE INTO costs VALUES (?, ?, ?, ?)", (*ours, release.place, spent))
-        run("UPDATE days SET day_limit = ? WHERE date = ?", (day.limit, release.date))
-        run("UPDATE total SET spent = ?, total_limit = ?", (total.spent, total.limit))
+        self._limit(release.date, day, total)
         run(
             "UPDATE spent SET releases = releases + 1, epsilon = epsilon + ? WHERE date = ? AND policy = ?",
             (release.charge, *ours),
@@ -109,9 +138,15 @@ class LedgerFile:
         run("UPDATE fineness SET charges = charges + 1 WHERE date = ? AND policy = ? AND fineness = ?", fineness)
         return True
 
+    def _limit(self, date: str, day: DayLedger, total: Total) -> None:
+        """Keep what binds a day and all days after a charge."""
+        self._database.execute("UPDATE days SET day_limit = ? WHERE date = ?", (day.limit, date))
+        self._database.execute("UPDATE total SET spent = ?, total_limit = ?", (total.spent, total.limit))
+
     def summary(self, date: str) -> DaySummary:
         """A day's ledger, as `hats.budget` tells it."""
         day, own, run = self._day(date), self.policy.name, self._database.execute
+        ours = day.policies.get(own) or PolicyDay(self.policy.max_hats_per_day)
         (sequence,) = run("SELECT sequence FROM days WHERE date = ?", (date,)).fetchone() or (0,)
         releases, epsilon = run(
             "SELECT releases, epsilon FROM spent WHERE date = ? AND policy = ?", (date, own)
@@ -121,13 +156,14 @@ class LedgerFile:
             releases=releases,
             epsilon_sum=epsilon,
             epsilon_user_day=day.cost,
-            shared=bool(day.policies.keys() - {own}),
+            shared=day.cost > ours.cost,
             limit=day.limit,
             sequence=sequence,
             levels=day.levels,
             total=self._total(),
             own=day.own(own),
             fineness=dict(fineness),
+            queries=dict(ours.queries),
         )
 
     def _day(self, date: str) -> DayLedger:
@@ -141,6 +177,10 @@ class LedgerFile:
         caps = dict(run("SELECT policy, cap FROM spent WHERE date = ?", (date,)).fetchall())
         for policy, place, epsilon in run("SELECT policy, place, epsilon FROM costs WHERE date = ?", (date,)):
             day.policies.setdefault(policy, PolicyDay(caps[policy])).book(place, epsilon)
+        for policy, query, *reserved in run(
+            "SELECT policy, query, places, epsilon FROM reservations WHERE date = ?", (date,)
+        ):
+            day.policies.setdefault(policy, PolicyDay(caps[policy])).queries[query] = Reserved(*reserved)
         self._days[date] = day
         return day
 
@@ -159,37 +199,17 @@ def open_ledger(path: Path, policy: Policy) -> Iterator[LedgerFile]:
     try:
         # Transactions are begun by hand; timeout 0: whoever else holds the file is named at once.
         database = sqlite3.connect(path, timeout=0, isolation_level=None)
-        _hold(database, path)
-        with _step(database, path):
+        hold(database, path)
+        with step(database, path):
             _claim(database, path, policy)
         yield LedgerFile(database, path, policy)
     except sqlite3.OperationalError as error:
-        raise _unusable(path, error) from None
+        raise unusable(path, error) from None
     except sqlite3.DatabaseError:
         raise Refusal(f"{path}: is no ledger of hatcast, or damaged; name another file with --ledger") from None
     finally:
         if database is not None:
             database.close()
-
-
-def _hold(database: sqlite3.Connection, path: Path) -> None:
-    """Take the file for this process, durably written from here on, and make its tables if it is new."""
-    database.execute("PRAGMA locking_mode = EXCLUSIVE")
-    database.execute("PRAGMA synchronous = EXTRA")  # FULL, and no journal that comes back after a power cut
-    database.execute("BEGIN EXCLUSIVE")
-    (application,) = database.execute("PRAGMA application_id").fetchone()
-    (version,) = database.execute("PRAGMA user_version").fetchone()
-    (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if application == 0 and tables == 0:
-        for statement in _SCHEMA.split(";")[:-1]:
-            database.execute(statement)
-        database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-        database.execute(f"PRAGMA user_version = {_VERSION}")
-    elif application != _APPLICATION_ID:
-        raise Refusal(f"{path}: is no ledger of hatcast; name another file with --ledger")
-    elif version != _VERSION:
-        raise Refusal(f"{path}: was written by another version of hatcast; use that one, or another file")
-    database.execute("COMMIT")
 
 
 def _claim(database: sqlite3.Connection, path: Path, policy: Policy) -> None:
@@ -234,27 +254,7 @@ def _follow(database: sqlite3.Connection, path: Path, policy: Policy, begins: st
         )
     if begins is not None and first <= begins:
         raise Refusal(f"{path}: policy.from {first}: {old!r} itself begins on {begins}: use a later date")
-    (last,) = run("SELECT max(date) FROM spent WHERE policy = ?", (old,)).fetchone()
+    (last,) = run("SELECT max(date) FROM spent WHERE policy = ? AND commits > 0", (old,)).fetchone()
     if last is not None and last >= first:
         raise Refusal(f"{path}: policy.from {first} has begun: {old!r} has released {last} already; use a later date")
     run("INSERT INTO successors VALUES (?, ?, ?)", (old, first, policy.name))
-
-
-@contextmanager
-def _step(database: sqlite3.Connection, path: Path) -> Iterator[None]:
-    """All of the block, or nothing of it."""
-    try:
-        database.execute("BEGIN IMMEDIATE")
-        yield
-        database.execute("COMMIT")
-    except sqlite3.OperationalError as error:
-        raise _unusable(path, error) from None
-    finally:
-        if database.in_transaction:
-            database.execute("ROLLBACK")
-
-
-def _unusable(path: Path, error: sqlite3.OperationalError) -> Refusal:
-    if error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return Refusal(f"{path}: is in use by another `hatcast batch`; wait until it has ended")
-    return Refusal(f"{path}: cannot be used as a ledger ({error}); name a file in a folder that you may write to")

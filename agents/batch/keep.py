@@ -1,10 +1,12 @@
 """What is kept of a fold before its closed slots are forgotten: nothing, totals, or what a release needs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from stream.checkpoint import take_changes, totals
 from stream.contributions import FoldOf
+from stream.packing import strip
 
 V = TypeVar("V")
 
@@ -59,10 +61,15 @@ class KeptHat:
 
 
 class KeepChunks:
-    """For `--ledger`: what a worker's checkpoints write to Redis, packed as there, so that releases read the same."""
+    """For `--ledger`: what a worker's checkpoints write to Redis, packed as there, so that releases read the same.
+
+    At the end of the fold all HATs of the files are in memory. From there on it gets less: what was released is
+    stripped for the queries over days that read it, or forgotten.
+    """
 
     def __init__(self) -> None:
         self._hats: dict[KeptHat, dict[tuple[int, int], bytes]] = {}
+        self._stripped: dict[str, dict[str, bytes]] = {}
 
     def look(self, fold: FoldOf[V], partition: int, *, ended: bool) -> None:
         """Take what changed since the last look; it is absolute, so it replaces what was kept."""
@@ -79,3 +86,17 @@ class KeepChunks:
     def chunks(self, hat: KeptHat) -> list[bytes]:
         """A HAT's chunks from all partitions; none where nobody was."""
         return list(self._hats.get(hat, {}).values())
+
+    def close(self, hat: KeptHat, *, strips: bool) -> None:
+        """A HAT has its record: forget who was there and when, and the rest too unless it `strips` for queries."""
+        chunks = self._hats.pop(hat, None)
+        if chunks is not None and strips:
+            self._stripped.setdefault(hat.slot, {})[hat.cell] = b"".join(map(strip, chunks.values()))
+
+    def stripped(self, slot: str) -> Mapping[str, bytes]:
+        """Cell -> its stripped chunks, of a slot (`date/slot`) whose HATs are closed; none: no cell had readings."""
+        return self._stripped.get(slot, {})
+
+    def stripped_slots(self) -> list[str]:
+        """All such slots, `date/slot`."""
+        return sorted(self._stripped)

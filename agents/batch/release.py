@@ -8,7 +8,7 @@ The steps, by the worker's names:
     printed    the bytes as they stand in the file; a next run prints the same ones
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from functools import cache
 from itertools import groupby, islice
@@ -17,12 +17,13 @@ from typing import Final
 
 from agents.batch.fold import Folded
 from agents.batch.keep import KeepChunks, KeptHat
+from agents.batch.queries import Answers
 from agents.clock import now_ms
 from agents.ledger_file import LedgerFile
 from stream.accounting import fits
 from stream.clock import closes_at
 from stream.errors import Refusal
-from stream.hats import Calendar
+from stream.hats import Calendar, Slot
 from stream.mechanisms import Noise
 from stream.policy import Policy, Relation
 from stream.queries import reservations
@@ -46,13 +47,14 @@ def release_final(
     Under `add_remove` that is each listed cell of each slot of `days`; None: from the slot of the first arrival to that
     of the last one. Raises Refusal where these are years apart. What a dump's days have lost makes them incomplete; the
     days of a policy that follows are left to it.
-    """
-    policy = ledger.policy
-    calendar = Calendar(policy)
 
-    @cache
-    def has_lost(day: str) -> bool:
-        return folded.complete_from is not None and calendar.days_start(day) < folded.complete_from
+    Then the one record of each answer to a query over days that is due: after all HATs, under `add_remove` after those
+    of the slot that it closes with.
+    """
+    policy, until, has_lost = ledger.policy, ledger.until, _losses(folded, ledger.policy)
+    calendar = Calendar(policy)
+    hidden = policy.relation is Relation.ADD_REMOVE
+    slots = _slots(folded, policy, days) if hidden else []
 
     def draw(hat: KeptHat, *, room: bool) -> Release:
         if has_lost(hat.slot.partition("/")[0]):
@@ -61,22 +63,48 @@ def release_final(
             return exhausted_of(policy, calendar, hat.slot, hat.cell)
         return release_of(policy, calendar, hat.slot, hat.cell, kept.chunks(hat), noise)
 
-    until = ledger.until
-    hats = (hat for hat in _hats(folded, kept, policy, days) if until is None or hat.slot < until)
-    for due in _lots(hats, policy):
+    first_ms = min((slot.start_ms for slot in slots), default=None)
+    answers, is_due = Answers(calendar, kept, ledger, noise, has_lost, first_ms, until), _reached(folded, kept, policy)
+    hats = _listed(folded, policy, slots) if hidden else _with_data(folded, kept, policy)
+    for due in _lots((hat for hat in hats if until is None or hat.slot < until), policy):
         records = {name: ledger.find(name) for name in (release_id(policy, hat.slot, hat.cell) for hat in due)}
         missing = [hat for hat, record in zip(due, records.values(), strict=True) if record is None]
         room = _has_room(ledger, missing)
         for at in range(0, len(missing), _HATS):
             drawn = [draw(hat, room=room) for hat in missing[at : at + _HATS]]
             records |= ledger.commit(drawn, now_ms())
+        for hat in due:
+            kept.close(hat, strips=bool(reservations(policy, hat.slot.partition("/")[0])))
         yield from (record for record in records.values() if record is not None)
+        if hidden:
+            yield from answers.closing(due[0].slot)
+    if not hidden:
+        yield from answers.due(is_due)
 
 
-def _hats(folded: Folded, kept: KeepChunks, policy: Policy, days: Days | None) -> Iterator[KeptHat]:
-    if policy.relation is Relation.ADD_REMOVE:
-        return _listed(folded, policy, days)
+def _losses(folded: Folded, policy: Policy) -> Callable[[str], bool]:
+    """Whether records of a local date were deleted."""
+    calendar, complete_from = Calendar(policy), folded.complete_from
+
+    @cache
+    def has_lost(date: str) -> bool:
+        return complete_from is not None and calendar.days_start(date) < complete_from
+
+    return has_lost
+
+
+def _with_data(folded: Folded, kept: KeepChunks, policy: Policy) -> Iterator[KeptHat]:
     return (hat for hat in kept.hats() if folded.is_final(hat.end_ms + policy.lateness_ms))
+
+
+def _reached(folded: Folded, kept: KeepChunks, policy: Policy) -> Callable[[Slot], bool]:
+    """Whether a slot without data is final too: a recording ends with its last arrival, or closes its last HAT.
+
+    As by replay's last tick. What closes later may have days that are still to come.
+    """
+    last_ms = max((hat.end_ms + policy.lateness_ms for hat in kept.hats()), default=0)
+    end_ms = max(last_ms, folded.last_ms or 0)
+    return lambda slot: closes_at(slot, policy) <= end_ms and folded.is_final(closes_at(slot, policy))
 
 
 def _lots(hats: Iterator[KeptHat], policy: Policy) -> Iterator[list[KeptHat]]:
@@ -97,20 +125,23 @@ def _has_room(ledger: LedgerFile, missing: Sequence[KeptHat]) -> bool:
     return fits(ledger.summary(date), ledger.policy, len(missing), reservations(ledger.policy, date))
 
 
-def _listed(folded: Folded, policy: Policy, days: Days | None) -> Iterator[KeptHat]:
+def _slots(folded: Folded, policy: Policy, days: Days | None) -> list[Slot]:
+    """Under `add_remove`: the policy's slots, as far as this run knows, in the order of release."""
     calendar = Calendar(policy)
     if days is not None:
-        slots = slots_between(calendar, *days)
-    elif folded.first_ms is None or folded.last_ms is None:
-        return
-    else:
-        if folded.last_ms - folded.first_ms > _MOST_DAYS * DAY_MS:
-            raise Refusal(
-                f"the first and the last arrival are more than {_MOST_DAYS} days apart, and every listed cell of every"
-                " hour between would be released: name the days that are meant with --days FIRST,LAST"
-            )
-        until = closes_at(calendar.slot_at(folded.last_ms), policy)
-        slots = slots_due(calendar, policy, first_slot_ms(calendar, folded.first_ms), 0, until)
+        return list(slots_between(calendar, *days))
+    if folded.first_ms is None or folded.last_ms is None:
+        return []
+    if folded.last_ms - folded.first_ms > _MOST_DAYS * DAY_MS:
+        raise Refusal(
+            f"the first and the last arrival are more than {_MOST_DAYS} days apart, and every listed cell of every"
+            " hour between would be released: name the days that are meant with --days FIRST,LAST"
+        )
+    until = closes_at(calendar.slot_at(folded.last_ms), policy)
+    return list(slots_due(calendar, policy, first_slot_ms(calendar, folded.first_ms), 0, until))
+
+
+def _listed(folded: Folded, policy: Policy, slots: Sequence[Slot]) -> Iterator[KeptHat]:
     cells = listed_cells(policy)
     for slot in slots:
         if folded.is_final(closes_at(slot, policy)):

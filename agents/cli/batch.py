@@ -26,6 +26,7 @@ from stream.feeds import FEEDS
 from stream.partitioner import PARTITIONERS
 from stream.policy import Relation
 from stream.pseudonyms import KEY_BYTES, Pseudonyms
+from stream.query_keys import Period
 from stream.reading import Outcome
 
 
@@ -63,6 +64,9 @@ def command(
     Prints what became of the records; with --contributions the true figures of each HAT, in milli-units; with
     --ledger the releases, and the same ones whenever it is run again. Under add_remove these are all listed cells of
     all slots from the first arrival to the last; who was first and last is told by that, unless --days names them.
+
+    Then the answers to the policy's queries over days, of periods that are over, each once too. They are made from the
+    files of one run: a day that is not in them is missing, so name the files of a whole period together.
     """
     ledger, days = release["ledger"], release["days"]
     if contributions and ledger is not None:
@@ -145,13 +149,17 @@ def _release(given: _Files, path: Path, days: tuple[date, date] | None, *, as_js
             return
         if policy.relation is Relation.REPLACE:  # else what is shown beside releases must not tell counts
             _show_outcomes(folded, as_json=False)
-        releases = [msgspec.json.decode(record, type=_Release) for record in records]
+        found = [msgspec.json.decode(record, type=_Release) for record in records]
+        releases = [release for release in found if not release.query]
+        answers = [release for release in found if release.query]
         ledger_days = [
             msgspec.json.decode(budget_record(policy, date, ledger.summary(date)))
-            for date in sorted({release.date for release in releases})
+            for date in sorted({date for release in found for date in release.dates})
         ]
     console = Console()
     console.print(_releases_table(releases))
+    if policy.queries:
+        console.print(_answers_table(answers))
     console.print(budget_table(ledger_days))
 
 
@@ -179,7 +187,7 @@ def _show_hats(hats: dict[str, Totals]) -> None:
 
 
 class _Release(msgspec.Struct):
-    """What the table shows of a release record."""
+    """What the tables show of a record: of a HAT, or of an answer to a query."""
 
     date: str
     slot: str
@@ -188,16 +196,42 @@ class _Release(msgspec.Struct):
     unit: str = ""
     mean: float | None = None
     interval95: tuple[float, float] | None = None
+    query: str = ""
+    first_date: str = ""
+    last_date: str = ""
+    days: int = 0
+
+    @property
+    def dates(self) -> list[str]:
+        """The local dates whose budget it is charged to."""
+        return Period(date.fromisoformat(self.first_date), self.days).dates if self.query else [self.date]
+
+    @property
+    def numbers(self) -> tuple[str, str]:
+        """The mean and the interval, as shown."""
+        unit = {"vehicles/day": "a day"}.get(self.unit, self.unit)
+        mean = "" if self.mean is None else f"{self.mean:.1f} {unit}"
+        return mean, "" if self.interval95 is None else "{:.1f} to {:.1f}".format(*self.interval95)
 
 
 def _releases_table(releases: list[_Release]) -> Table:
-    table = Table(title="Releases: private means by place and slot", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for column in ("date", "slot", "cell", "status"):
-        table.add_column(column, no_wrap=True)
-    for column in ("mean", "95 % of noise"):
-        table.add_column(column, justify="right", no_wrap=True)
+    table = _table("Releases: private means by place and slot", "date", "slot", "cell", "status")
     for release in releases:
-        mean = "" if release.mean is None else f"{release.mean:.1f} {release.unit}"
-        interval = "" if release.interval95 is None else "{:.1f} to {:.1f}".format(*release.interval95)
-        table.add_row(release.date, release.slot, release.cell, release.status, mean, interval)
+        table.add_row(release.date, release.slot, release.cell, release.status, *release.numbers)
+    return table
+
+
+def _answers_table(answers: list[_Release]) -> Table:
+    table = _table("Answers to queries over days", "query", "until", "slot", "cell", "status")
+    for answer in answers:
+        table.add_row(answer.query, answer.last_date, answer.slot, answer.cell, answer.status, *answer.numbers)
+    return table
+
+
+def _table(title: str, *names: str) -> Table:
+    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in names:
+        table.add_column(name, no_wrap=name != "query", overflow="fold")  # a policy's name for it may be long
+    for name in ("mean", "95 % of noise"):
+        table.add_column(name, justify="right", no_wrap=True)
     return table

@@ -19,6 +19,7 @@ from stream.hats import Calendar
 from stream.mechanisms.system import SystemNoise
 from stream.packing import Row, pack
 from stream.policy import Policy
+from stream.query_release import QueryRelease
 from stream.release import Release, release_of
 from stream.units import NANO
 from tests.replayed import policy_of
@@ -42,7 +43,7 @@ def drawn(cell: str, slot: str = f"{DATE}/12:00", users: int = 12, policy: Polic
     return release_of(policy, Calendar(policy), slot, cell, [chunk], SystemNoise())
 
 
-def committed(ledger: LedgerFile, releases: Sequence[Release]) -> list[dict[str, Any]]:
+def committed(ledger: LedgerFile, releases: Sequence[Release | QueryRelease]) -> list[dict[str, Any]]:
     return [json.loads(record) for record in ledger.commit(releases, AT).values()]
 
 

@@ -1,0 +1,103 @@
+"""Queries over days, answered into a ledger file once their days are over.    [estimators.md, section 7]
+
+They read what is kept of the HATs that this run has released, or would have if they had no record yet: days of a period
+that are not in the files of the run are missing.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from agents.batch.keep import KeepChunks
+from agents.clock import now_ms
+from agents.ledger_file import LedgerFile
+from stream.hats import Calendar, Slot
+from stream.mechanisms import Noise
+from stream.policy import Relation
+from stream.queries import KeptDay
+from stream.query_release import Asked, QueryRelease, asked_in, query_release_of
+from stream.schedule import listed_cells
+
+_ANSWERS: Final = 500  # of one commit
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What answers are made from.
+
+    kept      of the HATs that are closed
+    has_lost  whether records of a local date were deleted
+    first_ms  the start (ms UTC) of the policy's first slot, under `add_remove`; None: there is none
+    until     the local date from which another policy releases; None: all days are ours
+    """
+
+    calendar: Calendar
+    kept: KeepChunks
+    ledger: LedgerFile
+    noise: Noise
+    has_lost: Callable[[str], bool]
+    first_ms: int | None
+    until: str | None
+
+    def closing(self, slot: str) -> Iterator[bytes]:
+        """Under `add_remove`: the records of what closes with a slot (`date/slot`), by query, then listed cell."""
+        policy = self.ledger.policy
+        asked = [one for one in asked_in(policy, self.calendar, *slot.split("/")) if one.closing.key == slot]
+        return self._records((one, cell) for one in asked if self._is_ours(one) for cell in listed_cells(policy))
+
+    def due(self, is_due: Callable[[Slot], bool]) -> Iterator[bytes]:
+        """Under `replace`: the records of what has data on some day, by closing slot, query, and cell.
+
+        is_due   whether a closing slot is final
+        """
+        asked = [one for one in self._with_data() if self._is_ours(one) and is_due(one.closing)]
+        return self._records((one, cell) for one in asked for cell in self._cells(one))
+
+    def _records(self, asked: Iterator[tuple[Asked, str]]) -> Iterator[bytes]:
+        """Each answer's one record, durable in the ledger before it is given out."""
+        while lot := list(islice(asked, _ANSWERS)):
+            found = {one.release_id(cell): self.ledger.find(one.release_id(cell)) for one, cell in lot}
+            missing = [self._draw(one, cell) for one, cell in lot if found[one.release_id(cell)] is None]
+            if missing:
+                found |= self.ledger.commit(missing, now_ms())
+            yield from (record for record in found.values() if record is not None)
+
+    def _draw(self, asked: Asked, cell: str) -> QueryRelease:
+        kept = {slot.date: self.kept.stripped(slot.key).get(cell, b"") for slot in asked.slots if self._is_there(slot)}
+        days = {date: KeptDay.of([chunks]) for date, chunks in kept.items()}
+        return query_release_of(asked, self.calendar, cell, days, self.noise)
+
+    def _is_there(self, slot: Slot) -> bool:
+        """Whether a slot's data is all there. Under `replace` a slot without any is missing: counts are public."""
+        if self.ledger.policy.relation is Relation.ADD_REMOVE:
+            begun = self.first_ms is not None and slot.start_ms >= self.first_ms
+        else:
+            begun = bool(self.kept.stripped(slot.key))
+        return begun and not self.has_lost(slot.date)
+
+    def _is_ours(self, asked: Asked) -> bool:
+        """A period that another policy's days are in is nobody's."""
+        return self.until is None or asked.closing.date < self.until
+
+    def _cells(self, asked: Asked) -> list[str]:
+        return sorted({cell for slot in asked.slots for cell in self.kept.stripped(slot.key)})
+
+    def _with_data(self) -> list[Asked]:
+        """What is asked of the slots that have data, by closing slot, then query."""
+        found: list[Asked] = []
+        for query in self.ledger.policy.queries:
+            for name, dates in self._dates_with_data().items():
+                periods = {query.period_of(date) for date in dates}
+                for first in (period.first.isoformat() for period in periods if period is not None):
+                    asked = asked_in(self.ledger.policy, self.calendar, first, name)
+                    found += [one for one in asked if one.query is query]
+        return sorted(found, key=lambda one: (one.closing.end_ms, one.closing.name, one.query.name))
+
+    def _dates_with_data(self) -> dict[str, list[str]]:
+        """Slot name -> the dates on which it has data."""
+        dates: dict[str, list[str]] = {}
+        for slot in self.kept.stripped_slots():
+            date, name = slot.split("/")
+            dates.setdefault(name, []).append(date)
+        return dates
