@@ -1,6 +1,6 @@
-"""Following the releases: the records of `hats.means`, as they are published."""
+"""Following the releases: the records of `hats.means` and `hats.queries`, as they are published."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from decimal import Decimal
 from typing import Final
@@ -16,7 +16,11 @@ POLL_SECONDS: Final = 0.5
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """What a release says to a reader; the values are absent unless it is `released`. Numbers keep their digits."""
+    """What a release says to a reader; the values are absent unless it is `released`. Numbers keep their digits.
+
+    query and what follows it is of the answer to a query: its first date, how many dates it is about and how many of
+    them it read, and why it is suppressed
+    """
 
     cell: str
     date: str
@@ -27,6 +31,11 @@ class Shown(msgspec.Struct, frozen=True):
     mean: Decimal | None = None
     unit: str = ""
     interval95: tuple[Decimal, Decimal] | None = None
+    query: str = ""
+    first_date: str = ""
+    days: int = 1
+    days_used: int = 1
+    reason: str = ""
 
 
 _decode: Final = msgspec.json.Decoder(Shown).decode
@@ -41,17 +50,25 @@ def read_release(value: bytes) -> Shown | None:
 
 
 def follow(
-    settings: Settings, stopping: Callable[[], bool], *, from_beginning: bool, seconds: float | None
+    settings: Settings,
+    topics: Sequence[str],
+    stopping: Callable[[], bool],
+    *,
+    from_beginning: bool,
+    seconds: float | None,
 ) -> Iterator[bytes]:
     """The records' bytes, from now on or from the log's start, until `stopping` or for so many seconds.
 
     Only what was committed; in the order of each partition. A broker that goes away is waited for.
-    Raises Refusal if it cannot be reached at the start, or has no such topic.
+    Raises Refusal if it cannot be reached at the start, or misses one of the topics.
     """
     from kafka import KafkaConsumer, TopicPartition
 
-    name = settings.topics.means
-    bounds = topic_range(settings, name)
+    starts = {
+        TopicPartition(name, partition): first if from_beginning else end
+        for name in topics
+        for partition, (first, end) in enumerate(topic_range(settings, name))
+    }
     end_s = None if seconds is None else monotonic_s() + seconds
     with (
         naming_the_broker(settings),
@@ -65,9 +82,9 @@ def follow(
             )
         ) as consumer,
     ):
-        consumer.assign([TopicPartition(name, partition) for partition in range(len(bounds))])
-        for partition, (first, end) in enumerate(bounds):
-            consumer.seek(TopicPartition(name, partition), first if from_beginning else end)
+        consumer.assign([*starts])
+        for partition, start in starts.items():
+            consumer.seek(partition, start)
         while not stopping() and (end_s is None or monotonic_s() < end_s):
             wait_s = POLL_SECONDS if end_s is None else min(POLL_SECONDS, end_s - monotonic_s())
             for records in consumer.poll(timeout_ms=max(1, int(wait_s * 1000))).values():

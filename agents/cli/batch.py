@@ -134,7 +134,7 @@ def _progress() -> Iterator[Callable[[int], Callable[[int], None]]]:
 def _release(given: _Files, path: Path, days: tuple[date, date] | None, *, as_json: bool) -> None:
     # Loaded here: noise and accounting take seconds, and folding alone needs neither.
     from agents.batch.release import release_final
-    from agents.cli.budget import budget_table
+    from agents.budget_view import budget_table
     from agents.ledger_file import open_ledger
     from stream.mechanisms.system import SystemNoise
     from stream.release import budget_record

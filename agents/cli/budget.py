@@ -1,76 +1,182 @@
 """`hatcast budget`: the ledger, by day."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypedDict, Unpack
 
 import click
 import msgspec
-from rich.bar import Bar
+from redis.exceptions import RedisError
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 
+from agents.budget_view import budget_table, query_table, report_view, today_line
+from agents.budget_words import Paragraph, explanation, figures
 from agents.cli.options import config_option, json_option
-from agents.redis_connection import connect_redis_async
+from agents.clock import now_ms
+from agents.redis_connection import CONNECT_SECONDS, connect_redis_async, redis_refusal
 from agents.settings import Settings, load_settings
 from agents.store.ledger import LedgerStore
+from stream.errors import Refusal
+from stream.hats import Calendar
+from stream.query_keys import DAYS_MAX
 from stream.release import budget_record
+from stream.report_table import LEAST_USER_DAYS, REPORT, report_table
 
-_BAR_WIDTH = 12
+_DAYS: Final = 30
+_PATIENCE_S: Final = 2.0  # for a ledger that --explain can do without
+_WIDTH_MAX: Final = 100
+_REPORT_WORDS: Final = """\
+The report adds up its two monthly queries and nothing else. A mean of every HAT, hour by hour, reads the same bus's \
+day as well, and losses add up: a bus in {k} HATs loses {k} x {epsilon:g} more, so its day costs {whole:.3f} and not \
+{cumulative:.3f}.
+K and N are settings here, max_hats_per_day and min_n. The report reads both off its data, which leaks and does not \
+bind the next day. It prints no N but the least, {least}: as min_n that would charge {charged:.3f} for query 1. {n} is \
+the one N, the same in all {k} HATs, that comes to its {q1:.3f}."""
 
 
-@click.command(epilog="Example:  hatcast budget --json")
+class _Options(TypedDict):
+    """What click hands over."""
+
+    config: Path
+    as_json: bool
+    explain: bool
+    days: int | None
+    report: bool
+
+
+@click.command(epilog="Example:  hatcast budget --explain --days 31")
 @config_option
 @json_option
-def command(config: Path, as_json: bool) -> None:
-    """What has been spent, by day: the most that one bus's day may have cost, and its limit."""
-    settings = load_settings(config)
-    days = asyncio.run(read_budget(settings))
-    if as_json:
+@click.option("--explain", is_flag=True, help="Say in words what one bus's day can lose. Works without Redis.")
+@click.option(
+    "--days", type=click.IntRange(1, DAYS_MAX), help=f"With --explain: and over so many days.  [default: {_DAYS}]"
+)
+@click.option("--report", is_flag=True, help="The report's table, recomputed, beside the whole cost. Reads nothing.")
+def command(**given: Unpack[_Options]) -> None:
+    """What has been spent, by day: the most that one bus's day may have cost, what today can still cost, and its limit.
+
+    With --json the days are the records of hats.budget.
+    """
+    if given["explain"] and given["report"]:
+        raise click.UsageError("choose one of --explain and --report")
+    if given["days"] is not None and not given["explain"]:
+        raise click.UsageError("--days belongs to --explain")
+    if given["report"]:
+        _report(as_json=given["as_json"])
+        return
+    settings = load_settings(given["config"])
+    if given["explain"]:
+        _explain(settings, given["days"] or _DAYS, as_json=given["as_json"])
+        return
+    days, followed = asyncio.run(_read(settings))
+    if given["as_json"]:
         click.echo(msgspec.json.encode(days))
-    elif not days:
-        click.echo("nothing has been released yet")
+        return
+    policy, console = settings.policy, Console()
+    today = Calendar(policy).local(now_ms()).date().isoformat()
+    if days:
+        console.print(budget_table(days))
     else:
-        Console().print(budget_table(days))
+        console.print("nothing has been released yet")
+    console.print(today_line(policy, days, today, followed))
+    if policy.queries:
+        console.print(query_table(policy, days, today))
 
 
-async def read_budget(settings: Settings) -> list[dict[str, Any]]:
-    """The records of `hats.budget`, made from the ledger itself; oldest day first."""
+async def read_budget(settings: Settings, patience_s: float = CONNECT_SECONDS) -> list[dict[str, Any]]:
+    """The records of `hats.budget`, made from the ledger itself; oldest day first. Raises Refusal."""
+    days, _ = await _read(settings, patience_s)
+    return days
+
+
+async def _read(
+    settings: Settings, patience_s: float = CONNECT_SECONDS
+) -> tuple[list[dict[str, Any]], tuple[str, str] | None]:
+    """The same, and which policy follows this one from when on."""
     policy = settings.policy
-    redis = await connect_redis_async(settings)
+    redis = await connect_redis_async(settings, patience_s)
     try:
         ledger = LedgerStore(redis, settings.topics.telemetry, policy)
-        return [
+        days = [
             msgspec.json.decode(budget_record(policy, date, await ledger.summary(date)))
             for date in await ledger.dates()
         ]
+        successor = await ledger.successor()
+    except RedisError as error:
+        raise redis_refusal(settings, error) from None
     finally:
         await redis.aclose()
+    return days, None if successor is None else (successor.name, successor.from_date)
 
 
-def budget_table(days: list[dict[str, Any]]) -> Table:
-    """The days as a table for people."""
-    caption = "in epsilon; 'at most': if every hour left is released; 'as (epsilon, delta)': the same loss, composed"
-    table = Table(title="Privacy budget: what one bus's day may have cost", caption=caption)
-    if days and "total_limit" in days[-1]:
-        table.caption = (
-            f"all days of a vehicle together: {days[-1]['total']:g} of {days[-1]['total_limit']:g}\n" + caption
+def _explain(settings: Settings, days: int, *, as_json: bool) -> None:
+    ledger: list[dict[str, Any]] | str
+    try:
+        ledger = asyncio.run(read_budget(settings, _PATIENCE_S))
+    except Refusal as refusal:
+        ledger = str(refusal)
+    if as_json:
+        click.echo(msgspec.json.encode(figures(settings.policy, days, ledger)))
+        return
+    console = _console()
+    for paragraph in explanation(settings.policy, days, ledger):
+        show_paragraph(console, paragraph)
+
+
+def show_paragraph(console: Console, paragraph: Paragraph) -> None:
+    """A heading, its sums, its text."""
+    console.print(paragraph.heading, style="bold")
+    if paragraph.sums:
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        table.add_column()
+        table.add_column(no_wrap=True)
+        table.add_column(justify="right", no_wrap=True)
+        for row in paragraph.sums:
+            table.add_row(*row)
+        console.print(Padding(table, (0, 0, 1, 2)))
+    console.print(Padding(paragraph.text, (0, 0, 1, 2)), highlight=False)
+
+
+def _report(*, as_json: bool) -> None:
+    found = report_table(REPORT)
+    if as_json:
+        parts = {"query_1": float(found.query_1), "query_2": float(found.query_2)}
+        click.echo(
+            msgspec.json.encode(
+                {
+                    "settings": {
+                        "max_hats_per_day": REPORT.most_hats,
+                        "upper_bound": float(REPORT.upper_bound),
+                        "user_days": REPORT.user_days,
+                        "days": REPORT.days,
+                        "scale": float(REPORT.scale),
+                        "epsilon": float(REPORT.epsilon),
+                    },
+                    "report": parts | {"cumulative": float(found.cumulative)},
+                    "in_all": {"hats": float(found.hats)} | parts | {"cumulative": float(found.whole)},
+                }
+            )
         )
-    table.add_column("day", no_wrap=True)
-    for column in ("releases", "spent", "limit"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("", width=_BAR_WIDTH)
-    table.add_column("at most", justify="right", no_wrap=True)
-    table.add_column("as (epsilon, delta)", justify="right")
-    for day in days:
-        finer = day["epsilon_delta"]
-        table.add_row(
-            day["date"],
-            f"{day['releases']:,}",
-            f"{day['epsilon_user_day']:g}",
-            f"{day['limit']:g}",
-            Bar(day["limit"], 0, day["epsilon_user_day"], width=_BAR_WIDTH),
-            f"{day['day_bound']:g}",
-            f"({finer['epsilon']:.4g}, {finer['delta']:g})",
-        )
-    return table
+        return
+    console = _console()
+    console.print(report_view(REPORT))
+    least = replace(REPORT, user_days=LEAST_USER_DAYS)
+    words = _REPORT_WORDS.format(
+        least=least.user_days,
+        charged=float(report_table(least).query_1),
+        k=REPORT.most_hats,
+        n=REPORT.user_days,
+        epsilon=float(REPORT.epsilon),
+        q1=float(found.query_1),
+        cumulative=float(found.cumulative),
+        whole=float(found.whole),
+    )
+    console.print(words, highlight=False)
+
+
+def _console() -> Console:
+    console = Console()
+    return Console(width=min(console.width, _WIDTH_MAX))

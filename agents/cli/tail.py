@@ -5,6 +5,7 @@ import sys
 import threading
 from itertools import islice
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import click
 from rich.console import Console
@@ -16,38 +17,65 @@ from agents.settings import load_settings
 from agents.tail import Shown, follow, read_release
 
 
+class _Options(TypedDict):
+    """What click hands over."""
+
+    config: Path
+    as_json: bool
+    means: bool
+    queries: bool
+    from_beginning: bool
+    seconds: float | None
+    most: int | None
+
+
 @click.command(epilog="Example:  hatcast tail --from-beginning --json --for 10 > releases.jsonl")
 @config_option
 @json_option
+@click.option("--means", is_flag=True, help="Only the means, hour by hour: hats.means.")
+@click.option("--queries", is_flag=True, help="Only the answers to queries over days: hats.queries.")
 @click.option("--from-beginning", is_flag=True, help="Show what was published before, too.")
 @click.option("--for", "seconds", type=click.FloatRange(min=0, min_open=True), help="Stop after so many seconds.")
 @click.option("--max", "most", type=click.IntRange(min=1), help="Stop after so many releases.")
-def command(config: Path, *, as_json: bool, from_beginning: bool, seconds: float | None, most: int | None) -> None:
-    """Show releases as they are published, until Ctrl-C.
+def command(**given: Unpack[_Options]) -> None:
+    """Show releases as they are published, until Ctrl-C: means, and answers to queries.
 
-    With --json each line is a record's bytes as they stand on the topic. A release may come twice: then its
-    release_id and all its bytes are equal.
+    With --json each line is a record's bytes as they stand on the topic; one with "query" is the answer to a query.
+    A release may come twice: then its release_id and all its bytes are equal.
     """
-    settings = load_settings(config)
+    settings = load_settings(given["config"])
+    both = given["means"] == given["queries"]
+    topics = [settings.topics.means] if both or given["means"] else []
+    topics += [settings.topics.queries] if both or given["queries"] else []
     console = Console(highlight=False, soft_wrap=True)
     stopping = threading.Event()
     # Raised anywhere in the Kafka client, KeyboardInterrupt may be swallowed there: this is how one leaves for sure.
     signal.signal(signal.SIGINT, lambda _signal, _frame: stopping.set())
-    for value in islice(follow(settings, stopping.is_set, from_beginning=from_beginning, seconds=seconds), most):
-        if as_json:
+    records = follow(
+        settings, topics, stopping.is_set, from_beginning=given["from_beginning"], seconds=given["seconds"]
+    )
+    for value in islice(records, given["most"]):
+        if given["as_json"]:
             write_all(sys.stdout.fileno(), value + b"\n")
         else:
-            console.print(_line(read_release(value)))
+            console.print(release_line(read_release(value)))
 
 
-def _line(release: Shown | None) -> Text:
+def release_line(release: Shown | None) -> Text:
+    """A release, or the answer to a query, as a line for people."""
     if release is None:
         return Text("a record that is no release", style="dim")
-    line = Text.assemble(f"{release.date} {release.slot}-{release.end[11:16]}  ", (release.cell, "cyan"), "  ")
+    dates = f"{release.first_date} to {release.date}" if release.days > 1 else release.date
+    line = Text.assemble(f"{dates} {release.slot}-{release.end[11:16]}  ", (release.cell, "cyan"), "  ")
+    if release.query:
+        line.append(f"{release.query}  ", style="magenta")
     if release.mean is None:
-        return line.append(release.status, style="yellow")
+        return line.append(release.status + (f" ({release.reason})" if release.reason else ""), style="yellow")
     line.append(f"{release.mean!s:>8} {release.unit}", style="bold")
     if release.interval95 is not None:
         low, high = release.interval95
         line.append(f"  {low} to {high}".ljust(22), style="dim")
-    return line.append(f"  {release.status}", style="green")
+    line.append(f"  {release.status}", style="green")
+    if release.days_used < release.days:
+        line.append(f" from {release.days_used} of {release.days} days", style="yellow")
+    return line

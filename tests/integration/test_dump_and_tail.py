@@ -35,6 +35,7 @@ RELEASED = {
     "interval95": [19.681, 22.947],
     "estimator": "baseline",
 }
+ANSWER = RELEASED | {"release_id": f"{RELEASED['release_id']}/speed", "query": "speed", "kind": "mean_speed"}
 SUPPRESSED = {key: RELEASED[key] for key in ("release_id", "cell", "date", "slot", "end")} | {"status": "suppressed"}
 RAW = "reads raw data, not private\n"
 
@@ -207,6 +208,19 @@ def test_tail_shows_a_line_for_each_release(pipeline: Pipeline) -> None:
         "2022-01-02 09:00-10:00 87608b0d2ffffff suppressed",
         "a record that is no release",
     }
+
+
+@pytest.mark.parametrize(
+    ("only", "shown"), [((), {"means", "queries"}), (("--means",), {"means"}), (("--queries",), {"queries"})]
+)
+def test_tail_follows_the_answers_to_queries_too_or_one_topic_only(
+    pipeline: Pipeline, only: tuple[str, ...], shown: set[str]
+) -> None:
+    send(pipeline, RELEASED)
+    pipeline.kafka.produce(pipeline.settings.topics.queries, [Record(json.dumps(ANSWER).encode(), b"id")])
+    done = pipeline.hatcast("tail", "--from-beginning", "--json", *only, "--max", len(shown))
+    assert (done.code, done.err) == (0, "")
+    assert {"queries" if "query" in line else "means" for line in lines(done.out)} == shown
 
 
 def test_tail_with_json_gives_the_bytes_as_they_stand_on_the_topic(pipeline: Pipeline) -> None:

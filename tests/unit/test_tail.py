@@ -1,0 +1,88 @@
+"""`hatcast tail`: what a record that is published says on a line."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agents.cli.tail import release_line
+from agents.tail import read_release
+from stream.contracts import QUERY, RELEASE
+from stream.hats import Calendar
+from stream.policy import Policy
+from stream.queries import KeptDay
+from stream.query_release import Asked, asked_in, query_release_of
+from stream.release import numbered, release_of
+from tests.replayed import policy_of
+from tests.support import Scripted
+
+CELL = "87608b0d2ffffff"
+SPEED = {"name": "speed", "kind": "mean_speed", "days": 3, "from": "2022-01-01", "epsilon": 0.1, "min_n": 4}
+FAST = {"name": "fast", "kind": "over_speed_limit", "days": 1, "scale": 1.0, "speed_limit": 50.0}
+
+
+def asked_of(query: Mapping[str, Any]) -> tuple[Policy, Calendar, Asked]:
+    policy = policy_of(query=(query,))
+    calendar = Calendar(policy)
+    return policy, calendar, next(asked_in(policy, calendar, "2022-01-03", "09:00"))
+
+
+def day(*speeds: int) -> KeptDay:
+    """A user a speed (km/h), each with two readings."""
+    maxima = np.array([speed * 1000 for speed in speeds], np.int64)
+    return KeptDay(np.full(len(speeds), 2, np.int64), 2 * maxima, maxima)
+
+
+def said(query: Mapping[str, Any], days: Mapping[str, KeptDay]) -> str:
+    """The line of what is published of a query; the bytes are also what the contract says."""
+    _, calendar, asked = asked_of(query)
+    made = query_release_of(asked, calendar, CELL, days, Scripted([40]))
+    value = numbered(made.record(0), 7)
+    assert QUERY.decode(value).query == query["name"]
+    return " ".join(release_line(read_release(value)).plain.split())
+
+
+DAYS = {f"2022-01-0{n}": day(20, 30, 40) for n in (1, 2, 3)}
+
+
+def test_an_answer_names_its_query_and_its_dates() -> None:
+    # Scale (65 km/h / 9 user-days) / 0.1 = 72 km/h: the interval is cut to what speeds can be.
+    assert said(SPEED, DAYS) == (
+        "2022-01-01 to 2022-01-03 09:00-10:00 87608b0d2ffffff speed 30.040 km/h 0.000 to 65.000 released"
+    )
+    assert said(FAST, {"2022-01-03": day(20, 51, 60)}) == (
+        "2022-01-03 09:00-10:00 87608b0d2ffffff fast 2.040 vehicles/day 0.000 to 5.039 released"
+    )
+
+
+@pytest.mark.parametrize(
+    ("days", "changes", "line"),
+    [
+        ({"2022-01-01": day(20)}, {"missing_days": "leave_out"}, "suppressed (too_few_user_days)"),
+        ({"2022-01-01": day(20)}, {}, "suppressed (missing_days)"),
+    ],
+)
+def test_a_query_without_an_answer_says_why(days: Mapping[str, KeptDay], changes: dict[str, object], line: str) -> None:
+    assert said(SPEED | changes, days).endswith(f"87608b0d2ffffff speed {line}")
+
+
+def test_an_answer_over_fewer_days_says_so() -> None:
+    two = {date: DAYS[date] for date in ("2022-01-01", "2022-01-03")}
+    assert said(SPEED | {"missing_days": "leave_out"}, two).endswith("released from 2 of 3 days")
+
+
+def test_a_query_that_the_budget_has_no_room_for_says_so() -> None:
+    _, calendar, asked = asked_of(SPEED)
+    made = query_release_of(asked, calendar, CELL, DAYS, Scripted([0])).exhausted()
+    line = release_line(read_release(numbered(made.record(0), 1))).plain
+    assert line.endswith("87608b0d2ffffff  speed  budget_exhausted")
+
+
+def test_a_mean_is_a_line_as_before() -> None:
+    policy = policy_of()
+    made = release_of(policy, Calendar(policy), "2022-01-03/09:00", CELL, [], Scripted())
+    value = numbered(made.record(0), 1)
+    assert RELEASE.decode(value).status == "suppressed"
+    assert release_line(read_release(value)).plain == "2022-01-03 09:00-10:00  87608b0d2ffffff  suppressed"
+    assert release_line(read_release(b"{}")).plain == "a record that is no release"
