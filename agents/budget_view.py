@@ -116,7 +116,8 @@ def today_line(policy: Policy, days: list[dict[str, Any]], today: str, followed:
     records = _records(days)
     record = next((each for each in records if each.date == today), None)
     if record is None:
-        spent, bound, limit = 0, day_loss(policy, today).bound, policy.daily_limit_nano
+        spent, limit = 0, policy.daily_limit_nano
+        bound = day_loss(policy, today).over(1, policy.total_limit_nano)
     else:
         spent, bound, limit = _nano(record.epsilon_user_day), _nano(record.day_bound), _nano(record.limit)
     left, why = bound - spent, ""
@@ -132,7 +133,7 @@ def query_table(policy: Policy, days: list[dict[str, Any]], today: str) -> Table
         title="Queries over days: what each costs one bus, in epsilon",
         caption="'a HAT': in each that the bus was in; 'a day': in all of them, each day of the period\n"
         "'reserved': on how many days so far, before the day's first release, for good\n"
-        "'no room': a day's limit did not allow it, so the period gets no answers",
+        "'no room': a limit did not allow it, so the period gets no answers",
         caption_justify="left",
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
