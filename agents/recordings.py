@@ -25,6 +25,13 @@ def open_recording(paths: Sequence[str | Path], feed: Feed) -> Iterator[Recordin
     A pipe is copied to a temporary file first, since a recording is read more than once.
     Raises BadRecording: a file that is missing, a directory, unreadable, broken gzip, or of another format.
     """
+    with open_records(paths, feed) as read:
+        yield Recording(read, ", ".join(map(str, paths)))
+
+
+@contextmanager
+def open_records(paths: Sequence[str | Path], feed: Feed) -> Iterator[Callable[[], Iterator[Recorded]]]:
+    """The same files in the order in which they stand. Yields a function that reads them from the start."""
     with ExitStack() as held:
         sources = [(str(path), _source(Path(path), held)) for path in paths]
 
@@ -32,7 +39,7 @@ def open_recording(paths: Sequence[str | Path], feed: Feed) -> Iterator[Recordin
             for name, reopen in sources:
                 yield from _records(name, reopen, feed)
 
-        yield Recording(read, ", ".join(name for name, _ in sources))
+        yield read
 
 
 def _source(path: Path, held: ExitStack) -> Callable[[], BinaryIO]:

@@ -5,7 +5,7 @@ Secrets come from the environment or from `*_file` keys; relative paths are rela
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,8 +123,15 @@ class Settings:
     listen: Address | None
 
 
-def load_settings(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
-    """The configuration file, checked. Raises Refusal with one line: what is wrong where, and what to change."""
+def load_settings(
+    path: Path,
+    environment: Mapping[str, str] = os.environ,
+    changed: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+) -> Settings:
+    """The configuration file, checked. Raises Refusal with one line: what is wrong where, and what to change.
+
+    changed   what a command makes of the [policy] table before it is read, for one that releases nothing
+    """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -133,6 +140,9 @@ def load_settings(path: Path, environment: Mapping[str, str] = os.environ) -> Se
         raise Refusal(f"{path}: cannot be read ({error}); name a readable file with --config") from None
     except tomllib.TOMLDecodeError as error:
         raise Refusal(f"{path}: is not TOML: {error}; correct it there") from None
+    policy = table.get("policy")
+    if changed is not None and isinstance(policy, dict):
+        table["policy"] = changed(policy)
     try:
         return settings_of(table, path.resolve().parent, environment)
     except BadSetting as refusal:

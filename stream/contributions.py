@@ -38,7 +38,7 @@ _DUPLICATE, _OVER_CAP = Outcome.DUPLICATE.value, Outcome.OVER_CAP.value
 
 
 @dataclass(slots=True)
-class _Vehicle:
+class Vehicle:
     """A vehicle id as it was sent: its canonical form, whether it belongs here, its user of the day last seen."""
 
     canonical: str
@@ -84,7 +84,7 @@ class FoldOf(Generic[V]):
         self._resolution = policy.h3_resolution
         self._interval = policy.min_interval_ms
         self._upper_bound = policy.upper_bound
-        self._vehicles: dict[str, _Vehicle | None] = {}
+        self._vehicles: dict[str, Vehicle | None] = {}
         self._times: dict[str | int | float, int] = {}
         self._values: dict[tuple[float | str, str], int] = {}
         self._minutes: dict[int, OpenSlot] = {}
@@ -160,7 +160,7 @@ class FoldOf(Generic[V]):
             return _LATE
         return self._enter(vehicle, slot, cell, (instant - slot.slot.start_ms) // self._interval, milli)
 
-    def _enter(self, vehicle: _Vehicle, slot: OpenSlot, cell: int, step: int, milli: int) -> str:
+    def _enter(self, vehicle: Vehicle, slot: OpenSlot, cell: int, step: int, milli: int) -> str:
         """Rules 10 to 13: the reading's user, its HAT, and whether it counts there."""
         if not vehicle.at_home:
             return _WRONG
@@ -197,15 +197,15 @@ class FoldOf(Generic[V]):
         slot.day.changed.add(user.ordinal // CHUNK_USERS)
         return hat, contribution
 
-    def _meet(self, sent: str) -> _Vehicle | None:
+    def _meet(self, sent: str) -> Vehicle | None:
         """A vehicle id seen for the first time in a while (rules 3 and 10)."""
         canonical = canonical_vehicle(sent)
         vehicle = None
         if canonical is not None:
-            vehicle = _Vehicle(canonical, self._home is None or self._home(canonical.encode()))
+            vehicle = Vehicle(canonical, self._home is None or self._home(canonical.encode()))
         return _keep(self._vehicles, sent, vehicle, _VEHICLES)
 
-    def _user(self, vehicle: _Vehicle, day: Day) -> UserOfDay:
+    def _user(self, vehicle: Vehicle, day: Day) -> UserOfDay:
         pseudonym = self._pseudonyms.of(vehicle.canonical, day.date if self._daily else None)
         user = day.users.get(pseudonym)
         if user is None:

@@ -19,6 +19,7 @@ COMMANDS: Final[dict[str, str]] = {
     "status": "Operator: offsets, clocks, outcomes, open HATs.",
     "contributions": "Operator: open contributions. Reads raw data, not private.",
     "dump": "Operator: a topic as lines, for `batch --format kafka`.",
+    "survey": "Which resolution, which cells? Over recordings. Reads raw data, not private.",
     "evaluate": "Compare estimators by simulation; releases nothing.",
     "doctor": "Check brokers, topics, Redis, clocks and configuration.",
 }

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from agents.batch.fold import Folded, Job, fold_dump, fold_recording
 from agents.batch.keep import KeepChunks, Keeper, KeepNothing, KeepTotals, Totals
-from agents.cli.options import config_option, json_option
+from agents.cli.options import config_option, days_of, json_option
 from agents.clock import now_ms
 from agents.kafka_dump import DUMP, Dump
 from agents.recordings import open_recording
@@ -30,25 +30,13 @@ from stream.query_keys import Period
 from stream.reading import Outcome
 
 
-def _days(_: click.Context, __: click.Parameter, text: str | None) -> tuple[date, date] | None:
-    if text is None:
-        return None
-    try:
-        first, last = (date.fromisoformat(part) for part in text.split(","))
-    except ValueError:
-        first, last = date.max, date.min
-    if not date(2, 1, 1) <= first <= last <= date(9998, 12, 31):
-        raise click.BadParameter('write two dates, such as "2022-01-02,2022-01-31"')
-    return first, last
-
-
 @click.command(epilog="Example:  hatcast batch suratITMS.json --format itms --config hatcast.toml")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 @click.option("--format", "name", type=click.Choice([*FEEDS, DUMP.name]), required=True, help="What the files hold.")
 @config_option
 @click.option("--contributions", is_flag=True, help="Also users, readings, sum and maximum of each HAT. Not private.")
 @click.option("--ledger", type=click.Path(path_type=Path), help="Release each HAT once, charged in this file.")
-@click.option("--days", callback=_days, metavar="FIRST,LAST", help="Under add_remove: the local dates to release.")
+@click.option("--days", callback=days_of, metavar="FIRST,LAST", help="Under add_remove: the local dates to release.")
 @json_option
 def command(
     *,

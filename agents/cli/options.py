@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+from datetime import date
 from pathlib import Path
 
 import click
@@ -14,3 +15,16 @@ config_option = click.option(
     help="The configuration file.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+def days_of(_: click.Context, __: click.Parameter, text: str | None) -> tuple[date, date] | None:
+    """The callback of an option `FIRST,LAST`: two local dates, both included."""
+    if text is None:
+        return None
+    try:
+        first, last = (date.fromisoformat(part) for part in text.split(","))
+    except ValueError:
+        first, last = date.max, date.min
+    if not date(2, 1, 1) <= first <= last <= date(9998, 12, 31):
+        raise click.BadParameter('write two dates, such as "2022-01-02,2022-01-31"')
+    return first, last

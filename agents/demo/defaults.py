@@ -20,7 +20,10 @@ CITY_HOUR: Final = "08:00"
 
 _CHECKPOINT_S: Final = 0.25
 _CITY_ZONE: Final = "Asia/Kolkata"
-_ZONES: Final[Mapping[str, str]] = {"itms": "Asia/Kolkata", "capmetro": "America/Chicago"}  # of the known recordings
+RECORDED_ZONES: Final[Mapping[str, str]] = {
+    "itms": "Asia/Kolkata",
+    "capmetro": "America/Chicago",
+}  # of the known recordings
 
 
 def demo_settings(addresses: Addresses, config: Path | None, feed_format: str | None) -> Settings:
@@ -53,7 +56,7 @@ def demo_policy(feed_format: str | None) -> dict[str, Any]:
     The city's hexagons are larger than the report's: its buses are on the road all day, and would be in more of the
     small ones than `max_hats_per_day` allows, so that evenings were suppressed.
     """
-    zone = _CITY_ZONE if feed_format is None else _ZONES.get(feed_format, "UTC")
+    zone = _CITY_ZONE if feed_format is None else RECORDED_ZONES.get(feed_format, "UTC")
     return {
         "name": "demo",
         "upper_bound": 65.0,
