@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
@@ -175,12 +175,11 @@ def _select(given: _Options, private: _Private) -> None:
 
     policy, users, target = _policy(given), given["users"], private.target
     candidates = public_candidates(private.candidates, policy.h3_resolution)
-    policy = replace(policy, cells=frozenset(candidates))
     with _progress() as progress:
         job = run.Job(given["files"], FEEDS[given["feed_format"]], policy, private.days, users, now_ms(), progress)
         chosen = run.select_privately(job, private.days, candidates, private.epsilon, SystemNoise())
     what, charge = show.busy(policy, users, private.days), show.charge(private.days, private.epsilon)
-    kept = f"{len(chosen.kept):,} of {len(candidates):,} candidates"
+    kept = f"{len(chosen.kept):,} of {chosen.candidates:,} candidates"
     _write(target, cells_file("private", chosen.kept, [f"{kept}, those with {what}, with noise", charge]))
     click.echo(charge, err=True)
     if given["as_json"]:

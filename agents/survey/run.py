@@ -1,7 +1,7 @@
 """Recordings to a survey, or to a private selection, by way of rows on disk."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Final
 
 from agents.recordings import open_records
 from agents.survey.count import ResolutionCount, capped_counts
-from agents.survey.spill import Spill, open_spill
+from agents.survey.spill import Held, Spill, open_spill
 from stream.errors import BadRecording, Refusal
 from stream.feeds import Feed
 from stream.mechanisms import Noise
@@ -21,7 +21,7 @@ from stream.survey.rows import Rows, slots_of
 from stream.survey.selection import busy_cells, noisy_counts
 
 SURVEYED: Final = (5, 6, 7, 8, 9)
-_CHUNK_ROWS: Final = 1 << 18  # in memory before they are written
+_HELD: Final = Held()
 _TOLD: Final = 10_000  # records between two words about progress
 
 Days = tuple[date, date]
@@ -33,7 +33,8 @@ Progress = Callable[[str, int], None]
 class Job:
     """What is read, and how.
 
-    policy   its time zone, hours, slots and rules; its h3_resolution is the one that cells are selected at
+    policy   its time zone, hours, slots and rules; its h3_resolution is that of the cells that are selected, and which
+             cells it lists does not matter
     days     local dates, both included; None: those that have readings
     users    N: what the mean of daily users has to be above, in every slot
     now_ms   the time of the start
@@ -46,6 +47,7 @@ class Job:
     users: Fraction
     now_ms: int
     progress: Progress
+    held: Held = _HELD
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +70,11 @@ class Survey:
 class Selection:
     """What was selected with noise: private for the epsilon that it was made for.
 
-    scale    of the noise on a mean of daily users
+    candidates   of how many
+    scale        of the noise on a mean of daily users
     """
 
+    candidates: int
     kept: list[int]
     scale: float
 
@@ -78,9 +82,9 @@ class Selection:
 def survey(job: Job) -> Survey:
     """All figures of all resolutions. Raises BadRecording, also if no reading counts; Refusal if the disk is full."""
     resolutions = sorted({*SURVEYED, job.policy.h3_resolution})
-    policy, slots = job.policy, slots_of(job.policy)
+    policy, slots = replace(job.policy, cells=None), slots_of(job.policy)
     rows = Rows(policy, Pseudonyms(token_bytes(KEY_BYTES)), resolutions, job.days, job.now_ms)
-    with open_spill(resolutions) as spill:
+    with open_spill(resolutions, job.held.part_rows) as spill:
         _read(job, rows, spill)
         dates = spill.dates()
         if not dates:
@@ -108,18 +112,19 @@ def survey(job: Job) -> Survey:
 def select_privately(job: Job, days: Days, candidates: Sequence[int], epsilon: float, noise: Noise) -> Selection:
     """The candidates whose noisy mean of daily users is above N in every slot; see `stream.survey.selection`.
 
-    job      its policy lists the candidates, and its max_hats_per_day is K
+    job      the max_hats_per_day of its policy is K
     days     public: the D days, each of which is charged `epsilon`
     Raises BadRecording, UnsafeNoise; Refusal where the disk is full.
     """
-    policy, slots = job.policy, slots_of(job.policy)
+    policy, slots = replace(job.policy, cells=frozenset(candidates)), slots_of(job.policy)
     resolutions = (policy.h3_resolution,)
     rows = Rows(policy, Pseudonyms(token_bytes(KEY_BYTES)), resolutions, days, job.now_ms)
-    with open_spill(resolutions) as spill:
+    with open_spill(resolutions, job.held.part_rows) as spill:
         _read(job, rows, spill)
         counts = capped_counts(spill, spill.dates(), candidates, slots, policy.max_hats_per_day)
     noisy = noisy_counts(counts, policy.max_hats_per_day, _number(days), epsilon, noise)
-    return Selection(busy_cells(candidates, noisy.counts, job.users, _number(days)), noisy.scale)
+    kept = busy_cells(candidates, noisy.counts, job.users, _number(days))
+    return Selection(len(candidates), kept, noisy.scale)
 
 
 def _read(job: Job, rows: Rows, spill: Spill) -> None:
@@ -128,7 +133,7 @@ def _read(job: Job, rows: Rows, spill: Spill) -> None:
         with open_records(job.paths, job.feed) as read:
             for number, recorded in enumerate(read(), start=1):
                 rows.add(recorded)
-                if rows.held >= _CHUNK_ROWS:
+                if rows.held >= job.held.chunk_rows:
                     spill.write(rows.take())
                 if number % _TOLD == 0:
                     job.progress("reading records", _TOLD)

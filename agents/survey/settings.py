@@ -37,7 +37,7 @@ def survey_policy(config: Path | None, feed_format: str, given: Mapping[str, Any
             policy = settings_of({"policy": {**_REPORTED, **zone, **given}}, Path(), {}).policy
         except BadSetting as refusal:
             raise Refusal(str(refusal)) from None
-    return dataclasses.replace(policy, cells=None, max_hats_per_day=max_hats or policy.max_hats_per_day)
+    return dataclasses.replace(policy, max_hats_per_day=max_hats or policy.max_hats_per_day)
 
 
 def public_candidates(path: Path, resolution: int) -> list[int]:

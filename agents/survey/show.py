@@ -120,7 +120,7 @@ def selection_json(chosen: Selection, policy: Policy, users: Fraction, days: Day
         "private": True,
         "relation": "one user-day added or removed",
         "settings": {**_settings(policy, users, days), "number_of_days": number},
-        "candidates": len(policy.cells or ()),
+        "candidates": chosen.candidates,
         "epsilon": epsilon,
         "epsilon_of_each_day": epsilon,
         "epsilon_of_a_user_on_all_days": epsilon * number,

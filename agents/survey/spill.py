@@ -7,6 +7,7 @@ import signal
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -16,16 +17,28 @@ import polars as pl
 
 from stream.survey.rows import DayRows
 
-PART_ROWS: Final = 1 << 19  # of a date, in memory at once; a single user's day has to fit whatever it has
 _GROUP_ROWS: Final = 1 << 15  # what is skipped or read as one
 _USERS: Final = 1 << 64
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What memory holds at once.
+
+    chunk_rows   before they are written
+    part_rows    of a date while it is counted; the day of a single user is held whatever it has
+    """
+
+    chunk_rows: int = 1 << 18
+    part_rows: int = 1 << 19
 
 
 class Spill:
     """Rows by local date, in Parquet files sorted by user."""
 
-    def __init__(self, folder: Path, resolutions: Sequence[int]) -> None:
+    def __init__(self, folder: Path, resolutions: Sequence[int], part_rows: int) -> None:
         self._folder = folder
+        self._part_rows = part_rows
         self._columns = [cell_column(resolution) for resolution in resolutions]
         self._rows: dict[str, int] = {}
         self._files = 0
@@ -56,12 +69,12 @@ class Spill:
         """The local dates that have rows."""
         return sorted(self._rows)
 
-    def parts(self, local_date: str, part_rows: int = PART_ROWS) -> Iterator[pl.DataFrame]:
+    def parts(self, local_date: str) -> Iterator[pl.DataFrame]:
         """The rows of a date in parts of about `part_rows`, each with all rows of its users.
 
         Pseudonyms are evenly spread, so equal ranges of them have about equally many users.
         """
-        parts = -(-self._rows[local_date] // part_rows)
+        parts = -(-self._rows[local_date] // self._part_rows)
         scanned = pl.scan_parquet(sorted((self._folder / local_date).glob("*.parquet")))
         for part in range(parts):
             first, end = _USERS * part // parts, _USERS * (part + 1) // parts
@@ -75,12 +88,12 @@ def cell_column(resolution: int) -> str:
 
 
 @contextmanager
-def open_spill(resolutions: Sequence[int]) -> Iterator[Spill]:
+def open_spill(resolutions: Sequence[int], part_rows: int) -> Iterator[Spill]:
     """A spill in a new folder of mode 700 below TMPDIR, deleted at the end; SIGTERM and SIGHUP end as Ctrl-C does."""
     before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         with tempfile.TemporaryDirectory(prefix="hatcast-survey-") as folder:
-            yield Spill(Path(folder), resolutions)
+            yield Spill(Path(folder), resolutions, part_rows)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

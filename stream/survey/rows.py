@@ -25,7 +25,6 @@ from stream.reading import Outcome, Reading, parse_time
 
 _SLOTS_KEPT: Final = 10_000
 _USERS_KEPT: Final = 200_000
-_NEVER: Final = 1 << 62  # ms: no time and no arrival at all, which is bad_time
 _OUTSIDE_DATES: Final = Outcome.OUTSIDE_DATES.value
 _ACCEPTED: Final = Outcome.ACCEPTED.value
 _cell_at = h3.latlng_to_cell
@@ -104,16 +103,12 @@ class Rows(FoldOf[Reading]):
 
     def _outcome(self, recorded: Recorded) -> str:
         reading, arrival = recorded.reading, recorded.arrival
-        if reading is None:
-            return Outcome.UNDECODABLE.value
         if arrival is None:
-            made = parse_time(reading.time)
-            arrival = _NEVER if made is None else made
-            if not -_NEVER < arrival < _NEVER:
-                return Outcome.BAD_TIME.value
+            made = None if reading is None else parse_time(reading.time)
+            arrival = 0 if made is None else made  # no time at all ends as bad_time, whenever it arrived
         if arrival > self._latest_ms:
             return Outcome.ARRIVED_IN_FUTURE.value
-        if arrival < 0:
+        if arrival < 0 or reading is None:
             return Outcome.UNDECODABLE.value
         self._place = reading.lat, reading.lon  # type: ignore[assignment]  # read by _enter only, where both are floats
         self._arrival_ms = arrival

@@ -1,0 +1,305 @@
+"""`hatcast survey`: what it prints and says of it, whose policy may use its files, what it leaves behind: nothing."""
+
+import gzip
+import json
+import os
+import signal
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner, Result
+
+from agents.batch.fold import Job as FoldJob
+from agents.batch.fold import fold_recording
+from agents.batch.keep import KeepTotals
+from agents.cli.survey import command
+from agents.recordings import open_recording
+from agents.settings import load_settings
+from agents.survey.run import Job, survey
+from agents.survey.settings import survey_policy
+from stream.errors import BadRecording, Refusal
+from stream.feeds import capmetro
+from tests.folding import PSEUDONYMS
+from tests.replayed import NOW
+from tests.services.data import DATA
+from tests.unit.test_policy_add_remove import policy as hidden_policy
+
+DAYS = [DATA / "capmetro" / f"2016-11-{day}.csv.gz" for day in (24, 25, 26, 27)]
+TUESDAY = DATA / "capmetro" / "2017-03-21.csv.gz"
+POLICY = """
+[policy]
+name = "austin"
+upper_bound = 65.0
+timezone = "America/Chicago"
+cells = "{cells}"
+[policy.privacy]
+relation = "{relation}"
+epsilon = 0.1
+max_hats_per_day = 5
+daily_limit = 105.0
+[policy.estimator]
+name = "{estimator}"
+"""
+
+
+def run(*arguments: object) -> Result:
+    """The command in this process; a refusal is raised."""
+    return CliRunner(catch_exceptions=False).invoke(command, [str(argument) for argument in arguments])
+
+
+Austin = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def morning(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two hours of a Tuesday."""
+    header, *lines = gzip.decompress(TUESDAY.read_bytes()).splitlines()
+    path = tmp_path_factory.mktemp("austin") / "morning.csv"
+    path.write_bytes(b"\n".join([header, *(line for line in lines if b"T09:" in line or b"T10:" in line)]))
+    return path
+
+
+@pytest.fixture(scope="module")
+def austin(morning: Path) -> Austin:
+    """The command over these two hours, in busy cells with more than 5 vehicles."""
+    return lambda *arguments: run(morning, "--format", "capmetro", "--hours", "9,11", "--users", "5", *arguments)
+
+
+def config_of(path: Path, cells: str, relation: str = "replace", estimator: str = "baseline") -> Path:
+    path.write_text(POLICY.format(cells=cells, relation=relation, estimator=estimator))
+    return path
+
+
+@pytest.fixture
+def candidates(tmp_path: Path, austin: Austin) -> Path:
+    """The busy cells of Austin, given out as a public list."""
+    austin("--cells", tmp_path / "busy.txt")
+    path = tmp_path / "candidates.txt"
+    path.write_text((tmp_path / "busy.txt").read_text().replace('"survey"', '"public"'))
+    return path
+
+
+# What it tells
+
+
+def test_four_days_of_austin_come_to_the_figures_of_the_documentation() -> None:
+    done = run(*DAYS, "--format", "capmetro", "--json")
+    assert done.stderr == "reads raw data, not private; nor is anything that it prints or writes\n"
+    found = json.loads(done.stdout)
+    assert found["private"] is False
+    assert found["settings"]["days"] == ["2016-11-24", "2016-11-27"]
+    figures = {
+        resolution: (
+            each["cells"],
+            each["hats"],
+            each["users_of_a_hat"]["median"],
+            each["users_of_a_hat"]["p95"],
+            each["hats_of_a_user_day"]["max"],
+            each["busy_cells"],
+        )
+        for resolution, each in found["resolutions"].items()
+    }
+    assert figures == {
+        "5": (6, 288, 22, 139, 31, 4),
+        "6": (23, 946, 7, 68, 51, 8),
+        "7": (98, 4042, 5, 25, 79, 21),
+        "8": (433, 14117, 2, 9, 104, 7),
+        "9": (1609, 28768, 1, 4, 110, 0),
+    }
+    assert found["resolutions"]["7"]["edge_km"] == pytest.approx(1.406475763)
+    assert found["resolutions"]["7"]["dropped_by_cap"] == {"57": 0.067025, "71": 0.002972, "79": 0.0, "89": 0.0}
+    assert len(found["busy_cells"]) == 21
+
+
+def test_hats_users_and_readings_are_those_of_batch_without_a_cap() -> None:
+    policy = survey_policy(None, "capmetro", {"hours": (0, 24)}, 65_535)
+    totals = KeepTotals()
+    with open_recording([TUESDAY], capmetro.FEED) as recording:
+        fold_recording(recording, FoldJob(policy, PSEUDONYMS, NOW, totals, lambda _: None))
+    job = Job([TUESDAY], capmetro.FEED, policy, None, Fraction(10), NOW, lambda _, __: None)
+    (found,) = (each for each in survey(job).resolutions if each.resolution == 7)
+    assert found.hats == len(totals.hats)
+    assert found.users == Counter(users for users, *_ in totals.hats.values())
+    assert sum(count * times for count, times in found.readings.items()) == sum(n for _, n, *_ in totals.hats.values())
+
+
+def test_the_table_says_that_it_is_not_private_and_has_a_column_a_resolution(austin: Austin) -> None:
+    text = austin("--resolution", 10).stdout
+    assert "Not private" in text
+    assert next(line for line in text.splitlines() if line.startswith(" resolution")).split() == [
+        "resolution",
+        *(str(each) for each in range(5, 11)),
+    ]
+
+
+def test_only_the_named_days_and_hours_count_and_means_are_over_all_of_the_days(austin: Austin) -> None:
+    found = json.loads(austin("--days", "2017-03-20,2017-03-23", "--hours", "9,10", "--users", "0", "--json").stdout)
+    one = json.loads(austin("--hours", "9,10", "--users", "0", "--json").stdout)
+    assert sum(one["outcomes"].values()) == sum(found["outcomes"].values())
+    assert one["outcomes"]["outside_hours"] > 1000
+    assert (found["settings"]["number_of_days"], one["settings"]["number_of_days"]) == (4, 1)
+    assert found["resolutions"]["7"]["users_of_a_hat"] == one["resolutions"]["7"]["users_of_a_hat"]
+    assert found["busy_cells"] == one["busy_cells"], "more than 0 a day is more than 0 in all"
+    more = json.loads(austin("--days", "2017-03-20,2017-03-23", "--hours", "9,10", "--users", "3", "--json").stdout)
+    assert set(more["busy_cells"]) < set(one["busy_cells"])
+    with pytest.raises(BadRecording, match="has no reading that counts"):
+        austin("--days", "2017-03-22,2017-03-23")
+
+
+def test_a_plot_has_a_line_a_resolution(tmp_path: Path, austin: Austin) -> None:
+    out = tmp_path / "out.svg"
+    austin("--plot", out)
+    text = "".join(ET.parse(out).getroot().itertext())
+    assert all(f"resolution {each}" in text for each in (5, 6, 7, 8, 9))
+    assert "Not private" in text
+    with pytest.raises(Refusal, match="cannot be written"):
+        austin("--plot", tmp_path / "out.nonsense")
+
+
+# The cells that it writes
+
+
+def test_a_surveyed_list_is_accepted_under_replace_and_refused_under_add_remove(tmp_path: Path, austin: Austin) -> None:
+    config = config_of(tmp_path / "hatcast.toml", "cells.txt")
+    austin("--config", config, "--cells", tmp_path / "cells.txt")
+    text = (tmp_path / "cells.txt").read_text()
+    assert text.startswith('source = "survey"\n# not private: ')
+    assert len(load_settings(config, {}).policy.cells or ()) == len(text.splitlines()) - 2
+    with pytest.raises(Refusal, match="have to be public under add_remove"):
+        hidden_policy(cells="survey.txt")
+    with pytest.raises(Refusal, match="is there already"):
+        austin("--config", config, "--cells", tmp_path / "cells.txt")
+
+
+def test_without_a_busy_cell_no_file_is_written(tmp_path: Path, austin: Austin) -> None:
+    with pytest.raises(Refusal, match="no cell of resolution 9 has more than 1000 users"):
+        austin("--cells", tmp_path / "cells.txt", "--users", 1000, "--resolution", 9)
+    assert not (tmp_path / "cells.txt").exists()
+
+
+def test_a_private_list_names_its_charge_where_it_is_read_and_prints_nothing_else(
+    tmp_path: Path, candidates: Path, austin: Austin
+) -> None:
+    config, target = config_of(tmp_path / "hatcast.toml", "kept.txt"), tmp_path / "kept.txt"
+    given = ("--private", 10, "--candidates", candidates, "--days", "2017-03-21,2017-03-21", "--config", config)
+    done = austin(*given, "--cells", target, "--users", 1, "--json")
+    charge = "epsilon 10 is charged to each local day from 2017-03-21 to 2017-03-21 (1 days)"
+    assert charge in done.stderr
+    assert charge in target.read_text()
+    assert target.read_text().startswith('source = "private"\n')
+    found = json.loads(done.stdout)
+    assert set(found) == {
+        *("private", "relation", "settings", "candidates", "epsilon", "epsilon_of_each_day"),
+        *("epsilon_of_a_user_on_all_days", "noise", "cells"),
+    }
+    assert found["noise"]["scale"] == 5 / 10
+    assert found["cells"] == target.read_text().splitlines()[3:]
+    assert 0 < len(found["cells"]) <= found["candidates"]
+    assert {f"{cell:x}" for cell in load_settings(config, {}).policy.cells or ()} == set(found["cells"])
+    text = austin(*given, "--cells", tmp_path / "again.txt").stdout
+    assert text.splitlines()[0].endswith("within K = 5 HATs a day")
+
+
+def test_a_recording_without_a_reading_is_chosen_from_as_any_other(tmp_path: Path, candidates: Path) -> None:
+    """That nobody was there must not be told by a refusal."""
+    empty = tmp_path / "empty.csv.gz"
+    empty.write_bytes(gzip.compress(gzip.decompress(TUESDAY.read_bytes()).splitlines()[0] + b"\n"))
+    given = ("--private", 1, "--candidates", candidates, "--days", "2017-03-21,2017-03-24")
+    done = run(empty, "--format", "capmetro", *given, "--cells", tmp_path / "kept.txt")
+    assert done.exit_code == 0
+    assert "source" in (tmp_path / "kept.txt").read_text()
+
+
+@pytest.mark.parametrize("source", ["survey", "private"])
+def test_candidates_that_are_not_public_are_refused(
+    tmp_path: Path, candidates: Path, source: str, austin: Austin
+) -> None:
+    candidates.write_text(candidates.read_text().replace('"public"', f'"{source}"'))
+    with pytest.raises(Refusal, match="make the list without looking at the data"):
+        austin(
+            *("--private", 1, "--candidates", candidates, "--days", "2017-03-21,2017-03-21"),
+            *("--cells", tmp_path / "kept.txt"),
+        )
+
+
+# What it leaves behind
+
+
+def test_temporary_files_are_their_owners_and_gone_after_a_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    modes = []
+
+    def stop(what: str, _: int) -> None:
+        (folder,) = tmp_path.iterdir()
+        modes.append((what, folder.stat().st_mode & 0o777))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    policy = survey_policy(None, "capmetro", {}, None)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt):
+        survey(Job([TUESDAY], capmetro.FEED, policy, None, Fraction(10), NOW, stop))
+    assert modes == [("reading records", 0o700)]
+    assert [*tmp_path.iterdir()] == []
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+# What cannot be
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--private", 1),
+        ("--private", 1, "--candidates", "c.txt", "--cells", "o.txt"),
+        ("--private", 0, "--candidates", "c.txt", "--cells", "o.txt", "--days", "2017-03-21,2017-03-21"),
+        ("--private", "nan", "--candidates", "c.txt", "--cells", "o.txt", "--days", "2017-03-21,2017-03-21"),
+        ("--private", 1, "--candidates", "c", "--cells", "o", "--days", "2017-03-21,2017-03-21", "--plot", "p.svg"),
+        ("--candidates", "c.txt"),
+        ("--users", "-1"),
+        ("--users", "many"),
+        ("--hours", "21,9"),
+        ("--hours", "9"),
+        ("--days", "2017-03-21"),
+        ("--resolution", 16),
+    ],
+)
+def test_wrong_usage_is_told_as_such(arguments: tuple[object, ...], austin: Austin) -> None:
+    assert austin(*arguments).exit_code == 2
+
+
+def test_a_recording_of_an_unknown_place_needs_a_time_zone(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"vehicle": "a", "time": 1641124800000, "lat": 21.2, "lon": 72.8, "speed": 3}')
+    with pytest.raises(Refusal, match="name --timezone or --config"):
+        run(path, "--format", "jsonl")
+    assert run(path, "--format", "jsonl", "--timezone", "UTC").exit_code == 0
+    with pytest.raises(Refusal, match="no known time zone"):
+        run(path, "--format", "jsonl", "--timezone", "Surat")
+
+
+def test_a_folder_that_is_missing_is_told_before_anything_is_read(tmp_path: Path) -> None:
+    for option in ("--cells", "--plot"):
+        with pytest.raises(Refusal, match="there is no folder"):
+            run(tmp_path / "absent", "--format", "capmetro", option, tmp_path / "no" / "file.svg")
+
+
+def test_the_policys_own_cells_and_first_date_do_not_narrow_a_survey(
+    tmp_path: Path, candidates: Path, austin: Austin
+) -> None:
+    config = config_of(tmp_path / "hatcast.toml", candidates.name)
+    text = config.read_text().replace('"austin"', '"austin"\nreplaces = "old"\nfrom = "2030-01-01"')
+    config.write_text(text)
+    assert austin("--config", config, "--json").stdout != ""
+    plain = json.loads(austin("--json").stdout)["resolutions"]
+    configured = json.loads(austin("--config", config, "--json").stdout)["resolutions"]
+    assert {r: each["hats"] for r, each in plain.items()} == {r: each["hats"] for r, each in configured.items()}
+    hidden = config_of(tmp_path / "hidden.toml", "absent.txt", "add_remove", "capped_ratio")
+    with pytest.raises(Refusal, match="cannot be read"):
+        austin("--config", hidden)
