@@ -189,6 +189,7 @@ def _select(given: _Options, private: _Private) -> None:
     click.echo(
         f'{target}: {kept}, source = "private": for relation = "replace" only; noise of scale {chosen.scale:.3g} on '
         f"each mean of daily users, of vehicles within K = {policy.max_hats_per_day} HATs a day"
+        + ("" if chosen.kept else "; no policy takes a file without cells")
     )
 
 

@@ -78,12 +78,12 @@ def capped_counts(
 ) -> Counts:
     """S(c, t) of user-days capped at `cap` pairs: [candidates, slots]. Not private yet.
 
+    spill   of readings in candidates, with cells of their resolution only
     `stream.survey.selection`, step 1
     """
-    totals = pl.DataFrame(schema=_TOTALS)
+    totals, (cell,) = pl.DataFrame(schema=_TOTALS), spill.columns
     for local_date in dates:
         for part in spill.parts(local_date):
-            cell = part.columns[-1]
             entered = (
                 part.lazy()
                 .group_by("user", pl.col(cell).alias("cell"), "slot")

@@ -11,7 +11,7 @@ from typing import Final
 from agents.recordings import open_records
 from agents.survey.count import ResolutionCount, capped_counts
 from agents.survey.spill import Held, Spill, open_spill
-from stream.errors import BadRecording, Refusal
+from stream.errors import BadRecording
 from stream.feeds import Feed
 from stream.mechanisms import Noise
 from stream.policy import Policy
@@ -129,19 +129,14 @@ def select_privately(job: Job, days: Days, candidates: Sequence[int], epsilon: f
 
 def _read(job: Job, rows: Rows, spill: Spill) -> None:
     """All records through the rules, to disk."""
-    try:
-        with open_records(job.paths, job.feed) as read:
-            for number, recorded in enumerate(read(), start=1):
-                rows.add(recorded)
-                if rows.held >= job.held.chunk_rows:
-                    spill.write(rows.take())
-                if number % _TOLD == 0:
-                    job.progress("reading records", _TOLD)
-        spill.write(rows.take())
-    except OSError as error:
-        raise Refusal(
-            f"temporary files: {error.strerror or error}; free some space or point TMPDIR elsewhere"
-        ) from None
+    with open_records(job.paths, job.feed) as read:
+        for number, recorded in enumerate(read(), start=1):
+            rows.add(recorded)
+            if rows.held >= job.held.chunk_rows:
+                spill.write(rows.take())
+            if number % _TOLD == 0:
+                job.progress("reading records", _TOLD)
+    spill.write(rows.take())
 
 
 def _number(days: Days) -> int:

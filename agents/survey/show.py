@@ -24,9 +24,9 @@ def table_of(found: Survey, policy: Policy, users: Fraction) -> Table:
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
     )
-    table.add_column("resolution", overflow="fold")
+    table.add_column("resolution", no_wrap=True)
     for each in found.resolutions:
-        table.add_column(str(each.resolution), justify="right", no_wrap=True)
+        table.add_column(str(each.resolution), justify="right")
     columns = [_column(each, policy.max_hats_per_day) for each in found.resolutions]
     for row in columns[0]:
         table.add_row(row, *(column[row] for column in columns))
@@ -40,8 +40,8 @@ def _column(each: Resolution, cap: int) -> dict[str, str]:
         return f"{value} ({dropped(each.hats_per_user_day, value):.1%})"
 
     return {
-        "edge, km": f"{each.edge_km:.2f}",
-        "area, km2": f"{each.area_km2:.2f}",
+        "edge, km": f"{each.edge_km:.3g}",
+        "area, km2": f"{each.area_km2:.3g}",
         "cells": f"{each.cells:,}",
         "HATs": f"{each.hats:,}",
         "users, median": f"{users.median}",

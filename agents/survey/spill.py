@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from stream.errors import Refusal
 from stream.survey.rows import DayRows
 
 _GROUP_ROWS: Final = 1 << 15  # what is skipped or read as one
@@ -34,36 +35,46 @@ class Held:
 
 
 class Spill:
-    """Rows by local date, in Parquet files sorted by user."""
+    """Rows by local date, in Parquet files sorted by user.
+
+    columns   of cells
+    """
 
     def __init__(self, folder: Path, resolutions: Sequence[int], part_rows: int) -> None:
         self._folder = folder
         self._part_rows = part_rows
-        self._columns = [cell_column(resolution) for resolution in resolutions]
+        self.columns = [cell_column(resolution) for resolution in resolutions]
         self._rows: dict[str, int] = {}
         self._files = 0
 
     def write(self, taken: Mapping[str, DayRows]) -> None:
-        """Append rows. Raises OSError where the disk is full."""
-        for local_date, rows in taken.items():
-            folder = self._folder / local_date
-            folder.mkdir(exist_ok=True)
-            self._rows[local_date] = self._rows.get(local_date, 0) + len(rows.users)
-            frame = pl.DataFrame(
-                {
-                    "user": np.frombuffer(rows.users, np.uint64),
-                    "slot": np.frombuffer(rows.slots, np.int32),
-                    "step": np.frombuffer(rows.steps, np.int32),
-                    "arrival": np.frombuffer(rows.arrivals, np.int64),
-                    **{
-                        name: np.frombuffer(column, np.int64)
-                        for name, column in zip(self._columns, rows.cells, strict=True)
-                    },
-                }
-            )
-            path = folder / f"{self._files}.parquet"
-            frame.sort("user").write_parquet(path, compression="zstd", compression_level=1, row_group_size=_GROUP_ROWS)
-            self._files += 1
+        """Append rows. Raises Refusal where the disk is full."""
+        try:
+            for local_date, rows in taken.items():
+                self._write(local_date, rows)
+        except (OSError, pl.exceptions.PolarsError):  # of polars, whatever failed when it wrote
+            raise Refusal(
+                f"temporary files cannot be written in {self._folder.parent}: make room there, or set TMPDIR"
+            ) from None
+
+    def _write(self, local_date: str, rows: DayRows) -> None:
+        folder = self._folder / local_date
+        folder.mkdir(exist_ok=True)
+        self._rows[local_date] = self._rows.get(local_date, 0) + len(rows.users)
+        frame = pl.DataFrame(
+            {
+                "user": np.frombuffer(rows.users, np.uint64),
+                "slot": np.frombuffer(rows.slots, np.int32),
+                "step": np.frombuffer(rows.steps, np.int32),
+                "arrival": np.frombuffer(rows.arrivals, np.int64),
+                **{
+                    name: np.frombuffer(column, np.int64) for name, column in zip(self.columns, rows.cells, strict=True)
+                },
+            }
+        )
+        path = folder / f"{self._files}.parquet"
+        frame.sort("user").write_parquet(path, compression="zstd", compression_level=1, row_group_size=_GROUP_ROWS)
+        self._files += 1
 
     def dates(self) -> list[str]:
         """The local dates that have rows."""

@@ -22,8 +22,10 @@ from agents.recordings import open_recording
 from agents.settings import load_settings
 from agents.survey.run import Job, survey
 from agents.survey.settings import survey_policy
+from agents.survey.spill import Spill
 from stream.errors import BadRecording, Refusal
 from stream.feeds import capmetro
+from stream.survey.rows import DayRows
 from tests.folding import PSEUDONYMS
 from tests.replayed import NOW
 from tests.services.data import DATA
@@ -248,6 +250,18 @@ def test_temporary_files_are_their_owners_and_gone_after_a_stop(
     assert modes == [("reading records", 0o700)]
     assert [*tmp_path.iterdir()] == []
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_temporary_files_that_cannot_be_written_are_one_clear_line(tmp_path: Path) -> None:
+    rows = DayRows(1)
+    for column in (rows.users, rows.slots, rows.steps, rows.arrivals, rows.cells[0]):
+        column.append(1)
+    spill = Spill(tmp_path, (7,), 1)
+    (tmp_path / "2017-03-20").touch()
+    (tmp_path / "2017-03-21" / "0.parquet").mkdir(parents=True)
+    for day in ("2017-03-20", "2017-03-21"):
+        with pytest.raises(Refusal, match=r"temporary files cannot be written in .* or set TMPDIR$"):
+            spill.write({day: rows})
 
 
 # What cannot be

@@ -1,0 +1,51 @@
+"""One survey, and what its process needed: FILE READINGS OUT."""
+
+import json
+import sys
+import tempfile
+import time
+from fractions import Fraction
+from pathlib import Path
+from typing import Final
+
+from agents.clock import now_ms
+from agents.recordings import open_records
+from agents.survey.run import Job, survey
+from agents.survey.settings import survey_policy
+from bench.process import cpu_s, peak_mb
+from stream.feeds import jsonl
+
+READ_ALONE: Final = 300_000
+
+
+def main() -> None:
+    """Survey the file; then read a part of it and do nothing with it."""
+    path, readings, out = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+    sizes = [0]
+
+    def look(what: str, _: int) -> None:
+        if what == "counting days":  # all rows are written by then
+            folders = Path(tempfile.gettempdir()).glob("hatcast-survey-*")
+            sizes.append(sum(file.stat().st_size for folder in folders for file in folder.rglob("*.parquet")))
+
+    policy = survey_policy(None, jsonl.FEED.name, {"timezone": "Asia/Kolkata"}, None)
+    before, begun = cpu_s(), time.monotonic()
+    survey(Job([path], jsonl.FEED, policy, None, Fraction(10), now_ms(), look))
+    taken, used, peak = time.monotonic() - begun, cpu_s() - before, peak_mb()
+    before = cpu_s()
+    with open_records([path], jsonl.FEED) as read:
+        for number, _ in enumerate(read(), start=1):
+            if number == READ_ALONE:
+                break
+    figures = {
+        "peak_mb": peak,
+        "rate": readings / taken,
+        "cpu_us": used / readings * 1e6,
+        "reading_us": (cpu_s() - before) / READ_ALONE * 1e6,
+        "bytes": max(sizes) / readings,
+    }
+    out.write_text(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()
