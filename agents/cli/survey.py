@@ -106,7 +106,7 @@ def command(**given: Unpack[_Options]) -> None:
     With --private EPS --candidates FILE --days FIRST,LAST it tells nothing but which candidates are busy, with noise.
     That is private, at the price of EPS on each of these days, of which no ledger knows.
 
-    Any number of readings fits: they wait in TMPDIR, some 30 bytes each, in a folder that is deleted at the end.
+    Any number of readings fits: they wait in TMPDIR, 6 to 30 bytes each, in a folder that is deleted at the end.
     """
     private = _private_of(given)
     _check_targets(given)
@@ -148,22 +148,22 @@ def _survey(given: _Options) -> None:
     with _progress() as progress:
         job = run.Job(given["files"], FEEDS[given["feed_format"]], policy, given["days"], users, now_ms(), progress)
         found = run.survey(job)
-    if target is not None:
-        if not found.busy:
-            raise Refusal(
-                f"--cells: no cell of resolution {policy.h3_resolution} has more than {float(users):g} users a day in"
-                " every slot; lower --users or --resolution, or narrow --hours"
-            )
-        what = show.busy(policy, users, found.days)
-        _write(target, cells_file("survey", found.busy, [f"not private: cells with {what}"]))
     if given["plot_file"] is not None:
         show.plot(found, policy, given["plot_file"])
     if given["as_json"]:
         click.echo(msgspec.json.encode(show.survey_json(found, policy, users)))
+    else:
+        Console().print(show.table_of(found, policy, users))
+    if target is None:
         return
-    Console().print(show.table_of(found, policy, users))
-    if target is not None:
-        click.echo(f'{target}: {len(found.busy):,} cells, source = "survey": for relation = "replace" only')
+    if not found.busy:
+        raise Refusal(
+            f"--cells: no cell of resolution {policy.h3_resolution} has more than {float(users):g} users a day in"
+            " every slot; lower --users or --resolution, or narrow --hours"
+        )
+    what = show.busy(policy, users, found.days)
+    _write(target, cells_file("survey", found.busy, [f"not private: cells with {what}"]))
+    click.echo(f'{target}: {len(found.busy):,} cells, source = "survey": for relation = "replace" only', err=True)
 
 
 def _select(given: _Options, private: _Private) -> None:

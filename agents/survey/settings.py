@@ -26,7 +26,7 @@ def survey_policy(config: Path | None, feed_format: str, given: Mapping[str, Any
     Raises Refusal with one line.
     """
     if config is not None:
-        policy = load_settings(config, {}, lambda table: _without_cells(table) | {**given}).policy
+        policy = load_settings(config, {}, lambda table: _to_count_by(table) | {**given}).policy
     else:
         from agents.demo.defaults import RECORDED_ZONES
 
@@ -57,8 +57,11 @@ def public_candidates(path: Path, resolution: int) -> list[int]:
     return sorted(cells)
 
 
-def _without_cells(table: dict[str, Any]) -> dict[str, Any]:
-    """The file that `cells` names need not be there yet. Under `add_remove` the list is public and has to be."""
-    privacy = table.get("privacy")
+def _to_count_by(table: dict[str, Any]) -> dict[str, Any]:
+    """The table without its queries: nothing is released. The file that `cells` names need not be there yet.
+
+    Under `add_remove` that list is public and has to be.
+    """
+    privacy, counted = table.get("privacy"), {key: value for key, value in table.items() if key != "query"}
     hides_presence = isinstance(privacy, dict) and privacy.get("relation") == "add_remove"
-    return table if hides_presence else table | {"cells": "all"}
+    return counted if hides_presence else counted | {"cells": "all"}
