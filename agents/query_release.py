@@ -8,8 +8,10 @@ deleted when the last query that reads it is answered.
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Final
 
+from agents.asked import asked_of_kept
 from agents.budget import budget_message
 from agents.clock import now_ms
 from agents.publisher import Message, cloud_event
@@ -72,70 +74,72 @@ class QueryReleaser:
         open_slots = await store.open_slots()
         # Final ones will be released by us or others, and kept: then there is more to look for.
         done = not any(least >= end + self._policy.lateness_ms for end in open_slots.values())
-        for asked in await self._over(until):
-            is_final = least >= closes_at(asked.closing, self._policy)
-            if is_final and not any(slot.key in open_slots for slot in asked.slots):
-                done &= await self.answer(asked, owned, until)
+        over = [
+            asked
+            for asked in await asked_of_kept(self._kept, self._policy, self._calendar, until)
+            if least >= closes_at(asked.closing, self._policy)
+            and not any(slot.key in open_slots for slot in asked.slots)
+        ]
+        done &= await self.answer(over, owned, until)
         if done:
             self._looked = looked
 
     async def are_open(self, until: str) -> bool:
         """Whether anything is kept for a query that ends before a local date: it is not answered by all, or not yet."""
-        return bool(await self._over(until))
-
-    async def _over(self, until: str) -> list[Asked]:
-        """What is asked of all that is kept, where the period ends before a local date; by closing slot."""
-        asked = {
-            (one.query.name, one.closing.key): one
-            for key in await self._kept.slots()
-            for one in asked_in(self._policy, self._calendar, *key.split("/"))
-            if one.closing.date < until
-        }
-        return sorted(asked.values(), key=lambda one: (one.closing.end_ms, one.closing.name, one.query.name))
+        return bool(await asked_of_kept(self._kept, self._policy, self._calendar, until))
 
     async def answer(
-        self, asked: Asked, owned: frozenset[int], until: str, cells: Iterable[str] | None = None, first_ms: int = 0
+        self,
+        asked: Sequence[Asked],
+        owned: frozenset[int],
+        until: str,
+        cells: Sequence[str] | None = None,
+        first_ms: int = 0,
     ) -> bool:
-        """Answer a query about those of these cells that are ours; None: about all of which anything is kept.
+        """Answer queries about those of these cells that are ours; None: about all of which anything is kept.
 
         until      the local date from which another policy releases
         first_ms   slots that began earlier (ms UTC) are not the policy's
-        False where a partition's clock has gone back, or a HAT is open again: then it is not done.
+        False where a partition's clock has gone back, or a HAT is open again: then not all is done.
         """
-        sizes = await self._kept.cells([slot.key for slot in asked.slots])
-        ours = []
-        for cell in sorted(sizes if cells is None else cells):
-            one = DueAnswer(asked.release_id(cell), cell, asked, sizes.get(cell, 0))
-            if self.release_partition(one) in owned:
-                ours.append(one)
-        for batch in _batches(ours):
+        due = []
+        for one in asked:
+            sizes = await self._kept.cells([slot.key for slot in one.slots])
+            for cell in sorted(sizes if cells is None else cells):
+                answer = DueAnswer(one.release_id(cell), cell, one, sizes.get(cell, 0))
+                if self.release_partition(answer) in owned:
+                    due.append(answer)
+        all_records: dict[DueAnswer, Committed] = {}
+        for batch in _batches(due):
             records = await self._records(batch, first_ms)
-            if records is None:
-                return False
-            await self._publish(records)
-            await self._forget(asked, [one.cell for one in batch], until)
-        return True
+            all_records |= records
+            if not self._by_cell:
+                await self._publish(records)
+                await self._forget(list(records), until)
+        done = len(all_records) == len(due)
+        # Lots are cut by what is kept of cells. Under `add_remove` that is nobody's to know: there all is sent at once.
+        if self._by_cell and done:
+            await self._publish(all_records)
+            await self._forget(due, until)
+        return done
 
     def release_partition(self, one: DueAnswer) -> int:
         """Whose owner answers it: under `add_remove` that of the cell's HATs."""
         of = one.cell if self._by_cell else one.release_id
         return by_murmur2(of.encode(), self._kept.partitions)
 
-    @property
-    def _settings_partitions(self) -> int:
-        return self._kept.partitions
-
-    async def _records(self, due: Sequence[DueAnswer], first_ms: int) -> dict[DueAnswer, Committed] | None:
+    async def _records(self, due: Sequence[DueAnswer], first_ms: int) -> dict[DueAnswer, Committed]:
+        """The one record of each, committed now where it is not there yet; without those that cannot be read now."""
         found = await self._ledger.find(due[0].asked.closing.date, [one.release_id for one in due])
         records = {one: record for one, record in zip(due, found, strict=True) if record is not None}
-        absent = [one for one in due if one not in records]
-        if absent:
-            loaded = await self.load(absent)
-            if loaded is None:
-                return None
-            answers = await self.draw(absent, loaded, first_ms)
-            records.update(zip(absent, await self.commit(answers), strict=True))
-        return {one: records[one] for one in due}
+        drawn: dict[DueAnswer, QueryRelease] = {}
+        for of_asked in _by_asked([one for one in due if one not in records]):
+            loaded = await self.load(of_asked)
+            if loaded is not None:
+                drawn.update(zip(of_asked, await self.draw(of_asked, loaded, first_ms), strict=True))
+        if drawn:
+            records.update(zip(drawn, await self.commit(list(drawn.values())), strict=True))
+        return {one: records[one] for one in due if one in records}
 
     async def _publish(self, records: Mapping[DueAnswer, Committed]) -> None:
         by_producer: dict[int, list[tuple[DueAnswer, Committed]]] = {}
@@ -143,22 +147,30 @@ class QueryReleaser:
             if not record.published:
                 by_producer.setdefault(self.release_partition(one), []).append((one, record))
         for release_partition, waiting in sorted(by_producer.items()):
-            await self.send(release_partition, waiting)
-            await self.mark([one for one, _ in waiting])
+            for at in range(0, len(waiting), ANSWERS):
+                lot = waiting[at : at + ANSWERS]
+                await self.send(release_partition, lot)
+                await self.mark([one for one, _ in lot])
 
-    async def _forget(self, asked: Asked, cells: Sequence[str], until: str) -> None:
+    async def _forget(self, answered: Sequence[DueAnswer], until: str) -> None:
         """Delete what no other query is going to read."""
         hats = []
-        for slot in asked.slots:
-            answered = set(cells)
-            for other in asked_in(self._policy, self._calendar, slot.date, slot.name):
-                if other.query.name != asked.query.name and other.closing.date < until:
-                    ids = [other.release_id(cell) for cell in cells]
-                    found = await self._ledger.find(other.closing.date, ids)
-                    published = (cell for cell, record in zip(cells, found, strict=True) if record and record.published)
-                    answered &= set(published)
-            hats += [(slot.key, cell) for cell in cells if cell in answered]
-        await self.delete(hats)
+        for due in _by_asked(answered):
+            asked, cells = due[0].asked, [one.cell for one in due]
+            published: dict[tuple[str, str], set[str]] = {(asked.query.name, asked.closing.key): set(cells)}
+            for slot in asked.slots:
+                over = set(cells)
+                for other in asked_in(self._policy, self._calendar, slot.date, slot.name):
+                    key = other.query.name, other.closing.key
+                    if other.closing.date < until and key not in published:
+                        found = await self._ledger.find(key[1].partition("/")[0], [*map(other.release_id, cells)])
+                        published[key] = {
+                            c for c, record in zip(cells, found, strict=True) if record and record.published
+                        }
+                    over &= published.get(key, over)
+                hats += [(slot.key, cell) for cell in cells if cell in over]
+        if hats:
+            await self.delete(hats)
 
     # The named steps. Tests wrap them from their own entry point.
 
@@ -201,8 +213,8 @@ class QueryReleaser:
 
     async def send(self, release_partition: int, waiting: Sequence[tuple[DueAnswer, Committed]]) -> None:
         """sent and acked: the bytes in Redis, and the budget of all days that were read, in one transaction."""
-        topics, asked = self._settings.topics, waiting[0][0].asked
-        public_ms = released_at_ms(asked.closing, self._policy) if self._by_cell else None
+        topics, dates = self._settings.topics, {date for one, _ in waiting for date in one.asked.period.dates}
+        public_ms = released_at_ms(waiting[0][0].asked.closing, self._policy) if self._by_cell else None
         messages = [
             Message(
                 topic=topics.queries,
@@ -214,7 +226,7 @@ class QueryReleaser:
             )
             for one, record in waiting
         ]
-        for date in asked.period.dates:
+        for date in sorted(dates):
             summary = await self._ledger.summary(date)
             # In a thread: composing a new number of charges takes up to a second of computing.
             messages.append(
@@ -237,17 +249,24 @@ def _lost(gap: Gap, starts_ms: int, closes_ms: int) -> bool:
 
 
 def _batches(due: Sequence[DueAnswer]) -> Iterator[list[DueAnswer]]:
-    """In order, cut at `ANSWERS` and at `_BYTES`."""
+    """In order, cut at closing dates, at `ANSWERS` and at `_BYTES`."""
     batch: list[DueAnswer] = []
     size = 0
     for one in due:
-        if batch and (len(batch) >= ANSWERS or size + one.size > _BYTES):
+        full = len(batch) >= ANSWERS or size + one.size > _BYTES
+        if batch and (full or one.asked.closing.date != batch[0].asked.closing.date):
             yield batch
             batch, size = [], 0
         batch.append(one)
         size += one.size
     if batch:
         yield batch
+
+
+def _by_asked(due: Iterable[DueAnswer]) -> Iterator[list[DueAnswer]]:
+    """Those that are read together."""
+    for _, group in groupby(due, lambda one: (one.asked.query.name, one.asked.closing.key)):
+        yield list(group)
 
 
 def _proposal(answer: QueryRelease, at_ms: int) -> AnswerProposal:

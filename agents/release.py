@@ -20,6 +20,7 @@ import structlog
 from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
+from agents.asked import NEVER
 from agents.budget import budget_message
 from agents.clock import now_ms, pause
 from agents.due import HATS, Due, batches_of, date_of, proposal_of
@@ -42,7 +43,6 @@ from stream.release import exhausted_of, incomplete_of, release_id, release_of
 log = structlog.get_logger()
 
 ROUND_S: Final = 0.5  # between looks at the clocks
-NEVER: Final = "9999-99-99"
 
 
 class Releaser:

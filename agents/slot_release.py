@@ -121,10 +121,10 @@ class SlotReleaser(Releaser):
         if self.queries is None or first_ms is None:
             return self.queries is None
         until = await self.until()
-        for asked in asked_in(self._policy, self._calendar, slot.date, slot.name):
-            if asked.closing == slot and not await self.queries.answer(asked, owned, until, cells, first_ms):
-                return False
-        return True
+        ending = [
+            asked for asked in asked_in(self._policy, self._calendar, slot.date, slot.name) if asked.closing == slot
+        ]
+        return await self.queries.answer(ending, owned, until, cells, first_ms)
 
     async def _all(self, mark: Mark, slot: Slot, stopping: asyncio.Event) -> bool:
         """Whether every worker has come so far with a slot, or comes within the time of a round."""

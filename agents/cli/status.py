@@ -9,9 +9,11 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from agents.asked import unanswered
 from agents.cli.options import config_option, json_option
 from agents.redis_connection import connect_redis_async
 from agents.settings import Settings, load_settings
+from agents.store.kept import KeptStore
 from agents.store.keys import DomainKeys
 from agents.store.ledger import LedgerStore
 from agents.store.partition import PartitionStore
@@ -57,6 +59,11 @@ async def read_status(settings: Settings) -> dict[str, Any]:
         unpublished = {date: n for date in await ledger.dates() if (n := await ledger.unpublished(date))}
         progress = await ledger.progress.read()
         successor = await ledger.successor()
+        kept = KeptStore(redis, policy.name, int(stored))
+        asked = {}
+        if policy.queries:
+            due = await unanswered(store, kept, ledger, policy)
+            asked = {"kept_slots": sorted(await kept.slots()), "unanswered": due}
     finally:
         await redis.aclose()
     least = slowest(clocks)
@@ -64,6 +71,7 @@ async def read_status(settings: Settings) -> dict[str, Any]:
     ends = telemetry_range(settings)
     return (
         _slots(policy, calendar, progress, len(clocks))
+        | asked
         | {
             "policy": policy.name,
             "policy_id": policy.policy_id,
@@ -120,6 +128,10 @@ def _show(status: dict[str, Any], settings: Settings) -> None:
         console.print(f"released through {status['released_through'] or 'nothing yet'}")
     console.print(f"open HATs       {status['open_hats']} in {len(status['open_slots'])} slots")
     console.print(f"unpublished     {sum(status['unpublished'].values())} releases")
+    if "unanswered" in status:
+        console.print(
+            f"unanswered      {status['unanswered']} queries; {len(status['kept_slots'])} slots kept for them"
+        )
     if (by := status["replaced_by"]) is not None:
         console.print(f"replaced        by {by['policy']} from {by['from']} on")
     if "total_limit" in status:

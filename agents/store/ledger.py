@@ -93,6 +93,8 @@ class LedgerStore:
 
     async def find(self, date: str, release_ids: Sequence[str]) -> list[Committed | None]:
         """The records that are there already, in the order asked for."""
+        if not release_ids:
+            return []
         async with self._redis.pipeline(transaction=False) as pipe:
             pipe.hmget(self._keys.releases(date), list(release_ids))
             pipe.smismember(self._keys.published(date), list(release_ids))

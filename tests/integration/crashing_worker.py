@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
 
+from agents.query_release import QueryReleaser
 from agents.release import Releaser
 
 METHODS: Final[dict[str, tuple[type, str]]] = {
@@ -25,9 +26,18 @@ METHODS: Final[dict[str, tuple[type, str]]] = {
 }
 
 
+def die_after_answers(step: str) -> None:
+    """Wrap the step of an answer to a query over days."""
+    _wrap(QueryReleaser, METHODS[step][1], step)
+
+
 def die_after(step: str) -> None:
     """Wrap the step."""
     owner, name = METHODS[step]
+    _wrap(owner, name, step)
+
+
+def _wrap(owner: type, name: str, step: str) -> None:
     wrapped: Callable[..., Awaitable[Any]] = getattr(owner, name)
 
     async def dying(*arguments: Any) -> Any:

@@ -191,7 +191,7 @@ class Pipeline:
         if not self.is_caught_up():
             return False
         status = self.status()
-        return not status["open_hats"] and not status["unpublished"]
+        return not status["open_hats"] and not status["unpublished"] and not status.get("unanswered")
 
     def wait(self, ready: Callable[[], bool], what: str, *alive: WorkerProcess, seconds: float = SECONDS) -> None:
         """Wait for a condition, while these processes run."""

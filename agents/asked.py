@@ -1,0 +1,37 @@
+"""What queries over days ask of all that is kept for them."""
+
+from typing import Final
+
+from agents.store.kept import KeptStore
+from agents.store.ledger import LedgerStore
+from agents.store.partition import PartitionStore
+from stream.clock import closes_at, slowest
+from stream.hats import Calendar
+from stream.policy import Policy
+from stream.query_release import Asked, asked_in
+
+NEVER: Final = "9999-99-99"  # a local date that does not come
+
+
+async def asked_of_kept(kept: KeptStore, policy: Policy, calendar: Calendar, until: str) -> list[Asked]:
+    """What is asked of all that is kept, where the period ends before a local date; by closing slot."""
+    asked = {
+        (one.query.name, one.closing.key): one
+        for key in await kept.slots()
+        for one in asked_in(policy, calendar, *key.split("/"))
+        if one.closing.date < until
+    }
+    return sorted(asked.values(), key=lambda one: (one.closing.end_ms, one.closing.name, one.query.name))
+
+
+async def unanswered(store: PartitionStore, kept: KeptStore, ledger: LedgerStore, policy: Policy) -> int:
+    """How many answers about cells of which something is kept are due and not published."""
+    least, calendar = slowest(await store.clocks()), Calendar(policy)
+    successor = await ledger.successor()
+    missing = 0
+    for asked in await asked_of_kept(kept, policy, calendar, NEVER if successor is None else successor.from_date):
+        if least is not None and least >= closes_at(asked.closing, policy):
+            cells = await kept.cells([slot.key for slot in asked.slots])
+            found = await ledger.find(asked.closing.date, [asked.release_id(cell) for cell in cells])
+            missing += sum(record is None or not record.published for record in found)
+    return missing
