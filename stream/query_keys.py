@@ -23,6 +23,7 @@ from stream.units import NANO, nano, nano_within
 DAYS_MAX: Final = 366
 _QUERIES_MAX: Final = 16
 _LEAST_EPSILON: Final = 0.001
+_MOST_EPSILON: Final = 10**6
 _YEARS: Final = (2, 9990)
 _EPOCH: Final = date(1970, 1, 1)  # where periods of one day are counted from: any date gives the same
 
@@ -211,10 +212,16 @@ def _charge(given: PolicyTable, table: QueryTable, kind: Kind, where: str) -> in
             most = Fraction(repr(given.upper_bound)) / (table.min_n or 1)
         exact = most / Fraction(Decimal(repr(table.scale)))
         key = f"{where}.scale"
+        if exact > _MOST_EPSILON:
+            least = float(most / _MOST_EPSILON)
+            raise BadSetting(key, f"{table.scale:g} is hardly any noise", f"use a number of at least {least:g}")
     else:
         key = f"{where}.epsilon"
-        if not _LEAST_EPSILON <= (table.epsilon or 0) <= 1e6:  # noise stays within 64 bits on the finest grid
-            raise BadSetting(key, f"{table.epsilon:g} is no epsilon", f"use {_LEAST_EPSILON:g} or more, such as 0.1")
+        # From the least one on, noise stays within 64 bits on the finest grid.
+        if not _LEAST_EPSILON <= (table.epsilon or 0) <= _MOST_EPSILON:
+            raise BadSetting(
+                key, f"{table.epsilon:g} is no epsilon", f"use {_LEAST_EPSILON:g} to {_MOST_EPSILON}, such as 0.1"
+            )
         exact = Fraction(Decimal(repr(table.epsilon)))
     if exact > WEAK_EPSILON and not given.privacy.acknowledge_weak_privacy:
         raise BadSetting(
