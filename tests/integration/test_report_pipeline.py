@@ -1,4 +1,6 @@
-"""The report's pipeline, end to end: four days of CapMetro's buses on real Kafka and Redis, and both of its queries."""
+"""The report's pipeline, end to end: four days of CapMetro's buses, surveyed, then on real Kafka and Redis, and both of
+its queries.
+"""
 
 import csv
 import gzip
@@ -23,10 +25,13 @@ from tests.services.data import ROOT, golden, recording
 
 DATES = ["2016-11-24", "2016-11-25", "2016-11-26", "2016-11-27"]
 FILES = [f"capmetro/{date}.csv.gz" for date in DATES]
+SLOTS = [f"{hour:02}:00" for hour in range(9, 21)]
+USERS = 10
 LIMIT = 50.0  # km/h
+ENOUGH = 60  # user-days: some HATs have less
 EPSILON = 1e6  # acknowledged: noise below the grid
 QUERIES = [
-    {"name": "speed", "kind": "mean_speed", "days": 4, "from": DATES[0], "epsilon": EPSILON, "min_n": 8},
+    {"name": "speed", "kind": "mean_speed", "days": 4, "from": DATES[0], "epsilon": EPSILON, "min_n": ENOUGH},
     {"name": "fast", "kind": "over_speed_limit", "days": 4, "from": DATES[0], "epsilon": EPSILON, "speed_limit": LIMIT},
     {"name": "today", "kind": "mean_speed", "days": 1, "epsilon": EPSILON, "min_n": 1},
 ]
@@ -37,6 +42,7 @@ PRIVACY = {
     "daily_limit": 1e9,
     "min_users": 1,
 }
+MOST = 21 * len(SLOTS)  # HATs that a day can enter: there are no more in 21 cells
 ZONE = ZoneInfo("America/Chicago")
 
 UserDay = tuple[str, str]  # date, vehicle
@@ -61,11 +67,17 @@ def direct() -> Hats:
             continue
         if (row["vehicle_id"], local) in seen:
             continue
-        seen.add((row["vehicle_id"], local))
+        seen.add((row["vehicle_id"], local))  # what is at the same place at the same second is there once
         users = hats.setdefault((f"{local.hour:02}:00", h3.latlng_to_cell(*place, 7)), {})
         value = min(round(speed), 65_000)
         users.setdefault((local.date().isoformat(), row["vehicle_id"]), []).append(value)
     return hats
+
+
+def busy(hats: Hats) -> list[str]:
+    """The cells with more than `USERS` vehicles a day, on average, in every slot."""
+    cells = {cell for _, cell in hats}
+    return sorted(cell for cell in cells if all(len(hats.get((slot, cell), {})) > USERS * len(DATES) for slot in SLOTS))
 
 
 def expected(hats: Hats) -> dict[str, tuple[str, Fraction | None]]:
@@ -78,7 +90,7 @@ def expected(hats: Hats) -> dict[str, tuple[str, Fraction | None]]:
         assert not missing, "the four days have data in every hour"
         means = {of: Fraction(sum(speeds), len(speeds)) / 1000 for of, speeds in users.items()}
         name = f"{DATES[-1]}T{slot}/{cell}"
-        enough = len(means) >= 8
+        enough = len(means) >= ENOUGH
         mean = Fraction(sum(means.values())) / len(means)
         found[f"{name}/speed"] = ("released", mean) if enough else ("suppressed", None)
         fast = sum(max(speeds) > LIMIT * 1000 for speeds in users.values())
@@ -94,8 +106,16 @@ def pipeline(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pipeline]:
     """All of it replayed to two workers, one of which is killed with -9 between commit and sending of its answers."""
-    table = golden_table(golden("capmetro_2017-03-21"), lateness="2h", hours=[9, 21], privacy=PRIVACY, query=QUERIES)
-    with open_pipeline(kafka, redis_server, tmp_path_factory.mktemp("report"), "report", table) as opened:
+    folder = tmp_path_factory.mktemp("report")
+    policy = {"lateness": "2h", "hours": [9, 21], "privacy": PRIVACY, "query": QUERIES}
+    table = golden_table(golden("capmetro_2017-03-21"), **policy)
+    with open_pipeline(kafka, redis_server, folder, "survey", table) as surveying:
+        files = [recording(file) for file in FILES]
+        options = ("--format", "capmetro", "--users", USERS, "--cells", folder / "cells.txt")
+        surveyed = surveying.hatcast("survey", *files, *options, config=surveying.folder / "hatcast.toml")
+        assert surveyed.code == 0, surveyed.err
+    table = golden_table(golden("capmetro_2017-03-21"), cells="cells.txt", **policy)
+    with open_pipeline(kafka, redis_server, folder, "report", table) as opened:
         dying, other = opened.worker(wrap=partial(die_after_answers, "committed")), opened.worker()
         for worker in (dying, other):
             opened.wait_for_partitions(worker)
@@ -115,7 +135,13 @@ def answers(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.timeout(240)
 def test_both_queries_over_four_days_have_the_answers_of_a_direct_computation(pipeline: Pipeline) -> None:
-    found, wanted = answers(pipeline), expected(direct())
+    hats = direct()
+    first, *cells = (pipeline.folder / "cells.txt").read_text().split("\n")
+    assert first == 'source = "survey"'
+    assert [cell for cell in cells if cell and not cell.startswith("#")] == busy(hats)
+    listed = {of: users for of, users in hats.items() if of[1] in cells}
+    found, wanted = answers(pipeline), expected(listed)
+    assert {status for status, _ in wanted.values()} == {"released", "suppressed"}
     assert len(wanted) > 1_000
     assert {name: record["status"] for name, record in found.items()} == {
         name: status for name, (status, _) in wanted.items()
@@ -129,13 +155,12 @@ def test_both_queries_over_four_days_have_the_answers_of_a_direct_computation(pi
 
 def test_the_ledger_reserved_every_query_on_each_of_its_days_and_nothing_is_kept(pipeline: Pipeline) -> None:
     for record in answers(pipeline).values():
-        assert record["epsilon_user_day"] == 300 * EPSILON
+        assert record["epsilon_user_day"] == MOST * EPSILON
     for key, budget in pipeline.budget_records().items():
         date = key.rpartition("/")[2]
-        places = dict.fromkeys(["speed", "fast", "today"], 300)
+        places = dict.fromkeys(["speed", "fast", "today"], MOST)
         assert {each["query"]: each["places"] for each in budget["queries"]} == places, date
-        hats = min(300, budget["releases"])
-        assert budget["epsilon_user_day"] == (hats + 3 * 300) * EPSILON
+        assert budget["epsilon_user_day"] == (min(300, budget["releases"]) + 3 * MOST) * EPSILON
     status = pipeline.status()
     assert (status["unanswered"], status["kept_slots"]) == (0, [])
 
