@@ -12,9 +12,11 @@ from typing import Final
 
 import click
 
+from tests.faults.entries import rebuilt
 from tests.faults.outage import ride_out
 from tests.faults.report import Report, Summary, keep
 from tests.faults.run import KINDS, Plan, run
+from tests.integration.harness import open_pipeline
 from tests.services import ServiceAbsent, open_kafka, open_redis
 from tests.services.redis_cluster import local_cluster
 
@@ -28,6 +30,7 @@ _FAULTS: Final = 40  # of one run
 @click.option("--faults", default=_FAULTS, show_default=True, help="Dealt in each run, beside those at steps.")
 @click.option("--kind", type=click.Choice(sorted(KINDS)), help="One kind of run only.  [default: in turns]")
 @click.option("--outage", type=float, help="No storms: Kafka and Redis are away from a worker for so many minutes.")
+@click.option("--entries", type=int, help="No storms: a ledger of so many entries is lost and rebuilt from the topics.")
 @click.option("--cluster", is_flag=True, help="On a Redis Cluster of three nodes.")
 @click.option("--keep", "keeps", is_flag=True, help="Write the summary into docs/reliability.md.")
 @click.option("--json", "as_json", is_flag=True, help="The summary as JSON; the runs go to standard error.")
@@ -39,6 +42,8 @@ def command(**options: object) -> int:
     """
     if isinstance(options["outage"], float):
         return _outage(60 * options["outage"], int(str(options["readings"])))
+    if isinstance(options["entries"], int):
+        return _entries(options["entries"])
     first = options["seed"] if isinstance(options["seed"], int) else random.randrange(10**6)
     reports = list(_runs(first, options))
     summary = Summary(reports)
@@ -65,6 +70,19 @@ def _outage(seconds: float, readings: int) -> int:
                 _say(f"  {violation}")
             broken += len(away.violations)
     return 1 if broken else 0
+
+
+def _entries(number: int) -> int:
+    """A ledger lost and rebuilt: raises AssertionError if it is not the same. Always 0."""
+    with open_kafka() as kafka, open_redis() as redis, tempfile.TemporaryDirectory(prefix="hatcast-faults-") as folder:
+        with open_pipeline(kafka, redis, Path(folder), "entries") as pipeline:
+            found = rebuilt(pipeline, number)
+        _say(
+            f"{found.entries:,} entries rebuilt as they were: {found.lost.wall_s:.1f} s ({found.lost.cpu_s:.1f} s CPU)"
+            f" after FLUSHALL, {found.known.wall_s:.1f} s after a restart; to read the topics alone takes"
+            f" {found.read.wall_s:.1f} s"
+        )
+    return 0
 
 
 def _runs(first: int, options: dict[str, object]) -> "list[Report]":
