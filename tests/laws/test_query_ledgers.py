@@ -1,0 +1,215 @@
+"""Laws of the ledgers with queries over days: in any order, HATs and answers book like `accounting.DayLedger`."""
+
+import asyncio
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis.asyncio import Redis
+
+from agents.due import proposal_of
+from agents.ledger_file import open_ledger
+from agents.query_release import _proposal
+from agents.store.ledger import LedgerStore
+from stream.accounting import DayLedger, DaySummary, PolicyDay, Total
+from stream.hats import Calendar
+from stream.policy import Policy
+from stream.queries import KeptDay, reservations
+from stream.query_release import QueryRelease, asked_in, query_release_of
+from stream.release import Release, Status, numbered
+from tests.laws.test_ledgers import DATES, NOW, Charged, _proven
+from tests.replayed import policy_of
+from tests.services import RedisServer
+from tests.support import Scripted
+
+Either = Release | QueryRelease
+TOLD = ("releases", "epsilon_sum", "epsilon_user_day", "sequence", "limit", "shared", "total", "queries", "levels")
+Told = dict[str, object]
+"""Of a policy and a date: what `TOLD` names"""
+
+slow = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An answer that asks for its record: to which query of which policy, on which date, about which cell."""
+
+    policy: int
+    query: int
+    date: str
+    cell: int
+    released: bool
+
+    def release(self, policies: Sequence[Policy]) -> QueryRelease | None:
+        """None: the policy has no such query."""
+        policy = policies[self.policy]
+        calendar = Calendar(policy)
+        asked = [one for one in asked_in(policy, calendar, self.date, "12:00") if one.query.name == f"q{self.query}"]
+        if not asked:
+            return None
+        user = KeptDay(*(np.array([value], np.int64) for value in (1, 30_000, 30_000)))
+        days = dict.fromkeys(asked[0].period.dates, user) if self.released else {}
+        return query_release_of(asked[0], calendar, f"{self.cell:015x}", days, Scripted([0]))
+
+
+class Model:
+    """What any ledger has to be."""
+
+    def __init__(self, policies: Sequence[Policy]) -> None:
+        self.policies = policies
+        self.days = {date: DayLedger() for date in DATES}
+        self.total = Total()
+        self.records: dict[str, bytes] = {}
+        self.sequence: Counter[str] = Counter()
+        self.commits: Counter[tuple[str, str]] = Counter()
+        self.charged: dict[tuple[str, str], list[int]] = {(p.name, date): [] for p in policies for date in DATES}
+
+    def commit(self, one: Either) -> bytes:
+        if one.release_id not in self.records:
+            policy = policy_behind(one)
+            has_room = self._asks(one, policy) if isinstance(one, QueryRelease) else self._charges(one, policy)
+            kept: Either = one if has_room else one.exhausted()
+            self.sequence[one.date] += 1
+            self.commits[policy.name, one.date] += 1
+            self.records[one.release_id] = numbered(kept.record(NOW), self.commits[policy.name, one.date])
+        return self.records[one.release_id]
+
+    def _charges(self, hat: Release, policy: Policy) -> bool:
+        day = self.days[hat.date]
+        day.reserve(policy, reservations(policy, hat.date), self.total)
+        if not hat.charge:
+            return True
+        if not day.charge(policy, hat.place, hat.charge, self.total):
+            return False
+        self.charged[policy.name, hat.date].append(hat.charge)
+        return True
+
+    def _asks(self, answer: QueryRelease, policy: Policy) -> bool:
+        name, places = answer.asked.query.name, []
+        for date in answer.asked.period.dates:
+            wanted = {name: reservations(policy, date)[name]}
+            self.sequence[date] += bool(self.days[date].reserve(policy, wanted, self.total))
+            places.append(self.days[date].policies[policy.name].queries[name].places)
+        return all(places) or answer.status is not Status.RELEASED
+
+    def told(self) -> list[Told]:
+        return [self._told(policy, date) for policy in self.policies for date in DATES]
+
+    def _told(self, policy: Policy, date: str) -> Told:
+        day, charged = self.days[date], self.charged[policy.name, date]
+        own = day.policies.get(policy.name) or PolicyDay(1)
+        return {
+            "releases": len(charged),
+            "epsilon_sum": sum(charged),
+            "epsilon_user_day": day.cost,
+            "sequence": self.sequence[date],
+            "limit": day.limit,
+            "shared": day.cost > own.cost,
+            "total": self.total,
+            "queries": own.queries,
+            "levels": day.levels,
+        }
+
+
+def policy_behind(one: Either) -> Policy:
+    return one.asked.policy if isinstance(one, QueryRelease) else one.policy
+
+
+def told(day: DaySummary) -> Told:
+    return {name: getattr(day, name) for name in TOLD}
+
+
+def steps(most: int) -> st.SearchStrategy[float]:
+    """Epsilon, in tenths: few enough that a limit is often met exactly, or just not."""
+    return st.integers(1, 10 * most).map(lambda tenths: tenths / 10)
+
+
+queries = st.lists(st.tuples(st.integers(1, 2), steps(1)), max_size=2)
+of_a_policy = st.tuples(steps(2), st.integers(1, 4), queries, steps(10), st.one_of(st.none(), steps(10)))
+
+
+def a_policy(number: int, made: tuple[float, int, list[tuple[int, float]], float, float | None]) -> Policy:
+    """Its limits leave room for its queries and one HAT, or it would be refused."""
+    epsilon, cap, asked, more, total = made
+    least = epsilon + cap * sum(each for _, each in asked)
+    unit = {} if total is None else {"unit": "user", "total_limit": least + total}
+    keys = {"kind": "over_speed_limit", "from": DATES[0], "speed_limit": 40.0}
+    return policy_of(
+        name=f"p{number}",
+        privacy={"epsilon": epsilon, "max_hats_per_day": cap, "daily_limit": least + more, **unit},
+        query=[{"name": f"q{n}", "days": days, "epsilon": each} | keys for n, (days, each) in enumerate(asked)],
+    )
+
+
+two_policies = st.tuples(of_a_policy, of_a_policy).map(lambda two: [a_policy(n, each) for n, each in enumerate(two)])
+number, dates, cells = st.integers(0, 1), st.sampled_from(DATES), st.integers(0, 2)
+hats = st.builds(
+    Charged, number, dates, cells, st.integers(11, 12), st.sampled_from([True, True, False]), st.just(20.0)
+)
+answers = st.builds(Wanted, number, number, dates, cells, st.sampled_from([True, True, False]))
+asked_for = st.lists(st.one_of(hats, answers), max_size=20)
+
+Booked = tuple[list[bytes], list[Told]]
+
+
+class Books:
+    """A ledger under test: commits one after the other, then tells each day of each policy."""
+
+    def __init__(self, redis_server: RedisServer, folder: Path) -> None:
+        self._redis_server = redis_server
+        self._folder = folder
+
+    def redis(self, policies: Sequence[Policy], asked: Sequence[Either]) -> Booked:
+        return asyncio.run(self._redis(policies, asked))
+
+    async def _redis(self, policies: Sequence[Policy], asked: Sequence[Either]) -> Booked:
+        domain, records = f"t-laws-{uuid.uuid4().hex[:8]}", []
+        async with Redis.from_url(self._redis_server.url) as redis:
+            token = await _proven(redis, domain)
+            for one in asked:
+                store = LedgerStore(redis, domain, policy_behind(one))
+                if isinstance(one, QueryRelease):
+                    [committed] = await store.commit_answers([_proposal(one, NOW)], token)
+                else:
+                    [committed] = await store.commit([proposal_of(one, NOW)], token)
+                records.append(committed.record)
+            stores = [LedgerStore(redis, domain, policy) for policy in policies]
+            days = [told(await store.summary(date)) for store in stores for date in DATES]
+        self._redis_server.delete(f"{{{domain}}}*")
+        return records, days
+
+    def file(self, policies: Sequence[Policy], asked: Sequence[Either]) -> Booked:
+        path, records, days = self._folder / f"{uuid.uuid4().hex}.ledger", [], []
+        for one in asked:
+            with open_ledger(path, policy_behind(one)) as ledger:
+                records.append(ledger.commit([one], NOW)[one.release_id])
+        for policy in policies:
+            with open_ledger(path, policy) as ledger:
+                days += [told(ledger.summary(date)) for date in DATES]
+        path.unlink()
+        return records, days
+
+
+@pytest.fixture(params=["redis", "file"])
+def book(request: pytest.FixtureRequest, redis_server: RedisServer, tmp_path: Path) -> Callable[..., Booked]:
+    found: Callable[..., Booked] = getattr(Books(redis_server, tmp_path), request.param)
+    return found
+
+
+@slow
+@given(asked=asked_for, policies=two_policies)
+def test_every_ledger_books_hats_and_answers_like_the_one_in_memory(
+    book: Callable[..., Booked], asked: list[Charged | Wanted], policies: list[Policy]
+) -> None:
+    releases = [one for each in asked if (one := each.release(policies)) is not None]
+    model = Model(policies)
+    expected = [model.commit(one) for one in releases]
+    records, days = book(policies, releases)
+    assert records == expected
+    assert days == model.told()
