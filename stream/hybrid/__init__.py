@@ -1,0 +1,1 @@
+"""The hybrid model: some devices do not trust the operator.    [H]"""

@@ -1,0 +1,36 @@
+"""PWH, the privacy-weighted hybrid: blends so that the noise is least. Nothing about values need be known.    [H 5]"""
+
+from typing import Final
+
+from stream.hybrid.setting import Number, Setting
+
+
+def weight(local: Number, central_noise: Number, local_noise: Number) -> Number:
+    """w = s_L^2 / (s_L^2 + (1 - c) n s_T^2): of the central mean; the mean of the local reports weighs 1 - w.
+
+    [H Def 5.3]
+
+    local           (1 - c) n, users whose reports make the local mean: 0 or more
+    central_noise   s_T^2, variance of the noise on the central mean itself
+    local_noise     s_L^2, variance of the noise on each report; some of the two noises is above 0
+    Fractions give a fraction. It is the least of w^2 s_T^2 + (1 - w)^2 s_L^2 / ((1 - c) n): both means weigh by the
+    inverse of their noise's variance.
+    """
+    return local_noise / (local_noise + local * central_noise)
+
+
+class PrivacyWeighted:
+    """w = s_L^2 / (s_L^2 + (1 - c) n s_T^2).    [H Def 5.3]
+
+    Never worse than the worse of `tcm_only` and `full_lm`. With Laplace noise of one epsilon it is better than
+    `tcm_only`, and better than both if and only if c n > 1 and (c n - 1) ((1 - c) eps^2 sigma^2 / U^2 - 2 c) < 2.
+    """
+
+    name: Final = "pwh"
+
+    def weight(self, setting: Setting) -> Number:
+        """See HybridEstimator."""
+        return weight(setting.local, setting.central_noise, setting.local_noise)
+
+
+ESTIMATOR: Final = PrivacyWeighted()
