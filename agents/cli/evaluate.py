@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Final, TypedDict, Unpack
 
 import click
 import msgspec
@@ -11,13 +12,17 @@ from rich.console import Console
 from rich.progress import Progress
 
 from agents.cli.options import json_option
-from agents.evaluate import show
+from agents.evaluate import hybrid, hybrid_show, show
 from agents.evaluate.comparison import Hat, compare
 from agents.evaluate.contenders import DEFAULT, contender, default_for
 from agents.evaluate.inputs import Scaling, hat_of_counts, hat_of_recording
 from agents.evaluate.values import VALUES
 from stream.errors import Refusal
 from stream.feeds import FEEDS
+
+_EPSILONS: Final = "0.5,1,1.5,2"
+_HYBRID_ONLY: Final = ("users", "share", "sigma", "sigma_local", "gap")
+_COMPARISON_ONLY: Final = ("counts", "values", "data", "feed_format", "config", "hat", "scaling")
 
 
 class _Options(TypedDict):
@@ -31,7 +36,13 @@ class _Options(TypedDict):
     config: Path | None
     hat: str | None
     scaling: Scaling | None
-    eps: str
+    hybrid: bool
+    users: int | None
+    share: float | None
+    sigma: str | None
+    sigma_local: float | None
+    gap: float | None
+    eps: str | None
     runs: int
     estimators: str | None
     seed: int
@@ -48,7 +59,13 @@ class _Options(TypedDict):
 @click.option("--config", type=click.Path(path_type=Path), help="Whose policy makes the HATs; else that of the demo.")
 @click.option("--hat", help="cell/date/slot; else the one with most users.")
 @click.option("--scaling", type=(click.Choice(["samples", "users"]), click.IntRange(1)), help="N times as many.")
-@click.option("--eps", default="0.5,1,1.5,2", show_default=True, help="Epsilons of one release.")
+@click.option("--hybrid", is_flag=True, help="The hybrid model: some devices do not trust the operator.")
+@click.option("--users", type=click.IntRange(2, 10**7), show_default="10000", help="--hybrid: users of both groups.")
+@click.option("--share", type=click.FloatRange(1e-6, 0.999999), show_default="0.05", help="--hybrid: how many trust.")
+@click.option("--sigma", show_default=hybrid.SIGMAS, help="--hybrid: deviations of users' means, parts of U.")
+@click.option("--sigma-local", type=click.FloatRange(0, 0.5), help="--hybrid: that of local users, if another.")
+@click.option("--gap", type=click.FloatRange(-1, 1), help="--hybrid: how much faster local users are, part of U.")
+@click.option("--eps", show_default=_EPSILONS, help="Epsilons of one release; --hybrid: one, by default 1.")
 @click.option("--runs", type=click.IntRange(2, 10_000_000), default=10_000, show_default=True)
 @click.option("--estimators", show_default=",".join(DEFAULT), help="Each estimator[:setting].. .")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same one, the same numbers.")
@@ -60,7 +77,10 @@ def command(**given: Unpack[_Options]) -> None:
     Releases nothing and charges nothing, and so nothing that it prints is private.
     """
     _check_usage(given)
-    epsilons = _epsilons(given["eps"])
+    if given["hybrid"]:
+        _hybrid(given)
+        return
+    epsilons = _epsilons(given["eps"] or _EPSILONS)
     dimensions, measure = given["dimensions"], show.measured(given["dimensions"])
     contenders = [contender(text) for text in (given["estimators"] or default_for(dimensions)).split(",")]
     with _progress() as of:
@@ -92,7 +112,56 @@ def command(**given: Unpack[_Options]) -> None:
     click.echo(msgspec.json.encode(printed))
 
 
+def _hybrid(given: _Options) -> None:
+    """The hybrid model against its baselines."""
+    epsilons = _epsilons(given["eps"] or "1")
+    if len(epsilons) > 1:
+        raise click.UsageError("--hybrid takes one epsilon, and varies it itself")
+    names = given["estimators"] or hybrid.DEFAULT
+    estimators, sigmas = hybrid.estimators_of(names), hybrid.sigmas_of(given["sigma"] or hybrid.SIGMAS)
+    users, share, gap = given["users"] or 10_000, given["share"] or 0.05, given["gap"] or 0.0
+    cases = [hybrid.Case(users, share, epsilons[0], sigma, sigma, gap) for sigma in sigmas]
+    if given["sigma_local"] is not None:
+        cases = [replace(case, sigma_local=given["sigma_local"]) for case in cases]
+    hybrid.check(cases)
+    click.echo("a simulation: nothing that it prints is private", err=True)
+    with _progress() as of:
+        found = hybrid.curves(
+            cases, estimators, given["runs"], given["seed"], of("simulating", hybrid.number_of_points(cases))
+        )
+        amplified = hybrid.amplifications(cases[len(cases) // 2])
+    title = f"hybrid model: {users:,} users, {share:.3g} of them central, eps {epsilons[0]:g}"
+    if given["plot_file"] is not None:
+        hybrid_show.plot(found, amplified, title, given["plot_file"])
+    if not given["as_json"]:
+        Console().print(*hybrid_show.tables_of(found, amplified, title))
+        return
+    settings = {
+        "users": users,
+        "share": share,
+        "eps": epsilons[0],
+        "sigma": sigmas,
+        "sigma_local": given["sigma_local"],
+        "gap": gap,
+        "runs": given["runs"],
+        "seed": given["seed"],
+        "estimators": [each.name for each in estimators],
+        "delta": hybrid.DELTA,
+        "amplified_sigma": cases[len(cases) // 2].sigma,
+    }
+    click.echo(msgspec.json.encode({"settings": settings, **hybrid_show.as_json(found, amplified)}))
+
+
 def _check_usage(given: _Options) -> None:
+    others = _COMPARISON_ONLY if given["hybrid"] else _HYBRID_ONLY
+    used = [key for key in others if given[key] is not None]  # type: ignore[literal-required]  # names of _Options
+    if used:
+        key = {"feed_format": "format"}.get(used[0], used[0]).replace("_", "-")
+        raise click.UsageError(f"--{key} does not go with --hybrid" if given["hybrid"] else f"--{key} needs --hybrid")
+    if given["hybrid"]:
+        if given["dimensions"] > 1:
+            raise click.UsageError("--dimensions does not go with --hybrid")
+        return
     if (given["counts"] is None) == (given["data"] is None):
         raise click.UsageError("name one of --counts and --data")
     if given["data"] is not None and given["feed_format"] is None:

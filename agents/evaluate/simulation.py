@@ -33,6 +33,15 @@ class Draws:
         p = -np.expm1(-1 / np.where(drawn, scales, 1.0))
         return np.where(drawn, self._chance.geometric(p) - self._chance.geometric(p), 0)
 
+    def laplace_sum(self, scale: float, number: int, runs: int) -> Integers:
+        """[runs] the sum of so many discrete Laplace noises of one scale, in steps."""
+        p = -np.expm1(-1 / scale)
+        return self._chance.negative_binomial(number, p, runs) - self._chance.negative_binomial(number, p, runs)
+
+    def heads(self, coins: int, runs: int) -> Integers:
+        """[runs] how many of so many fair coins show heads."""
+        return self._chance.binomial(coins, 0.5, runs)
+
     def choose(self, weights: Floats) -> Integers:
         """[runs] an index into each row of weights [runs, N], with a chance proportional to its weight."""
         ends = np.cumsum(weights, axis=1)

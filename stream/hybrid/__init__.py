@@ -1,1 +1,55 @@
-"""The hybrid model: some devices do not trust the operator.    [H]"""
+"""The hybrid model: some devices do not trust the operator, and send their own mean with their own noise.    [H]
+
+To add an estimator: a file here, a name below, a row in docs/hybrid.md. Laws, settings and evaluate read this table.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from stream.hybrid import full_lm, kvh, kvh_heterogeneous, lm_only, pwh, tcm_only
+from stream.hybrid._blend import estimate
+from stream.hybrid._interface import (
+    TARGET,
+    HybridEstimate,
+    HybridEstimator,
+    HybridParameters,
+    Needs,
+    Spread,
+    charge,
+    check,
+)
+from stream.hybrid.device import accepts, report, steps_of
+from stream.hybrid.setting import Number, Setting
+
+HYBRID_ESTIMATORS: Final[Mapping[str, HybridEstimator]] = MappingProxyType(
+    {
+        each.name: each
+        for each in (
+            tcm_only.ESTIMATOR,
+            lm_only.ESTIMATOR,
+            full_lm.ESTIMATOR,
+            kvh.ESTIMATOR,
+            kvh_heterogeneous.ESTIMATOR,
+            pwh.ESTIMATOR,
+        )
+    }
+)
+
+__all__ = [
+    "HYBRID_ESTIMATORS",
+    "TARGET",
+    "HybridEstimate",
+    "HybridEstimator",
+    "HybridParameters",
+    "Needs",
+    "Number",
+    "Setting",
+    "Spread",
+    "accepts",
+    "charge",
+    "check",
+    "estimate",
+    "report",
+    "steps_of",
+]

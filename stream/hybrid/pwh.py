@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from stream.hybrid._interface import Needs
 from stream.hybrid.setting import Number, Setting
 
 
@@ -27,6 +28,9 @@ class PrivacyWeighted:
     """
 
     name: Final = "pwh"
+    needs: Final = Needs.NOTHING
+    fixed_weight: Final = None
+    all_local: Final = False
 
     def weight(self, setting: Setting) -> Number:
         """See HybridEstimator."""

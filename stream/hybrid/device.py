@@ -1,0 +1,54 @@
+"""The two ends of a local report: what a device sends, and what the operator takes.    [H Def 3.10; estimators.md 6]"""
+
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+from stream.hybrid._interface import HybridParameters
+from stream.mechanisms import Noise
+
+WIDEST: Final = 40
+"""scales of noise beyond [0, U]: an honest device is further away once in e**40 reports"""
+_PLACES: Final = 40  # digits before or after the point; no more are needed, and 1E-999999999 is a long number
+
+
+def report(mean: Fraction, parameters: HybridParameters, noise: Noise) -> int:
+    """What a device sends of its own mean in one HAT, in steps: the mean cut to [0, U], on the grid, with noise.
+
+    mean   milli-units, private; nothing else of the user leaves the device
+    Guarantee (replace, against everybody, the operator included): `parameters.local_epsilon`. Two means within [0, U]
+    are U apart at most, so their nearest steps `local_distance` = floor(U / grid) + 1 at most (see Grid.distance),
+    which is what the noise is made for. That there is a report, of this HAT, is not hidden.
+    """
+    grid, upper = parameters.grid, Fraction(parameters.upper_bound_milli)
+    steps = grid.nearest(min(max(mean, Fraction(0)), upper))
+    return noise.laplace(steps, parameters.local_distance, parameters.local_epsilon).value
+
+
+def accepts(value: Decimal, epsilon: float, parameters: HybridParameters) -> bool:
+    """Whether the operator takes a report.
+
+    value     km/h: a multiple of the grid, with |value| <= U + 40 U / epsilon. One device cannot move a mean by more
+    epsilon   the device's own claim, equal to the policy's: weights and intervals stand on it
+    It reads nothing but the report, which is private already. What else a broken or lying device can do: send a wrong
+    value, of this size; no operator can see that.
+    """
+    if epsilon != parameters.local_epsilon or not _is_short(value):
+        return False
+    milli = Fraction(value) * 1000
+    most = parameters.upper_bound_milli * (1 + WIDEST / Fraction(parameters.local_epsilon))
+    return abs(milli) <= most and (milli / parameters.grid.milli).denominator == 1
+
+
+def steps_of(value: Decimal, parameters: HybridParameters) -> int:
+    """An accepted report in steps. Raises ValueError for one that is not on the grid."""
+    steps = Fraction(value) * 1000 / parameters.grid.milli
+    if steps.denominator != 1:
+        raise ValueError("a report is a multiple of the grid")
+    return steps.numerator
+
+
+def _is_short(value: Decimal) -> bool:
+    """Whether it can be computed with at once."""
+    _, digits, exponent = value.as_tuple()
+    return isinstance(exponent, int) and abs(exponent) <= _PLACES and len(digits) <= 2 * _PLACES

@@ -1,0 +1,118 @@
+"""Exact mean squared errors against the mean of all n users: the paper's lemmas, and who is better.    [H 3, 4, 5]
+
+Over values drawn independently in each group and over noise of any kind, by its variance alone. Both groups have users.
+One file for all of them, since each lemma is a case of 3.13, and the tests hold them against each other.
+"""
+
+from stream.hybrid import kvh
+from stream.hybrid._interface import HybridEstimator
+from stream.hybrid.setting import Number, Setting
+
+
+def tcm_only(setting: Setting) -> Number:
+    """E_T: sampling (central users stand for all), noise, bias.    [H Lemma 3.2]"""
+    share, users = setting.share, setting.users
+    return (
+        (1 - share) * (1 - share) / setting.central * setting.central_variance
+        + (1 - share) / users * setting.local_variance
+        + setting.central_noise
+        + _squared((1 - share) * setting.gap)  # mu_T - mu
+    )
+
+
+def full_lm(setting: Setting) -> Number:
+    """E_F: noise only, as everybody is in.    [H Lemma 3.4]"""
+    return setting.local_noise / setting.users
+
+
+def lm_only(setting: Setting) -> Number:
+    """E_L: sampling (local users stand for all), noise, bias.    [H Lemma 3.11]"""
+    share, users = setting.share, setting.users
+    return (
+        share * share / setting.local * setting.local_variance
+        + share / users * setting.central_variance
+        + setting.local_noise / setting.local
+        + _squared(share * setting.gap)  # mu_L - mu
+    )
+
+
+def hybrid(setting: Setting, weight: Number) -> Number:
+    """E_H(w) of any blend w mu_T + (1 - w) mu_L.    [H Lemma 3.13]"""
+    off = weight - setting.share
+    return (
+        off * off * (setting.central_variance / setting.central + setting.local_variance / setting.local)
+        + weight * weight * setting.central_noise
+        + (1 - weight) * (1 - weight) * setting.local_noise / setting.local
+        + _squared(off * setting.gap)  # w mu_T + (1 - w) mu_L - mu, as mu = c mu_T + (1 - c) mu_L
+    )
+
+
+def known_variance(setting: Setting) -> Number:
+    """E_KVH; both groups alike, sigma^2 is `central_variance`.    [H Lemma 4.2]"""
+    weight, share = kvh.ESTIMATOR.weight(setting), setting.share
+    return (
+        _squared(weight - share) / (share * setting.local) * setting.central_variance
+        + weight * weight * setting.central_noise
+        + (1 - weight) * (1 - weight) * setting.local_noise / setting.local
+    )
+
+
+def privacy_weighted(setting: Setting) -> Number:
+    """E_PWH; both groups alike, sigma^2 is `central_variance`.    [H Lemma 5.4]"""
+    share, users, variance = setting.share, setting.users, setting.central_variance
+    central, local = setting.central_noise, setting.local_noise
+    numerator = (
+        (1 - share) * share * users * users * central * central * (share * variance + local)
+        + share * users * local * central * (2 * (share - 1) * variance + local)
+        + (1 - share) * variance * local * local
+    )
+    return numerator / (share * users * _squared(local + setting.local * central))
+
+
+def error_of(estimator: HybridEstimator, setting: Setting) -> Number:
+    """Of any estimator of the registry, with its own weight."""
+    return full_lm(setting) if estimator.all_local else hybrid(setting, estimator.weight(setting))
+
+
+def improvement(error: Number, setting: Setting) -> Number:
+    """R: how many times the error of the better baseline, TCM-only or full-LM.    [H Def 3.5]"""
+    return min(tcm_only(setting), full_lm(setting)) / error
+
+
+def improvement_over_the_worse(error: Number, setting: Setting) -> Number:
+    """r: how many times the error of the worse baseline.    [H Def 5.1]"""
+    return max(tcm_only(setting), full_lm(setting)) / error
+
+
+def laplace_setting(users: Number, share: Number, upper_bound: Number, epsilon: Number, variance: Number) -> Setting:
+    """Alike groups, one epsilon, Laplace noise: s_T^2 = 2 U^2 / (eps c n)^2, s_L^2 = 2 U^2 / eps^2.    [H 2.1]
+
+    share   c, strictly between 0 and 1; c n need not be whole
+    """
+    central = share * users
+    scale = upper_bound / epsilon
+    return Setting(
+        central=central,
+        local=users - central,
+        central_noise=2 * _squared(scale / central),
+        local_noise=2 * _squared(scale),
+        central_variance=variance,
+        local_variance=variance,
+    )
+
+
+def pwh_beats_both(users: Number, share: Number, noise: Number) -> bool:
+    """Whether R(PWH) > 1 with Laplace noise of one epsilon, c n >= 1.    [H 5, erratum: docs/hybrid.md]
+
+    noise   eps^2 sigma^2 / U^2
+    With t = c n, D = c t + 1 - c and w = c t / D: n (E_F - E_PWH) = 2 U^2 / eps^2 (1 - 1 / D) - c (1 - c) (t - 1)^2
+    sigma^2 / D^2, and D - 1 = c (t - 1). So E_PWH < E_F if and only if t > 1 and (t - 1) ((1 - c) noise - 2 c) < 2.
+    E_PWH < E_T always: its sampling error is (c (t - 1) / D)^2 times that of E_T, its noise c t / D times that of E_T,
+    and D = c (t - 1) + 1 > c t.
+    """
+    beyond = share * users - 1
+    return beyond > 0 and beyond * ((1 - share) * noise - 2 * share) < 2
+
+
+def _squared(number: Number) -> Number:
+    return number * number

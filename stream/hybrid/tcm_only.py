@@ -1,0 +1,23 @@
+"""TCM-only: the central users alone. What a local device sends is left out.    [H Def 3.1]"""
+
+from fractions import Fraction
+from typing import Final
+
+from stream.hybrid._interface import Needs
+from stream.hybrid.setting import Number, Setting
+
+
+class TcmOnly:
+    """w = 1: the mean of central users, with noise of scale U / (eps c n)."""
+
+    name: Final = "tcm_only"
+    needs: Final = Needs.NOTHING
+    fixed_weight: Final = Fraction(1)
+    all_local: Final = False
+
+    def weight(self, _setting: Setting) -> Number:
+        """See HybridEstimator."""
+        return self.fixed_weight
+
+
+ESTIMATOR: Final = TcmOnly()
