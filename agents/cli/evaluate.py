@@ -80,7 +80,7 @@ def command(**given: Unpack[_Options]) -> None:
     if given["hybrid"]:
         _hybrid(given)
         return
-    epsilons = _epsilons(given["eps"] or _EPSILONS)
+    epsilons = _epsilons(_EPSILONS if given["eps"] is None else given["eps"])
     dimensions, measure = given["dimensions"], show.measured(given["dimensions"])
     contenders = [contender(text) for text in (given["estimators"] or default_for(dimensions)).split(",")]
     with _progress() as of:
@@ -114,11 +114,11 @@ def command(**given: Unpack[_Options]) -> None:
 
 def _hybrid(given: _Options) -> None:
     """The hybrid model against its baselines."""
-    epsilons = _epsilons(given["eps"] or "1")
+    epsilons = _epsilons("1" if given["eps"] is None else given["eps"])
     if len(epsilons) > 1:
         raise click.UsageError("--hybrid takes one epsilon, and varies it itself")
-    names = given["estimators"] or hybrid.DEFAULT
-    estimators, sigmas = hybrid.estimators_of(names), hybrid.sigmas_of(given["sigma"] or hybrid.SIGMAS)
+    estimators = hybrid.estimators_of(given["estimators"] or hybrid.DEFAULT)
+    sigmas = hybrid.sigmas_of(hybrid.SIGMAS if given["sigma"] is None else given["sigma"])
     users, share, gap = given["users"] or 10_000, given["share"] or 0.05, given["gap"] or 0.0
     cases = [hybrid.Case(users, share, epsilons[0], sigma, sigma, gap) for sigma in sigmas]
     if given["sigma_local"] is not None:

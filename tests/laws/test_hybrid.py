@@ -1,0 +1,323 @@
+"""Laws of every estimator of the hybrid model, with mutants that must break them."""
+
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from itertools import repeat
+from operator import attrgetter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream.errors import BadSetting
+from stream.estimators import BadUsers, Users
+from stream.grouping import Integers
+from stream.hybrid import (
+    HYBRID_ESTIMATORS,
+    HybridEstimator,
+    HybridParameters,
+    Spread,
+    charge,
+    check,
+    estimate,
+)
+from stream.hybrid.mean_squared_error import hybrid
+from stream.mechanisms.grid import Grid
+from stream.mechanisms.system import SystemNoise
+from tests.laws.hybrid_oracle import weight_by_definition
+from tests.support import GRIDS, UPPER_BOUND, Scripted, as_users, hats, moved
+
+ROOT = Path(__file__).parents[2]
+every_estimator = pytest.mark.parametrize("estimator", HYBRID_ESTIMATORS.values(), ids=attrgetter("name"))
+PLAIN = HybridParameters(UPPER_BOUND, Grid(Decimal("0.001")), 1.0, 0.5, Spread.alike(10_000))
+NOBODY = as_users([], [])
+NO_REPORTS = np.array([], np.int64)
+KVH, PWH, TCM_ONLY, LM_ONLY, FULL_LM = (
+    HYBRID_ESTIMATORS[name] for name in ("kvh", "pwh", "tcm_only", "lm_only", "full_lm")
+)
+
+epsilons = st.sampled_from([0.1, 0.5, 1.0, 3.0])
+reports_of_some = st.lists(st.integers(-1_800, 1_800), max_size=20).map(lambda found: np.array(found, np.int64))
+
+
+def parameters_for(estimator: HybridEstimator) -> st.SearchStrategy[HybridParameters]:
+    alike = st.integers(1, UPPER_BOUND // 2).map(Spread.alike)
+    differing = st.builds(
+        Spread,
+        st.integers(0, UPPER_BOUND // 2),
+        st.integers(1, UPPER_BOUND // 2),
+        st.integers(-UPPER_BOUND, UPPER_BOUND),
+    )
+    return st.builds(
+        HybridParameters,
+        upper_bound_milli=st.just(UPPER_BOUND),
+        grid=st.sampled_from(GRIDS[:4]).map(lambda text: Grid(Decimal(text))),
+        epsilon=epsilons,
+        local_epsilon=epsilons,
+        spread=differing if estimator.name == "kvh_heterogeneous" else alike,
+    )
+
+
+def silent() -> Scripted:
+    """Draws 0 as often as is asked."""
+    return Scripted(repeat(0))
+
+
+def test_every_file_with_an_estimator_is_in_the_table() -> None:
+    files = {
+        path.stem for path in (ROOT / "stream" / "hybrid").glob("[!_]*.py") if "ESTIMATOR: Final" in path.read_text()
+    }
+    assert {type(each).__module__.rpartition(".")[2] for each in HYBRID_ESTIMATORS.values()} == files
+    assert (
+        [each.name for each in HYBRID_ESTIMATORS.values()]
+        == [*HYBRID_ESTIMATORS]
+        == sorted(files, key=[*HYBRID_ESTIMATORS].index)
+    )
+
+
+# Weights
+
+
+@every_estimator
+@given(data=st.data(), central=st.integers(1, 10**6), local=st.integers(1, 10**6))
+def test_the_weight_is_exactly_that_of_the_definition(
+    estimator: HybridEstimator, data: st.DataObject, central: int, local: int
+) -> None:
+    parameters = data.draw(parameters_for(estimator))
+    weight = estimator.weight(parameters.setting(central, local))
+    assert isinstance(weight, Fraction), "a release computes exactly"
+    assert weight == weight_by_definition(estimator.name, central, local, parameters)
+    assert 0 <= weight <= 1
+
+
+@pytest.mark.parametrize("name", ["kvh", "kvh_heterogeneous"])
+@given(data=st.data(), central=st.integers(1, 10**5), local=st.integers(1, 10**5), step=st.fractions("1/100", 1))
+def test_with_what_is_known_no_other_weight_has_less_error(
+    name: str, data: st.DataObject, central: int, local: int, step: Fraction
+) -> None:
+    """The error is a parabola in w: equal to both sides of its least."""
+    estimator = HYBRID_ESTIMATORS[name]
+    setting = data.draw(parameters_for(estimator)).setting(central, local)
+    weight = estimator.weight(setting)
+    assert hybrid(setting, weight - step) == hybrid(setting, weight + step) > hybrid(setting, weight)
+
+
+@given(data=st.data(), central=st.integers(1, 10**5), local=st.integers(1, 10**5), step=st.fractions("1/100", 1))
+def test_no_other_weight_than_that_of_pwh_has_less_noise(
+    data: st.DataObject, central: int, local: int, step: Fraction
+) -> None:
+    setting = replace(data.draw(parameters_for(PWH)).setting(central, local), central_variance=0, local_variance=0)
+    weight = PWH.weight(setting)
+    assert hybrid(setting, weight - step) == hybrid(setting, weight + step) > hybrid(setting, weight)
+
+
+# Privacy
+
+
+def asked_of_neighbours(
+    estimator: HybridEstimator, users: Users, share: Fraction, parameters: HybridParameters, user: int
+) -> list[tuple[tuple[int, int, float], tuple[int, int, float]]]:
+    """What noise was asked for, before and after one user's sum is replaced: (value, distance, epsilon) each."""
+    reports = np.array([3, 4], np.int64)
+    one, other = silent(), silent()
+    first = estimate(estimator, users, reports, parameters, one)
+    then = estimate(estimator, moved(users, user, share), reports, parameters, other)
+    assert first is not None
+    assert then is not None
+    assert (first.weight, first.central_scale, first.local_scale, first.variance) == (
+        then.weight,
+        then.central_scale,
+        then.local_scale,
+        then.variance,
+    )
+    return list(zip(one.asked, other.asked, strict=True))
+
+
+@every_estimator
+@given(data=st.data(), users=hats(), share=st.sampled_from([Fraction(0), Fraction(1)]) | st.fractions(0, 1))
+def test_a_replaced_central_user_moves_one_number_by_at_most_what_its_noise_is_made_for(
+    estimator: HybridEstimator, data: st.DataObject, users: Users, share: Fraction
+) -> None:
+    parameters = data.draw(parameters_for(estimator))
+    user = data.draw(st.integers(0, len(users.counts) - 1))
+    spent = []
+    for (value, distance, epsilon), (after, *same) in asked_of_neighbours(estimator, users, share, parameters, user):
+        assert same == [distance, epsilon]
+        assert abs(after - value) <= distance
+        if after != value:
+            spent.append(epsilon)
+    assert sum(spent) in (0, charge(estimator, parameters))
+
+
+def test_noise_without_the_grids_widening_would_be_found_out() -> None:
+    """The mutant of the law above: floor(U / (c n grid)) alone is too little."""
+    parameters = replace(PLAIN, grid=Grid(Decimal(1)))
+    users = as_users([1, 1], [0, 65_000])  # their mean is 32.5 steps: one of 31 and more of them is another step
+    [((value, distance, _), (after, *_))] = asked_of_neighbours(
+        TCM_ONLY, Users(users.counts, np.array([2_000, 65_000], np.int64)), Fraction(1), parameters, 0
+    )
+    assert (abs(after - value), distance) == (31, 33)
+    found = [
+        asked_of_neighbours(TCM_ONLY, as_users([1] * 3, [0, 0, each]), Fraction(1), parameters, 0)[0]
+        for each in range(0, 3_000, 250)
+    ]
+    assert any(abs(after - value) > distance - 1 for (value, distance, _), (after, *_) in found)
+
+
+def test_the_sensitivity_of_the_central_mean_is_u_over_central_users() -> None:
+    assert PLAIN.sensitivity(4) == Fraction(UPPER_BOUND, 4)
+    noise = silent()
+    estimate(PWH, as_users([3, 2, 1, 1], [0, 0, 0, 7]), np.array([1], np.int64), PLAIN, noise)
+    assert noise.asked == [(2, 16_251, 1.0)]  # 7/4 milli-units are 2 steps; 65000/4 + 1
+
+
+def test_full_lm_gives_each_central_user_the_noise_of_a_device() -> None:
+    noise = Scripted([10, 20])
+    found = estimate(FULL_LM, as_users([2, 1], [2_000, 3_000]), np.array([400], np.int64), PLAIN, noise)
+    assert noise.asked == [(1_000, 65_001, 0.5), (3_000, 65_001, 0.5)]
+    assert found is not None
+    assert found.raw == round(Fraction(400 + 1_010 + 3_020, 3))
+    assert (found.weight, found.central_scale, found.local_scale) == (Fraction(0), 0.0, 130_002.0)
+
+
+def test_lm_only_reads_nothing_of_central_users_and_costs_them_nothing() -> None:
+    noise = Scripted()
+    found = estimate(LM_ONLY, as_users([2], [100]), np.array([5, 8], np.int64), PLAIN, noise)
+    assert noise.asked == []
+    assert found is not None
+    assert found.raw == 6
+    assert {each.name: charge(each, PLAIN) for each in HYBRID_ESTIMATORS.values()} == {
+        "tcm_only": 1.0,
+        "lm_only": 0.0,
+        "full_lm": 0.5,
+        "kvh": 1.0,
+        "kvh_heterogeneous": 1.0,
+        "pwh": 1.0,
+    }
+
+
+# The release
+
+
+@every_estimator
+@given(data=st.data(), users=hats() | st.just(NOBODY), reports=reports_of_some, draw=st.integers(-(10**6), 10**6))
+def test_an_estimate_is_the_blend_of_the_noisy_mean_of_user_means_and_the_mean_of_reports(
+    estimator: HybridEstimator, data: st.DataObject, users: Users, reports: Integers, draw: int
+) -> None:
+    parameters = data.draw(parameters_for(estimator))
+    grid, central, local = parameters.grid, len(users.counts), len(reports)
+    found = estimate(estimator, users, reports, parameters, Scripted(repeat(draw)))
+    means = [Fraction(each, count) for each, count in zip(users.sums.tolist(), users.counts.tolist(), strict=True)]
+    if estimator is FULL_LM:
+        everyone = [*reports.tolist(), *(grid.nearest(each) + draw for each in means)]
+        blend = Fraction(sum(everyone), len(everyone)) if everyone else None
+    else:
+        noisy = [Fraction(grid.nearest(sum(means, Fraction(0)) / central) + draw)] if means else []
+        mean = [Fraction(sum(reports.tolist()), local)] if local else []
+        fixed = estimator.fixed_weight
+        if fixed is not None:
+            blend = next(iter(noisy if fixed else mean), None)
+        elif noisy and mean:
+            weight = weight_by_definition(estimator.name, central, local, parameters)
+            blend = weight * noisy[0] + (1 - weight) * mean[0]
+        else:
+            blend = next(iter([*noisy, *mean]), None)
+    assert (None if found is None else found.raw) == (None if blend is None else round(blend))
+    if found is not None:
+        assert found.top == grid.floor(UPPER_BOUND)
+        assert 0 <= found.interval95[0] <= found.mean <= found.interval95[1] <= found.top
+
+
+@every_estimator
+@given(data=st.data(), users=hats(), reports=reports_of_some, pushed=st.integers(0, 10**6))
+def test_the_order_of_users_and_of_reports_changes_nothing(
+    estimator: HybridEstimator, data: st.DataObject, users: Users, reports: Integers, pushed: int
+) -> None:
+    parameters = data.draw(parameters_for(estimator))
+    one = estimate(estimator, users, reports, parameters, Scripted(repeat(pushed)))
+    assert one == estimate(estimator, users, reports[::-1].copy(), parameters, Scripted(repeat(pushed)))
+
+
+def test_a_hat_with_one_group_is_that_group_alone() -> None:
+    three, alone = np.array([1, 2, 6], np.int64), as_users([2], [9])
+    for blend in (KVH, PWH):
+        only_local = estimate(blend, NOBODY, three, PLAIN, Scripted())
+        only_central = estimate(blend, alone, NO_REPORTS, PLAIN, Scripted([100]))
+        assert only_local == estimate(LM_ONLY, NOBODY, three, PLAIN, Scripted())
+        assert only_central == estimate(TCM_ONLY, alone, NO_REPORTS, PLAIN, Scripted([100]))
+        assert only_local is not None
+        assert only_central is not None
+        assert (only_local.weight_text, only_central.weight_text) == ("0.000000", "1.000000")
+
+
+def test_a_hat_without_those_that_an_estimator_reads_is_suppressed_and_nothing_is_drawn() -> None:
+    some, alone = np.array([1], np.int64), as_users([2], [9])
+    for each in HYBRID_ESTIMATORS.values():
+        if each.name != "kvh_heterogeneous":
+            assert estimate(each, NOBODY, NO_REPORTS, PLAIN, Scripted()) is None
+    assert estimate(TCM_ONLY, NOBODY, some, PLAIN, Scripted()) is None
+    assert estimate(LM_ONLY, alone, NO_REPORTS, PLAIN, Scripted()) is None
+
+
+def test_at_huge_epsilons_a_blend_is_near_the_mean_of_all_users() -> None:
+    parameters = replace(PLAIN, epsilon=1e9, local_epsilon=1e9)
+    found = estimate(KVH, as_users([2, 1], [2_000, 3_000]), np.array([8_000], np.int64), parameters, SystemNoise())
+    assert found is not None
+    assert found.raw == 4_000  # w is c there: sampling is all there is
+    assert abs(found.weight - Fraction(2, 3)) < Fraction(1, 10**9)
+
+
+def test_the_weight_is_told_with_six_digits() -> None:
+    found = estimate(
+        PWH, as_users([1] * 3, [0] * 3), np.array([0] * 5, np.int64), replace(PLAIN, epsilon=0.5), silent()
+    )
+    assert found is not None
+    assert found.weight == Fraction(9, 14)
+    assert found.weight_text == "0.642857"
+
+
+# Refusals
+
+
+def test_what_an_estimator_has_to_know_is_asked_for_at_the_start() -> None:
+    unknown, differing = replace(PLAIN, spread=None), replace(PLAIN, spread=Spread(1_000, 2_000))
+    for each in HYBRID_ESTIMATORS.values():
+        if each.needs == "nothing":
+            check(each, unknown)
+        else:
+            with pytest.raises(BadSetting, match=r"policy\.estimator\.sigma: is missing"):
+                estimate(each, NOBODY, NO_REPORTS, unknown, Scripted())
+    check(HYBRID_ESTIMATORS["kvh_heterogeneous"], differing)
+    with pytest.raises(BadSetting, match="use kvh_heterogeneous"):
+        check(KVH, differing)
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"spread": Spread.alike(UPPER_BOUND // 2 + 1)}, "sigma"),
+        ({"spread": Spread(0, -1)}, "sigma_local"),
+        ({"spread": Spread(0, 0, UPPER_BOUND + 1)}, "mean_gap"),
+        ({"local_epsilon": 0.0}, "local_epsilon"),
+        ({"local_epsilon": float("inf")}, "local_epsilon"),
+        ({"local_epsilon": 1e-12}, "local_epsilon"),
+        ({"epsilon": -1.0}, "epsilon"),
+    ],
+)
+def test_parameters_that_no_estimate_could_keep_are_refused(change: dict[str, object], key: str) -> None:
+    with pytest.raises(BadSetting) as refused:
+        replace(PLAIN, **change)  # type: ignore[arg-type]  # one field of several types
+    assert refused.value.key.endswith(key)
+
+
+def test_reports_that_no_device_sends_are_refused_before_anything_is_drawn() -> None:
+    most = 65_000 * 81  # U + 40 U / 0.5
+    assert estimate(LM_ONLY, NOBODY, np.array([most, -most], np.int64), PLAIN, Scripted()) is not None
+    for wrong in (np.array([most + 1]), np.array([-most - 1]), np.array([1.5]), np.array([[1]])):
+        with pytest.raises(BadUsers):
+            estimate(PWH, as_users([1], [1]), wrong, PLAIN, Scripted())
+    with pytest.raises(BadUsers):
+        estimate(PWH, as_users([1], [UPPER_BOUND + 1]), NO_REPORTS, PLAIN, Scripted())
