@@ -21,6 +21,7 @@ from stream.errors import Refusal
 from stream.feeds import FEEDS
 
 _EPSILONS: Final = "0.5,1,1.5,2"
+_HYBRID_RUNS: Final = 1_000_000  # all of a point are in memory at once
 _HYBRID_ONLY: Final = ("users", "share", "sigma", "sigma_local", "gap")
 _COMPARISON_ONLY: Final = ("counts", "values", "data", "feed_format", "config", "hat", "scaling")
 
@@ -60,14 +61,16 @@ class _Options(TypedDict):
 @click.option("--hat", help="cell/date/slot; else the one with most users.")
 @click.option("--scaling", type=(click.Choice(["samples", "users"]), click.IntRange(1)), help="N times as many.")
 @click.option("--hybrid", is_flag=True, help="The hybrid model: some devices do not trust the operator.")
-@click.option("--users", type=click.IntRange(2, 10**7), show_default="10000", help="--hybrid: users of both groups.")
+@click.option("--users", type=click.IntRange(2, 10**6), show_default="10000", help="--hybrid: users of both groups.")
 @click.option("--share", type=click.FloatRange(1e-6, 0.999999), show_default="0.05", help="--hybrid: how many trust.")
 @click.option("--sigma", show_default=hybrid.SIGMAS, help="--hybrid: deviations of users' means, parts of U.")
 @click.option("--sigma-local", type=click.FloatRange(0, 0.5), help="--hybrid: that of local users, if another.")
 @click.option("--gap", type=click.FloatRange(-1, 1), help="--hybrid: how much faster local users are, part of U.")
 @click.option("--eps", show_default=_EPSILONS, help="Epsilons of one release; --hybrid: one, by default 1.")
 @click.option("--runs", type=click.IntRange(2, 10_000_000), default=10_000, show_default=True)
-@click.option("--estimators", show_default=",".join(DEFAULT), help="Each estimator[:setting].. .")
+@click.option(
+    "--estimators", show_default=",".join(DEFAULT), help="Each estimator[:setting].. ; --hybrid: by default kvh,pwh."
+)
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same one, the same numbers.")
 @click.option("--plot", "plot_file", type=click.Path(path_type=Path), help="Also draw it: out.svg, out.png.")
 @json_option
@@ -117,6 +120,8 @@ def _hybrid(given: _Options) -> None:
     epsilons = _epsilons("1" if given["eps"] is None else given["eps"])
     if len(epsilons) > 1:
         raise click.UsageError("--hybrid takes one epsilon, and varies it itself")
+    if given["runs"] > _HYBRID_RUNS:
+        raise click.UsageError(f"--hybrid takes up to {_HYBRID_RUNS:,} runs")
     estimators = hybrid.estimators_of(given["estimators"] or hybrid.DEFAULT)
     sigmas = hybrid.sigmas_of(hybrid.SIGMAS if given["sigma"] is None else given["sigma"])
     users, share, gap = given["users"] or 10_000, given["share"] or 0.05, given["gap"] or 0.0
@@ -163,7 +168,7 @@ def _check_usage(given: _Options) -> None:
             raise click.UsageError("--dimensions does not go with --hybrid")
         return
     if (given["counts"] is None) == (given["data"] is None):
-        raise click.UsageError("name one of --counts and --data")
+        raise click.UsageError("name one of --counts, --data and --hybrid")
     if given["data"] is not None and given["feed_format"] is None:
         raise click.UsageError("--data needs --format")
     if given["counts"] is not None and (given["feed_format"] or given["config"] or given["hat"]):

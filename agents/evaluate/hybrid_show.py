@@ -23,12 +23,8 @@ def tables_of(curves: Sequence[Curve], amplifications: Sequence[Amplification], 
     """One an axis, and one of what output viewers can tell."""
     for axis in AXES:
         rows = [curve for curve in curves if curve.axis == axis]
-        off = max(
-            (abs(point.simulated - point.theory) / point.standard_error)
-            for row in rows
-            for point in row.points
-            if point.standard_error
-        )
+        points = [point for row in rows for point in row.points if point.standard_error]
+        off = max((abs(each.simulated - each.theory) / each.standard_error for each in points), default=0.0)
         table = Table(
             title=f"{title}: {_MEASURE} against {_NAMES[axis]}",
             title_justify="left",
@@ -95,6 +91,8 @@ def _improvements(panel: "Axes", curves: Sequence[Curve]) -> None:
     names = [*dict.fromkeys(curve.estimator for curve in curves)]
     sigmas = [*dict.fromkeys(curve.sigma for curve in curves)]
     for curve in curves:
+        if not curve.line:
+            continue  # one group has nobody anywhere along it
         colour = _COLOURS[sigmas.index(curve.sigma) % len(_COLOURS)]
         style = _STYLES[names.index(curve.estimator) % len(_STYLES)]
         label = f"{curve.estimator}, sigma {curve.sigma:g} U"

@@ -6,7 +6,6 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream.mechanisms.grid import quantile95
 
@@ -16,7 +15,7 @@ _LEVEL: Final = 0.95 + 2e-6
 _WIDEST: Final = 5.0  # standard deviations; beyond 4.48 there is less than 5 % of anything (Chebyshev)
 _HALVINGS: Final = 30
 _NO_TAIL: Final = 0.01  # below this scale 0 comes with a chance of 1 - 2 exp(-100)
-_FREQUENCIES: Final[NDArray[np.float64]] = np.arange(1, _TERMS + 1) * (2 * math.pi / _PERIOD)
+_FREQUENCIES: Final = np.asarray(np.arange(1, _TERMS + 1) * (2 * math.pi / _PERIOD), np.float64)
 
 
 @lru_cache(maxsize=1024)  # settings come again every hour

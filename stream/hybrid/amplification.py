@@ -9,12 +9,14 @@ the figure without amplification.
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
 
 from stream.errors import Refusal
 from stream.hybrid.setting import Setting
 
-_HALVINGS = 60
-_LEAST = 1e-6  # of epsilons: what is below it is told as it
+_HALVINGS: Final = 40
+_LEAST: Final = 1e-6  # of epsilons: what is below it is told as it
 
 
 class BadCoalition(Refusal):
@@ -90,6 +92,7 @@ def amplified(noise: GaussianNoise, setting: Setting, weight: float, max_coaliti
     return Public(min(noise.epsilon, epsilon_of(deviation / sensitivity, noise.delta)), sensitivity, deviation)
 
 
+@lru_cache(maxsize=64)  # of few policies
 def deviation_for(epsilon: float, delta: float) -> float:
     """The least standard deviation of Gaussian noise for (epsilon, delta), for a move by 1.    [dp-accounting]
 

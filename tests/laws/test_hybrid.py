@@ -78,6 +78,11 @@ def test_every_file_with_an_estimator_is_in_the_table() -> None:
     )
 
 
+def test_every_estimator_has_a_row_in_the_docs() -> None:
+    text = (ROOT / "docs" / "hybrid.md").read_text()
+    assert [each for each in HYBRID_ESTIMATORS if f"\n| `{each}` |" not in text] == []
+
+
 # Weights
 
 
