@@ -106,7 +106,7 @@ def command(**given: Unpack[_Options]) -> None:
     With --private EPS --candidates FILE --days FIRST,LAST it tells nothing but which candidates are busy, with noise.
     That is private, at the price of EPS on each of these days, of which no ledger knows.
 
-    Any number of readings fits: they wait in TMPDIR, 6 to 30 bytes each, in a folder that is deleted at the end.
+    Any number of readings fits: they wait in TMPDIR, some 5 bytes each, in a folder that is deleted at the end.
     """
     private = _private_of(given)
     _check_targets(given)

@@ -28,7 +28,7 @@ class ResolutionCount:
         self._hats_per_user_day: Counter[int] = Counter()
         self._totals = pl.DataFrame(schema=_TOTALS)
         self._hats = 0
-        self._date: list[pl.DataFrame] = []
+        self._date = pl.DataFrame(schema=_TOTALS)
 
     def add_part(self, part: pl.DataFrame) -> None:
         """All rows of some users of one date."""
@@ -43,12 +43,11 @@ class ResolutionCount:
         )
         self._readings += _histogram(entered["readings"])
         self._hats_per_user_day += _histogram(entered.group_by("user").len()["len"])
-        self._date.append(_totals_of(entered))
+        self._date = _added([self._date, _totals_of(entered)])
 
     def end_date(self) -> None:
         """The parts so far were all of one date."""
-        hats = _added(self._date)
-        self._date = []
+        hats, self._date = self._date, pl.DataFrame(schema=_TOTALS)
         self._users += _histogram(hats["users"])
         self._hats += len(hats)
         self._totals = _added([self._totals, hats])

@@ -8,7 +8,8 @@ where buses are, so it is for `replace`, where that is public. `private` puts no
 
 1. **Bounded influence.** A user-day counts in the first K of the pairs (candidate cell, slot) that it entered, in the
    order of its own first arrivals there, ties by slot and cell. Which these are depends on that user-day alone: the
-   rules look at one record at a time (`rows`), and the cap at the HATs of one user on one day.
+   rules look at one record at a time (`rows`), and the cap at the HATs of one user on one day. (Users are told apart
+   by pseudonyms of 64 bits under a key made for the run: that any two of 10^6 collide has a chance of 3e-8.)
 2. **Sensitivity.** One user-day more or less changes at most K of the numbers S(c, t), each by 1: in l1 by at most K,
    whatever all others did. (In means S/D: at most K of them, each by 1/D.)
 3. **Noise.** Each S(c, t), of each candidate and slot, gets discrete Laplace noise of its own, scale b >= K/epsilon:

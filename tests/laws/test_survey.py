@@ -1,10 +1,12 @@
 """The survey's counts are those of the fold's oracle; a private selection moves by no more than is claimed."""
 
+import math
 import tempfile
 from collections import Counter
 from dataclasses import replace
 from datetime import date
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from random import Random
 
@@ -20,11 +22,12 @@ from stream.errors import BadRecording
 from stream.feeds import Recorded, jsonl
 from stream.policy import Policy
 from stream.survey.rows import Rows, minutes_of, slots_of
-from stream.survey.selection import Counts, busy_cells
+from stream.survey.selection import Counts, busy_cells, noisy_counts
 from tests.folding import PSEUDONYMS
 from tests.laws import fold_oracle, survey_oracle
 from tests.laws.fold_logs import Case, Log, cases
 from tests.replayed import policy_of
+from tests.support import Scripted
 
 few = settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 SMALL = Held(chunk_rows=7, part_rows=5)
@@ -148,6 +151,58 @@ def test_a_cell_is_kept_if_its_mean_is_above_the_bound_in_every_slot(
     cells = [*range(len(sums), 0, -1)]
     kept = [cell for cell, row in zip(cells, sums, strict=True) if all(Fraction(each, days) > users for each in row)]
     assert busy_cells(cells, np.array(sums, np.int64), users, days) == sorted(kept)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), min_size=1, max_size=3),
+    st.sampled_from([0.1, 0.5, 1.0, 3.0]),
+    st.data(),
+)
+def test_every_choice_of_cells_is_about_as_likely_with_a_user_day_as_without(
+    counts: list[tuple[int, int]], epsilon: float, data: st.DataObject
+) -> None:
+    """Exact chances of every choice, of neighbours that differ in K numbers by 1."""
+    pairs = [(cell, slot) for cell in range(len(counts)) for slot in range(2)]
+    entered = data.draw(st.sets(st.sampled_from(pairs), min_size=1))
+    before = np.array(counts, np.int64)
+    after = before.copy()
+    for pair in entered:
+        after[pair] += 1
+    worst = greatest_loss(before, after, scale_for(before, len(entered), epsilon))
+    assert worst <= epsilon * (1 + 1e-9)
+
+
+def test_noise_for_a_distance_of_1_would_lose_more_than_epsilon() -> None:
+    """The mutant: each number for itself, as if a vehicle entered one HAT a day."""
+    before = np.zeros((3, 2), np.int64)
+    assert greatest_loss(before, before + 1, scale_for(before, 1, 1.0)) > 5
+    assert greatest_loss(before, before + 1, scale_for(before, 6, 1.0)) <= 1
+
+
+def scale_for(counts: Counts, cap: int, epsilon: float) -> float:
+    return noisy_counts(counts, cap, 1, epsilon, Scripted([0] * counts.size)).scale
+
+
+def greatest_loss(before: Counts, after: Counts, scale: float) -> float:
+    """The greatest |log ratio| of chances over all choices of cells; more than 40 users have to be in both slots."""
+
+    def of(choice: tuple[bool, ...], counts: Counts) -> float:
+        return sum(math.log(each_of(row, scale)[not kept]) for kept, row in zip(choice, counts.tolist(), strict=True))
+
+    return max(abs(of(choice, before) - of(choice, after)) for choice in product([True, False], repeat=len(before)))
+
+
+def each_of(row: list[int], scale: float) -> tuple[float, float]:
+    """The chances that a cell is kept, and that it is not; both without a difference of nearly equal numbers."""
+    (above, below), (other_above, other_below) = (sides(count, scale) for count in row)
+    return above * other_above, below + above * other_below
+
+
+def sides(count: int, scale: float) -> tuple[float, float]:
+    """P(count + X > 40) and P(count + X <= 40) of the discrete Laplace X."""
+    p, x = math.exp(-1 / scale), 40 - count
+    tail = p**-x / (1 + p) if x < 0 else p ** (x + 1) / (1 + p)
+    return (1 - tail, tail) if x < 0 else (tail, 1 - tail)
 
 
 def test_a_slot_is_named_by_its_minutes() -> None:
