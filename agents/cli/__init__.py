@@ -20,6 +20,7 @@ COMMANDS: Final[dict[str, str]] = {
     "contributions": "Operator: open contributions. Reads raw data, not private.",
     "dump": "Operator: a topic as lines, for `batch --format kafka`.",
     "survey": "Which resolution, which cells? Over recordings. Reads raw data, not private.",
+    "cluster": "Private K-means over recordings, in the central, local or hybrid model.",
     "evaluate": "Compare estimators by simulation; releases nothing.",
     "doctor": "Check brokers, topics, Redis, clocks and configuration.",
 }

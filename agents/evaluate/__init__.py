@@ -1,4 +1,5 @@
-"""`hatcast evaluate`: estimators compared as the papers compare them. A simulation: it publishes nothing.
+"""`hatcast evaluate`, `hatcast cluster --evaluate`: compared as the papers compare. A simulation: publishes nothing.
 
-Only `agents/cli/evaluate.py` imports this package; only `simulation.py` draws (tests/unit/test_evaluate_command.py).
+Only `agents/cli/evaluate.py` and `agents/cli/cluster.py` import this package; only `simulation.py` draws
+(tests/unit/test_evaluate_command.py).
 """

@@ -1,0 +1,184 @@
+"""`hatcast cluster`"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypedDict, Unpack
+
+import click
+import msgspec
+from click.core import ParameterSource
+from rich.console import Console
+from rich.progress import Progress
+
+from agents.cli.options import config_option, json_option
+from agents.settings import load_settings
+from stream.feeds import FEEDS
+
+_RELEASE: Final = {"feed_format": "--format", "config": "--config", "blend": "--blend", "slots": "--slots"}
+_EVALUATE: Final = {"dimensions": "--dimensions", "users": "--users", "runs": "--runs"}
+_PAPER_EPSILON: Final = 7.0
+_PAPER_LOCAL: Final = 0.99
+
+
+class _Options(TypedDict):
+    """What click hands over."""
+
+    files: tuple[Path, ...]
+    feed_format: str | None
+    config: Path
+    epsilon: float | None
+    clusters: int
+    iterations: int
+    local: float | None
+    blend: str
+    slots: str | None
+    evaluate: bool
+    dimensions: int
+    users: int
+    runs: int
+    seed: int
+    plot_file: Path | None
+    as_json: bool
+
+
+@click.command(epilog="Example:  hatcast cluster day.csv.gz --format capmetro --epsilon 4 --slots 08:00,13:00,18:00")
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
+@click.option("--format", "feed_format", type=click.Choice([*FEEDS]), help="What the recordings hold.")
+@config_option
+@click.option(
+    "--epsilon",
+    type=click.FloatRange(0.01, 10),
+    show_default="none; with --evaluate 7",
+    help="What a user pays in all.",
+)
+@click.option("--clusters", type=click.IntRange(1, 100), default=4, show_default=True)
+@click.option(
+    "--iterations", type=click.IntRange(1, 100), default=5, show_default=True, help="Epsilon is split by them."
+)
+@click.option(
+    "--local",
+    type=click.FloatRange(0, 1),
+    show_default="0; with --evaluate 0.99",
+    help="Share of users that count as local devices, which put noise on what they send.",
+)
+@click.option(
+    "--blend",
+    type=click.Choice(["pwh", "tcm_only", "lm_only"]),
+    default="pwh",
+    show_default=True,
+    help="Both groups, or one of them.",
+)
+@click.option("--slots", metavar="HH:MM,..", help="The coordinates.  [default: all slots of the policy's hours]")
+@click.option("--evaluate", is_flag=True, help="Simulate on synthetic data instead, beside the result without noise.")
+@click.option("--dimensions", type=click.IntRange(1, 100), default=2, show_default=True, help="With --evaluate.")
+@click.option("--users", type=click.IntRange(1, 1_000_000), default=40_000, show_default=True, help="Of each cluster.")
+@click.option("--runs", type=click.IntRange(2, 1_000_000), default=10, show_default=True, help="With --evaluate.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True, help="The same one, the same start."
+)
+@click.option("--plot", "plot_file", type=click.Path(path_type=Path), help="Also draw it: out.svg, out.png.")
+@json_option
+def command(**given: Unpack[_Options]) -> None:
+    """Private K-means: usual days of buses, from recordings.
+
+    Every vehicle's day (or vehicle, by the policy's unit) is a vector of its mean speeds by slot. What is printed are
+    K centres with noise: --epsilon is what each pays for it. No ledger counts that, and each further run adds to it.
+    --evaluate releases nothing: it draws data of the paper's kind, and nothing that it prints is private.
+    """
+    if given["evaluate"]:
+        _refuse(_RELEASE, "belongs to a release, not to --evaluate")
+        if given["files"]:
+            raise click.UsageError("--evaluate draws its data: name no files")
+        _evaluate(given)
+        return
+    _refuse(_EVALUATE, "belongs to --evaluate")
+    if not given["files"] or given["feed_format"] is None:
+        raise click.UsageError("name files and their --format, or --evaluate")
+    if given["epsilon"] is None:
+        raise click.UsageError("name the --epsilon that each user is to pay; without noise nothing is printed")
+    _release(given, given["epsilon"], given["feed_format"])
+
+
+def _refuse(options: dict[str, str], why: str) -> None:
+    context = click.get_current_context()
+    for name, option in options.items():
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"{option} {why}")
+
+
+def _release(given: _Options, epsilon: float, feed_format: str) -> None:
+    from agents.cluster import show
+    from agents.cluster.release import Blend, Wish, check_relation, release
+    from agents.cluster.vectors import chosen_slots, read_vectors
+    from stream.kmeans.hat_vectors import top_of
+    from stream.kmeans.setting import Setting
+    from stream.mechanisms.system import SystemNoise
+
+    settings = load_settings(given["config"])
+    policy = settings.policy
+    check_relation(policy)
+    wanted = given["slots"]
+    slots = chosen_slots(policy, None if wanted is None else wanted.split(","))
+    # All that is public is checked before anything is read.
+    setting = Setting(len(slots), top_of(policy), given["clusters"], given["iterations"], epsilon, given["seed"])
+    wish = Wish(setting, given["local"] or 0.0, Blend(given["blend"]))
+    with _progress() as of:
+        vectors = read_vectors(given["files"], FEEDS[feed_format], settings, slots, of("reading", None))
+        released = release(vectors, policy, wish, SystemNoise())
+    click.echo(show.cost(released), err=True)
+    record = released.record()
+    if given["plot_file"] is not None:
+        show.plot(record, given["plot_file"])
+    if given["as_json"]:
+        click.echo(msgspec.json.encode(record))
+    else:
+        Console().print(show.table_of(record))
+
+
+def _evaluate(given: _Options) -> None:
+    from agents.evaluate import clusters_show
+    from agents.evaluate.clusters import CONTENDERS, TOP, Synthetic, compare_clusters
+    from stream.kmeans.setting import Setting
+
+    click.echo("a simulation: nothing that it prints is private", err=True)
+    epsilon = _PAPER_EPSILON if given["epsilon"] is None else given["epsilon"]
+    synthetic = Synthetic(given["users"], _PAPER_LOCAL if given["local"] is None else given["local"])
+    setting = Setting(given["dimensions"], TOP, given["clusters"], given["iterations"], epsilon, given["seed"])
+    with _progress() as of:
+        scores = compare_clusters(
+            setting, synthetic, given["runs"], range(1, setting.iterations + 1), of("simulating", given["runs"])
+        )
+    title = (
+        f"{setting.clusters} clusters of {synthetic.users:,} users in {setting.dimensions} dimensions, "
+        f"{1 - synthetic.local:.3g} of them central, epsilon {epsilon:g}"
+    )
+    if given["plot_file"] is not None:
+        clusters_show.plot(scores, title, given["plot_file"])
+    if not given["as_json"]:
+        Console().print(clusters_show.table_of(scores, title))
+        return
+    settings: dict[str, Any] = {
+        "clusters": setting.clusters,
+        "dimensions": setting.dimensions,
+        "users_of_each": synthetic.users,
+        "local": synthetic.local,
+        "epsilon": epsilon,
+        "runs": given["runs"],
+        "seed": given["seed"],
+        "contenders": [*CONTENDERS],
+    }
+    click.echo(msgspec.json.encode({"settings": settings, "wcss": clusters_show.as_json(scores)}))
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int | None], Callable[[int], None]]]:
+    """A bar on standard error, where that is a terminal. Yields: what, how much -> what is told of each part."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+
+        def of(what: str, total: int | None) -> Callable[[int], None]:
+            task = bar.add_task(what, total=total)
+            return lambda done: bar.advance(task, done)
+
+        yield of

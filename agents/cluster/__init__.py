@@ -1,0 +1,1 @@
+"""`hatcast cluster`: recordings to vectors, vectors to private centres. One process, no services, no ledger."""

@@ -1,0 +1,27 @@
+"""Figures in files: the same bytes for the same numbers."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from stream.errors import Refusal
+
+
+@contextmanager
+def axes_of(path: Path, title: str) -> Iterator[Axes]:
+    """Axes to draw on; written in the format of the file's ending. Raises Refusal if it cannot be written."""
+    with rc_context({"svg.hashsalt": "hatcast", "svg.fonttype": "none", "font.size": 9}):
+        figure = Figure(figsize=(7, 4.2), layout="constrained")
+        axes = figure.add_subplot()
+        yield axes
+        figure.suptitle(title, fontsize=9)
+        axes.grid(visible=True, which="both", linewidth=0.3)
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+        try:
+            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+        except (OSError, ValueError) as error:
+            raise Refusal(f"--plot: {path} cannot be written ({error}); name a file such as out.svg") from None
