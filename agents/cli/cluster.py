@@ -72,7 +72,7 @@ class _Options(TypedDict):
 @click.option("--slots", metavar="HH:MM,..", help="The coordinates.  [default: all slots of the policy's hours]")
 @click.option("--evaluate", is_flag=True, help="Simulate on synthetic data instead, beside the result without noise.")
 @click.option("--dimensions", type=click.IntRange(1, 100), default=2, show_default=True, help="With --evaluate.")
-@click.option("--users", type=click.IntRange(1, 1_000_000), default=40_000, show_default=True, help="Of each cluster.")
+@click.option("--users", type=click.IntRange(2, 1_000_000), default=40_000, show_default=True, help="Of each cluster.")
 @click.option("--runs", type=click.IntRange(2, 1_000_000), default=10, show_default=True, help="With --evaluate.")
 @click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True, help="The same one, the same start."
@@ -90,6 +90,8 @@ def command(**given: Unpack[_Options]) -> None:
         _refuse(_RELEASE, "belongs to a release, not to --evaluate")
         if given["files"]:
             raise click.UsageError("--evaluate draws its data: name no files")
+        if given["local"] in (0, 1):
+            raise click.UsageError("--evaluate compares two groups: name a --local between 0 and 1")
         _evaluate(given)
         return
     _refuse(_EVALUATE, "belongs to --evaluate")

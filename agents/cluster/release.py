@@ -103,12 +103,7 @@ def release(vectors: Vectors, policy: Policy, wish: Wish, noise: Noise) -> Relea
     if number < max(policy.min_users, 1):  # who is there is public under `replace`
         raise Refusal("fewer users than policy.privacy.min_users: nothing is released; take more files, or both groups")
     mine, theirs = vectors.steps[asked & ~local], vectors.steps[asked & local]
-    found = cluster(
-        mine if len(mine) else None,
-        Devices(theirs, wish.setting, noise) if len(theirs) else None,
-        wish.setting,
-        noise,
-    )
+    found = cluster(mine, Devices(theirs, wish.setting, noise), wish.setting, noise)
     return Released(policy, vectors.slots, wish, len(mine), len(theirs), found)
 
 

@@ -30,7 +30,7 @@ def table_of(record: dict[str, Any]) -> Table:
         f"local; epsilon {record['epsilon']:g}, {record['iterations']} iterations, {record['blend']}",
         title_justify="left",
         caption="centres in km/h. noise: its standard deviation on a coordinate, the mean of all; where it is '-', the "
-        "cluster never had enough users for its noise, and stands where it started.",
+        "cluster had too few users for it, stands where it started, and tells nothing.",
         min_width=_WIDTH,
     )
     table.add_column("slot", no_wrap=True)

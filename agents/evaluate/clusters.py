@@ -31,7 +31,7 @@ _MIDDLES: Final = 2**63  # seeds from here on are for where clusters are, those 
 
 @dataclass(frozen=True, slots=True)
 class Synthetic:
-    """What is drawn. users: of each cluster; local: the share of them that are local devices, from 0 to 1."""
+    """What is drawn. users: of each cluster, 2 or more; local: the share of all that are local devices."""
 
     users: int
     local: float
@@ -176,13 +176,21 @@ def compare_clusters(
     scores: dict[str, dict[int, list[float]]] = {name: {each: [] for each in lengths} for name in CONTENDERS}
     for _ in range(runs):
         vectors = _vectors(middles, synthetic.users, draws)
-        local = draws.uniform(np.full(len(vectors), 2**53)) < synthetic.local * 2**53
+        local = _local_ones(len(vectors), synthetic.local, draws)
         for length in lengths:
             lot = Lot(vectors, local, replace(setting, top=TOP, iterations=length), draws)
             for name, contender in CONTENDERS.items():
                 scores[name][length].append(wcss(vectors, contender(lot).centres))
         progress(1)
     return {name: {each: np.array(found) for each, found in row.items()} for name, row in scores.items()}
+
+
+def _local_ones(number: int, share: float, draws: Draws) -> NDArray[np.bool_]:
+    """[n] any of them, as many as the share says, but neither nobody nor everybody."""
+    order = np.argsort(draws.uniform(np.full(number, 2**53)), kind="stable")
+    local = np.zeros(number, np.bool_)
+    local[order[: min(max(round(share * number), 1), number - 1)]] = True
+    return local
 
 
 def wcss(vectors: Integers, centres: Integers) -> float:

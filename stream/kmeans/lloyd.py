@@ -24,9 +24,9 @@ class Clusters:
 
     centres   int64 [K, d], steps, in [0, top]
     users     float64 [K] noisy, 0 or more
-    noise     float64 [K, d] standard deviation of the noise on a centre, steps; 0 where it never moved
-    weights   float64 [K, d] of the central group's mean in it; 0 where it never moved
-    moved     int64 [K] the iteration that moved it last, from 1 on; 0: it stands where it started
+    noise     float64 [K, d] standard deviation of the noise on a centre, steps; 0 where `moved` is
+    weights   float64 [K, d] of the central group's mean in it; 0 where `moved` is
+    moved     int64 [K] the iteration whose mean it is, from 1 on; 0: it stands where it started, at first or anew
     """
 
     centres: Integers
@@ -45,9 +45,12 @@ def cluster(central: Integers | None, local: Reports | None, setting: Setting, n
 
     central   int64 [n, d] in [0, top], steps: the vectors of those that trust the operator; None: nobody does
     local     the reports of the others; None: there are none
-    With one group alone its means are taken, with both their blend. Raises ValueError without any.
+    With one group alone its means are taken, with both their blend. A group without users is none. Raises ValueError
+    without anybody.
     """
-    if central is None:
+    if local is not None and not len(local.vectors):
+        local = None
+    if central is None or not len(central):
         if local is None:
             raise ValueError("a clustering needs somebody")
         return iterate(lambda centres: (local_means(local, centres, setting), np.zeros(centres.shape)), setting)
@@ -84,21 +87,20 @@ def iterate(found: Callable[[Integers], Found], setting: Setting) -> Clusters:
         noise = np.where(at, np.sqrt(after.variances), noise)
         weights = np.where(at, weight, weights)
         moved = np.where(tells, iteration, moved)
-        if iteration < setting.iterations:
+        if iteration < setting.iterations and tells.any():
             centres = _restarted(centres, users, tells, setting, iteration)
+            noise, weights, moved = np.where(at, noise, 0.0), np.where(at, weights, 0.0), np.where(tells, moved, 0)
     return Clusters(centres, users, noise, weights, moved)
 
 
 def _restarted(
     centres: Integers, users: Floats, tells: NDArray[np.bool_], setting: Setting, iteration: int
 ) -> Integers:
-    """With each empty cluster beside a full one: the first beside the largest, and so on."""
+    """With each empty cluster beside a full one (there is one): the first beside the largest, and so on."""
     full, empty = np.flatnonzero(tells), np.flatnonzero(~tells)
-    if not len(full):
-        return centres
     largest = full[np.argsort(-users[full], kind="stable")]
     restarted = centres.copy()
-    for at, cluster in enumerate(empty.tolist()):
-        aside = (uniform(setting, iteration * setting.clusters + cluster)[0] - setting.top // 2) // _ASIDE
-        restarted[cluster] = np.clip(centres[largest[at % len(largest)]] + aside, 0, setting.top)
+    for at, each in enumerate(empty.tolist()):
+        aside = (uniform(setting, iteration * setting.clusters + each)[0] - setting.top // 2) // _ASIDE
+        restarted[each] = np.clip(centres[largest[at % len(largest)]] + aside, 0, setting.top)
     return restarted

@@ -124,6 +124,21 @@ def test_a_cluster_that_everybody_left_starts_anew_beside_the_largest_one_and_st
     assert end.moved.tolist() == [2, 0, 2]
 
 
+def test_what_is_told_of_a_centre_is_of_where_it_stands_now() -> None:
+    """The second cluster is left in the second iteration, and starts anew; the third in the last one, and stays."""
+    setting, users = setting_of(iterations=3), iter([[9, 9, 9], [9, 0, 9], [9, 0, 0]])
+
+    def found(_: Integers) -> Found:
+        return Means(np.array(next(users), np.float64), np.full((3, 2), 5000.0), np.full((3, 2), 4.0)), np.ones((3, 2))
+
+    end = iterate(found, setting)
+    assert end.moved.tolist() == [3, 0, 2]
+    assert end.noise.tolist() == [[2, 2], [0, 0], [2, 2]]
+    assert end.weights.tolist() == [[1, 1], [0, 0], [1, 1]]
+    assert end.centres[[0, 2]].tolist() == [[5000, 5000], [5000, 5000]]
+    assert end.centres[1].tolist() != [5000, 5000]
+
+
 @pytest.mark.parametrize("variance", [TOP**2, np.inf])
 def test_where_noise_hides_everybody_no_centre_moves(variance: float) -> None:
     setting = setting_of()
@@ -151,8 +166,22 @@ def test_whatever_the_noise_centres_are_in_the_cube_and_nobody_is_fewer_than_nob
 
 
 def test_a_run_without_anybody_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match="somebody"):
-        cluster(None, None, setting_of(), Scripted())
+    nobody = np.empty((0, 2), np.int64)
+    for central, local in ((None, None), (nobody, None), (None, nobody), (nobody, nobody)):
+        with pytest.raises(ValueError, match="somebody"):
+            reports = None if local is None else Devices(local, setting_of(), Scripted())
+            cluster(central, reports, setting_of(), Scripted())
+
+
+def test_a_group_without_users_is_not_asked_and_weighs_nothing() -> None:
+    setting, nobody, somebody = setting_of(clusters=1), np.empty((0, 2), np.int64), np.array([[1, 2]] * 900, np.int64)
+    central = cluster(somebody, Devices(nobody, setting, Scripted()), setting, Scripted(repeat(0)))
+    assert (central.weights == 1).all()
+    noise = Scripted(repeat(0), repeat(0))
+    local = cluster(nobody, Devices(somebody, setting, noise), setting, noise)
+    assert (local.weights == 0).all()
+    assert central.centres.tolist() == local.centres.tolist() == [[1, 2]]
+    assert {distance for _, distance, _ in noise.asked} == {setting.local_distance}
 
 
 # Blends
