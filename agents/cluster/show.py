@@ -67,5 +67,5 @@ def plot(record: dict[str, Any], path: Path) -> None:
                 linewidth=1,
                 label=label,
             )
-        axes.set(xlabel="slot", ylabel="mean speed, km/h; bars: a standard deviation of the noise")
+        axes.set(xlabel="slot", ylabel="mean speed, km/h, +- deviation of noise")
         axes.tick_params(axis="x", rotation=60 if len(record["slots"]) > 6 else 0)
