@@ -58,7 +58,7 @@ class SimulatedNoise:
 
 
 class SimulatedDevices:
-    """The reports of `Devices`, of all devices at once. tests/unit/test_evaluate_clusters.py ties the two."""
+    """The reports of `Devices`, of all devices at once. tests/statistics/test_kmeans.py ties the two."""
 
     def __init__(self, vectors: Integers, setting: Setting, draws: Draws) -> None:
         self._true = vectors
