@@ -14,7 +14,7 @@ from stream.accounting import Reserved
 from stream.contracts import BudgetRecord
 from stream.policy import Policy, Query
 from stream.promise import day_loss
-from stream.query_keys import Period
+from stream.query_keys import CELLS, Period
 from stream.report_table import ReportSettings, report_table
 from stream.units import NANO
 
@@ -156,6 +156,10 @@ def query_table(policy: Policy, days: list[dict[str, Any]], today: str) -> Table
                 number(period.days * one.amount),
                 _settled(period, found, today),
             )
+    if (chosen := policy.chosen) is not None:
+        days_of_choice = (chosen.last - chosen.first).days + 1
+        spent = (number(chosen.epsilon_nano), number(days_of_choice * chosen.epsilon_nano))
+        table.add_row(CELLS, f"{chosen.first} to {chosen.last}", "-", *spent, "spent before")
     return table
 
 

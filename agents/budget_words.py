@@ -120,6 +120,11 @@ def _sums(policy: Policy, loss: DayLoss) -> Paragraph:
             " A query reads every HAT on each of its days, so it is charged for all of them, in full, on every one of"
             " its days, before the first release of the day."
         )
+    if (chosen := policy.chosen) is not None:
+        text += (
+            f" The list of cells was chosen with noise: that has cost {_n(chosen.epsilon_nano)} on each day from"
+            f" {chosen.first} to {chosen.last}, whatever is released of them, and comes on top there."
+        )
     text += (
         f" The loss is measured in epsilon. Other policies on the same telemetry add to it; all together stay within"
         f" {_n(loss.limit)} a day."

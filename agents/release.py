@@ -37,7 +37,7 @@ from stream.composition import composed
 from stream.hats import Calendar
 from stream.mechanisms import Noise
 from stream.partitioner import by_murmur2
-from stream.queries import reservations
+from stream.queries import is_read
 from stream.release import exhausted_of, incomplete_of, release_id, release_of
 
 log = structlog.get_logger()
@@ -260,5 +260,5 @@ class Releaser:
 
     async def delete(self, due: Sequence[Due]) -> None:
         """deleted: their contributions, but for what queries over days will read."""
-        keep = bool(reservations(self._policy, date_of(due[0])))
+        keep = is_read(self._policy, date_of(due[0]))
         await self._store.delete([one.hat for one in due], keep=keep)

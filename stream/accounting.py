@@ -61,11 +61,12 @@ class Total:
 class Reserved:
     """What a query over days costs a user's day: `epsilon` (1e-9) in each of the `places` that it can have entered.
 
-    places is 0 where the day had no room for it: then the query is not answered.
+    places is 0 where the day had no room for it: then the query is not answered. What is spent already needs no room.
     """
 
     places: int
     epsilon: int
+    is_spent: bool = field(default=False, compare=False)
 
     @property
     def amount(self) -> int:
@@ -159,20 +160,20 @@ class DayLedger:
         new = [name for name in wanted if name not in own.queries]
         for name in new:
             self.policies[policy.name] = own
-            fits = self._grow(policy, wanted[name].amount, total)
+            fits = self._grow(policy, wanted[name].amount, total, must=wanted[name].is_spent)
             own.queries[name] = wanted[name] if fits else Reserved(0, wanted[name].epsilon)
         return new
 
     def _of(self, policy: Policy) -> PolicyDay:
         return self.policies.get(policy.name) or PolicyDay(policy.max_hats_per_day)
 
-    def _grow(self, policy: Policy, grown: int, total: Total) -> bool:
-        """Raise the total by what the day is going to cost more, if the limits allow it."""
+    def _grow(self, policy: Policy, grown: int, total: Total, *, must: bool = False) -> bool:
+        """Raise the total by what the day is going to cost more, if the limits allow it, or it must be."""
         day_limit = _least(self.limit, policy.daily_limit_nano)
         total_limit = _least(total.limit, policy.total_limit_nano)
-        if day_limit is not None and self.cost + grown > day_limit:
+        if not must and day_limit is not None and self.cost + grown > day_limit:
             return False
-        if total_limit is not None and total.spent + grown > total_limit:
+        if not must and total_limit is not None and total.spent + grown > total_limit:
             return False
         self.limit = day_limit
         total.spent, total.limit = total.spent + grown, total_limit

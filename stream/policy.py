@@ -11,6 +11,7 @@ from typing import Any
 
 import rfc8785
 
+from stream.cells_file import Chosen
 from stream.estimator_keys import EstimatorKeys, Relation, chosen_keys
 from stream.policy_checks import (
     cells_of,
@@ -38,6 +39,7 @@ class Policy:
     canonical      what policy_id is the hash of: JSON by RFC 8785, without the name
     replaces, from_date   the policy that this one follows, and the first local date that is its own (YYYY-MM-DD)
     cells          H3 indexes, or None for all
+    chosen         what a private choice of these cells has cost; None: nothing
     grid           km/h; releases are multiples of it
     total_limit    of all days of one user, for unit `user` only
     epsilon_nano   charge of one HAT in 1e-9, rounded up
@@ -64,6 +66,7 @@ class Policy:
     max_ahead_ms: int
     min_interval_ms: int
     cells: frozenset[int] | None = field(repr=False)
+    chosen: Chosen | None
     grid: Decimal
     unit: str
     relation: Relation
@@ -107,7 +110,8 @@ def read_policy(
     Raises BadSetting with the key, the problem and the mend.
     """
     given = decode_table(table, PolicyTable, "policy")
-    cells, cells_content = cells_of(given, read_cells)
+    listed, cells_content = cells_of(given, read_cells)
+    cells = None if listed is None else listed.cells
     check_values(given)
     check_succession(given)
     reject_above = reject_above_of(given)
@@ -144,6 +148,7 @@ def read_policy(
         max_ahead_ms=durations["max_ahead"],
         min_interval_ms=durations["min_interval"],
         cells=cells,
+        chosen=None if listed is None else listed.chosen,
         grid=Decimal(repr(given.grid)),
         unit=given.privacy.unit,
         relation=relation,

@@ -7,8 +7,7 @@ from fractions import Fraction
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import h3.api.basic_int as h3
-
+from stream.cells_file import CellsFile, read_cells_file
 from stream.errors import BadSetting
 from stream.estimator_keys import Relation
 from stream.policy_table import PolicyTable
@@ -206,41 +205,13 @@ def _check_unit(given: PolicyTable) -> None:
         )
 
 
-def cells_of(given: PolicyTable, read_cells: Callable[[str], str]) -> tuple[frozenset[int] | None, object]:
-    """The listed cells, and their content as it is hashed."""
+def cells_of(given: PolicyTable, read_cells: Callable[[str], str]) -> tuple[CellsFile | None, object]:
+    """The listed cells, and their content as it is hashed; None: all cells."""
     if given.cells == ALL_CELLS:
         return None, ALL_CELLS
-    source, cells = read_cells_file(read_cells(given.cells), f"policy.cells ({given.cells})", given.h3_resolution)
-    if not cells:
+    listed = read_cells_file(read_cells(given.cells), f"policy.cells ({given.cells})", given.h3_resolution)
+    if not listed.cells:
         raise BadSetting(
             f"policy.cells ({given.cells})", "lists no cell", 'list H3 indexes, one a line, or write cells = "all"'
         )
-    return cells, {"source": source, "cells": sorted(h3.int_to_str(cell) for cell in cells)}
-
-
-def read_cells_file(text: str, where: str, resolution: int) -> tuple[str, frozenset[int]]:
-    """The source and the cells of a file of cells; lines that begin with # are comments.
-
-    where   whose file it is, for the refusal
-    Raises BadSetting for a first line without a source and for what is no H3 index of that resolution.
-    """
-    first, *rest = text.splitlines() or [""]
-    source = first.removeprefix("source = ").strip('"')
-    if source not in ("public", "survey", "private") or not first.startswith("source = "):
-        raise BadSetting(where, "does not begin with its source", 'make the first line source = "public"')
-    cells = set()
-    for number, line in enumerate(rest, start=2):
-        index = line.strip()
-        if not index or index.startswith("#"):
-            continue
-        if not h3.is_valid_cell(_index(index)) or h3.get_resolution(_index(index)) != resolution:
-            raise BadSetting(where, f"line {number} is no H3 index of resolution {resolution}", "correct or remove it")
-        cells.add(_index(index))
-    return source, frozenset(cells)
-
-
-def _index(text: str) -> int:
-    try:
-        return int(text, 16)
-    except ValueError:
-        return 0
+    return listed, listed.canonical

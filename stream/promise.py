@@ -37,8 +37,8 @@ class DayLoss:
 
     @property
     def bound(self) -> int:
-        """Of all together: no more than the limit, whatever is asked."""
-        return min(self.hats + self.reserved, self.limit)
+        """Of all together: no more than the limit, unless a private choice of cells alone has cost more."""
+        return max(min(self.hats + self.reserved, self.limit), self.reserved)
 
     @property
     def place(self) -> int:

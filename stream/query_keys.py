@@ -21,6 +21,7 @@ from stream.tables import decode_table
 from stream.units import NANO, nano, nano_within
 
 DAYS_MAX: Final = 366
+CELLS: Final = "cells"  # what a private choice of cells is called where queries are listed
 _QUERIES_MAX: Final = 16
 _LEAST_EPSILON: Final = 0.001
 _MOST_EPSILON: Final = 10**6
@@ -132,6 +133,8 @@ def check_queries(given: PolicyTable, queries: Sequence[Query], most_hats: int) 
 
 def _query(given: PolicyTable, table: QueryTable, relation: Relation, where: str) -> Query:
     check_name(table.name, f"{where}.name")
+    if table.name == CELLS:
+        raise BadSetting(f"{where}.name", f"{CELLS!r} is what a private choice of cells is called", "use another name")
     if table.kind not in set(Kind):
         raise BadSetting(f"{where}.kind", f"{table.kind!r} is no query", f"use one of {', '.join(Kind)}")
     if not 1 <= table.days <= DAYS_MAX:

@@ -26,7 +26,7 @@ from stream.errors import Refusal
 from stream.hats import Calendar, Slot
 from stream.mechanisms import Noise
 from stream.policy import Policy, Relation
-from stream.queries import reservations
+from stream.queries import is_read, reservations
 from stream.release import Release, exhausted_of, incomplete_of, release_id, release_of
 from stream.schedule import first_slot_ms, listed_cells, slots_between, slots_due
 from stream.units import DAY_MS
@@ -74,7 +74,7 @@ def release_final(
             drawn = [draw(hat, room=room) for hat in missing[at : at + _HATS]]
             records |= ledger.commit(drawn, now_ms())
         for hat in due:
-            kept.close(hat, strips=bool(reservations(policy, hat.slot.partition("/")[0])))
+            kept.close(hat, strips=is_read(policy, hat.slot.partition("/")[0]))
         yield from (record for record in records.values() if record is not None)
         if hidden:
             yield from answers.closing(due[0].slot)

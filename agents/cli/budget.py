@@ -82,7 +82,7 @@ def command(**given: Unpack[_Options]) -> None:
     else:
         console.print("nothing has been released yet")
     console.print(today_line(policy, days, today, followed))
-    if policy.queries:
+    if policy.queries or policy.chosen is not None:
         console.print(query_table(policy, days, today))
 
 

@@ -16,6 +16,7 @@ from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from agents.cli.options import days_of, json_option
 from agents.clock import now_ms
+from stream.cells_file import CellsFile, Chosen
 from stream.errors import Refusal
 from stream.feeds import FEEDS
 from stream.policy import Policy
@@ -104,7 +105,8 @@ def command(**given: Unpack[_Options]) -> None:
     of the hours; a policy of relation replace may list such cells.
 
     With --private EPS --candidates FILE --days FIRST,LAST it tells nothing but which candidates are busy, with noise.
-    That is private, at the price of EPS on each of these days, of which no ledger knows.
+    That is private, at the price of EPS on each of these days: the ledger of a policy that lists these
+    cells books it there.
 
     Any number of readings fits: they wait in TMPDIR, some 5 bytes each, in a folder that is deleted at the end.
     """
@@ -142,7 +144,6 @@ def _check_targets(given: _Options) -> None:
 def _survey(given: _Options) -> None:
     click.echo("reads raw data, not private; nor is anything that it prints or writes", err=True)
     from agents.survey import run, show
-    from stream.survey.selection import cells_file
 
     policy, users, target = _policy(given), given["users"], given["cells"]
     with _progress() as progress:
@@ -162,7 +163,7 @@ def _survey(given: _Options) -> None:
             " every slot; lower --users or --resolution, or narrow --hours"
         )
     what = show.busy(policy, users, found.days)
-    _write(target, cells_file("survey", found.busy, [f"not private: cells with {what}"]))
+    _write(target, CellsFile("survey", frozenset(found.busy)).text([f"not private: cells with {what}"]))
     click.echo(f'{target}: {len(found.busy):,} cells, source = "survey": for relation = "replace" only', err=True)
 
 
@@ -171,7 +172,6 @@ def _select(given: _Options, private: _Private) -> None:
     from agents.survey import run, show
     from agents.survey.settings import public_candidates
     from stream.mechanisms.system import SystemNoise
-    from stream.survey.selection import cells_file
 
     policy, users, target = _policy(given), given["users"], private.target
     candidates = public_candidates(private.candidates, policy.h3_resolution)
@@ -180,7 +180,8 @@ def _select(given: _Options, private: _Private) -> None:
         chosen = run.select_privately(job, private.days, candidates, private.epsilon, SystemNoise())
     what, charge = show.busy(policy, users, private.days), show.charge(private.days, private.epsilon)
     kept = f"{len(chosen.kept):,} of {chosen.candidates:,} candidates"
-    _write(target, cells_file("private", chosen.kept, [f"{kept}, those with {what}, with noise", charge]))
+    listed = CellsFile("private", frozenset(chosen.kept), Chosen(private.epsilon, *private.days))
+    _write(target, listed.text([f"{kept}, those with {what}, with noise", charge]))
     click.echo(charge, err=True)
     if given["as_json"]:
         selection = show.selection_json(chosen, policy, users, private.days, private.epsilon)

@@ -116,10 +116,11 @@ local function set_places(ledger, total, name, query, places, epsilon)
 end
 
 -- A query reads this day: settle, once and for good, whether the day has room for it. 1 if that was open until now.
-local function reserve(ledger, total, name, query, places, epsilon, day_limit, total_limit)
+-- What is spent already needs no room.
+local function reserve(ledger, total, name, query, places, epsilon, day_limit, total_limit, is_spent)
   if places_of(ledger, name, query) then return 0 end
   places = tonumber(places)
-  if has_room(ledger, total, places * tonumber(epsilon), day_limit, total_limit) then
+  if is_spent or has_room(ledger, total, places * tonumber(epsilon), day_limit, total_limit) then
     set_places(ledger, total, name, query, places, epsilon)
     lower(ledger, day_limit)
     lower(total, total_limit)

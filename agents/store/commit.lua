@@ -5,7 +5,7 @@
 --       8 the limit of all days ('' for none), 9 10 the record before and after its seq (nothing after: it has no seq),
 --       11 12 the same for a budget that is exhausted, 13 the proof's token, 14 how fine its noise is, 15 the policy
 --       that this one replaces ('' for none), 16 this one as its successor; then for each query over days that reads
---       this one: its name, in how many places a user can be, its epsilon there (1e-9)
+--       this one: its name, in how many places a user can be, its epsilon there (1e-9), '1' if that is spent already
 -- Returns {"committed" or "found", record, "1" if it is published}, or one word, and then nothing was written:
 -- "unproven", "replaced" (the day is another policy's), "unclaimed" (we follow a policy that knows nothing of it).
 local proof = redis.call('HMGET', KEYS[7], 'run_id', 'token')
@@ -23,8 +23,8 @@ if successor and date >= string.match(successor, '^%S+') then return {'replaced'
 if ARGV[15] ~= '' and redis.call('HGET', KEYS[9], ARGV[15]) ~= ARGV[16] then return {'unclaimed'} end
 
 -- Before the day's first release, whatever becomes of it.
-for i = 17, #ARGV, 3 do
-  reserve(KEYS[3], KEYS[8], name, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[7], ARGV[8])
+for i = 17, #ARGV, 4 do
+  reserve(KEYS[3], KEYS[8], name, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[7], ARGV[8], ARGV[i + 3] == '1')
 end
 
 local place, charge, head, tail = ARGV[4], tonumber(ARGV[5]), ARGV[9], ARGV[10]

@@ -132,7 +132,7 @@ class LedgerStore:
         return [
             part
             for query, reserved in self._reservations(date).items()
-            for part in (query, str(reserved.places), str(reserved.epsilon))
+            for part in (query, str(reserved.places), str(reserved.epsilon), str(int(reserved.is_spent)))
         ]
 
     def _answer_call(self, proposal: AnswerProposal, token: str) -> Call:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from agents.settings import load_settings, settings_of
+from stream.cells_file import read_cells_file
 from stream.errors import BadRecording, BadSetting, Refusal
 from stream.policy import Policy
-from stream.policy_checks import read_cells_file
 
 _REPORTED: Final[Mapping[str, Any]] = {
     "name": "survey",
@@ -47,14 +47,16 @@ def public_candidates(path: Path, resolution: int) -> list[int]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadRecording(where, f"cannot be read ({type(error).__name__})", "name a readable file") from None
-    source, cells = read_cells_file(text, where, resolution)
-    if source != "public":
+    listed = read_cells_file(text, where, resolution)
+    if listed.source != "public":
         raise BadSetting(
-            where, f'has source = "{source}"', 'make the list without looking at the data, and write source = "public"'
+            where,
+            f'has source = "{listed.source}"',
+            'make the list without looking at the data, and write source = "public"',
         )
-    if not cells:
+    if not listed.cells:
         raise BadSetting(where, "lists no cell", "list H3 indexes, one a line")
-    return sorted(cells)
+    return sorted(listed.cells)
 
 
 def _to_count_by(table: dict[str, Any]) -> dict[str, Any]:

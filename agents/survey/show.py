@@ -134,7 +134,7 @@ def charge(days: Days, epsilon: float) -> str:
     number = (days[1] - days[0]).days + 1
     return (
         f"epsilon {epsilon:g} is charged to each local day from {days[0]} to {days[1]} ({number} days), "
-        f"{epsilon * number:g} to a user of all of them; no ledger has it: add it to what those days cost"
+        f"{epsilon * number:g} to a user of all of them: a policy that lists these cells books it there, others do not"
     )
 
 

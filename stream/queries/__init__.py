@@ -12,9 +12,21 @@ from stream.accounting import Reserved
 from stream.policy import Policy
 from stream.queries import mean_speed, over_speed_limit
 from stream.queries._interface import Answer, KeptDay, QueryKind, Reason, answered
-from stream.query_keys import Kind, Period, Query
+from stream.query_keys import CELLS, Kind, Period, Query
 
-__all__ = ["KINDS", "Answer", "KeptDay", "Period", "Query", "QueryKind", "Reason", "answer_of", "reservations"]
+__all__ = [
+    "CELLS",
+    "KINDS",
+    "Answer",
+    "KeptDay",
+    "Period",
+    "Query",
+    "QueryKind",
+    "Reason",
+    "answer_of",
+    "is_read",
+    "reservations",
+]
 
 KINDS: Final[Mapping[Kind, QueryKind]] = MappingProxyType(
     {Kind.MEAN_SPEED: mean_speed.KIND, Kind.OVER_SPEED_LIMIT: over_speed_limit.KIND}
@@ -24,9 +36,20 @@ answer_of = answered(KINDS)
 
 
 def reservations(policy: Policy, date: str) -> dict[str, Reserved]:
-    """What the queries that read a local date cost a user there, by name."""
-    return {
+    """What the queries that read a local date cost a user there, by name.
+
+    A private choice of cells is one of them, `CELLS`: it has read the day before there was a policy.
+    """
+    asked = {
         query.name: Reserved(policy.most_hats, query.epsilon_nano)
         for query in policy.queries
         if query.period_of(date) is not None
     }
+    if policy.chosen is not None and policy.chosen.is_on(date):
+        asked[CELLS] = Reserved(1, policy.chosen.epsilon_nano, is_spent=True)
+    return asked
+
+
+def is_read(policy: Policy, date: str) -> bool:
+    """Whether a query will read what HATs of a local date had."""
+    return any(query.period_of(date) is not None for query in policy.queries)

@@ -26,11 +26,10 @@ charged all the same.
 **The charge**: epsilon to each of the D days, for one list. Another draw costs it again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-import h3.api.basic_int as h3
 import numpy as np
 from numpy.typing import NDArray
 
@@ -70,9 +69,3 @@ def noisy_counts(counts: Counts, cap: int, days: int, epsilon: float, noise: Noi
     drawn = [noise.laplace(count, cap, epsilon) for count in counts.ravel().tolist()]
     values = np.array([each.value for each in drawn], np.int64).reshape(counts.shape)
     return NoisyCounts(values, max((each.scale for each in drawn), default=0.0) / days)
-
-
-def cells_file(source: str, cells: Iterable[int], remarks: Iterable[str]) -> str:
-    """The text of a file that `policy.cells` can name: its source, what was done, one H3 index a line."""
-    lines = [f'source = "{source}"', *(f"# {remark}" for remark in remarks)]
-    return "\n".join([*lines, *(h3.int_to_str(cell) for cell in sorted(cells))]) + "\n"

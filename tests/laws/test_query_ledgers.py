@@ -4,7 +4,8 @@ import asyncio
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from agents.ledger_file import open_ledger
 from agents.query_release import _proposal
 from agents.store.ledger import LedgerStore
 from stream.accounting import DayLedger, DaySummary, PolicyDay, Total
+from stream.cells_file import Chosen
 from stream.hats import Calendar
 from stream.policy import Policy
 from stream.queries import KeptDay, reservations
@@ -63,12 +65,12 @@ class Model:
 
     def __init__(self, policies: Sequence[Policy]) -> None:
         self.policies = policies
-        self.days = {date: DayLedger() for date in DATES}
+        self.days = {day: DayLedger() for day in DATES}
         self.total = Total()
         self.records: dict[str, bytes] = {}
         self.sequence: Counter[str] = Counter()
         self.commits: Counter[tuple[str, str]] = Counter()
-        self.charged: dict[tuple[str, str], list[int]] = {(p.name, date): [] for p in policies for date in DATES}
+        self.charged: dict[tuple[str, str], list[int]] = {(p.name, day): [] for p in policies for day in DATES}
 
     def commit(self, one: Either) -> bytes:
         if one.release_id not in self.records:
@@ -92,23 +94,23 @@ class Model:
 
     def _asks(self, answer: QueryRelease, policy: Policy) -> bool:
         name, places = answer.asked.query.name, []
-        for date in answer.asked.period.dates:
-            wanted = {name: reservations(policy, date)[name]}
-            self.sequence[date] += bool(self.days[date].reserve(policy, wanted, self.total))
-            places.append(self.days[date].policies[policy.name].queries[name].places)
+        for day in answer.asked.period.dates:
+            wanted = {name: reservations(policy, day)[name]}
+            self.sequence[day] += bool(self.days[day].reserve(policy, wanted, self.total))
+            places.append(self.days[day].policies[policy.name].queries[name].places)
         return all(places) or answer.status is not Status.RELEASED
 
     def told(self) -> list[Told]:
-        return [self._told(policy, date) for policy in self.policies for date in DATES]
+        return [self._told(policy, day) for policy in self.policies for day in DATES]
 
-    def _told(self, policy: Policy, date: str) -> Told:
-        day, charged = self.days[date], self.charged[policy.name, date]
+    def _told(self, policy: Policy, on: str) -> Told:
+        day, charged = self.days[on], self.charged[policy.name, on]
         own = day.policies.get(policy.name) or PolicyDay(1)
         return {
             "releases": len(charged),
             "epsilon_sum": sum(charged),
             "epsilon_user_day": day.cost,
-            "sequence": self.sequence[date],
+            "sequence": self.sequence[on],
             "limit": day.limit,
             "shared": day.cost > own.cost,
             "total": self.total,
@@ -131,20 +133,26 @@ def steps(most: int) -> st.SearchStrategy[float]:
 
 
 queries = st.lists(st.tuples(st.integers(1, 2), steps(1)), max_size=2)
-of_a_policy = st.tuples(steps(2), st.integers(1, 4), queries, steps(10), st.one_of(st.none(), steps(10)))
+of_a_policy = st.tuples(
+    steps(2), st.integers(1, 4), queries, steps(10), st.one_of(st.none(), steps(10)), st.one_of(st.none(), steps(9))
+)
 
 
-def a_policy(number: int, made: tuple[float, int, list[tuple[int, float]], float, float | None]) -> Policy:
-    """Its limits leave room for its queries and one HAT, or it would be refused."""
-    epsilon, cap, asked, more, total = made
+def a_policy(
+    number: int, made: tuple[float, int, list[tuple[int, float]], float, float | None, float | None]
+) -> Policy:
+    """Its limits leave room for its queries and one HAT, or it would be refused; its cells may have cost more."""
+    epsilon, cap, asked, more, total, chosen = made
     least = epsilon + cap * sum(each for _, each in asked)
     unit = {} if total is None else {"unit": "user", "total_limit": least + total}
     keys = {"kind": "over_speed_limit", "from": DATES[0], "speed_limit": 40.0}
-    return policy_of(
+    policy = policy_of(
         name=f"p{number}",
         privacy={"epsilon": epsilon, "max_hats_per_day": cap, "daily_limit": least + more, **unit},
         query=[{"name": f"q{n}", "days": days, "epsilon": each} | keys for n, (days, each) in enumerate(asked)],
     )
+    first = date.fromisoformat(DATES[0])
+    return policy if chosen is None else replace(policy, chosen=Chosen(chosen, first, first))
 
 
 two_policies = st.tuples(of_a_policy, of_a_policy).map(lambda two: [a_policy(n, each) for n, each in enumerate(two)])
@@ -180,7 +188,7 @@ class Books:
                     [committed] = await store.commit([proposal_of(one, NOW)], token)
                 records.append(committed.record)
             stores = [LedgerStore(redis, domain, policy) for policy in policies]
-            days = [told(await store.summary(date)) for store in stores for date in DATES]
+            days = [told(await store.summary(day)) for store in stores for day in DATES]
         self._redis_server.delete(f"{{{domain}}}*")
         return records, days
 
@@ -191,7 +199,7 @@ class Books:
                 records.append(ledger.commit([one], NOW)[one.release_id])
         for policy in policies:
             with open_ledger(path, policy) as ledger:
-                days += [told(ledger.summary(date)) for date in DATES]
+                days += [told(ledger.summary(day)) for day in DATES]
         path.unlink()
         return records, days
 

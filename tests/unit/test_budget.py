@@ -179,6 +179,14 @@ def test_a_query_has_a_row_a_period_with_its_cost_and_its_reserved_days() -> Non
     ]
 
 
+def test_what_a_private_choice_of_cells_has_cost_is_told_beside_the_queries() -> None:
+    listed = f'source = "private"\nepsilon = 2.5\ndays = "2022-01-03,2022-01-06"\n{CELL}'
+    made = read_policy(TABLE | {"cells": "kept.txt"}, ESTIMATOR_KEYS, lambda _: listed)
+    rows = [" ".join(line.split()) for line in shown(query_table(made, [], TODAY))]
+    assert "cells 2022-01-03 to 2022-01-06 - 2.5 10 spent before" in rows
+    assert "has cost 2.5 on each day from 2022-01-03 to 2022-01-06" in words(made)
+
+
 def test_a_query_whose_days_are_to_come_has_not_begun() -> None:
     rows = [" ".join(line.split()) for line in shown(query_table(ASKED, [], "2021-12-31"))]
     assert "speed 2022-01-01 to 2022-01-31 0.138889 12.3611 383.194 not begun yet" in rows

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date as local_date
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream.accounting import DayLedger, DaySummary, Reserved, Total, decimal, fits
+from stream.cells_file import Chosen
 from stream.policy import Policy
 from stream.queries import reservations
 from stream.units import NANO
@@ -41,6 +43,21 @@ def whole_day(policy: Policy, hats: int = 100) -> DayLedger:
     assert all(day.charge(policy, str(hat), policy.epsilon_nano, total) for hat in range(hats))
     assert total.spent == day.cost
     return day
+
+
+def test_what_a_private_choice_of_cells_has_cost_is_booked_on_each_of_its_days_whatever_the_limit_says() -> None:
+    first, last = map(local_date.fromisoformat, DATES)
+    policy = replace(asking(FAST, daily_limit=95.0), chosen=Chosen(5.0, first, last))
+    assert reservations(policy, "2022-01-04").keys() == {"q0"}
+    for day in DATES:
+        ledger, total = DayLedger(), Total()
+        wanted = reservations(policy, day)
+        assert wanted["cells"] == Reserved(1, 5 * NANO)
+        assert ledger.charge(policy, "another's", 94 * NANO, total)
+        ledger.reserve(policy, wanted, total)
+        assert ledger.policies[policy.name].queries == {"cells": Reserved(1, 5 * NANO), "q0": Reserved(0, 32_258_065)}
+        assert ledger.cost == total.spent == 99 * NANO
+        assert not ledger.charge(policy, "a HAT", NANO, total)
 
 
 # Numbers of the spec, section 7

@@ -200,7 +200,7 @@ def test_a_private_list_names_its_charge_where_it_is_read_and_prints_nothing_els
         *("epsilon_of_a_user_on_all_days", "noise", "cells"),
     }
     assert found["noise"]["scale"] == 5 / 10
-    assert found["cells"] == target.read_text().splitlines()[3:]
+    assert found["cells"] == target.read_text().splitlines()[5:]
     assert 0 < len(found["cells"]) <= found["candidates"]
     assert {f"{cell:x}" for cell in load_settings(config, {}).policy.cells or ()} == set(found["cells"])
     text = austin(*given, "--cells", tmp_path / "again.txt").stdout
@@ -221,7 +221,8 @@ def test_a_recording_without_a_reading_is_chosen_from_as_any_other(tmp_path: Pat
 def test_candidates_that_are_not_public_are_refused(
     tmp_path: Path, candidates: Path, source: str, austin: Austin
 ) -> None:
-    candidates.write_text(candidates.read_text().replace('"public"', f'"{source}"'))
+    cost = 'epsilon = 1.0\ndays = "2017-03-21,2017-03-21"\n' if source == "private" else ""
+    candidates.write_text(candidates.read_text().replace('"public"\n', f'"{source}"\n{cost}'))
     with pytest.raises(Refusal, match="make the list without looking at the data"):
         austin(
             *("--private", 1, "--candidates", candidates, "--days", "2017-03-21,2017-03-21"),

@@ -5,11 +5,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from stream.errors import BadSetting
 from stream.mechanisms import UnsafeNoise
 from stream.mechanisms.system import SystemNoise
-from stream.policy_checks import read_cells_file
-from stream.survey.selection import busy_cells, cells_file, noisy_counts
+from stream.survey.selection import busy_cells, noisy_counts
 from tests.support import Scripted
 
 CELLS = [0x87608B0D2FFFFFF, 0x87608B0D3FFFFFF]
@@ -36,11 +34,3 @@ def test_a_mean_that_is_just_the_bound_is_not_above_it() -> None:
 def test_noise_that_does_not_fit_is_refused_whatever_was_counted() -> None:
     with pytest.raises(UnsafeNoise):
         noisy_counts(np.zeros((1, 1), np.int64), 65_535, 31, 1e-12, SystemNoise())
-
-
-def test_a_file_of_cells_is_read_again_with_its_source_and_without_its_remarks() -> None:
-    text = cells_file("private", reversed(CELLS), ["epsilon 1 is charged", "to each day"])
-    assert text.splitlines()[:3] == ['source = "private"', "# epsilon 1 is charged", "# to each day"]
-    assert read_cells_file(text, "cells", 7) == ("private", frozenset(CELLS))
-    with pytest.raises(BadSetting, match="line 4 is no H3 index of resolution 8"):
-        read_cells_file(text, "cells", 8)

@@ -1,0 +1,68 @@
+"""The file that `policy.cells` names."""
+
+from datetime import date, timedelta
+
+import h3.api.basic_int as h3
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream.cells_file import SOURCES, CellsFile, Chosen, read_cells_file
+from stream.errors import BadSetting
+from stream.estimators import ESTIMATORS
+from stream.policy import Policy, read_policy
+from tests.replayed import policy_of
+
+CELLS = frozenset(h3.grid_disk(0x87608B0D2FFFFFF, 1))
+COST = 'epsilon = 0.5\ndays = "2022-01-02,2022-01-08"\n'
+chosen = st.builds(
+    lambda epsilon, first, days: Chosen(epsilon, first, first + timedelta(days=days)),
+    st.floats(1e-3, 10),
+    st.dates(date(2000, 1, 1), date(2100, 1, 1)),
+    st.integers(0, 400),
+)
+
+
+@given(source=st.sampled_from(SOURCES), cost=chosen, cells=st.frozensets(st.sampled_from(sorted(CELLS))))
+def test_a_file_is_read_again_with_its_source_and_its_cost_and_without_its_remarks(
+    source: str, cost: Chosen, cells: frozenset[int]
+) -> None:
+    listed = CellsFile(source, cells, cost if source == "private" else None)
+    text = listed.text(["# a remark", "and another"])
+    assert text.startswith(f'source = "{source}"\n# # a remark\n')
+    assert read_cells_file(text, "cells", 7) == listed
+    assert read_cells_file(text.replace("# and another", ""), "cells", 7).canonical == listed.canonical
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        "",
+        COST.splitlines()[0],
+        COST.replace("0.5", "0"),
+        COST.replace("0.5", "x"),
+        COST.replace(",2022-01-08", ",2021"),
+    ],
+)
+def test_a_private_list_that_does_not_say_what_it_has_cost_is_refused(cost: str) -> None:
+    with pytest.raises(BadSetting, match="does not say what it has cost; let `hatcast survey --private` write it"):
+        read_cells_file(f'source = "private"\n{cost}\n87608b0d2ffffff\n', "cells", 7)
+
+
+def test_a_list_that_is_not_private_has_no_cost() -> None:
+    with pytest.raises(BadSetting, match="line 2 is no H3 index of resolution 7"):
+        read_cells_file(f'source = "survey"\n{COST}87608b0d2ffffff\n', "cells", 7)
+
+
+def test_a_policy_with_a_private_list_is_another_one_when_the_list_has_cost_something_else() -> None:
+    def policy(text: str) -> Policy:
+        table = {"name": "p", "upper_bound": 65.0, "timezone": "UTC", "cells": "cells.txt"}
+        privacy = {"epsilon": 1.0, "max_hats_per_day": 5, "daily_limit": 9.0}
+        tables = {"privacy": privacy, "estimator": {"name": "baseline"}}
+        return read_policy(table | tables, {"baseline": ESTIMATORS["baseline"].keys}, lambda _: text)
+
+    text = f'source = "private"\n{COST}87608b0d2ffffff\n'
+    first = policy(text)
+    assert first.chosen == Chosen(0.5, date(2022, 1, 2), date(2022, 1, 8))
+    assert first.policy_id != policy(text.replace("0.5", "0.25")).policy_id
+    assert policy_of().chosen is None
