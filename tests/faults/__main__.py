@@ -98,7 +98,7 @@ def _runs(first: int, options: dict[str, object]) -> "list[Report]":
             reports.append(report)
             _say(
                 f"seed {report.seed} {report.kind}: {report.readings:,} readings, {report.releases} releases,"
-                f" {sum(report.faults.values())} faults in {report.seconds:.0f} s,"
+                f" {report.answers} answers, {sum(report.faults.values())} faults in {report.seconds:.0f} s,"
                 f" {len(report.violations)} violations; so far {Summary(reports).wanted()}"
             )
             for violation in report.violations:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tests.faults.faulty_worker import STEPS
+from tests.faults.faulty_worker import OF_ANSWERS, STEPS
 from tests.faults.proxy import Proxy
 from tests.faults.stage import Stage, Worker
 
@@ -24,12 +24,23 @@ Fault = Callable[[Stage], None]
 
 
 def join(stage: Stage) -> Worker:
-    """Start a worker; two of three meet something at a step, `committed` most often."""
+    """Start a worker; two of three meet something at a step, most often between a commit and its send."""
     if stage.random.random() < 0.33:
         return stage.start_worker()
-    step = stage.random.choice(["committed", "committed", *STEPS])
+    committed = _committed(stage)
+    step = stage.random.choice([*committed, *committed, *(each for each in STEPS if _is_met(stage, each))])
     action = stage.random.choice(["kill", "kill", "stop", "stop", "fail"])
     return stage.start_worker(step, action, stage.random.choice([0, 0, 1, 3]))
+
+
+def _committed(stage: Stage) -> list[str]:
+    """The steps between a commit and its send."""
+    return [step for step in ("committed", "answers committed") if _is_met(stage, step)]
+
+
+def _is_met(stage: Stage, step: str) -> bool:
+    """Whether the policy's workers ever come to a step."""
+    return step not in OF_ANSWERS or bool(stage.pipeline.settings.policy.queries)
 
 
 def fill(stage: Stage, least: int = 1) -> None:
@@ -86,7 +97,7 @@ def zombie(stage: Stage) -> None:
 
 def stop_between_commit_and_send(stage: Stage) -> None:
     """A worker is stopped exactly there; its next owner sends what it has committed, and then it goes on."""
-    worker = stage.start_worker("committed", "stop")
+    worker = stage.start_worker(stage.random.choice(_committed(stage)), "stop")
     for _ in range(_PATIENCE_S):
         if worker.reached or not worker.running:
             return

@@ -7,99 +7,28 @@ process makes of the same log (`Log`: `batch --format kafka` on a dump). An empt
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
-Totals = tuple[int, int, int, int]  # users, readings, sum, maximum
-
-NANO: Final = 10**9
-GRID_STEPS: Final = 2  # of noise and rounding, where epsilon is so large that nothing is hidden
-
-
-@dataclass(frozen=True)
-class Promise:
-    """What the policy says.
-
-    epsilon, limit   1e-9
-    grid             km/h
-    exact            epsilon is so large that a mean is the true one; else the limit may bind
-    """
-
-    name: str
-    epsilon: int
-    cap: int
-    limit: int
-    grid: Fraction
-    exact: bool
-
-
-@dataclass(frozen=True)
-class Ledger:
-    """One day's charges: those of our policy, and the number of the day's changes. `epsilon_sum` in 1e-9."""
-
-    releases: int
-    epsilon_sum: int
-    sequence: int
-
-
-@dataclass(frozen=True)
-class Log:
-    """What one process makes of the dumped log.
-
-    hats    `cell/date/slot` -> totals
-    final   those whose slot is over in every partition
-    """
-
-    outcomes: Mapping[str, int]
-    hats: Mapping[str, Totals]
-    final: frozenset[str]
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What is there after a run has settled.
-
-    published   release_id -> every value on `hats.means`, also of transactions that were not committed
-    stored      release_id -> record, in Redis
-    ledgers     date -> ledger, in Redis
-    announced   date -> ledger, as readers of `hats.budget` have it
-    outcomes    stored, of all partitions together
-    open_hats   `cell/date/slot` -> stored contributions
-    users       (date, pseudonym) -> the HATs that it is found in, each with its partition
-    """
-
-    published: Mapping[str, Sequence[bytes]]
-    stored: Mapping[str, bytes]
-    ledgers: Mapping[str, Ledger]
-    announced: Mapping[str, Ledger]
-    outcomes: Mapping[str, int]
-    open_hats: Mapping[str, Totals]
-    users: Mapping[tuple[str, str], Sequence[tuple[str, int]]]
-
-
-@dataclass(frozen=True)
-class Violation:
-    """A promise that was broken. `rule` is one of `RULES`."""
-
-    rule: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.rule}: {self.what}"
-
+from tests.faults.check_answers import answered_right, kept_right, reserved_right
+from tests.faults.facts import GRID_STEPS, NANO, Ledger, Log, Promise, Record, Seen, Violation
 
 RULES: Final = {
-    "one value": "every HAT has one distinct value, also for readers of uncommitted records",
+    "one value": "every HAT, and every answer, has one distinct value, also for readers of uncommitted records",
     "ledger first": "nothing is on a topic that the ledger does not know, byte for byte",
     "published": "what the ledger knows is on the topic",
     "charged": "a day's releases times epsilon are its epsilon_sum, and one charge for each release",
     "announced": "hats.budget tells what the ledger holds",
-    "numbered": "no two releases of a day have the same seq, none is above the ledger's",
-    "within budget": "the K largest charges of a day stay within its limit",
+    "numbered": "no two releases or answers of a day have the same seq, none is above the ledger's",
+    "reserved": "a day with a release has settled what reads it, in full where its limit is all that binds; no answer"
+    " is without its places on one of its days",
+    "within budget": "the K largest charges of a day and what is reserved stay within its limit, and so do all days",
     "final": "exactly the HATs that are over are released",
     "true value": "a release without noise worth the name is the log's mean",
+    "due": "exactly the queries whose days are over are answered",
+    "true answer": "an answer without noise worth the name is the log's",
     "open": "open contributions are the log's",
+    "kept": "what is kept of released HATs is the log's, and nothing is kept that no query will read",
     "counted once": "the outcomes are the log's",
     "cap": "no user is in more than K HATs of a day, or in two partitions",
 }
@@ -107,22 +36,30 @@ RULES: Final = {
 
 def violations(seen: Seen, log: Log, promise: Promise) -> list[Violation]:
     """All that does not hold; empty where everything does."""
-    records = {name: json.loads(values[0], parse_float=Fraction) for name, values in seen.published.items()}
+    releases, answers = _records(seen.published), _records(seen.answered)
     checks = (
         _values(seen),
-        _charges(seen, records, promise),
-        _budget(records, promise),
-        _finals(records, log, promise),
-        _means(records, log, promise),
+        _charges(seen, releases, [*releases.values(), *answers.values()], promise),
+        reserved_right(seen, releases, answers, promise),
+        _budget(seen, releases, promise),
+        _finals(releases, log, promise),
+        _means(releases, log, promise),
+        answered_right(answers, log, promise),
         _state(seen, log),
+        kept_right(seen, log),
         _cap(seen, promise),
     )
     return [violation for found in checks for violation in found]
 
 
+def _records(published: Mapping[str, Sequence[bytes]]) -> dict[str, Record]:
+    return {name: json.loads(values[0], parse_float=Fraction) for name, values in published.items()}
+
+
 def _values(seen: Seen) -> Iterator[Violation]:
     """One value each, and both homes of the ledger agree."""
-    for name, values in seen.published.items():
+    on_topics = {**seen.published, **seen.answered}
+    for name, values in on_topics.items():
         if len(set(values)) != 1:
             yield Violation("one value", f"{name} has {len(set(values))} of them: {sorted(set(values))}")
         if json.loads(values[0])["release_id"] != name:
@@ -131,14 +68,16 @@ def _values(seen: Seen) -> Iterator[Violation]:
             yield Violation("ledger first", f"{name} is published and not in the ledger")
         elif seen.stored[name] not in values:
             yield Violation("ledger first", f"{name} is published with other bytes than the ledger's")
-    for name in seen.stored.keys() - seen.published.keys():
+    for name in seen.stored.keys() - on_topics.keys():
         yield Violation("published", f"{name} is in the ledger and was not published")
 
 
-def _charges(seen: Seen, records: Mapping[str, Mapping[str, Any]], promise: Promise) -> Iterator[Violation]:
-    """One charge for each release, in Redis and on `hats.budget`; every `seq` once."""
-    released = Counter(record["date"] for record in records.values() if record["status"] == "released")
-    dates = {record["date"] for record in records.values()}
+def _charges(
+    seen: Seen, releases: Mapping[str, Record], records: Sequence[Record], promise: Promise
+) -> Iterator[Violation]:
+    """One charge for each release, in Redis and on `hats.budget`; every `seq` once, those of answers too."""
+    released = Counter(record["date"] for record in releases.values() if record["status"] == "released")
+    dates = {record["date"] for record in records}
     for date in sorted(dates | seen.ledgers.keys() | seen.announced.keys()):
         ledger = seen.ledgers.get(date, Ledger(0, 0, 0))
         if ledger.releases != released[date]:
@@ -147,7 +86,7 @@ def _charges(seen: Seen, records: Mapping[str, Mapping[str, Any]], promise: Prom
             yield Violation("charged", f"{date}: {ledger.releases} charges sum to {ledger.epsilon_sum / NANO:g}")
         if seen.announced.get(date) != ledger:
             yield Violation("announced", f"{date}: {seen.announced.get(date)} on the topic, {ledger} in the ledger")
-        numbers = Counter(record["seq"] for record in records.values() if record["date"] == date)
+        numbers = Counter(record["seq"] for record in records if record["date"] == date)
         twice = sorted(number for number, times in numbers.items() if times > 1)
         if twice:
             yield Violation("numbered", f"{date}: numbers {twice} were given out twice")
@@ -155,19 +94,25 @@ def _charges(seen: Seen, records: Mapping[str, Mapping[str, Any]], promise: Prom
             yield Violation("numbered", f"{date}: number {max(numbers)} is above the ledger's {ledger.sequence}")
 
 
-def _budget(records: Mapping[str, Mapping[str, Any]], promise: Promise) -> Iterator[Violation]:
-    """What a user's day may have cost, from the records alone."""
-    costs: dict[str, Counter[tuple[str, str]]] = {}
-    for record in records.values():
+def _budget(seen: Seen, releases: Mapping[str, Record], promise: Promise) -> Iterator[Violation]:
+    """What a user's days may have cost: from the records of HATs, and what the ledger has reserved."""
+    places: dict[str, Counter[tuple[str, str]]] = {date: Counter() for date in seen.ledgers}
+    for record in releases.values():
         if record["status"] == "released":
-            costs.setdefault(record["date"], Counter())[record["cell"], record["slot"]] += promise.epsilon
-    for date, places in costs.items():
-        cost = sum(sorted(places.values(), reverse=True)[: promise.cap])
-        if cost > promise.limit:
-            yield Violation("within budget", f"{date} may cost {cost / NANO:g}, the limit is {promise.limit / NANO:g}")
+            places.setdefault(record["date"], Counter())[record["cell"], record["slot"]] += promise.epsilon
+    costs = {}
+    for date, charges in places.items():
+        reserved = seen.ledgers[date].reserved if date in seen.ledgers else 0
+        costs[date] = reserved + sum(sorted(charges.values(), reverse=True)[: promise.cap])
+        if costs[date] > promise.limit:
+            told = f"{date} may cost {costs[date] / NANO:g}, the limit is {promise.limit / NANO:g}"
+            yield Violation("within budget", told)
+    total = sum(costs.values())
+    if promise.total is not None and total > promise.total:
+        yield Violation("within budget", f"all days may cost {total / NANO:g}, the limit is {promise.total / NANO:g}")
 
 
-def _finals(records: Mapping[str, Mapping[str, Any]], log: Log, promise: Promise) -> Iterator[Violation]:
+def _finals(records: Mapping[str, Record], log: Log, promise: Promise) -> Iterator[Violation]:
     expected = {_release_id(promise.name, hat) for hat in log.final}
     for name in sorted(expected - records.keys()):
         yield Violation("final", f"{name} is over and was not released")
@@ -179,7 +124,7 @@ def _finals(records: Mapping[str, Mapping[str, Any]], log: Log, promise: Promise
             yield Violation("final", f"{name} is {record['status']}")
 
 
-def _means(records: Mapping[str, Mapping[str, Any]], log: Log, promise: Promise) -> Iterator[Violation]:
+def _means(records: Mapping[str, Record], log: Log, promise: Promise) -> Iterator[Violation]:
     if not promise.exact:
         return
     for hat in sorted(log.final):

@@ -15,9 +15,10 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 import agents.release
 import agents.trouble
-from tests.integration.crashing_worker import METHODS
+from tests.integration.crashing_worker import ANSWERING, METHODS
 
 ERRORS: Final[dict[str, type[Exception]]] = {"Redis": RedisConnectionError, "Kafka": KafkaConnectionError}
+STEPS: Final = METHODS | ANSWERING
 FAILURES: Final = list(product(("before", "after"), ERRORS))
 _ROUND_S: Final = 0.05  # there are some fifty rounds to fail
 
@@ -31,12 +32,12 @@ def fail_at_every_step() -> None:
     """Let the first calls of each step fail, once in each way."""
     agents.release.ROUND_S = _ROUND_S  # type: ignore[misc]  # it is final for the product
     agents.trouble._BACK_OFF_S = (_ROUND_S,)  # type: ignore[misc,assignment]  # as above
-    for step in METHODS:
+    for step in STEPS:
         _fail_at(step)
 
 
 def _fail_at(step: str) -> None:
-    owner, name = METHODS[step]
+    owner, name = STEPS[step]
     wrapped: Callable[..., Awaitable[Any]] = getattr(owner, name)
     left = list(FAILURES)
 

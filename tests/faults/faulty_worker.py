@@ -11,15 +11,19 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from aiokafka import AIOKafkaProducer
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from agents.query_release import QueryReleaser
 from agents.store.partition import PartitionStore
 from agents.store.proof import ProofStore
-from tests.integration.crashing_worker import METHODS
+from tests.integration.crashing_worker import ANSWERING, METHODS
 
-# Of the release, then of the proof of Redis, then of the ingest.
+# Of the release, of answers to queries, then of the proof of Redis, then of the ingest.
 STEPS: Final[dict[str, tuple[type, str]]] = {
     **METHODS,
+    **ANSWERING,
+    "answers sent": (AIOKafkaProducer, "commit_transaction"),  # as `sent`, within the send of answers
     "looked": (ProofStore, "run_id"),
     "adopted": (ProofStore, "adopt"),
     "proven": (ProofStore, "prove"),
@@ -28,7 +32,9 @@ STEPS: Final[dict[str, tuple[type, str]]] = {
     "checkpointed": (PartitionStore, "checkpoint"),
 }
 # At their beginning: all is sent, nothing is committed; the changes are taken from memory, nothing is written.
-BEFORE: Final = frozenset({"sent", "checkpointing"})
+BEFORE: Final = frozenset({"sent", "answers sent", "checkpointing"})
+WITHIN: Final = {"answers sent": (QueryReleaser, "send")}  # steps that count only while another one is under way
+OF_ANSWERS: Final = frozenset({*ANSWERING, *WITHIN})  # only a policy with queries comes there
 REACHED: Final = "fault reached"  # in the log, for who waits for it
 
 
@@ -41,12 +47,14 @@ def meet(step: str, action: str, times: int) -> None:
     owner, name = STEPS[step]
     wrapped: Callable[..., Awaitable[Any]] = getattr(owner, name)
     left = times
+    is_within = _watch(*WITHIN[step]) if step in WITHIN else lambda: True
 
     async def faulty(*arguments: Any, **keywords: Any) -> Any:
         nonlocal left
         answer = None if step in BEFORE else await wrapped(*arguments, **keywords)
-        left -= 1
+        left -= is_within()
         if left == -1:
+            left -= 1
             sys.stderr.write(f"{REACHED}: {step} {action}\n")
             sys.stderr.flush()
             if action == "fail":
@@ -55,3 +63,20 @@ def meet(step: str, action: str, times: int) -> None:
         return await wrapped(*arguments, **keywords) if step in BEFORE else answer
 
     setattr(owner, name, faulty)
+
+
+def _watch(owner: type, name: str) -> Callable[[], bool]:
+    """Wrap a step to tell whether it is under way."""
+    wrapped: Callable[..., Awaitable[Any]] = getattr(owner, name)
+    running = False
+
+    async def watched(*arguments: Any) -> Any:
+        nonlocal running
+        running = True
+        try:
+            return await wrapped(*arguments)
+        finally:
+            running = False
+
+    setattr(owner, name, watched)
+    return lambda: running

@@ -20,6 +20,7 @@ DAYS: Final = 2
 DAY_MS: Final = 86_400_000
 SLOT_MS: Final = 1_800_000
 FIRST_MS: Final = 1_641_110_400_000  # 2022-01-02T08:00Z
+FIRST_DATE: Final = "2022-01-02"
 OPEN_MS: Final = 8 * 3_600_000  # buses run from 08:00 to 16:00
 END_MS: Final = FIRST_MS + (DAYS - 1) * DAY_MS + OPEN_MS - SLOT_MS // 2
 PLACES: Final = [(21.0 + 0.05 * row, 72.7 + 0.05 * column) for row in range(4) for column in range(3)]  # a cell each

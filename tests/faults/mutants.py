@@ -14,9 +14,11 @@ from typing import Any, Final
 from agents.due import Due
 from agents.published import published_of
 from agents.publisher import Publishers
+from agents.query_release import DueAnswer, QueryReleaser
 from agents.recovery import Prover
 from agents.release import Releaser
-from agents.store.ledger import Committed, Proposal
+from agents.store.kept import Kept
+from agents.store.ledger import Committed, LedgerStore, Proposal
 from agents.store.partition import PartitionStore
 from stream.checkpoint import Changes
 from tests.faults.faulty_worker import meet
@@ -90,6 +92,29 @@ def no_fencing() -> None:
     Publishers.__init__ = init  # type: ignore[method-assign]
 
 
+def reserved_at_the_answer() -> None:
+    """A day's first release reserves nothing for the queries that will read it."""
+
+    def wanted(self: LedgerStore, date: str) -> list[str]:
+        del self, date
+        return []
+
+    LedgerStore._wanted = wanted  # type: ignore[method-assign]
+
+
+def forgotten_once_read() -> None:
+    """What is kept for a query is deleted once it is read, not once its answer is published."""
+    product = QueryReleaser.load
+
+    async def load(self: QueryReleaser, due: Sequence[DueAnswer]) -> Kept | None:
+        kept = await product(self, due)
+        if kept is not None:
+            await self.delete([(slot.key, one.cell) for slot in due[0].asked.slots for one in due])
+        return kept
+
+    QueryReleaser.load = load  # type: ignore[method-assign]
+
+
 def product() -> None:
     """Nothing is broken."""
 
@@ -97,7 +122,16 @@ def product() -> None:
 MUTANTS: Final = MappingProxyType(
     {
         each.__name__: each
-        for each in (product, offset_before_state, noise_drawn_again, charged_after, no_proof, no_fencing)
+        for each in (
+            product,
+            offset_before_state,
+            noise_drawn_again,
+            charged_after,
+            no_proof,
+            no_fencing,
+            reserved_at_the_answer,
+            forgotten_once_read,
+        )
     }
 )
 

@@ -2,14 +2,17 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from agents.redis_clients import AnyRedis
 from agents.redis_connection import connect_redis_async
 from agents.settings import Settings
+from agents.store.kept import KeptStore
 from agents.store.keys import DomainKeys
 from agents.store.ledger import LedgerStore
 from agents.store.partition import PartitionStore
@@ -17,8 +20,9 @@ from agents.topics import telemetry_range
 from stream.clock import closes_at, slowest
 from stream.errors import Refusal
 from stream.hats import Calendar
-from stream.packing import unpack
-from tests.faults.check import NANO, Ledger, Log, Promise, Seen, Totals
+from stream.packing import stripped_columns, unpack
+from stream.query_release import asked_in
+from tests.faults.facts import NANO, Ledger, Log, Promise, Record, Seen, Totals
 from tests.faults.generate import PARTITIONS
 from tests.integration.harness import Pipeline
 
@@ -37,11 +41,13 @@ def promise_of(settings: Settings, *, exact: bool) -> Promise:
         limit=policy.daily_limit_nano,
         grid=Fraction(policy.grid),
         exact=exact,
+        total=policy.total_limit_nano,
+        queries={query.name: query.epsilon_nano for query in policy.queries},
     )
 
 
 def is_settled(settings: Settings) -> bool:
-    """Everything is folded, what is over is released, what is released is published and its contributions are gone."""
+    """Everything is folded, what is over is released and answered, and what no release or query will read is gone."""
     try:
         return _run(settings, lambda redis: _settled(redis, settings))
     except Refusal:
@@ -58,7 +64,25 @@ async def _settled(redis: AnyRedis, settings: Settings) -> bool:
     ends = (await store.open_slots()).values()
     if least is None or any(end + policy.lateness_ms <= least for end in ends):
         return False
-    return not any([await ledger.unpublished(date) for date in await ledger.dates()])
+    if any([await ledger.unpublished(date) for date in await ledger.dates()]):
+        return False
+    return await _is_answered(redis, settings, ledger, least)
+
+
+async def _is_answered(redis: AnyRedis, settings: Settings, ledger: LedgerStore, least: int) -> bool:
+    """Whether all that is kept waits for a query whose days are not over, and has the answers of all the others."""
+    policy, kept = settings.policy, KeptStore(redis, settings.policy.name, PARTITIONS)
+    calendar = Calendar(policy)
+    for slot in await kept.slots():
+        asked = list(asked_in(policy, calendar, *slot.split("/")))
+        over = [one for one in asked if closes_at(one.closing, policy) <= least]
+        if len(over) == len(asked):
+            return False
+        cells = list(await kept.cells([slot]))
+        for one in over:
+            if None in await ledger.find(one.closing.date, [one.release_id(cell) for cell in cells]):
+                return False
+    return True
 
 
 def look(pipeline: Pipeline) -> Seen:
@@ -67,16 +91,18 @@ def look(pipeline: Pipeline) -> Seen:
     announced: dict[str, Ledger] = {}
     for received in pipeline.kafka.read(settings.topics.budget, committed=False):
         record = json.loads(received.value or b"", parse_float=Decimal)
-        told = Ledger(record["releases"], int(record["epsilon_sum"] * NANO), record["seq"])
+        places = {each["query"]: (each["places"], int(each["epsilon"] * NANO)) for each in record.get("queries", ())}
+        told = Ledger(record["releases"], int(record["epsilon_sum"] * NANO), record["seq"], places)
         known = announced.get(record["date"])
         if known is None or told.sequence >= known.sequence:
             announced[record["date"]] = told
-    return _run(settings, lambda redis: _look(redis, settings, pipeline.published(committed=False), announced))
+    published, answered = pipeline.published(committed=False), pipeline.answers(committed=False)
+    stored = _run(settings, lambda redis: _look(redis, settings))
+    return replace(stored, published=published, answered=answered, announced=announced)
 
 
-async def _look(
-    redis: AnyRedis, settings: Settings, published: Mapping[str, list[bytes]], announced: Mapping[str, Ledger]
-) -> Seen:
+async def _look(redis: AnyRedis, settings: Settings) -> Seen:
+    """What is in Redis."""
     name = settings.policy.name
     store, ledger = PartitionStore(redis, name, PARTITIONS), _ledger(redis, settings)
     keys = DomainKeys(settings.topics.telemetry)
@@ -86,7 +112,8 @@ async def _look(
         found: Any = await redis.hgetall(keys.releases(date))  # Any: bytes, but the types allow for text
         stored |= {release.decode(): record for release, record in found.items()}
         summary = await ledger.summary(date)
-        ledgers[date] = Ledger(summary.releases, summary.epsilon_sum, summary.sequence)
+        places = {name: (reserved.places, reserved.epsilon) for name, reserved in summary.queries.items()}
+        ledgers[date] = Ledger(summary.releases, summary.epsilon_sum, summary.sequence, places)
     hats: dict[str, Totals] = {}
     users: dict[tuple[str, str], list[tuple[str, int]]] = {}
     for partition in range(PARTITIONS):
@@ -97,7 +124,24 @@ async def _look(
                 hats[hat] = (known[0] + 1, known[1] + row.count, known[2] + row.total, max(known[3], row.maximum))
                 users.setdefault((slot.partition("/")[0], row.pseudonym.hex()), []).append((hat, partition))
     outcomes = {outcome: records for outcome, records in (await store.outcomes()).items() if records}
-    return Seen(published, stored, ledgers, announced, outcomes, hats, users)
+    return Seen({}, stored, ledgers, {}, outcomes, hats, users, kept=await _kept(redis, name))
+
+
+async def _kept(redis: AnyRedis, name: str) -> dict[str, Totals]:
+    """What the keys themselves hold, whatever their index says."""
+    found: dict[str, Totals] = {}
+    for partition in range(PARTITIONS):
+        prefix = f"{{{name}:{partition}}}:k:"
+        async for key in redis.scan_iter(match=f"{prefix}*", count=10_000):
+            slot = key.decode().removeprefix(prefix)
+            cells: Any = await redis.hgetall(key)  # Any: as above
+            for cell, kept in cells.items():
+                hat = f"{cell.decode()}/{slot}"
+                for counts, sums, maxima in stripped_columns(kept):
+                    users, readings, total, most = found.get(hat, (0, 0, 0, 0))
+                    users, readings, total = users + len(counts), readings + int(counts.sum()), total + int(sums.sum())
+                    found[hat] = (users, readings, total, max(most, int(maxima.max())))
+    return found
 
 
 def fold_again(pipeline: Pipeline, end_ms: int) -> Log:
@@ -108,6 +152,7 @@ def fold_again(pipeline: Pipeline, end_ms: int) -> Log:
     options = ("--format", "kafka", "--contributions", "--json")
     folded = pipeline.hatcast("batch", dump, *options, timeout=_SECONDS)
     assert folded.code == 0, folded.err
+    answers = _answered_again(pipeline, dump) if pipeline.settings.policy.queries else {}
     dump.unlink()
     policy = pipeline.settings.policy
     calendar = Calendar(policy)
@@ -117,8 +162,25 @@ def fold_again(pipeline: Pipeline, end_ms: int) -> Log:
         assert slot is not None
         return closes_at(slot, policy) <= end_ms
 
+    def is_waiting(hat: str) -> bool:
+        asked = asked_in(policy, calendar, *hat.split("/")[1:])
+        return any(closes_at(one.closing, policy) > end_ms for one in asked)
+
     hats: dict[str, Totals] = {hat: tuple(totals) for hat, totals in folded.json["hats"].items()}
-    return Log(folded.json["outcomes"], hats, frozenset(filter(is_final, hats)))
+    final = frozenset(filter(is_final, hats))
+    return Log(folded.json["outcomes"], hats, final, answers, frozenset(filter(is_waiting, final)))
+
+
+def _answered_again(pipeline: Pipeline, dump: Path) -> dict[str, Record]:
+    """The same dump, released into a ledger file of its own: its answers to queries over days."""
+    ledger = pipeline.folder / "again.ledger"
+    options = ("--format", "kafka", "--ledger", ledger, "--json")
+    released = pipeline.hatcast("batch", dump, *options, timeout=_SECONDS)
+    assert released.code == 0, released.err
+    for path in pipeline.folder.glob(f"{ledger.name}*"):
+        path.unlink()
+    records = [json.loads(line, parse_float=Fraction) for line in released.out.splitlines()]
+    return {record["release_id"]: record for record in records if "query" in record}
 
 
 def _ledger(redis: AnyRedis, settings: Settings) -> LedgerStore:

@@ -33,6 +33,7 @@ class Report:
     releases: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
+    answers: int = 0
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class Summary:
             "minutes": round(sum(report.seconds for report in self.reports) / 60, 1),
             "readings": sum(report.readings for report in self.reports),
             "releases": sum(report.releases for report in self.reports),
+            "answers": sum(report.answers for report in self.reports),
             "faults": dict(sorted(self.faults.items())),
             "violations": self.violations,
         }
@@ -76,7 +78,8 @@ class Summary:
         steps = sorted((name.removeprefix("at step: "), n) for name, n in self.faults.items() if "at step" in name)
         head = (
             f"{date}: {told['runs']} runs, seeds {min(seeds)} to {max(seeds)}, {told['minutes']} minutes,"
-            f" {told['readings']:,} readings, {told['releases']:,} releases, **{len(told['violations'])} violations**."
+            f" {told['readings']:,} readings, {told['releases']:,} releases, {told['answers']:,} answers to queries,"
+            f" **{len(told['violations'])} violations**."
         )
         met = "Met by workers at the end of a step: " + ", ".join(f"{name} {times}" for name, times in steps) + "."
         return "\n".join([head, "", "| fault | times |", "|---|---:|", *rows, "", met])

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from agents.topics import ensure_topics
 from tests.faults.chaos import AWAY_S, SESSION_S, Fault, deal, fill, stopped
-from tests.faults.check import Violation, violations
+from tests.faults.check import violations
+from tests.faults.facts import Violation
 from tests.faults.feed import Feed
-from tests.faults.generate import END_MS, generate
+from tests.faults.generate import END_MS, FIRST_DATE, generate
 from tests.faults.observe import fold_again, is_settled, look, promise_of
 from tests.faults.report import Report
 from tests.faults.stage import Stage, open_stage
@@ -36,19 +37,39 @@ class Kind:
     changes: Mapping[str, Any]
 
 
-def _kind(name: str, privacy: Mapping[str, Any], *, lateness: str = "5m", exact: bool = True) -> Kind:
+def _kind(
+    name: str,
+    privacy: Mapping[str, Any],
+    queries: Sequence[Mapping[str, Any]] = (),
+    *,
+    lateness: str = "5m",
+    exact: bool = True,
+) -> Kind:
     worker = {"session_timeout": f"{SESSION_S:g}s", "checkpoint_interval": "100ms"}
     policy = {"slot_length": "30m", "lateness": lateness, "privacy": {"max_hats_per_day": 24, **privacy}}
-    return Kind(name, exact, {"worker": worker, "policy": policy})
+    return Kind(name, exact, {"worker": worker, "policy": policy | ({"query": [*queries]} if queries else {})})
 
 
+def _queries(epsilon: float, over_both: float) -> list[Mapping[str, Any]]:
+    """What is asked of each day, and of both together; in this order they are given their places."""
+    return [
+        {"name": "over", "kind": "over_speed_limit", "days": 1, "epsilon": epsilon, "speed_limit": 50.0},
+        {"name": "both", "kind": "mean_speed", "days": 2, "from": FIRST_DATE, "epsilon": over_both, "min_n": _MIN_N},
+        {"name": "daily", "kind": "mean_speed", "days": 1, "epsilon": epsilon, "min_n": _MIN_N},
+    ]
+
+
+_MIN_N: Final = 3
 _BARE: Final = {"epsilon": 1e6, "acknowledge_weak_privacy": True, "daily_limit": 1e9}
+# The first day costs 9.6 for its queries and 10 for HATs. Of all days 6.4 is left for the second: 2.4 for each of the
+# queries about one day, none of the 4.8 for the one about both, and 1 for a HAT.
+_TIGHT: Final = {"epsilon": 1.0, "daily_limit": 20.0, "unit": "user", "total_limit": 26.0}
 KINDS: Final = {
     kind.name: kind
     for kind in (
-        _kind("released", _BARE),  # values, as one process would have them
+        _kind("released", _BARE, _queries(1e6, 1e6)),  # values, as one process would have them
         _kind("held", _BARE, lateness="48h"),  # nothing closes: the whole state is there to compare
-        _kind("tight", {"epsilon": 1.0, "daily_limit": 20.0}, exact=False),  # the day's limit binds
+        _kind("tight", _TIGHT, _queries(0.1, 0.2), exact=False),  # the limits bind
     )
 }
 
@@ -94,6 +115,7 @@ def run(plan: Plan, kafka: KafkaServer, redis: RedisServer, folder: Path) -> Rep
             report.violations += map(str, found)
         report.readings = sum(folded.outcomes.values())
         report.releases = len(seen.published)
+        report.answers = len(seen.answered)
     report.seconds = time.monotonic() - began
     return report
 

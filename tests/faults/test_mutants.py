@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from agents.topics import ensure_topics
-from tests.faults.check import Seen, violations
+from tests.faults.check import violations
+from tests.faults.facts import Seen
 from tests.faults.faulty_worker import REACHED
 from tests.faults.mutants import MUTANTS, product, spoiled
 from tests.faults.observe import fold_again, is_settled, look, promise_of
@@ -19,18 +20,25 @@ from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
 from tests.services import KafkaServer, RedisServer
 
+# A query closes with every slot, and costs 40 a day: there is room for half of the HATs beside it.
+CHANGES = {
+    "policy": {
+        "privacy": {"daily_limit": 45.0},
+        "query": [{"name": "daily", "kind": "mean_speed", "days": 1, "epsilon": 1.0, "min_n": 2}],
+    }
+}
 END_MS = NOON_MS + 3 * HOUR_MS - 60_000  # two of three hours are over
 
 Fault = Callable[[Pipeline, str], list[Seen]]
 """Does its harm to a pipeline whose workers are a mutant, waits until all is made good; what was seen on the way."""
 
-AT_ANY_TIME = {"one value", "ledger first"}  # the other rules hold once all is settled
+AT_ANY_TIME = {"one value", "ledger first", "reserved"}  # the other rules hold once all is settled
 
 
 @pytest.fixture
 def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
     """With readings and ticks to read; no worker has started."""
-    with open_pipeline(kafka, redis_server, tmp_path, "mutant") as opened:
+    with open_pipeline(kafka, redis_server, tmp_path, "mutant", CHANGES) as opened:
         ensure_topics(opened.settings)
         readings = [sample.record() for sample in traffic(hours=3, vehicles=60, places=5)]
         kafka.produce(opened.name, [*readings, *ticks(END_MS)])
@@ -71,6 +79,15 @@ def killed_when_kafka_has_answered(pipeline: Pipeline, mutant: str) -> list[Seen
     return [halfway]
 
 
+def killed_before_an_answer_is_committed(pipeline: Pipeline, mutant: str) -> list[Seen]:
+    first = start(pipeline, mutant, "answers drawn", "kill")
+    assert first.wait() == -9, first.log_tail()
+    halfway = look(pipeline)
+    pipeline.bury()
+    settle(pipeline, start(pipeline, mutant))
+    return [halfway]
+
+
 def redis_forgets(pipeline: Pipeline, mutant: str) -> list[Seen]:
     worker = start(pipeline, mutant)
     settle(pipeline, worker)
@@ -100,6 +117,7 @@ def has_sent_or_failed(zombie: WorkerProcess) -> bool:
 FAULTS: dict[Fault, dict[str, str]] = {
     killed_before_a_state_is_written: {"offset_before_state": "counted once"},
     killed_when_kafka_has_answered: {"noise_drawn_again": "one value", "charged_after": "ledger first"},
+    killed_before_an_answer_is_committed: {"reserved_at_the_answer": "reserved", "forgotten_once_read": "due"},
     redis_forgets: {"no_proof": "one value"},
     stopped_before_it_sends_while_redis_forgets: {"no_fencing": "one value"},
 }

@@ -25,6 +25,16 @@ METHODS: Final[dict[str, tuple[type, str]]] = {
     "deleted": (Releaser, "delete"),
 }
 
+# Of answers to queries over days. What is sent of them goes through the same producers.
+ANSWERING: Final[dict[str, tuple[type, str]]] = {
+    "answers loaded": (QueryReleaser, "load"),
+    "answers drawn": (QueryReleaser, "draw"),
+    "answers committed": (QueryReleaser, "commit"),
+    "answers acked": (QueryReleaser, "send"),
+    "answers marked": (QueryReleaser, "mark"),
+    "kept deleted": (QueryReleaser, "delete"),
+}
+
 
 def die_after_answers(step: str) -> None:
     """Wrap the step of an answer to a query over days."""

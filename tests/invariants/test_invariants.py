@@ -18,7 +18,8 @@ from agents.cli import main
 from agents.topics import ensure_topics
 from stream.mechanisms.system import SystemNoise
 from stream.packing import unpack_day
-from tests.faults.check import Seen, violations
+from tests.faults.check import violations
+from tests.faults.facts import Seen
 from tests.faults.observe import fold_again, is_settled, look, promise_of
 from tests.integration.crashing_worker import METHODS, die_after
 from tests.integration.harness import Pipeline, open_pipeline
