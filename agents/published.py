@@ -38,8 +38,8 @@ class _Release(msgspec.Struct):
     most_hats: int = 0
 
     def answered(self) -> Answered | None:
-        """What a query has reserved, if this is an answer to one, and the budget had room for it."""
-        if self.query is None or self.status == "budget_exhausted":
+        """What a query has reserved, if this is an answer to one that costs it: some day may have had no room else."""
+        if self.query is None or self.status != "released":
             return None
         first = date.fromisoformat(self.first_date)
         period = Period(first, (date.fromisoformat(self.last_date) - first).days + 1)

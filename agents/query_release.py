@@ -2,7 +2,7 @@
 
 What HATs had is kept when they are deleted (`agents.store.kept`). Once the last slot of a period is final and none of
 its HATs is open, each cell gets its one answer: loaded, drawn, committed, sent, acked, marked; and what was kept is
-deleted when the last query that reads it is answered.
+deleted when the last query that reads it is answered about all of them.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class QueryReleaser:
         self._by_cell = settings.policy.relation is Relation.ADD_REMOVE
 
     async def round(self, store: PartitionStore, owned: frozenset[int], until: str) -> None:
-        """Answer what is due: looked for whenever a slot becomes final, until there is none left.
+        """Answer what is due: looked for whenever a slot becomes final or more is kept, until there is none left.
 
         until   the local date from which another policy releases
         """
@@ -69,7 +69,8 @@ class QueryReleaser:
             return
         newest = self._calendar.slot_at(least - self._policy.lateness_ms).key
         looked = (newest, until, owned, self._prover.token)
-        if self._looked == looked:
+        # Of a cluster a node may be lost that has HATs, which are kept again, and not the one that has the proof.
+        if self._looked == (looked, await self._kept.numbers()):
             return
         open_slots = await store.open_slots()
         # Final ones will be released by us or others, and kept: then there is more to look for.
@@ -82,7 +83,7 @@ class QueryReleaser:
         ]
         done &= await self.answer(over, owned, until)
         if done:
-            self._looked = looked
+            self._looked = (looked, await self._kept.numbers())
 
     async def are_open(self, until: str) -> bool:
         """Whether anything is kept for a query that ends before a local date: it is not answered by all, or not yet."""
@@ -115,12 +116,12 @@ class QueryReleaser:
             all_records |= records
             if not self._by_cell:
                 await self._publish(records)
-                await self._forget(list(records), until)
         done = len(all_records) == len(due)
         # Lots are cut by what is kept of cells. Under `add_remove` that is nobody's to know: there all is sent at once.
         if self._by_cell and done:
             await self._publish(all_records)
-            await self._forget(due, until)
+        if done or not self._by_cell:
+            await self._forget([one.asked for one in all_records], until)
         return done
 
     def release_partition(self, one: DueAnswer) -> int:
@@ -152,25 +153,32 @@ class QueryReleaser:
                 await self.send(release_partition, lot)
                 await self.mark([one for one, _ in lot])
 
-    async def _forget(self, answered: Sequence[DueAnswer], until: str) -> None:
-        """Delete what no other query is going to read."""
+    async def _forget(self, asked: Iterable[Asked], until: str) -> None:
+        """Delete what no query is going to read, of what these have read.
+
+        A slot goes as a whole, once every query that reads it is answered about every cell: whether it is missing is
+        told by its cells together. Whoever publishes the last answer finds all the others published, and deletes.
+        """
+        answered: dict[tuple[str, str], bool] = {}
         hats = []
-        for due in _by_asked(answered):
-            asked, cells = due[0].asked, [one.cell for one in due]
-            published: dict[tuple[str, str], set[str]] = {(asked.query.name, asked.closing.key): set(cells)}
-            for slot in asked.slots:
-                over = set(cells)
-                for other in asked_in(self._policy, self._calendar, slot.date, slot.name):
-                    key = other.query.name, other.closing.key
-                    if other.closing.date < until and key not in published:
-                        found = await self._ledger.find(key[1].partition("/")[0], [*map(other.release_id, cells)])
-                        published[key] = {
-                            c for c, record in zip(cells, found, strict=True) if record and record.published
-                        }
-                    over &= published.get(key, over)
-                hats += [(slot.key, cell) for cell in cells if cell in over]
+        for key in sorted({slot.key for one in asked for slot in one.slots}):
+            readers = asked_in(self._policy, self._calendar, *key.split("/"))
+            for reader in (reader for reader in readers if reader.closing.date < until):
+                name = reader.query.name, reader.closing.key
+                if name not in answered:
+                    answered[name] = await self._is_answered(reader)
+                if not answered[name]:
+                    break
+            else:
+                hats += [(key, cell) for cell in await self._kept.cells([key])]
         if hats:
             await self.delete(hats)
+
+    async def _is_answered(self, asked: Asked) -> bool:
+        """Whether Kafka has the answers about all cells of which anything is kept."""
+        cells = await self._kept.cells([slot.key for slot in asked.slots])
+        found = await self._ledger.find(asked.closing.date, [asked.release_id(cell) for cell in cells]) if cells else []
+        return all(record is not None and record.published for record in found)
 
     # The named steps. Tests wrap them from their own entry point.
 

@@ -56,6 +56,13 @@ class KeptStore:
             found = await pipe.execute()
         return {slot.decode() for slots in found for slot in slots}
 
+    async def numbers(self) -> tuple[int, ...]:
+        """Of how many slots each partition keeps something: costs little however many they are."""
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for keys in self._keys:
+                pipe.hlen(keys.kept)
+            return tuple(await pipe.execute())
+
     async def cells(self, slots: Sequence[str]) -> dict[str, int]:
         """The cells of which anything is kept in one of these slots, and how many bytes that is."""
         answers = await self._list.each([([keys.state], [keys.prefix, *slots]) for keys in self._keys])

@@ -21,7 +21,7 @@ RULES: Final = {
     "announced": "hats.budget tells what the ledger holds",
     "numbered": "no two releases or answers of a day have the same seq, none is above the ledger's",
     "reserved": "a day with a release has settled what reads it, in full where its limit is all that binds; no answer"
-    " is without its places on one of its days",
+    " is released without its places on one of its days",
     "within budget": "the K largest charges of a day and what is reserved stay within its limit, and so do all days",
     "final": "exactly the HATs that are over are released",
     "true value": "a release without noise worth the name is the log's mean",

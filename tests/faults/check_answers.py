@@ -13,7 +13,7 @@ _TOLD: Final = ("status", "reason", "missing", "user_days", "days_used")
 def reserved_right(
     seen: Seen, releases: Mapping[str, Record], answers: Mapping[str, Record], promise: Promise
 ) -> Iterator[Violation]:
-    """Places are settled with a day's first release, and every answer but an exhausted one has them on all its days."""
+    """Places are settled with a day's first release, and an answer that costs them has them on all its days."""
     for day in sorted({record["date"] for record in releases.values()}):
         for name, epsilon in promise.queries.items():
             found = seen.ledgers.get(day, Ledger(0, 0, 0)).queries.get(name)
@@ -23,12 +23,12 @@ def reserved_right(
             if found not in allowed:
                 yield Violation("reserved", f"{day} has releases, and {_told(found)} for {name}")
     for name, record in answers.items():
-        if record["status"] == "budget_exhausted":
+        if record["status"] != "released":
             continue
         for day in days_of(record):
             found = seen.ledgers.get(day, Ledger(0, 0, 0)).queries.get(record["query"])
             if found != (promise.cap, promise.queries.get(record["query"])):
-                yield Violation("reserved", f"{name} is {record['status']}, and {day} has {_told(found)} for it")
+                yield Violation("reserved", f"{name} is released, and {day} has {_told(found)} for it")
 
 
 def days_of(record: Record) -> list[str]:
