@@ -42,6 +42,7 @@ def test_releases_have_one_value_and_one_charge_and_are_the_logs_whatever_breaks
     ]
     report = storm("released", faults, breakable_kafka, breakable_redis, tmp_path)
     assert report.releases > 200
+    assert report.answers > 500
     assert {"worker killed", "Redis rolled back", "Redis flushed", "Kafka restarted"} <= report.faults.keys()
 
 
