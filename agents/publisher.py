@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import structlog
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import IllegalOperation, KafkaError, ProducerFenced
+from aiokafka.errors import IllegalOperation, KafkaConnectionError, KafkaError, ProducerFenced
 
 from agents.redial import redial_slowly
 from agents.store.proof import Term
@@ -131,6 +131,9 @@ class Publishers:
         try:
             redial_slowly(producer.client)
             await producer.start()
+        except AssertionError:  # aiokafka's: a broker that comes back may name no broker at all, not even itself
+            await _stop(producer)
+            raise KafkaConnectionError("no broker is known") from None
         except BaseException:
             await _stop(producer)
             raise

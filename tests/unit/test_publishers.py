@@ -1,0 +1,25 @@
+"""Producers that cannot be made: what whoever holds them is told."""
+
+import asyncio
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaConnectionError
+
+from agents.publisher import Publishers
+
+
+def test_a_producer_that_finds_no_broker_named_is_a_kafka_that_is_away_and_not_the_workers_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def start(producer: AIOKafkaProducer) -> None:
+        await producer.client.coordinator_lookup(1, "t")  # as its own start does; it knows no broker
+
+    async def hold() -> None:
+        publishers = Publishers("domain", {"bootstrap_servers": "127.0.0.1:1"})
+        with pytest.raises(KafkaConnectionError, match="no broker"):
+            await publishers.hold(frozenset({0}))
+        assert publishers.held() == {}
+
+    monkeypatch.setattr(AIOKafkaProducer, "start", start)
+    asyncio.run(hold())
