@@ -147,7 +147,7 @@ def _release(given: _Files, path: Path, days: tuple[date, date] | None, *, as_js
     console = Console()
     console.print(_releases_table(releases))
     if policy.queries:
-        console.print(_answers_table(answers))
+        _show_answers(console, answers)
     console.print(budget_table(ledger_days))
 
 
@@ -188,11 +188,25 @@ class _Release(msgspec.Struct):
     first_date: str = ""
     last_date: str = ""
     days: int = 0
+    days_used: int = 0
+    reason: str = ""
 
     @property
     def dates(self) -> list[str]:
         """The local dates whose budget it is charged to."""
         return Period(date.fromisoformat(self.first_date), self.days).dates if self.query else [self.date]
+
+    @property
+    def told(self) -> str:
+        """The status of an answer, why there is none, and which days it leaves out."""
+        if self.mean is not None and self.days_used < self.days:
+            return f"{self.status}, {self.days_used} of {self.days} days"
+        return f"{self.status} ({self.reason})" if self.reason else self.status
+
+    @property
+    def period(self) -> str:
+        """The dates that an answer is about."""
+        return f"{self.first_date} to {self.last_date}" if self.days > 1 else self.first_date
 
     @property
     def numbers(self) -> tuple[str, str]:
@@ -209,17 +223,25 @@ def _releases_table(releases: list[_Release]) -> Table:
     return table
 
 
-def _answers_table(answers: list[_Release]) -> Table:
-    table = _table("Answers to queries over days", "query", "until", "slot", "cell", "status")
+def _show_answers(console: Console, answers: list[_Release]) -> None:
+    """A table a query and period."""
+    tables: dict[tuple[str, str], Table] = {}
     for answer in answers:
-        table.add_row(answer.query, answer.last_date, answer.slot, answer.cell, answer.status, *answer.numbers)
-    return table
+        table = tables.get((answer.query, answer.first_date))
+        if table is None:
+            title = f"Answers to {answer.query}, {answer.period}"
+            table = tables[answer.query, answer.first_date] = _table(title, "slot", "cell", "status")
+        table.add_row(answer.slot, answer.cell, answer.told, *answer.numbers)
+    if not tables:
+        console.print("no answers to queries: none has a period that is over in these files")
+    for table in tables.values():
+        console.print(table)
 
 
 def _table(title: str, *names: str) -> Table:
     table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in names:
-        table.add_column(name, no_wrap=name != "query", overflow="fold")  # a policy's name for it may be long
+        table.add_column(name, no_wrap=name != "status", overflow="fold")  # a reason may be long
     for name in ("mean", "95 % of noise"):
         table.add_column(name, justify="right", no_wrap=True)
     return table

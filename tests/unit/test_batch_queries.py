@@ -230,8 +230,16 @@ def test_people_are_shown_the_answers_and_what_they_cost_on_each_of_their_days(t
     config, path = tmp_path / "hatcast.toml", recorded(tmp_path / "log", rides([0, 2]))
     config.write_text(EXACT + query(**FAST | {"days": 3, "missing_days": "leave_out"}))
     shown = batch(path, "--format", "jsonl", "--config", config, "--ledger", tmp_path / "ledger").stdout
-    answered = shown.partition("Answers to queries over days")[2]
-    for word in ("fast", " a day", "2022-01-03"):  # on which there was nobody
+    answered = shown.partition(f"Answers to fast, {DATE} to 2022-01-04")[2]
+    for word in (" a day", "2 of 3 days", "2022-01-03"):  # on which there was nobody
         assert word in answered
     config.write_text(EXACT)
-    assert "Answers" not in batch(path, "--format", "jsonl", "--config", config, "--ledger", tmp_path / "other").stdout
+    assert "nswers" not in batch(path, "--format", "jsonl", "--config", config, "--ledger", tmp_path / "other").stdout
+
+
+def test_people_are_told_why_there_is_no_answer_and_that_a_period_is_not_over(tmp_path: Path) -> None:
+    config, path = tmp_path / "hatcast.toml", recorded(tmp_path / "log", rides([0, 2]))
+    for number, (days, words) in enumerate([(3, "suppressed (missing_days)"), (30, "no answers to queries")]):
+        config.write_text(EXACT + query(**FAST | {"days": days}))
+        ledger = tmp_path / f"ledger{number}"
+        assert words in batch(path, "--format", "jsonl", "--config", config, "--ledger", ledger).stdout
