@@ -11,7 +11,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import Progress
 
-from agents.cli.options import json_option
+from agents.cli.options import json_option, plot_option
 from agents.evaluate import hybrid, hybrid_show, show
 from agents.evaluate.comparison import Hat, compare
 from agents.evaluate.contenders import DEFAULT, contender, default_for
@@ -72,7 +72,7 @@ class _Options(TypedDict):
     "--estimators", show_default=",".join(DEFAULT), help="Each estimator[:setting].. ; --hybrid: by default kvh,pwh."
 )
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same one, the same numbers.")
-@click.option("--plot", "plot_file", type=click.Path(path_type=Path), help="Also draw it: out.svg, out.png.")
+@plot_option
 @json_option
 def command(**given: Unpack[_Options]) -> None:
     """Compare estimators by simulation: how far off would releases be?

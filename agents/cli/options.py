@@ -2,6 +2,7 @@
 
 from datetime import date
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -13,6 +14,23 @@ config_option = click.option(
     default=DEFAULT_FILE,
     show_default=True,
     help="The configuration file.",
+)
+_DRAWN: Final = (".svg", ".png", ".pdf")
+
+
+def _drawable(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
+    # Before what is drawn is computed, which may take hours.
+    if path is not None and path.suffix not in _DRAWN:
+        raise click.BadParameter(f"name a file that ends in {', '.join(_DRAWN)}")
+    return path
+
+
+plot_option = click.option(
+    "--plot",
+    "plot_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    callback=_drawable,
+    help="Also draw it: out.svg, out.png.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 

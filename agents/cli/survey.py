@@ -14,7 +14,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from agents.cli.options import days_of, json_option
+from agents.cli.options import days_of, json_option, plot_option
 from agents.clock import now_ms
 from stream.cells_file import CellsFile, Chosen
 from stream.errors import Refusal
@@ -95,7 +95,7 @@ def _hours_of(_: click.Context, __: click.Parameter, text: str | None) -> tuple[
 @click.option("--private", type=float, callback=_epsilon_of, metavar="EPS", help="Choose --candidates with noise.")
 @click.option("--candidates", type=click.Path(path_type=Path), help='Of --private: a file with source = "public".')
 @click.option("--max-hats", type=click.IntRange(1, 65535), help="K, instead of the policy's max_hats_per_day.")
-@click.option("--plot", "plot_file", type=click.Path(path_type=Path), help="Also draw it: out.svg, out.png.")
+@plot_option
 @json_option
 def command(**given: Unpack[_Options]) -> None:
     """Which resolution, which cells, which K? Counts recordings as HATs of H3 resolutions 5 to 9.
@@ -149,12 +149,12 @@ def _survey(given: _Options) -> None:
     with _progress() as progress:
         job = run.Job(given["files"], FEEDS[given["feed_format"]], policy, given["days"], users, now_ms(), progress)
         found = run.survey(job)
-    if given["plot_file"] is not None:
-        show.plot(found, policy, given["plot_file"])
     if given["as_json"]:
         click.echo(msgspec.json.encode(show.survey_json(found, policy, users)))
     else:
         Console().print(show.table_of(found, policy, users))
+    if given["plot_file"] is not None:
+        show.plot(found, policy, given["plot_file"])
     if target is None:
         return
     if not found.busy:

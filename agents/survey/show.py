@@ -21,6 +21,7 @@ def table_of(found: Survey, policy: Policy, users: Fraction) -> Table:
         title="Recordings as HATs, by H3 resolution. Not private",
         title_justify="left",
         caption=_caption(found, policy, users),
+        caption_justify="left",
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
     )
@@ -60,7 +61,7 @@ def _caption(found: Survey, policy: Policy, users: Fraction) -> str:
     return (
         "Of HATs with a reading. users: of a HAT; readings: of a user in a HAT; day: HATs of a user's day, in brackets "
         "what K = max_hats_per_day of that number would drop, as a share of all (user, HAT). Busy cells have "
-        f"{busy(policy, users, found.days)} of {policy.timezone}; means are over {found.number_of_days} days."
+        f"{busy(policy, users, found.days)} of {policy.timezone}; means are over {_counted(found.number_of_days)}."
     )
 
 
@@ -133,9 +134,13 @@ def charge(days: Days, epsilon: float) -> str:
     """What a private selection costs, for a person who has to keep account of it."""
     number = (days[1] - days[0]).days + 1
     return (
-        f"epsilon {epsilon:g} is charged to each local day from {days[0]} to {days[1]} ({number} days), "
+        f"epsilon {epsilon:g} is charged to each local day from {days[0]} to {days[1]} ({_counted(number)}), "
         f"{epsilon * number:g} to a user of all of them: a policy that lists these cells books it there, others do not"
     )
+
+
+def _counted(days: int) -> str:
+    return f"{days} day" if days == 1 else f"{days} days"
 
 
 def busy(policy: Policy, users: Fraction, days: Days) -> str:
@@ -157,7 +162,7 @@ def plot(found: Survey, policy: Policy, path: Path) -> None:
         users, caps = figure.subplots(1, 2)
         for each in found.resolutions:
             label = f"resolution {each.resolution}"
-            users.plot(*_above(each.users), drawstyle="steps-post", linewidth=1, label=label)
+            users.plot(*_above(each.users), drawstyle="steps-pre", linewidth=1, label=label)
             values = _caps(max(each.hats_per_user_day))
             caps.plot(values, [dropped(each.hats_per_user_day, cap) for cap in values], linewidth=1, label=label)
         users.set(xlabel="users of a HAT", ylabel="share of HATs with at least as many", xscale="log", ylim=(0, 1.02))

@@ -124,7 +124,8 @@ def test_a_plot_is_an_svg_file_with_a_line_an_estimator(tmp_path: Path) -> None:
     assert "baseline" in text
     assert "levy" in text
     with pytest.raises(Refusal, match="cannot be written"):
-        evaluate("--counts", COUNTS, "--runs", 2, "--plot", tmp_path / "out.nonsense")
+        evaluate("--counts", COUNTS, "--runs", 2, "--plot", tmp_path / "no" / "out.svg")
+    assert "ends in .svg" in evaluate("--counts", "absent", "--plot", tmp_path / "out.nonsense").stderr
 
 
 @pytest.mark.parametrize("text", ["[]", "[0, 3]", "{}", "[1.5]", "nonsense", '{"counts": [3], "U": 0}', "[2147483648]"])
