@@ -47,7 +47,7 @@ def test_a_policy_under_add_remove_is_read_with_the_default_threshold() -> None:
 REFUSED = [
     ("cells", None, "policy.cells", "which cells have data is private"),
     ("cells", "survey.txt", "policy.cells", "have to be public under add_remove"),
-    ("cells", "private.txt", "policy.cells", 'source = "public"'),
+    ("cells", "survey.txt", "policy.cells", 'source = "public"'),
     ("privacy__min_users", 10, "policy.privacy.min_users", "remove it: policy.estimator.weight_threshold suppresses"),
     ("privacy__min_users", 1, "policy.privacy.min_users", "which add_remove hides"),
     (
