@@ -226,7 +226,7 @@ def budget_record(policy: Policy, date: str, summary: DaySummary) -> bytes:
     limit = min(policy.daily_limit_nano, summary.limit or policy.daily_limit_nano)
     # What other policies will still charge is not known here: their share of the day is the limit's to bound.
     reserved = sum(query.amount for query in summary.queries.values())
-    bound = limit if summary.shared else min(reserved + policy.max_hats_per_day * policy.epsilon_nano, limit)
+    bound = limit if summary.shared else min(reserved + policy.most_hats * policy.epsilon_nano, limit)
     total, total_limit = summary.total, policy.total_limit_nano
     return _JSON.encode(
         {

@@ -14,6 +14,7 @@ from stream.query_keys import Kind
 from stream.report_table import LEAST_USER_DAYS, REPORT, ReportSettings, report_table
 from stream.units import NANO
 from tests.replayed import policy_of
+from tests.unit import test_budget
 
 MEAN_SPEED = {"name": "speed", "kind": "mean_speed", "days": 31, "from": "2022-01-01", "scale": 1.0, "min_n": 468}
 OVER_LIMIT = {
@@ -105,3 +106,12 @@ def test_the_finer_figure_is_below_the_plain_one_and_leaves_out_no_query(days: i
     assert alone.finer(days, 1e-6) < finer < days * asked.bound / NANO
     if days > 1:  # one answer reads many days of a user: over them it may lose all that they add up to
         assert finer == pytest.approx(composed({NANO: days * 89}, 1e-6) + days * asked.reserved / NANO)
+
+
+@pytest.mark.parametrize("cells", ["all", "cells.txt"])
+def test_the_ledger_bounds_a_day_by_what_the_promise_does_also_where_few_cells_are_listed(cells: str) -> None:
+    made = test_budget.policy(test_budget.SPEED, test_budget.FAST, cells=cells)
+    assert (made.most_hats < made.max_hats_per_day) == (cells != "all")
+    for releases in (0, made.most_hats, 1000):
+        told = test_budget.record(made, test_budget.TODAY, releases)
+        assert told["day_bound"] == pytest.approx(day_loss(made, test_budget.TODAY).bound / NANO)
