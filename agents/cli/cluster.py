@@ -1,7 +1,5 @@
 """`hatcast cluster`"""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack
 
@@ -9,9 +7,9 @@ import click
 import msgspec
 from click.core import ParameterSource
 from rich.console import Console
-from rich.progress import Progress
 
-from agents.cli.options import config_option, json_option
+from agents.cli.options import config_option, json_option, plot_option
+from agents.cli.progress import progress_bars
 from agents.settings import load_settings
 from stream.feeds import FEEDS
 
@@ -77,7 +75,7 @@ class _Options(TypedDict):
 @click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True, help="The same one, the same start."
 )
-@click.option("--plot", "plot_file", type=click.Path(path_type=Path), help="Also draw it: out.svg, out.png.")
+@plot_option
 @json_option
 def command(**given: Unpack[_Options]) -> None:
     """Private K-means: usual days of buses, from recordings.
@@ -125,7 +123,7 @@ def _release(given: _Options, epsilon: float, feed_format: str) -> None:
     # All that is public is checked before anything is read.
     setting = Setting(len(slots), top_of(policy), given["clusters"], given["iterations"], epsilon, given["seed"])
     wish = Wish(setting, given["local"] or 0.0, Blend(given["blend"]))
-    with _progress() as of:
+    with progress_bars() as of:
         vectors = read_vectors(given["files"], FEEDS[feed_format], settings, slots, of("reading", None))
         released = release(vectors, policy, wish, SystemNoise())
     click.echo(show.cost(released), err=True)
@@ -147,7 +145,7 @@ def _evaluate(given: _Options) -> None:
     epsilon = _PAPER_EPSILON if given["epsilon"] is None else given["epsilon"]
     synthetic = Synthetic(given["users"], _PAPER_LOCAL if given["local"] is None else given["local"])
     setting = Setting(given["dimensions"], TOP, given["clusters"], given["iterations"], epsilon, given["seed"])
-    with _progress() as of:
+    with progress_bars() as of:
         scores = compare_clusters(
             setting, synthetic, given["runs"], range(1, setting.iterations + 1), of("simulating", given["runs"])
         )
@@ -171,16 +169,3 @@ def _evaluate(given: _Options) -> None:
         "contenders": [*CONTENDERS],
     }
     click.echo(msgspec.json.encode({"settings": settings, "wcss": clusters_show.as_json(scores)}))
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, int | None], Callable[[int], None]]]:
-    """A bar on standard error, where that is a terminal. Yields: what, how much -> what is told of each part."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-
-        def of(what: str, total: int | None) -> Callable[[int], None]:
-            task = bar.add_task(what, total=total)
-            return lambda done: bar.advance(task, done)
-
-        yield of

@@ -1,7 +1,6 @@
 """`hatcast evaluate`"""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypedDict, Unpack
@@ -9,9 +8,9 @@ from typing import Final, TypedDict, Unpack
 import click
 import msgspec
 from rich.console import Console
-from rich.progress import Progress
 
 from agents.cli.options import json_option, plot_option
+from agents.cli.progress import progress_bars
 from agents.evaluate import hybrid, hybrid_show, show
 from agents.evaluate.comparison import Hat, compare
 from agents.evaluate.contenders import DEFAULT, contender, default_for
@@ -86,7 +85,7 @@ def command(**given: Unpack[_Options]) -> None:
     epsilons = _epsilons(_EPSILONS if given["eps"] is None else given["eps"])
     dimensions, measure = given["dimensions"], show.measured(given["dimensions"])
     contenders = [contender(text) for text in (given["estimators"] or default_for(dimensions)).split(",")]
-    with _progress() as of:
+    with progress_bars() as of:
         hat, source = _hat(given, of("reading", None))
         errors = compare(hat, contenders, epsilons, given["runs"], given["seed"], of("simulating", given["runs"]))
     scaling = given["scaling"]
@@ -130,7 +129,7 @@ def _hybrid(given: _Options) -> None:
         cases = [replace(case, sigma_local=given["sigma_local"]) for case in cases]
     hybrid.check(cases)
     click.echo("a simulation: nothing that it prints is private", err=True)
-    with _progress() as of:
+    with progress_bars() as of:
         found = hybrid.curves(
             cases, estimators, given["runs"], given["seed"], of("simulating", hybrid.number_of_points(cases))
         )
@@ -195,16 +194,3 @@ def _epsilons(text: str) -> list[float]:
     if not found or not all(1e-3 <= each <= 1e3 for each in found):
         raise Refusal(f"--eps: {text!r} are no epsilons; write numbers from 0.001 to 1000, such as 0.5,1,2")
     return found
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, int | None], Callable[[int], None]]]:
-    """A bar on standard error, where that is a terminal. Yields: what, how much -> what is told of each part."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-
-        def of(what: str, total: int | None) -> Callable[[int], None]:
-            task = bar.add_task(what, total=total)
-            return lambda done: bar.advance(task, done)
-
-        yield of

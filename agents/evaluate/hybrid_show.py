@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.table import Table
 
 from agents.evaluate.hybrid import AXES, DELTA, Amplification, Curve
-from stream.errors import Refusal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,22 +68,15 @@ def as_json(curves: Sequence[Curve], amplifications: Sequence[Amplification]) ->
 
 def plot(curves: Sequence[Curve], amplifications: Sequence[Amplification], title: str, path: Path) -> None:
     """Lines by the lemmas, points as simulated, a panel an axis. Raises Refusal if it cannot be written."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
+    from agents.figures import figure_in
 
-    with rc_context({"svg.hashsalt": "hatcast", "svg.fonttype": "none", "font.size": 9}):  # the same file each time
-        figure = Figure(figsize=(8.5, 7.2), layout="constrained")
+    with figure_in(path, title, (8.5, 7.2)) as figure:
         first, *others, last = figure.subplots(2, 2).flat
         for axis, panel in zip(AXES, (first, *others), strict=True):
             _improvements(panel, [curve for curve in curves if curve.axis == axis])
             panel.set(xlabel=_NAMES[axis], ylabel=_MEASURE)
         _public(last, amplifications)
         figure.legend(*first.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
-        figure.suptitle(title, fontsize=9)
-        try:
-            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
-        except (OSError, ValueError) as error:
-            raise Refusal(f"--plot: {path} cannot be written ({error}); name a file such as out.svg") from None
 
 
 def _improvements(panel: "Axes", curves: Sequence[Curve]) -> None:

@@ -10,7 +10,6 @@ from rich.table import Table
 
 from agents.evaluate.comparison import Errors
 from agents.evaluate.contenders import hides_presence
-from stream.errors import Refusal
 
 _DIGITS: Final = 4
 _MARKERS: Final = "osD^v<>pPX*"
@@ -99,13 +98,11 @@ def _line(name: str, epsilons: Sequence[float]) -> tuple[Sequence[float], str, s
 
 def plot(errors: Errors, title: str, measure: str, path: Path) -> None:
     """A line an estimator, in the format of the file's ending. Raises Refusal if it cannot be written."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter
 
-    with rc_context({"svg.hashsalt": "hatcast", "svg.fonttype": "none", "font.size": 9}):  # the same file each time
-        figure = Figure(figsize=(7, 4.2), layout="constrained")
-        axes = figure.add_subplot()
+    from agents.figures import axes_of
+
+    with axes_of(path, title) as axes:
         for (name, row), marker in zip(errors.items(), cycle(_MARKERS), strict=False):
             xs, label, style = _line(name, sorted(row))
             axes.plot(
@@ -115,10 +112,3 @@ def plot(errors: Errors, title: str, measure: str, path: Path) -> None:
         axes.set_xticks(sorted({x for name, row in errors.items() for x in _line(name, list(row))[0]}))
         for formats in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
             formats(FuncFormatter(lambda y, _: f"{y:g}"))
-        figure.suptitle(title, fontsize=9)
-        axes.grid(visible=True, which="both", linewidth=0.3)
-        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-        try:
-            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
-        except (OSError, ValueError) as error:
-            raise Refusal(f"--plot: {path} cannot be written ({error}); name a file such as out.svg") from None

@@ -8,7 +8,6 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from agents.survey.run import Days, Selection, Survey
-from stream.errors import Refusal
 from stream.policy import Policy
 from stream.survey.figures import Histogram, Resolution, dropped, spread_of
 
@@ -154,11 +153,9 @@ def busy(policy: Policy, users: Fraction, days: Days) -> str:
 
 def plot(found: Survey, policy: Policy, path: Path) -> None:
     """Users of a HAT, and what a cap drops, a line a resolution. Raises Refusal if it cannot be written."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
+    from agents.figures import figure_in
 
-    with rc_context({"svg.hashsalt": "hatcast", "svg.fonttype": "none", "font.size": 9}):  # the same file each time
-        figure = Figure(figsize=(9, 3.8), layout="constrained")
+    with figure_in(path, f"Not private: {found.days[0]} to {found.days[1]}", (9, 3.8)) as figure:
         users, caps = figure.subplots(1, 2)
         for each in found.resolutions:
             label = f"resolution {each.resolution}"
@@ -171,11 +168,6 @@ def plot(found: Survey, policy: Policy, path: Path) -> None:
         for axes in (users, caps):
             axes.grid(visible=True, linewidth=0.3)
         caps.legend(frameon=False)
-        figure.suptitle(f"Not private: {found.days[0]} to {found.days[1]}", fontsize=9)
-        try:
-            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
-        except (OSError, ValueError) as error:
-            raise Refusal(f"--plot: {path} cannot be written ({error}); name a file such as out.svg") from None
 
 
 def _above(histogram: Histogram) -> tuple[list[int], list[float]]:
