@@ -8,20 +8,14 @@ from agents.store.partition import PartitionStore
 from stream.clock import closes_at, slowest
 from stream.hats import Calendar
 from stream.policy import Policy
-from stream.query_release import Asked, asked_in
+from stream.query_release import Asked, asked_about
 
 NEVER: Final = "9999-99-99"  # a local date that does not come
 
 
 async def asked_of_kept(kept: KeptStore, policy: Policy, calendar: Calendar, until: str) -> list[Asked]:
     """What is asked of all that is kept, where the period ends before a local date; by closing slot."""
-    asked = {
-        (one.query.name, one.closing.key): one
-        for key in await kept.slots()
-        for one in asked_in(policy, calendar, *key.split("/"))
-        if one.closing.date < until
-    }
-    return sorted(asked.values(), key=lambda one: (one.closing.end_ms, one.closing.name, one.query.name))
+    return [one for one in asked_about(policy, calendar, await kept.slots()) if one.closing.date < until]
 
 
 async def unanswered(store: PartitionStore, kept: KeptStore, ledger: LedgerStore, policy: Policy) -> int:

@@ -6,7 +6,7 @@ whose noise depends on counts; which dates are missing follows from what the log
 instant.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,6 +36,11 @@ class Asked:
         """The last of the slots: when it is final, the query is due, and its date keeps the records."""
         return self.slots[-1]
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """The query's name and the closing slot: tells what is asked from all else that the policy asks."""
+        return self.query.name, self.closing.key
+
     def release_id(self, cell: str) -> str:
         """`policy/dateTslot/cell/query`, the same for ever."""
         return f"{release_id(self.policy, self.closing.key, cell)}/{self.query.name}"
@@ -43,14 +48,26 @@ class Asked:
 
 def asked_in(policy: Policy, calendar: Calendar, date: str, slot_name: str) -> Iterator[Asked]:
     """What is asked of the slot of a local date: one for each query whose period the date is in."""
+    yield from asked_about(policy, calendar, [f"{date}/{slot_name}"])
+
+
+def asked_about(policy: Policy, calendar: Calendar, slots: Iterable[str]) -> list[Asked]:
+    """What is asked of any of these slots (`date/slot`), each once; by closing slot, then query.
+
+    A period is looked up once, whatever number of its slots is given: it may have a year of them.
+    """
+    asked = list[Asked]()
+    read = {(date, name) for date, _, name in (slot.partition("/") for slot in slots)}
     for query in policy.queries:
-        period = query.period_of(date)
-        if period is None:
-            continue
-        found = (calendar.named(day, slot_name) for day in period.dates)
-        slots = tuple(slot for slot in found if slot is not None and slot.outside is None)
-        if slots:
-            yield Asked(policy, query, period, slots)
+        periods = {(query.period_of(date), name) for date, name in read}
+        for period, name in periods:
+            if period is None:
+                continue
+            found = (calendar.named(day, name) for day in period.dates)
+            there = tuple(slot for slot in found if slot is not None and slot.outside is None)
+            if there:
+                asked.append(Asked(policy, query, period, there))
+    return sorted(asked, key=lambda one: (one.closing.end_ms, one.closing.name, one.query.name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from stream.hats import Calendar, Slot
 from stream.mechanisms import Noise
 from stream.policy import Relation
 from stream.queries import KeptDay
-from stream.query_release import Asked, QueryRelease, asked_in, query_release_of
+from stream.query_release import Asked, QueryRelease, asked_about, asked_in, query_release_of
 from stream.schedule import listed_cells
 
 _ANSWERS: Final = 500  # of one commit
@@ -51,7 +51,8 @@ class Answers:
 
         is_due   whether a closing slot is final
         """
-        asked = [one for one in self._with_data() if self._is_ours(one) and is_due(one.closing)]
+        found = asked_about(self.ledger.policy, self.calendar, self.kept.stripped_slots())
+        asked = [one for one in found if self._is_ours(one) and is_due(one.closing)]
         return self._records((one, cell) for one in asked for cell in self._cells(one))
 
     def _records(self, asked: Iterator[tuple[Asked, str]]) -> Iterator[bytes]:
@@ -82,22 +83,3 @@ class Answers:
 
     def _cells(self, asked: Asked) -> list[str]:
         return sorted({cell for slot in asked.slots for cell in self.kept.stripped(slot.key)})
-
-    def _with_data(self) -> list[Asked]:
-        """What is asked of the slots that have data, by closing slot, then query."""
-        found: list[Asked] = []
-        for query in self.ledger.policy.queries:
-            for name, dates in self._dates_with_data().items():
-                periods = {query.period_of(date) for date in dates}
-                for first in (period.first.isoformat() for period in periods if period is not None):
-                    asked = asked_in(self.ledger.policy, self.calendar, first, name)
-                    found += [one for one in asked if one.query is query]
-        return sorted(found, key=lambda one: (one.closing.end_ms, one.closing.name, one.query.name))
-
-    def _dates_with_data(self) -> dict[str, list[str]]:
-        """Slot name -> the dates on which it has data."""
-        dates: dict[str, list[str]] = {}
-        for slot in self.kept.stripped_slots():
-            date, name = slot.split("/")
-            dates.setdefault(name, []).append(date)
-        return dates
