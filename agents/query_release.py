@@ -6,43 +6,28 @@ deleted when the last query that reads it is answered about all of them.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
 
 from agents.asked import asked_of_kept
 from agents.budget import budget_message
 from agents.clock import now_ms
+from agents.due_answers import ANSWERS, DueAnswer, answer_proposal_of, batches_of, by_asked
 from agents.publisher import Message, cloud_event
 from agents.recovery import Prover
 from agents.settings import Settings
 from agents.store.kept import Gap, Kept, KeptStore
-from agents.store.ledger import AnswerProposal, Committed, LedgerStore
+from agents.store.ledger import Committed, LedgerStore
 from agents.store.partition import PartitionStore
-from stream.accounting import Reserved
 from stream.clock import closes_at, slowest
 from stream.hats import Calendar, Slot
 from stream.mechanisms import Noise
 from stream.partitioner import by_murmur2
 from stream.policy import Relation
 from stream.queries import KeptDay
-from stream.query_release import Asked, QueryRelease, asked_in, query_release_of
-from stream.release import Status
-from stream.schedule import released_at_ms
+from stream.query_release import Asked, QueryRelease, asked_about, query_release_of
+from stream.schedule import listed_cells, released_at_ms
 
-ANSWERS: Final = 500  # committed together
-_BYTES: Final = 4_000_000  # of what is kept, loaded together: bounds memory; a larger cell is loaded alone
-
-
-@dataclass(frozen=True, slots=True)
-class DueAnswer:
-    """A query about a cell whose period is over, and the bytes kept for it."""
-
-    release_id: str
-    cell: str
-    asked: Asked = field(compare=False)
-    size: int = field(compare=False)
+__all__ = ["DueAnswer", "QueryReleaser"]
 
 
 class QueryReleaser:
@@ -105,24 +90,36 @@ class QueryReleaser:
         """
         due = []
         for one in asked:
-            sizes = await self._kept.cells([slot.key for slot in one.slots])
-            for cell in sorted(sizes if cells is None else cells):
-                answer = DueAnswer(one.release_id(cell), cell, one, sizes.get(cell, 0))
+            users = await self._users(one)
+            for cell in sorted(users if cells is None else cells):
+                answer = DueAnswer(one.release_id(cell), cell, one, users.get(cell, 0))
                 if self.release_partition(answer) in owned:
                     due.append(answer)
         all_records: dict[DueAnswer, Committed] = {}
-        for batch in _batches(due):
+        for batch in batches_of(due):
             records = await self._records(batch, first_ms)
             all_records |= records
             if not self._by_cell:
                 await self._publish(records)
         done = len(all_records) == len(due)
-        # Lots are cut by what is kept of cells. Under `add_remove` that is nobody's to know: there all is sent at once.
-        if self._by_cell and done:
+        if self._by_cell and done and (done := await self._all_committed(asked)):
+            # Lots are cut by who was there, which is nobody's to know: all is sent at once, and with it what the days
+            # have come to with the answers of all workers.
             await self._publish(all_records)
         if done or not self._by_cell:
-            await self._forget([one.asked for one in all_records], until)
+            await self._forget({one.asked.key: one.asked for one in all_records}.values(), until)
         return done
+
+    async def _users(self, asked: Asked) -> dict[str, int]:
+        return await self._kept.cells([slot.key for slot in asked.slots])
+
+    async def _all_committed(self, asked: Sequence[Asked]) -> bool:
+        """Whether all workers have committed their answers about the listed cells."""
+        cells = listed_cells(self._policy)
+        for one in asked:
+            if await self._ledger.missing(one.closing.date, [one.release_id(cell) for cell in cells]):
+                return False
+        return True
 
     def release_partition(self, one: DueAnswer) -> int:
         """Whose owner answers it: under `add_remove` that of the cell's HATs."""
@@ -134,7 +131,7 @@ class QueryReleaser:
         found = await self._ledger.find(due[0].asked.closing.date, [one.release_id for one in due])
         records = {one: record for one, record in zip(due, found, strict=True) if record is not None}
         drawn: dict[DueAnswer, QueryRelease] = {}
-        for of_asked in _by_asked([one for one in due if one not in records]):
+        for of_asked in by_asked([one for one in due if one not in records]):
             loaded = await self.load(of_asked)
             if loaded is not None:
                 drawn.update(zip(of_asked, await self.draw(of_asked, loaded, first_ms), strict=True))
@@ -159,26 +156,18 @@ class QueryReleaser:
         A slot goes as a whole, once every query that reads it is answered about every cell: whether it is missing is
         told by its cells together. Whoever publishes the last answer finds all the others published, and deletes.
         """
-        answered: dict[tuple[str, str], bool] = {}
-        hats = []
-        for key in sorted({slot.key for one in asked for slot in one.slots}):
-            readers = asked_in(self._policy, self._calendar, *key.split("/"))
-            for reader in (reader for reader in readers if reader.closing.date < until):
-                name = reader.query.name, reader.closing.key
-                if name not in answered:
-                    answered[name] = await self._is_answered(reader)
-                if not answered[name]:
-                    break
-            else:
-                hats += [(key, cell) for cell in await self._kept.cells([key])]
+        over = {slot.key for one in asked for slot in one.slots}
+        for reader in asked_about(self._policy, self._calendar, over):
+            if reader.closing.date < until and not await self._is_answered(reader):
+                over.difference_update(slot.key for slot in reader.slots)
+        hats = [(key, cell) for key in sorted(over) for cell in await self._kept.cells([key])]
         if hats:
             await self.delete(hats)
 
     async def _is_answered(self, asked: Asked) -> bool:
         """Whether Kafka has the answers about all cells of which anything is kept."""
-        cells = await self._kept.cells([slot.key for slot in asked.slots])
-        found = await self._ledger.find(asked.closing.date, [asked.release_id(cell) for cell in cells]) if cells else []
-        return all(record is not None and record.published for record in found)
+        cells = await self._users(asked)
+        return all(await self._ledger.acknowledged(asked.closing.date, [*map(asked.release_id, cells)]))
 
     # The named steps. Tests wrap them from their own entry point.
 
@@ -216,7 +205,7 @@ class QueryReleaser:
     async def commit(self, answers: Sequence[QueryRelease]) -> list[Committed]:
         """committed: the records, with what the query reserves, in one step each; what was there already wins."""
         at_ms = now_ms()
-        proposals = [_proposal(answer, at_ms) for answer in answers]
+        proposals = [answer_proposal_of(answer, at_ms) for answer in answers]
         return await self._ledger.commit_answers(proposals, self._prover.token)
 
     async def send(self, release_partition: int, waiting: Sequence[tuple[DueAnswer, Committed]]) -> None:
@@ -254,37 +243,3 @@ class QueryReleaser:
 def _lost(gap: Gap, starts_ms: int, closes_ms: int) -> bool:
     """Whether a partition may have lost readings of a slot: its day begins within the gap, and it was open before."""
     return starts_ms < gap.until_ms and not (gap.from_ms is not None and gap.from_ms >= closes_ms)
-
-
-def _batches(due: Sequence[DueAnswer]) -> Iterator[list[DueAnswer]]:
-    """In order, cut at closing dates, at `ANSWERS` and at `_BYTES`."""
-    batch: list[DueAnswer] = []
-    size = 0
-    for one in due:
-        full = len(batch) >= ANSWERS or size + one.size > _BYTES
-        if batch and (full or one.asked.closing.date != batch[0].asked.closing.date):
-            yield batch
-            batch, size = [], 0
-        batch.append(one)
-        size += one.size
-    if batch:
-        yield batch
-
-
-def _by_asked(due: Iterable[DueAnswer]) -> Iterator[list[DueAnswer]]:
-    """Those that are read together."""
-    for _, group in groupby(due, lambda one: (one.asked.query.name, one.asked.closing.key)):
-        yield list(group)
-
-
-def _proposal(answer: QueryRelease, at_ms: int) -> AnswerProposal:
-    asked = answer.asked
-    return AnswerProposal(
-        release_id=answer.release_id,
-        date=answer.date,
-        dates=asked.period.dates,
-        query=asked.query.name,
-        reserved=Reserved(asked.policy.most_hats, asked.query.epsilon_nano),
-        record=answer.record(at_ms),
-        exhausted=(answer.exhausted() if answer.status == Status.RELEASED else answer).record(at_ms),
-    )

@@ -116,15 +116,23 @@ class SlotReleaser(Releaser):
         return len(due)
 
     async def _answer_at(self, slot: Slot, cells: Sequence[str], owned: frozenset[int]) -> bool:
-        """Answer the queries whose periods end with a slot, about our cells: each of them, whoever was there."""
+        """Answer the queries whose periods end with a slot, about our cells: each of them, whoever was there.
+
+        False where other workers have not sent all of the slot, or not committed all answers: what a record of
+        `hats.budget` tells of the day must not depend on who of us was faster.
+        """
         first_ms = (await self._ledger.progress.read()).first_ms
         if self.queries is None or first_ms is None:
             return self.queries is None
-        until = await self.until()
         ending = [
             asked for asked in asked_in(self._policy, self._calendar, slot.date, slot.name) if asked.closing == slot
         ]
-        return await self.queries.answer(ending, owned, until, cells, first_ms)
+        if not ending:
+            return True
+        names = [release_id(self._policy, slot.key, cell) for cell in listed_cells(self._policy)]
+        if not all(await self._ledger.acknowledged(slot.date, names)):
+            return False
+        return await self.queries.answer(ending, owned, await self.until(), cells, first_ms)
 
     async def _all(self, mark: Mark, slot: Slot, stopping: asyncio.Event) -> bool:
         """Whether every worker has come so far with a slot, or comes within the time of a round."""

@@ -6,10 +6,13 @@ both back, and what is folded again is kept again.    [decisions/0014]
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from agents.redis_clients import AnyRedis
 from agents.store.keys import PartitionKeys
 from agents.store.scripts import Script
+
+_FORGOTTEN: Final = 5_000  # HATs of one script: a call takes about a million arguments, and Redis does nothing else
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +67,13 @@ class KeptStore:
             return tuple(await pipe.execute())
 
     async def cells(self, slots: Sequence[str]) -> dict[str, int]:
-        """The cells of which anything is kept in one of these slots, and how many bytes that is."""
+        """The cells of which anything is kept in one of these slots, and how many users, of all days."""
         answers = await self._list.each([([keys.state], [keys.prefix, *slots]) for keys in self._keys])
-        sizes: dict[str, int] = {}
+        users: dict[str, int] = {}
         for answer in answers:
-            for cell, size in zip(answer[::2], answer[1::2], strict=True):
-                sizes[cell.decode()] = sizes.get(cell.decode(), 0) + int(size)
-        return sizes
+            for cell, of_cell in zip(answer[::2], answer[1::2], strict=True):
+                users[cell.decode()] = users.get(cell.decode(), 0) + int(of_cell)
+        return users
 
     async def load(self, slots: Sequence[str], closes_ms: int, cells: Sequence[str]) -> Kept | None:
         """What is kept of these cells; None if a partition's clock is missing or too small, or one of the HATs is open.
@@ -98,6 +101,6 @@ class KeptStore:
 
     async def forget(self, hats: Sequence[tuple[str, str]]) -> None:
         """Delete what is kept of these (slot, cell)."""
-        named = [part for hat in hats for part in hat]
-        if named:
+        for at in range(0, len(hats), _FORGOTTEN):
+            named = [part for hat in hats[at : at + _FORGOTTEN] for part in hat]
             await self._forget.each([([keys.state], [keys.prefix, *named]) for keys in self._keys])

@@ -14,7 +14,7 @@ import h3.api.basic_str as h3
 import pytest
 
 import agents.due
-import agents.query_release
+import agents.due_answers
 from agents.clock import now_ms
 from agents.publisher import Publishers
 from agents.slot_release import SlotReleaser
@@ -306,7 +306,7 @@ def test_neighbouring_logs_lead_to_the_same_topics_but_for_the_answers(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agents.due, "_USERS", 14)  # what is loaded at once does depend on who is there
-    monkeypatch.setattr(agents.query_release, "_BYTES", 60)
+    monkeypatch.setattr(agents.due_answers, "_USERS", 14)
 
     async def release(pipeline: Pipeline, samples: Iterable[Sample]) -> None:
         async with open_stores(pipeline) as stores:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from agents.due import proposal_of
+from agents.due_answers import answer_proposal_of
 from agents.ledger_file import open_ledger
-from agents.query_release import _proposal
 from agents.store.ledger import LedgerStore
 from stream.accounting import DayLedger, DaySummary, PolicyDay, Total
 from stream.cells_file import Chosen
@@ -183,7 +183,7 @@ class Books:
             for one in asked:
                 store = LedgerStore(redis, domain, policy_behind(one))
                 if isinstance(one, QueryRelease):
-                    [committed] = await store.commit_answers([_proposal(one, NOW)], token)
+                    [committed] = await store.commit_answers([answer_proposal_of(one, NOW)], token)
                 else:
                     [committed] = await store.commit([proposal_of(one, NOW)], token)
                 records.append(committed.record)

@@ -1,0 +1,128 @@
+"""Answers to one query that are not made together (by lots, by workers) are as if they were."""
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import agents.due_answers
+import agents.store.kept
+from agents.slot_release import SlotReleaser
+from agents.store.kept import KeptStore
+from agents.store.keys import PartitionKeys
+from agents.store.scripts import Call
+from agents.topics import ensure_topics
+from stream.packing import Row, pack, strip
+from tests.integration.days import END_MS, POLICY, QUERIES, days
+from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.hidden import CELLS, SLOTS, open_hidden
+from tests.integration.readings import Sample, open_stores, store_closed, traffic
+from tests.integration.tables import PARTITIONS
+from tests.integration.test_add_remove import HALVES, OVER_LIMIT, OVER_MS
+from tests.integration.test_queries import answering, answers, assert_true, kept_keys
+from tests.integration.test_release import ALL
+from tests.services import KafkaServer, RedisServer
+
+
+@pytest.fixture
+def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
+    changes = {"policy": POLICY | {"query": [query for query in QUERIES if query["days"] == 3]}}
+    with open_pipeline(kafka, redis_server, tmp_path, "apart", changes) as opened:
+        ensure_topics(opened.settings)
+        yield opened
+
+
+def a_place_a_day() -> list[Sample]:
+    """On each of three days all buses are at one place, and at another one the next day."""
+    return [each for each in days(places=3) if each.time_ms // 86_400_000 % 3 == each.place]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_day_of_which_all_was_answered_is_not_missing_for_the_cells_that_are_answered_later(
+    workers: int, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agents.due_answers, "ANSWERS", 1)
+
+    async def release() -> None:
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, pipeline.settings.policy, a_place_a_day(), END_MS)
+            for number in range(workers):
+                async with answering(pipeline, stores) as (releaser, _):
+                    releaser.owned = partial(frozenset, [p for p in ALL if p % workers == number])
+                    await releaser.round(asyncio.Event())
+            async with answering(pipeline, stores) as (releaser, _):
+                await releaser.round(asyncio.Event())
+
+    asyncio.run(release())
+    assert {tuple(record.get("missing", [])) for record in answers(pipeline).values()} == {()}
+    assert_true(pipeline, a_place_a_day(), ["mean", "over"])
+    assert kept_keys(pipeline) == []
+
+
+def test_which_answers_are_made_together_does_not_depend_on_speeds(pipeline: Pipeline) -> None:
+    def rows(speed: int) -> list[Row]:
+        return [Row(bytes(8), 3, 3 * speed, speed, 1) for _ in range(200)]
+
+    async def counted() -> None:
+        async with open_stores(pipeline) as stores:
+            kept = KeptStore(stores.redis, pipeline.name, PARTITIONS)
+            key = PartitionKeys(pipeline.name, 1).kept_hats("2022-01-02/12:00")
+            slow, fast = (strip(pack(rows(speed))) for speed in (1, 90_000))
+            assert len(slow) < len(fast)
+            await stores.redis.hset(key, mapping={"slow": slow + slow, "fast": fast + slow})
+            assert await kept.cells(["2022-01-02/12:00"]) == {"slow": 400, "fast": 400}
+
+    asyncio.run(counted())
+
+
+def test_what_is_forgotten_is_cut_into_calls_that_redis_takes(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agents.store.kept, "_FORGOTTEN", 2)
+    named: list[int] = []
+
+    async def forget() -> None:
+        async with open_stores(pipeline) as stores:
+            kept = KeptStore(stores.redis, pipeline.name, PARTITIONS)
+            each = kept._forget.each
+
+            async def counted(calls: Sequence[Call]) -> list[Any]:
+                named.extend(len(arguments) for _, arguments in calls)
+                return await each(calls)
+
+            monkeypatch.setattr(kept._forget, "each", counted)
+            key = PartitionKeys(pipeline.name, 1).kept_hats("2022-01-02/12:00")
+            await stores.redis.hset(key, mapping=dict.fromkeys("abcdef", b""))
+            await kept.forget([("2022-01-02/12:00", cell) for cell in "abcde"])
+            assert await stores.redis.hkeys(key) == [b"f"]
+
+    asyncio.run(forget())
+    assert max(named) == 1 + 2 * 2
+
+
+def test_under_add_remove_no_worker_sends_answers_before_all_have_records(
+    kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    async def one_after_the_other(pipeline: Pipeline) -> None:
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
+            async with (
+                answering(pipeline, stores, kind=SlotReleaser) as (one, _),
+                answering(pipeline, stores, kind=SlotReleaser) as (other, _),
+            ):
+                one.owned, other.owned = (lambda: HALVES[0]), (lambda: HALVES[1])
+                await one.round(asyncio.Event())  # proves Redis, which takes every producer
+                while await one.due(ALL):
+                    await other.round(asyncio.Event())
+                    await one.round(asyncio.Event())
+
+    with open_hidden(kafka, redis_server, tmp_path, "in-step", {"policy": {"query": OVER_LIMIT}}) as pipeline:
+        asyncio.run(one_after_the_other(pipeline))
+        assert len(answers(pipeline)) == len(SLOTS) * len(CELLS)
+        told = [json.loads(each.value or b"") for each in pipeline.kafka.read(pipeline.settings.topics.budget)]
+        # A slot's means, then its answers: nothing tells how far one worker was when another one sent.
+        assert {each["seq"] for each in told} == {len(CELLS) * n for n in range(1, 1 + 2 * len(SLOTS))}
