@@ -19,6 +19,7 @@ from agents.clock import now_ms
 from agents.publisher import Publishers
 from agents.slot_release import SlotReleaser
 from stream.hats import Calendar
+from tests.integration.answering import answering
 from tests.integration.crashing_worker import die_after
 from tests.integration.harness import Pipeline
 from tests.integration.hidden import (
@@ -32,7 +33,6 @@ from tests.integration.hidden import (
     stamp_by,
 )
 from tests.integration.readings import HOUR_MS, NOON_MS, PLACES, Sample, open_stores, store_closed, ticks, traffic
-from tests.integration.test_queries import answering, crash_in_answers
 from tests.integration.test_release import ALL, STEPS, CrashError, CrashingPublishers, crash_after, releasing
 from tests.services import KafkaServer, Received, Record, RedisServer
 from tests.services.data import recording
@@ -197,42 +197,6 @@ def test_after_a_crash_at_each_step_and_two_days_of_silence_every_slot_between_i
         asyncio.run(crash_and_go_on(pipeline))
         assert_all_released_once(pipeline, [f"2022-01-0{2 + n}T{slot}" for n in range(3) for slot in SLOTS[:2]])
         assert_means_are_true(pipeline)
-
-
-def test_a_query_over_days_has_one_answer_for_each_listed_cell_whatever_crashes_and_nothing_is_kept_after(
-    kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
-) -> None:
-    two_days = OVER_LIMIT[0] | {"name": "two", "days": 2, "from": DATE, "speed_limit": 12.0}
-
-    async def crash_and_go_on(pipeline: Pipeline) -> None:
-        async with open_stores(pipeline) as stores:
-            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS + DAY_MS)
-            for step in STEPS:
-                publishers = CrashingPublishers if step == "sent" else Publishers
-                with pytest.raises(CrashError):
-                    async with answering(pipeline, stores, publishers, SlotReleaser) as (releaser, queries):
-                        crash_in_answers(queries, step)
-                        await releaser.round(asyncio.Event())
-            async with answering(pipeline, stores, kind=SlotReleaser) as (releaser, _):
-                await releaser.round(asyncio.Event())
-                assert await releaser.due(ALL) == []
-
-    changes = {"policy": {"hours": [12, 14], "query": [*OVER_LIMIT, two_days]}}
-    with open_hidden(kafka, redis_server, tmp_path, "asked", changes) as pipeline:
-        asyncio.run(crash_and_go_on(pipeline))
-        assert_means_are_true(pipeline)
-        published = pipeline.answers(committed=False)
-        assert {name: len(set(values)) for name, values in published.items() if len(set(values)) != 1} == {}
-        answers = [json.loads(values[0]) for values in published.values()]
-        assert len(answers) == len(CELLS) * 2 * (2 + 1)
-        for each in answers:
-            place = {cell_of(place): place for place in range(3)}.get(each["cell"])
-            there = place is not None and (each["query"] == "two" or each["date"] == DATE)
-            over = sum(10 + vehicle + (place or 0) > each["speed_limit"] for vehicle in range(12)) * there
-            assert each["mean"] == pytest.approx(over / each["days"], abs=0.002)
-            assert not each.keys() & {"seq", "user_days"}
-        with closing(redis_server.client()) as redis:
-            assert not list(redis.scan_iter(match=f"{{{pipeline.name}:*}}:k*", count=10_000))
 
 
 def test_a_slot_is_sent_by_no_worker_before_all_of_it_has_records_and_the_budget_is_told_by_whole_slots(

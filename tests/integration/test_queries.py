@@ -2,31 +2,36 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agents.publisher import Publishers
-from agents.query_release import DueAnswer, QueryReleaser
-from agents.release import Releaser
-from agents.store.kept import KeptStore
+from agents.query_release import DueAnswer
 from agents.store.ledger import Committed
 from agents.store.succession import SuccessionStore, Successor
 from agents.topics import ensure_topics
-from stream.mechanisms.system import SystemNoise
 from stream.packing import unpack
-from tests.integration.days import DATES, DAY_MS, END_MS, EPSILON, POLICY, QUERIES, cell, days, expected
+from tests.integration.answering import (
+    ANSWERS,
+    answering,
+    answers,
+    assert_charged_once,
+    assert_true,
+    crash_in_answers,
+    kept_keys,
+)
+from tests.integration.days import DATES, DAY_MS, END_MS, POLICY, QUERIES, cell, days, expected
 from tests.integration.harness import Pipeline, open_pipeline
-from tests.integration.readings import Sample, Stores, open_stores, store_closed
+from tests.integration.readings import Stores, open_stores, store_closed
 from tests.integration.tables import PARTITIONS
-from tests.integration.test_release import ALL, STEPS, CrashError, CrashingPublishers, releasing
+from tests.integration.test_release import ALL, STEPS, CrashError, CrashingPublishers
 from tests.services import KafkaServer, RedisServer
 
 HATS = 12  # two places in two hours of three days
-ANSWERS = 2 * 4 + 12  # of `mean` and `over` one for each place and hour, of `daily` also for each day
 
 
 @pytest.fixture
@@ -34,73 +39,6 @@ def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> I
     with open_pipeline(kafka, redis_server, tmp_path, "queries", {"policy": POLICY}) as opened:
         ensure_topics(opened.settings)
         yield opened
-
-
-@asynccontextmanager
-async def answering(
-    pipeline: Pipeline,
-    stores: Stores,
-    publishers: type[Publishers] = Publishers,
-    kind: type[Releaser] = Releaser,
-) -> AsyncIterator[tuple[Releaser, QueryReleaser]]:
-    """A worker's releaser with its queries."""
-    async with releasing(pipeline, stores, kind, publishers) as releaser:
-        kept = KeptStore(stores.redis, pipeline.name, PARTITIONS)
-        releaser.queries = QueryReleaser(pipeline.settings, kept, stores.ledger, releaser._prover, SystemNoise())
-        yield releaser, releaser.queries
-
-
-def crash_in_answers(queries: QueryReleaser, step: str) -> None:
-    """Let it end at a step: `sent` is the publisher's."""
-    name = {"loaded": "load", "drawn": "draw", "committed": "commit", "acked": "send", "marked": "mark"}.get(step)
-    name = "delete" if step == "deleted" else name
-    if name is None:
-        return
-    wrapped = getattr(queries, name)
-
-    async def crashing(*arguments: Any) -> None:
-        await wrapped(*arguments)
-        raise CrashError
-
-    setattr(queries, name, crashing)
-
-
-def answers(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
-    """release_id without the policy -> the one record; those of aborted transactions count too."""
-    published = pipeline.answers(committed=False)
-    assert {name: len(set(values)) for name, values in published.items() if len(set(values)) != 1} == {}
-    return {name.partition("/")[2]: json.loads(values[0]) for name, values in published.items()}
-
-
-def assert_true(
-    pipeline: Pipeline, samples: Sequence[Sample], names: Sequence[str] = ("mean", "over", "daily")
-) -> None:
-    """Every query has one answer about each cell and slot, and it is the true one."""
-    wanted = {key: value for name in names for key, value in expected(samples, name).items()}
-    means = {key: record["mean"] for key, record in answers(pipeline).items() if record["status"] == "released"}
-    assert means.keys() == wanted.keys()
-    for key, mean in means.items():
-        assert mean == pytest.approx(wanted[key], abs=0.002), key
-
-
-def kept_keys(pipeline: Pipeline) -> list[bytes]:
-    """What is left in Redis of what queries read."""
-    with closing(pipeline.redis_server.client()) as redis:
-        return [
-            key
-            for kind in ("k:*", "kept")
-            for key in redis.scan_iter(match=f"{{{pipeline.name}:*}}:{kind}", count=10_000)
-        ]
-
-
-def assert_charged_once(pipeline: Pipeline) -> None:
-    """Each day cost its dearest HATs and each query in all the places that a user can be in."""
-    budgets = pipeline.budget_records()
-    assert {key.rpartition("/")[2] for key in budgets} == set(DATES)
-    for budget in budgets.values():
-        assert (budget["releases"], budget["epsilon_sum"]) == (4, 4 * EPSILON)
-        assert {each["query"]: each["places"] for each in budget["queries"]} == {"mean": 40, "over": 40, "daily": 40}
-        assert budget["epsilon_user_day"] == (4 + 3 * 40) * EPSILON
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,20 +12,29 @@ import pytest
 
 import agents.due_answers
 import agents.store.kept
+from agents.publisher import Publishers
 from agents.slot_release import SlotReleaser
 from agents.store.kept import KeptStore
 from agents.store.keys import PartitionKeys
 from agents.store.scripts import Call
 from agents.topics import ensure_topics
 from stream.packing import Row, pack, strip
+from tests.integration.answering import answering, answers, assert_true, crash_in_answers, kept_keys
 from tests.integration.days import END_MS, POLICY, QUERIES, days
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.hidden import CELLS, SLOTS, open_hidden
 from tests.integration.readings import Sample, open_stores, store_closed, traffic
 from tests.integration.tables import PARTITIONS
-from tests.integration.test_add_remove import HALVES, OVER_LIMIT, OVER_MS
-from tests.integration.test_queries import answering, answers, assert_true, kept_keys
-from tests.integration.test_release import ALL
+from tests.integration.test_add_remove import (
+    DATE,
+    DAY_MS,
+    HALVES,
+    OVER_LIMIT,
+    OVER_MS,
+    assert_means_are_true,
+    cell_of,
+)
+from tests.integration.test_release import ALL, STEPS, CrashError, CrashingPublishers
 from tests.services import KafkaServer, RedisServer
 
 
@@ -126,3 +136,39 @@ def test_under_add_remove_no_worker_sends_answers_before_all_have_records(
         told = [json.loads(each.value or b"") for each in pipeline.kafka.read(pipeline.settings.topics.budget)]
         # A slot's means, then its answers: nothing tells how far one worker was when another one sent.
         assert {each["seq"] for each in told} == {len(CELLS) * n for n in range(1, 1 + 2 * len(SLOTS))}
+
+
+def test_a_query_over_days_has_one_answer_for_each_listed_cell_whatever_crashes_and_nothing_is_kept_after(
+    kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    two_days = OVER_LIMIT[0] | {"name": "two", "days": 2, "from": DATE, "speed_limit": 12.0}
+
+    async def crash_and_go_on(pipeline: Pipeline) -> None:
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS + DAY_MS)
+            for step in STEPS:
+                publishers = CrashingPublishers if step == "sent" else Publishers
+                with pytest.raises(CrashError):
+                    async with answering(pipeline, stores, publishers, SlotReleaser) as (releaser, queries):
+                        crash_in_answers(queries, step)
+                        await releaser.round(asyncio.Event())
+            async with answering(pipeline, stores, kind=SlotReleaser) as (releaser, _):
+                await releaser.round(asyncio.Event())
+                assert await releaser.due(ALL) == []
+
+    changes = {"policy": {"hours": [12, 14], "query": [*OVER_LIMIT, two_days]}}
+    with open_hidden(kafka, redis_server, tmp_path, "asked", changes) as pipeline:
+        asyncio.run(crash_and_go_on(pipeline))
+        assert_means_are_true(pipeline)
+        published = pipeline.answers(committed=False)
+        assert {name: len(set(values)) for name, values in published.items() if len(set(values)) != 1} == {}
+        answers = [json.loads(values[0]) for values in published.values()]
+        assert len(answers) == len(CELLS) * 2 * (2 + 1)
+        for each in answers:
+            place = {cell_of(place): place for place in range(3)}.get(each["cell"])
+            there = place is not None and (each["query"] == "two" or each["date"] == DATE)
+            over = sum(10 + vehicle + (place or 0) > each["speed_limit"] for vehicle in range(12)) * there
+            assert each["mean"] == pytest.approx(over / each["days"], abs=0.002)
+            assert not each.keys() & {"seq", "user_days"}
+        with closing(redis_server.client()) as redis:
+            assert not list(redis.scan_iter(match=f"{{{pipeline.name}:*}}:k*", count=10_000))

@@ -8,10 +8,10 @@ from agents.topics import ensure_topics
 from stream.hats import Calendar
 from stream.query_release import asked_in
 from stream.units import NANO
+from tests.integration.answering import ANSWERS, answering, answers, assert_true, kept_keys
 from tests.integration.days import DATES, DAY_MS, END_MS, cell, days
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import NOON_MS, open_stores, store_closed
-from tests.integration.test_queries import ANSWERS, answering, answers, assert_true, kept_keys
 from tests.integration.test_queries import pipeline as pipeline  # noqa: PLC0414 - a fixture
 from tests.integration.test_release import ALL
 from tests.services import KafkaServer, RedisServer

@@ -6,10 +6,10 @@ from pathlib import Path
 from agents.budget_words import figures
 from agents.cli.budget import read_budget
 from agents.topics import ensure_topics
+from tests.integration.answering import ANSWERS, answering
 from tests.integration.days import DATES, END_MS, EPSILON, POLICY, days
 from tests.integration.harness import open_pipeline
 from tests.integration.readings import open_stores, store_closed
-from tests.integration.test_queries import ANSWERS, answering
 from tests.services import KafkaServer, RedisServer
 
 
