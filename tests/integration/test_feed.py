@@ -267,7 +267,7 @@ def test_a_synthetic_city_runs_for_the_time_it_was_given(feed: Callable[..., Fee
     received = kafka.read(to.topic)
     records = [each for each in received if each.key is not None]
     assert json.loads(out)["records"] == len(records) > 500
-    assert len({each.key for each in records}) == 20
+    assert 5 <= len({each.key for each in records}) <= 20  # a quarter of them at night, all in a weekday's rush hours
     assert min(each.timestamp_ms for each in received) >= before - 30 * 86_400_000
     assert all(jsonl.decode(each.value or b"") for each in records)
     ticks = Counter(each.timestamp_ms for each in received if each.key is None)

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import closing
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,17 @@ from redis.exceptions import ResponseError
 
 from agents.store.identity import claim_user_key
 from agents.store.keys import DomainKeys
-from agents.store.ledger import LedgerStore, Proposal
+from agents.store.ledger import AnswerProposal, LedgerStore, Proposal
 from agents.store.partition import PartitionStore
 from agents.store.progress import Mark
-from agents.store.proof import ProofStore, Published, Term
+from agents.store.proof import Answered, ProofStore, Published, Term
 from agents.store.succession import SuccessionStore, Successor
 from agents.topics import ensure_topics
 from agents.trouble import is_full
+from stream.accounting import Reserved
 from stream.checkpoint import take_changes
 from stream.contracts import BudgetRecord, EpsilonDelta
+from stream.queries import Period
 from tests.integration.health import LISTEN, is_ready, missing
 from tests.integration.readings import (
     EXACT,
@@ -48,7 +51,10 @@ def test_every_script_writes_all_or_nothing_where_redis_is_full() -> None:
 
 async def _refuse_each(url: str) -> None:
     policy = policy_of(name="full", lateness="48h")
-    proposal = Proposal(f"full/{DATE}T12:00/c", DATE, "c/12:00", 10**9, (b'{"seq":', b"}"), (b"{", b"}"))
+    parts = (b'{"seq":', b"}"), (b"{", b"}")
+    proposal = Proposal(f"full/{DATE}T12:00/c", DATE, "c/12:00", 10**9, *parts)
+    answer = AnswerProposal(f"full/{DATE}T12:00/c/q", DATE, [DATE], "q", Reserved(1, 10**9), *parts)
+    answered = Answered("full", "other", Period(date.fromisoformat(DATE), 1), 1, 10**9)
     budget = BudgetRecord(
         policy="full",
         policy_id="b2:",
@@ -77,6 +83,8 @@ async def _refuse_each(url: str) -> None:
             "open": lambda: store.open(1, 0),
             "skip": lambda: store._skip(keys=["{full:0}:state"], args=["1", "9"]),
             "commit": lambda: ledger.commit([proposal], token),
+            "answer": lambda: ledger.commit_answers([answer], token),
+            "reserved": lambda: proof.reserve(answered),
             "adopt": lambda: proof.adopt(_published(1)),
             "supersede": lambda: proof.supersede(_published(1)[0], replace(_published(1)[0], record=b"y")),
             "number": lambda: proof.number(DATE),
@@ -90,12 +98,15 @@ async def _refuse_each(url: str) -> None:
         }
         reads = {
             "load",
+            "kept",
+            "recollect",
             "proof",
             "summary",
             "delete",
+            "forget",
             "booking",
             "sweep",
-        }  # `delete` and `sweep` make room, `booking` is a part of others
+        }  # `delete`, `forget` and `sweep` make room, `booking` is a part of others
         assert writes.keys() | reads == {path.stem for path in (ROOT / "agents" / "store").glob("*.lua")}
         for write in writes.values():
             before = await _everything(redis)
