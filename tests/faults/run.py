@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agents.topics import ensure_topics
-from tests.faults.chaos import AWAY_S, SESSION_S, Fault, deal, fill, stopped
+from tests.faults.chaos import SESSION_S, Fault, deal, fill, stopped
 from tests.faults.check import violations
 from tests.faults.facts import Violation
 from tests.faults.feed import Feed
@@ -130,7 +130,7 @@ def _storm(stage: Stage, feed: Feed, faults: Sequence[Fault]) -> None:
             stage.copy_redis()
         fill(stage, stage.random.randint(1, 2))
         fault(stage)
-    stage.wait(AWAY_S)  # what was begun comes to its end
+    stage.wait_for_ends()  # else the last zombie would be thawed before it is one
 
 
 def _settle(stage: Stage) -> Iterator[str]:

@@ -207,6 +207,11 @@ class Stage:
 
     # The end.
 
+    def wait_for_ends(self) -> None:
+        """Until all that was begun for some seconds is over."""
+        while self._later:
+            self.wait(_POLL_S)
+
     def heal(self) -> None:
         """All servers up, all wires plain, nobody frozen, nothing to come."""
         self._later.clear()

@@ -12,6 +12,7 @@ _WITH_SERVICES: Final = (
     "tests/integration",
     "tests/invariants",
     "tests/laws/test_ledgers.py",
+    "tests/laws/test_query_ledgers.py",
     "tests/laws/test_stores.py",
     "tests/laws/test_successions.py",
 )
