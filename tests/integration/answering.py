@@ -16,7 +16,7 @@ from tests.integration.days import DATES, EPSILON, expected
 from tests.integration.harness import Pipeline
 from tests.integration.readings import Sample, Stores
 from tests.integration.tables import PARTITIONS
-from tests.integration.test_release import CrashError, releasing
+from tests.integration.test_release import releasing
 
 ANSWERS: Final = 2 * 4 + 12  # of `mean` and `over` one for each place and hour, of `daily` also for each day
 
@@ -33,21 +33,6 @@ async def answering(
         kept = KeptStore(stores.redis, pipeline.name, PARTITIONS)
         releaser.queries = QueryReleaser(pipeline.settings, kept, stores.ledger, releaser._prover, SystemNoise())
         yield releaser, releaser.queries
-
-
-def crash_in_answers(queries: QueryReleaser, step: str) -> None:
-    """Let it end at a step: `sent` is the publisher's."""
-    name = {"loaded": "load", "drawn": "draw", "committed": "commit", "acked": "send", "marked": "mark"}.get(step)
-    name = "delete" if step == "deleted" else name
-    if name is None:
-        return
-    wrapped = getattr(queries, name)
-
-    async def crashing(*arguments: Any) -> None:
-        await wrapped(*arguments)
-        raise CrashError
-
-    setattr(queries, name, crashing)
 
 
 def answers(pipeline: Pipeline) -> dict[str, dict[str, Any]]:

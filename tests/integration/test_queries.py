@@ -21,14 +21,13 @@ from tests.integration.answering import (
     answers,
     assert_charged_once,
     assert_true,
-    crash_in_answers,
     kept_keys,
 )
 from tests.integration.days import DATES, DAY_MS, END_MS, POLICY, QUERIES, cell, days, expected
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import Stores, open_stores, store_closed
 from tests.integration.tables import PARTITIONS
-from tests.integration.test_release import ALL, STEPS, CrashError, CrashingPublishers
+from tests.integration.test_release import ALL, STEPS, CrashError, CrashingPublishers, crash_after
 from tests.services import KafkaServer, RedisServer
 
 HATS = 12  # two places in two hours of three days
@@ -60,7 +59,7 @@ def test_after_a_crash_at_any_step_another_worker_leaves_one_true_answer_and_kee
                             await wrapped(release_partition, waiting)
 
                         setattr(queries, "send", send)  # noqa: B010 - a step, wrapped from outside
-                    crash_in_answers(queries, step)
+                    crash_after(queries, step)
                     await releaser.round(asyncio.Event())
             async with answering(pipeline, stores) as (releaser, _):
                 await releaser.round(asyncio.Event())

@@ -19,7 +19,7 @@ from agents.store.keys import PartitionKeys
 from agents.store.scripts import Call
 from agents.topics import ensure_topics
 from stream.packing import Row, pack, strip
-from tests.integration.answering import answering, answers, assert_true, crash_in_answers, kept_keys
+from tests.integration.answering import answering, answers, assert_true, kept_keys
 from tests.integration.days import END_MS, POLICY, QUERIES, days
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.hidden import CELLS, SLOTS, open_hidden
@@ -34,7 +34,7 @@ from tests.integration.test_add_remove import (
     assert_means_are_true,
     cell_of,
 )
-from tests.integration.test_release import ALL, STEPS, CrashError, CrashingPublishers
+from tests.integration.test_release import ALL, STEPS, CrashError, CrashingPublishers, crash_after
 from tests.services import KafkaServer, RedisServer
 
 
@@ -150,7 +150,7 @@ def test_a_query_over_days_has_one_answer_for_each_listed_cell_whatever_crashes_
                 publishers = CrashingPublishers if step == "sent" else Publishers
                 with pytest.raises(CrashError):
                     async with answering(pipeline, stores, publishers, SlotReleaser) as (releaser, queries):
-                        crash_in_answers(queries, step)
+                        crash_after(queries, step)
                         await releaser.round(asyncio.Event())
             async with answering(pipeline, stores, kind=SlotReleaser) as (releaser, _):
                 await releaser.round(asyncio.Event())

@@ -16,6 +16,7 @@ from aiokafka.errors import KafkaError
 from agents.due import Due
 from agents.kafka import aiokafka_options
 from agents.publisher import Message, NotHeld, Publishers
+from agents.query_release import QueryReleaser
 from agents.recovery import Prover
 from agents.release import Releaser
 from agents.store.ledger import Committed, Proposal
@@ -47,8 +48,8 @@ class CrashingPublishers(Publishers):
         await super().publish(release_partition, messages)
 
 
-def crash_after(releaser: Releaser, step: str) -> None:
-    """Let a releaser end at a step: `sent` is the publisher's."""
+def crash_after(releaser: Releaser | QueryReleaser, step: str) -> None:
+    """Let a releaser, of means or of answers, end at a step: `sent` is the publisher's."""
     name = {"loaded": "load", "drawn": "draw", "committed": "commit", "acked": "send", "marked": "mark"}.get(step)
     name = "delete" if step == "deleted" else name
     if name is None:
