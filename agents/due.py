@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from agents.lots import lots_of
 from agents.store.ledger import Proposal
 from agents.store.partition import FinalHat
 from stream.release import Release
@@ -27,17 +28,7 @@ class Due:
 
 def batches_of(due: Sequence[Due]) -> Iterator[list[Due]]:
     """In order, cut at dates, at `HATS` and at `_USERS`."""
-    batch: list[Due] = []
-    users = 0
-    for one in due:
-        full = len(batch) >= HATS or users + one.users > _USERS
-        if batch and (full or date_of(one) != date_of(batch[0])):
-            yield batch
-            batch, users = [], 0
-        batch.append(one)
-        users += one.users
-    if batch:
-        yield batch
+    return lots_of(due, date_of, HATS, _USERS)
 
 
 def date_of(due: Due) -> str:

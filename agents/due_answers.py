@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
+from agents.lots import lots_of
 from agents.store.ledger import AnswerProposal
 from stream.accounting import Reserved
 from stream.query_release import Asked, QueryRelease
@@ -26,17 +27,7 @@ class DueAnswer:
 
 def batches_of(due: Sequence[DueAnswer]) -> Iterator[list[DueAnswer]]:
     """In order, cut at closing dates, at `ANSWERS` and at `_USERS`. Not at bytes: how many depends on speeds."""
-    batch: list[DueAnswer] = []
-    users = 0
-    for one in due:
-        full = len(batch) >= ANSWERS or users + one.users > _USERS
-        if batch and (full or one.asked.closing.date != batch[0].asked.closing.date):
-            yield batch
-            batch, users = [], 0
-        batch.append(one)
-        users += one.users
-    if batch:
-        yield batch
+    return lots_of(due, lambda one: one.asked.closing.date, ANSWERS, _USERS)
 
 
 def by_asked(due: Iterable[DueAnswer]) -> Iterator[list[DueAnswer]]:

@@ -12,7 +12,8 @@ from agents.asked import asked_of_kept
 from agents.budget import budget_message
 from agents.clock import now_ms
 from agents.due_answers import ANSWERS, DueAnswer, answer_proposal_of, batches_of, by_asked
-from agents.publisher import Message, NotHeld, cloud_event
+from agents.lots import publish_by_owner
+from agents.publisher import Message, cloud_event
 from agents.recovery import Prover
 from agents.settings import Settings
 from agents.store.kept import Gap, Kept, KeptStore
@@ -141,21 +142,11 @@ class QueryReleaser:
 
     async def _publish(self, records: Mapping[DueAnswer, Committed]) -> None:
         """Send what is not published, by release partition. Raises NotHeld where others took over one of these."""
-        by_producer: dict[int, list[tuple[DueAnswer, Committed]]] = {}
-        for one, record in records.items():
-            if not record.published:
-                by_producer.setdefault(self.release_partition(one), []).append((one, record))
-        taken: NotHeld | None = None
-        for release_partition, waiting in sorted(by_producer.items()):
-            try:
-                for at in range(0, len(waiting), ANSWERS):
-                    lot = waiting[at : at + ANSWERS]
-                    await self.send(release_partition, lot)
-                    await self.mark([one for one, _ in lot])
-            except NotHeld as error:
-                taken = error  # as for means: the others are sent, so that two policies do not take turns for each
-        if taken is not None:
-            raise taken
+        await publish_by_owner(records, self.release_partition, ANSWERS, self._send_and_mark)
+
+    async def _send_and_mark(self, release_partition: int, waiting: Sequence[tuple[DueAnswer, Committed]]) -> None:
+        await self.send(release_partition, waiting)
+        await self.mark([one for one, _ in waiting])
 
     async def _forget(self, asked: Iterable[Asked], until: str) -> None:
         """Delete what no query is going to read, of what these have read.

@@ -24,6 +24,7 @@ from agents.asked import NEVER
 from agents.budget import budget_message
 from agents.clock import now_ms, pause
 from agents.due import HATS, Due, batches_of, date_of, proposal_of
+from agents.lots import publish_by_owner
 from agents.publisher import Message, NotHeld, cloud_event
 from agents.query_release import QueryReleaser
 from agents.recovery import Prover
@@ -175,22 +176,12 @@ class Releaser:
 
         Raises NotHeld where another worker has taken over one of these: then those of the others are published.
         """
-        by_producer: dict[int, list[tuple[Due, Committed]]] = {}
-        for one, record in records.items():
-            if not record.published:
-                by_producer.setdefault(self.release_partition(one), []).append((one, record))
-        taken: NotHeld | None = None
-        for release_partition, waiting in sorted(by_producer.items()):
-            try:
-                for at in range(0, len(waiting), HATS):
-                    batch = waiting[at : at + HATS]
-                    date = date_of(batch[0][0])
-                    await self.send(release_partition, date, batch)
-                    await self.mark(date, [one for one, _ in batch])
-            except NotHeld as error:
-                taken = error  # one of them: the others are sent, so that two policies do not take turns for each
-        if taken is not None:
-            raise taken
+        await publish_by_owner(records, self.release_partition, HATS, self._send_and_mark)
+
+    async def _send_and_mark(self, release_partition: int, waiting: Sequence[tuple[Due, Committed]]) -> None:
+        date = date_of(waiting[0][0])
+        await self.send(release_partition, date, waiting)
+        await self.mark(date, [one for one, _ in waiting])
 
     # The named steps. Tests wrap them from their own entry point.
 
