@@ -125,7 +125,7 @@ def parts(head: dict[str, Any], tail: dict[str, Any], *, hidden: bool) -> tuple[
 
 
 def numbered(record: tuple[bytes, bytes], number: int) -> bytes:
-    """A record's bytes once the ledger has given it a number. As in agents/store/commit.lua."""
+    """A record's bytes once the ledger has given it a number. As in agents/store/deciding.lua."""
     head, tail = record
     return b"%b%d%b" % (head, number, tail) if tail else head
 

@@ -6,18 +6,13 @@
 --       room for the query, 10 the proof's token, 11 the policy that this one replaces ('' for none), 12 this one as its
 --       successor, 13 query, 14 in how many places a user can be, 15 its epsilon there (1e-9), then the dates
 -- Returns as commit.lua. The charge is what the query has reserved on each of its days, and is so here at the latest.
-local proof = redis.call('HMGET', KEYS[4], 'run_id', 'token')
-if proof[2] ~= ARGV[10] or proof[1] ~= string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') then
-  return {'unproven'}
-end
-
-local found = redis.call('HGET', KEYS[1], ARGV[1])
-if found then return {'found', found, tostring(redis.call('SISMEMBER', KEYS[2], ARGV[1]))} end
-
-local name, date = ARGV[2], ARGV[3]
-local successor = redis.call('HGET', KEYS[6], name)
-if successor and date >= string.match(successor, '^%S+') then return {'replaced'} end
-if ARGV[11] ~= '' and redis.call('HGET', KEYS[6], ARGV[11]) ~= ARGV[12] then return {'unclaimed'} end
+local keys = {
+  releases = KEYS[1], published = KEYS[2], ledger = KEYS[3], proof = KEYS[4], successors = KEYS[6],
+  last = KEYS[7], dates = KEYS[8],
+}
+local id, name, date = ARGV[1], ARGV[2], ARGV[3]
+local answer = decided(keys, id, name, date, ARGV[10], ARGV[11], ARGV[12])
+if answer then return answer end
 
 local head, tail = ARGV[6], ARGV[7]
 for i = 9, #KEYS do
@@ -27,10 +22,4 @@ for i = 9, #KEYS do
   end
   if places_of(KEYS[i], name, ARGV[13]) == 0 then head, tail = ARGV[8], ARGV[9] end
 end
-redis.call('HINCRBY', KEYS[3], 'sequence', 1)
-local seq = text(redis.call('HINCRBY', KEYS[3], 'commits:' .. name, 1))
-local record = tail == '' and head or head .. seq .. tail
-redis.call('HSET', KEYS[1], ARGV[1], record)
-redis.call('SADD', KEYS[8], date)
-later(KEYS[7], name, date)
-return {'committed', record, '0'}
+return keep(keys, id, name, date, head, tail)

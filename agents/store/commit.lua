@@ -8,19 +8,13 @@
 --       this one: its name, in how many places a user can be, its epsilon there (1e-9), '1' if that is spent already
 -- Returns {"committed" or "found", record, "1" if it is published}, or one word, and then nothing was written:
 -- "unproven", "replaced" (the day is another policy's), "unclaimed" (we follow a policy that knows nothing of it).
-local proof = redis.call('HMGET', KEYS[7], 'run_id', 'token')
-if proof[2] ~= ARGV[13] or proof[1] ~= string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') then
-  return {'unproven'}
-end
-
-local found = redis.call('HGET', KEYS[1], ARGV[1])
-if found then return {'found', found, tostring(redis.call('SISMEMBER', KEYS[2], ARGV[1]))} end
-
--- No day is of two policies, whatever their workers know of each other.
-local name, date = ARGV[2], ARGV[3]
-local successor = redis.call('HGET', KEYS[9], name)
-if successor and date >= string.match(successor, '^%S+') then return {'replaced'} end
-if ARGV[15] ~= '' and redis.call('HGET', KEYS[9], ARGV[15]) ~= ARGV[16] then return {'unclaimed'} end
+local keys = {
+  releases = KEYS[1], published = KEYS[2], ledger = KEYS[3], dates = KEYS[6], proof = KEYS[7],
+  successors = KEYS[9], last = KEYS[10],
+}
+local id, name, date = ARGV[1], ARGV[2], ARGV[3]
+local answer = decided(keys, id, name, date, ARGV[13], ARGV[15], ARGV[16])
+if answer then return answer end
 
 -- Before the day's first release, whatever becomes of it.
 for i = 17, #ARGV, 4 do
@@ -47,10 +41,4 @@ if charge > 0 then
     redis.call('HINCRBY', KEYS[3], 'fineness:' .. name .. ':' .. ARGV[14], 1)
   end
 end
-redis.call('HINCRBY', KEYS[3], 'sequence', 1)
-local seq = text(redis.call('HINCRBY', KEYS[3], 'commits:' .. name, 1))
-local record = tail == '' and head or head .. seq .. tail
-redis.call('HSET', KEYS[1], ARGV[1], record)
-redis.call('SADD', KEYS[6], date)
-later(KEYS[10], name, date)
-return {'committed', record, '0'}
+return keep(keys, id, name, date, head, tail)

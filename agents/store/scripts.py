@@ -1,17 +1,21 @@
 """The Lua scripts beside this file, by name."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
+from types import MappingProxyType
 from typing import Any, Final
 
 from redis.exceptions import NoScriptError
 
 from agents.redis_clients import AnyRedis
 
-_BOOKING: Final = frozenset(
-    {"adopt", "answer", "commit", "recall", "reserved", "supersede"}
-)  # what stands before them is in booking.lua
+_BEFORE: Final[Mapping[str, frozenset[str]]] = MappingProxyType(  # parts, and the scripts that they stand before
+    {
+        "booking": frozenset({"adopt", "answer", "commit", "recall", "reserved", "supersede"}),
+        "deciding": frozenset({"answer", "commit"}),
+    }
+)
 
 Part = str | bytes | int
 Call = tuple[Sequence[str], Sequence[Part]]
@@ -28,7 +32,8 @@ class Script:
 
     def __init__(self, redis: AnyRedis, name: str) -> None:
         self._redis = redis
-        self._text = _text("booking") + _text(name) if name in _BOOKING else _text(name)
+        before = (part for part, names in _BEFORE.items() if name in names)
+        self._text = "".join(map(_text, (*before, name)))
         self._hash = hashlib.sha1(self._text.encode(), usedforsecurity=False).hexdigest()
 
     async def __call__(self, keys: Sequence[str], args: Sequence[Part]) -> Any:

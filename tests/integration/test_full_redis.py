@@ -105,8 +105,9 @@ async def _refuse_each(url: str) -> None:
             "delete",
             "forget",
             "booking",
+            "deciding",
             "sweep",
-        }  # `delete`, `forget` and `sweep` make room, `booking` is a part of others
+        }  # `delete`, `forget` and `sweep` make room, `booking` and `deciding` are parts of others
         assert writes.keys() | reads == {path.stem for path in (ROOT / "agents" / "store").glob("*.lua")}
         for write in writes.values():
             before = await _everything(redis)
