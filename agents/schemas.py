@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from agents.dead_letters import DeadLetter
-from stream.contracts import BudgetRecord, QueryRecord, ReleaseRecord, TelemetryRecord
+from stream.contracts import BudgetRecord, QueryRecord, ReleaseRecord, ReportRecord, TelemetryRecord
 
 FOLDER: Final = Path(__file__).parent.parent / "schemas"
 SCHEMAS: Final[dict[str, type[msgspec.Struct]]] = {
@@ -16,6 +16,7 @@ SCHEMAS: Final[dict[str, type[msgspec.Struct]]] = {
     "query": QueryRecord,
     "budget": BudgetRecord,
     "dead-letter": DeadLetter,
+    "report": ReportRecord,
 }
 
 

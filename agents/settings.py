@@ -17,6 +17,7 @@ import msgspec
 from stream.errors import BadSetting, Refusal
 from stream.estimators import ESTIMATOR_KEYS, Parameters
 from stream.feeds import FEEDS
+from stream.hybrid import HYBRID_ESTIMATORS, HYBRID_KEYS, HybridParameters, check
 from stream.partitioner import PARTITIONERS
 from stream.policy import Policy, read_policy
 from stream.pseudonyms import KEY_BYTES
@@ -67,6 +68,7 @@ class TopicsTable(msgspec.Struct, frozen=True, kw_only=True):
     queries: str = "hats.queries"
     budget: str = "hats.budget"
     dead_letters: str = "hats.dead-letters"
+    reports: str = "reports"
 
 
 class WorkerTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,8 +176,12 @@ def settings_of(table: Mapping[str, Any], folder: Path, environment: Mapping[str
         raise BadSetting(
             "topics.telemetry_retention", f"{retention!r} is too short to fold again what was lost", 'use "72h" or more'
         )
-    policy = read_policy(given.policy, ESTIMATOR_KEYS, lambda name: _read(folder, name, "policy.cells"))
+    policy = read_policy(
+        given.policy, {**ESTIMATOR_KEYS, **HYBRID_KEYS}, lambda name: _read(folder, name, "policy.cells")
+    )
     Parameters.of(policy)  # refuses what no estimate could keep now, and not when the first hour closes
+    if policy.hybrid is not None:
+        check(HYBRID_ESTIMATORS[policy.estimator], HybridParameters.of(policy))
     return Settings(
         kafka=kafka,
         redis=redis,
@@ -214,7 +220,7 @@ def _check_choices(given: _File) -> None:
         )
     if not 1 <= given.kafka.partitions <= 10_000:
         raise BadSetting("kafka.partitions", f"{given.kafka.partitions} is no number of partitions", "use 1 or more")
-    names = (topics.telemetry, topics.means, topics.queries, topics.budget, topics.dead_letters)
+    names = (topics.telemetry, topics.means, topics.queries, topics.budget, topics.dead_letters, topics.reports)
     if len(set(names)) != len(names):
         raise BadSetting("topics", "two topics have one name", "give each its own")
 

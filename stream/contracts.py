@@ -156,6 +156,21 @@ class TelemetryRecord(msgspec.Struct, frozen=True, kw_only=True):
     unit: Literal["km/h", "m/s", "mph", "kn"] = "km/h"
 
 
+class ReportRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One report on the topic `reports`: a device's own mean in one HAT, with the device's own noise on it."""
+
+    id: Annotated[
+        str,
+        msgspec.Meta(pattern=r"^[0-9a-f]{32}$", description="random, new each local day; also the record's key"),
+    ]
+    policy_id: PolicyId
+    cell: Cell
+    date: Date
+    slot: Slot
+    value: Annotated[float, msgspec.Meta(description="km/h, a multiple of the policy's grid; may be below 0")]
+    epsilon: Annotated[float, msgspec.Meta(gt=0, description="of the noise on `value`: the policy's local_epsilon")]
+
+
 RELEASE: Final = msgspec.json.Decoder(ReleaseRecord)
 QUERY: Final = msgspec.json.Decoder(QueryRecord)
 BUDGET: Final = msgspec.json.Decoder(BudgetRecord)

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from stream.errors import BadSetting
+from stream.hybrid_keys import HybridKeys, HybridUse, hybrid_keys
 from stream.policy_table import EstimatorTable, PrivacyTable
 
 _NAMED: Final = ("grouping", "array_length", "quantiles")  # the keys of [policy.estimator] with a table of names
@@ -32,12 +33,14 @@ class EstimatorKeys:
     defaults           by key; a key that is not there is refused, one without a default has to be written
     choices            the names that may stand there, by key; `array_length` may be a number of places too
     weight_threshold   (array_length, epsilon) -> the default of that key; None: the estimator has no such key
+    hybrid             what a hybrid estimator takes; None: devices' reports play no part
     """
 
     relations: frozenset[Relation]
     defaults: Mapping[str, str | None]
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     weight_threshold: Callable[[int, float], float] | None = None
+    hybrid: HybridUse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +51,13 @@ class ChosenKeys:
     array_length: str | int | None = None
     quantiles: str | None = None
     weight_threshold: float | None = None
+    hybrid: HybridKeys | None = None
 
-    def used(self) -> dict[str, str | int | float]:
-        """Those that are."""
-        return {key: value for key in self.__slots__ if (value := getattr(self, key)) is not None}
+    def used(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Those that are, of [policy.privacy] and of [policy.estimator]."""
+        if self.hybrid is not None:
+            return self.hybrid.canonical()
+        return {}, {key: value for key in self.__slots__ if (value := getattr(self, key)) is not None}
 
 
 def chosen_keys(table: EstimatorTable, privacy: PrivacyTable, estimators: Mapping[str, EstimatorKeys]) -> ChosenKeys:
@@ -81,6 +87,7 @@ def chosen_keys(table: EstimatorTable, privacy: PrivacyTable, estimators: Mappin
         array_length,
         quantiles if isinstance(quantiles, str) else None,
         _threshold(table, keys, array_length, privacy.epsilon),
+        hybrid_keys(table, privacy, keys.hybrid),
     )
 
 

@@ -12,7 +12,9 @@ from typing import Any
 import rfc8785
 
 from stream.cells_file import Chosen
+from stream.errors import BadSetting
 from stream.estimator_keys import EstimatorKeys, Relation, chosen_keys
+from stream.hybrid_keys import HybridKeys, HybridUse, NoiseKind
 from stream.policy_checks import (
     cells_of,
     check_add_remove,
@@ -29,7 +31,7 @@ from stream.reading import to_milli
 from stream.tables import decode_table, duration_ms
 from stream.units import nano, nano_within
 
-__all__ = ["EstimatorKeys", "Policy", "Query", "Relation", "read_policy"]
+__all__ = ["EstimatorKeys", "HybridKeys", "HybridUse", "NoiseKind", "Policy", "Query", "Relation", "read_policy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class Policy:
     min_users      fewer are suppressed; 0 under add_remove: never by how many they are
     grouping, array_length, quantiles, weight_threshold   of the estimator, array_length a rule's name or a number of
                    places, weight_threshold in readings; None for those that it does not use
+    hybrid         what holds for devices that do not trust the operator; None: there are none
     queries        over several days, each on every HAT
     most_hats      the most that one user's day can enter: K, or all there are where cells are listed
     """
@@ -81,13 +84,14 @@ class Policy:
     array_length: str | int | None
     quantiles: str | None
     weight_threshold: float | None
+    hybrid: HybridKeys | None
     queries: tuple[Query, ...]
     most_hats: int
 
     @property
     def epsilon_nano(self) -> int:
-        """What one release costs, in 1e-9, rounded up."""
-        return nano(self.epsilon)
+        """What one release costs a user, in 1e-9, rounded up: of whichever group pays more."""
+        return nano(self.epsilon if self.hybrid is None else self.hybrid.charged(self.epsilon))
 
     @property
     def daily_limit_nano(self) -> int:
@@ -126,6 +130,12 @@ def read_policy(
     if relation is Relation.ADD_REMOVE:
         check_add_remove(given, durations["slot_length"], cells, cells_content)
     queries = read_queries(given, relation)
+    if queries and keys.hybrid is not None:
+        raise BadSetting(
+            "policy.query",
+            f"reads central users only, and {given.estimator.name} takes devices too",
+            "remove the queries, or give them a policy of their own",
+        )
     most_hats = most_hats_of(given, durations["slot_length"], cells)
     check_queries(given, queries, most_hats)
     hashed = rfc8785.dumps(
@@ -163,6 +173,7 @@ def read_policy(
         array_length=keys.array_length,
         quantiles=keys.quantiles,
         weight_threshold=keys.weight_threshold,
+        hybrid=keys.hybrid,
         queries=queries,
         most_hats=most_hats,
     )

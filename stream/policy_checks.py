@@ -10,12 +10,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from stream.cells_file import CellsFile, read_cells_file
 from stream.errors import BadSetting
 from stream.estimator_keys import Relation
-from stream.policy_table import PolicyTable
+from stream.policy_table import WEAK_EPSILON, PolicyTable
 from stream.reading import to_milli
 from stream.units import DAY_MS, HOUR_MS, MINUTE_MS, nano, nano_within
 
 STEPS_MAX: Final = 86_400  # of min_interval in a slot: which were seen is kept as one bit each, 11 kB a user
-WEAK_EPSILON: Final = 10.0  # above it a release is hardly private, so the policy has to say that this is meant
 ALL_CELLS: Final = "all"
 UNITS: Final = ("user_day", "user")
 TOTAL_MAX: Final = 9e6  # up to here 1e-9 is exact in a double, which is what the ledger's scripts count in

@@ -9,6 +9,7 @@ import msgspec
 from stream.reading import to_milli
 
 MIN_USERS: Final = 10  # unless the policy says otherwise
+WEAK_EPSILON: Final = 10.0  # above it a release is hardly private, so the policy has to say that this is meant
 
 
 class PrivacyTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +24,8 @@ class PrivacyTable(msgspec.Struct, frozen=True, kw_only=True):
     delta: float = 1e-6
     min_users: int | None = None
     acknowledge_weak_privacy: bool = False
+    local_epsilon: float | None = None
+    max_coalition: int | None = None
 
 
 class EstimatorTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +36,10 @@ class EstimatorTable(msgspec.Struct, frozen=True, kw_only=True):
     array_length: str | int | None = None
     quantiles: str | None = None
     weight_threshold: float | None = None
+    noise: str | None = None
+    sigma: float | None = None
+    sigma_local: float | None = None
+    mean_gap: float | None = None
 
 
 class QueryTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,11 +83,12 @@ def canonical(
     given: PolicyTable,
     durations: Mapping[str, int],
     cells: object,
-    estimator_keys: Mapping[str, str | int | float],
+    keys: tuple[Mapping[str, Any], Mapping[str, Any]],
     queries: Sequence[Mapping[str, str | int | float]],
 ) -> dict[str, Any]:
     """What `policy_id` is the hash of: every key with its value, but the name.
 
+    keys   those of [policy.privacy] and [policy.estimator] that only some estimators use, where this one does
     Durations are ms, speeds milli-units, `cells` the file's content. So "300s" and "5m" are one policy. `query` is left
     out where there is none, so that a policy from before there were queries is still the same.
     """
@@ -108,8 +116,9 @@ def canonical(
             "delta": given.privacy.delta,
             **({} if given.privacy.relation == "add_remove" else {"min_users": min_users_of(given.privacy)}),
             "acknowledge_weak_privacy": given.privacy.acknowledge_weak_privacy,
+            **keys[0],
         },
-        "estimator": {"name": given.estimator.name, **estimator_keys},
+        "estimator": {"name": given.estimator.name, **keys[1]},
         **({"query": list(queries)} if queries else {}),
     }
 

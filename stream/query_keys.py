@@ -14,8 +14,8 @@ from typing import Final
 
 from stream.errors import BadSetting
 from stream.estimator_keys import Relation
-from stream.policy_checks import WEAK_EPSILON, check_name
-from stream.policy_table import PolicyTable, QueryTable
+from stream.policy_checks import check_name
+from stream.policy_table import WEAK_EPSILON, PolicyTable, QueryTable
 from stream.reading import to_milli
 from stream.tables import decode_table
 from stream.units import NANO, nano, nano_within

@@ -19,8 +19,11 @@ from stream.hybrid._interface import (
     charge,
     check,
 )
+from stream.hybrid._keys import keys_of
 from stream.hybrid.device import accepts, report, steps_of
+from stream.hybrid.records import ID_BYTES, Report, decode_report, encode_report
 from stream.hybrid.setting import Number, Setting
+from stream.policy import EstimatorKeys
 
 HYBRID_ESTIMATORS: Final[Mapping[str, HybridEstimator]] = MappingProxyType(
     {
@@ -35,20 +38,29 @@ HYBRID_ESTIMATORS: Final[Mapping[str, HybridEstimator]] = MappingProxyType(
         )
     }
 )
+HYBRID_KEYS: Final[Mapping[str, EstimatorKeys]] = MappingProxyType(
+    {name: keys_of(each) for name, each in HYBRID_ESTIMATORS.items()}
+)
+"""What `read_policy` checks `[policy.estimator]` against, besides the other estimators' keys."""
 
 __all__ = [
     "HYBRID_ESTIMATORS",
+    "HYBRID_KEYS",
+    "ID_BYTES",
     "TARGET",
     "HybridEstimate",
     "HybridEstimator",
     "HybridParameters",
     "Needs",
     "Number",
+    "Report",
     "Setting",
     "Spread",
     "accepts",
     "charge",
     "check",
+    "decode_report",
+    "encode_report",
     "estimate",
     "report",
     "steps_of",

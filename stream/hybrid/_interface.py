@@ -17,6 +17,7 @@ from stream.estimators import Parameters
 from stream.hybrid.setting import Number, Setting
 from stream.mechanisms import MAX_SCALE
 from stream.mechanisms.grid import Grid, cut
+from stream.policy import Policy
 
 TARGET: Final = "user_mean"
 """What all of them estimate: the unweighted mean of users' means, (1/n) sum mu_l. A release says so."""
@@ -80,6 +81,17 @@ class HybridParameters:
             raise BadSetting(where, "needs noise too wide for 64 bits", "use a larger epsilon or a coarser grid")
         if self.spread is not None:
             self._check(self.spread)
+
+    @classmethod
+    def of(cls, policy: Policy) -> Self:
+        """The part of a policy that hybrid estimators read. Raises BadSetting; ValueError for another estimator's."""
+        keys = policy.hybrid
+        if keys is None:
+            raise ValueError(f"{policy.estimator} takes no reports")
+        spread = None
+        if keys.sigma_milli is not None and keys.sigma_local_milli is not None:
+            spread = Spread(keys.sigma_milli, keys.sigma_local_milli, keys.mean_gap_milli)
+        return cls(policy.upper_bound, Grid(policy.grid), policy.epsilon, keys.local_epsilon, spread)
 
     def _check(self, spread: Spread) -> None:
         """No distribution on [0, U] has a standard deviation above U/2 (Popoviciu)."""

@@ -1,0 +1,25 @@
+"""What a policy may say of a hybrid estimator, from what the estimator says of itself."""
+
+from types import MappingProxyType
+from typing import Final
+
+from stream.hybrid._interface import HybridEstimator, Needs
+from stream.policy import EstimatorKeys, HybridUse, Relation
+
+_SPREAD: Final = {
+    Needs.NOTHING: (),
+    Needs.SIGMA: ("sigma",),
+    Needs.BOTH_GROUPS: ("sigma", "sigma_local", "mean_gap"),
+}
+
+
+def keys_of(estimator: HybridEstimator) -> EstimatorKeys:
+    """Proved under `replace` alone: the counts of both groups are public."""
+    fixed = estimator.fixed_weight
+    use = HybridUse(
+        central=estimator.all_local or fixed != 0,
+        local=fixed != 1,
+        all_local=estimator.all_local,
+        spread=_SPREAD[estimator.needs],
+    )
+    return EstimatorKeys(frozenset({Relation.REPLACE}), MappingProxyType({}), hybrid=use)
