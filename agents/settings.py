@@ -202,7 +202,7 @@ def settings_of(table: Mapping[str, Any], folder: Path, environment: Mapping[str
             environment.get("HATCAST_REDIS_PASSWORD"), folder, given.redis.password_file, "redis.password_file"
         ),
         user_key=_user_key(environment.get(USER_KEY_VARIABLE), folder, given.worker.user_key_file),
-        listen=_address(given.worker.listen, "worker.listen"),
+        listen=None if given.worker.listen is None else address_of(given.worker.listen, "worker.listen"),
     )
 
 
@@ -232,9 +232,8 @@ def _seconds(text: str, key: str, least_ms: int, most_ms: int) -> float:
     return milliseconds / 1000
 
 
-def _address(text: str | None, key: str) -> Address | None:
-    if text is None:
-        return None
+def address_of(text: str, key: str) -> Address:
+    """Where to listen, of `host:port`. Raises BadSetting, which names the key."""
     with suppress(ValueError):  # of a port that is no number
         parts = urlsplit(f"//{text}")
         if parts.netloc == text and parts.username is None and parts.hostname and parts.port is not None:

@@ -17,9 +17,11 @@ from redis.exceptions import RedisError
 from agents.clock import now_ms
 from agents.dead_letters import DeadLetters
 from agents.frames import Frame, FrameApp, FrameSettings, frame_app
-from agents.health import HealthServer, Readiness
+from agents.health import Readiness
 from agents.ingest import Ingest
 from agents.kafka import aiokafka_options, broker_name
+from agents.metrics.kinds import Process
+from agents.metrics.server import OperatorServer
 from agents.publisher import Publishers
 from agents.query_release import QueryReleaser
 from agents.recovery import Prover
@@ -157,7 +159,7 @@ class Worker:
 
     async def _serve_health(self) -> None:
         if self.settings.listen is not None:
-            health = HealthServer(self.settings.listen, self._readiness)
+            health = OperatorServer(self.settings.listen, Process.WORKER, self._readiness)
             await health.start()
             self._held.push_async_callback(health.stop)
 

@@ -6,7 +6,8 @@ from typing import Final
 
 import click
 
-from agents.settings import DEFAULT_FILE
+from agents.settings import DEFAULT_FILE, Address, address_of
+from stream.errors import BadSetting
 
 config_option = click.option(
     "--config",
@@ -33,6 +34,24 @@ plot_option = click.option(
     help="Also draw it: out.svg, out.png.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+def _listen(_: click.Context, __: click.Parameter, text: str | None) -> Address | None:
+    if text is None:
+        return None
+    try:
+        return address_of(text, METRICS_LISTEN)
+    except BadSetting as refusal:
+        raise click.BadParameter(str(refusal)) from None
+
+
+METRICS_LISTEN: Final = "--metrics-listen"
+metrics_listen_option = click.option(
+    METRICS_LISTEN,
+    callback=_listen,
+    metavar="ADDRESS",
+    help="For operators: serve /metrics, /livez and /readyz there, such as 127.0.0.1:9465.",
+)
 
 
 def days_of(_: click.Context, __: click.Parameter, text: str | None) -> tuple[date, date] | None:

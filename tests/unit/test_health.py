@@ -7,7 +7,8 @@ from typing import Any, cast
 import pytest
 
 from agents.clock import monotonic_s, now_ms
-from agents.health import READY, Readiness
+from agents.health import Readiness
+from agents.metrics.server import READY
 
 
 @dataclass

@@ -1,0 +1,160 @@
+"""Metrics: what is declared, how it is counted, and the address where operators find it."""
+
+import asyncio
+import re
+from collections import Counter as Tally
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+from structlog.testing import capture_logs
+
+from agents.metrics import declared
+from agents.metrics.__main__ import PAGE, text
+from agents.metrics.declared import METRICS
+from agents.metrics.kinds import Counter, Gauge, Histogram, Label, Metric, Process
+from agents.metrics.meters import Meters
+from agents.metrics.server import OperatorServer
+from agents.settings import Address, address_of
+from stream.errors import Refusal
+from stream.release import Status
+from tests.exposed import families, figures, undeclared
+
+TRIES = Counter("hatcast_tries_total", "Tries.", (Process.WORKER,), (Label("result", ("good", "bad")),))
+WARMTH = Gauge("hatcast_warmth_ratio", "Warmth.", (Process.WORKER,))
+PLACES = Gauge("hatcast_places", "Places.", (Process.WORKER,), (Label("partition"),))
+TIME = Histogram("hatcast_time_seconds", "Time.", (Process.WORKER,), buckets=(0.1, 1.0))
+# The only labels with any number of values: none of them tells of a vehicle or a cell.
+OPEN_LABELS = {"partition", "version", "process", "policy", "policy_id"}
+
+every_metric = pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+
+
+@every_metric
+def test_every_name_is_prometheus_own_style(metric: Metric) -> None:
+    assert re.fullmatch("hatcast(_[a-z]+)+", metric.name)
+    assert metric.name.endswith("_total") == isinstance(metric, Counter)
+    assert not re.search("milli|_ms|minutes|percent|kilo", metric.name)
+    if isinstance(metric, Histogram):
+        assert metric.name.endswith("_seconds")
+        assert list(metric.buckets) == sorted(metric.buckets)
+
+
+@every_metric
+def test_every_metric_says_what_it_is_and_who_counts_it(metric: Metric) -> None:
+    assert metric.text.endswith(".")
+    assert "|" not in metric.text
+    assert metric.processes
+
+
+@every_metric
+def test_no_label_is_of_a_cell_or_a_vehicle(metric: Metric) -> None:
+    for label in metric.labels:
+        assert label.values or label.name in OPEN_LABELS
+        assert not {"cell", "hat", "vehicle", "user", "slot", "mean"} & set(label.name.split("_"))
+    assert not re.search("vehicle|cell|_mean", metric.name)
+
+
+def test_every_name_is_declared_once() -> None:
+    assert max(Tally(metric.name for metric in METRICS).values()) == 1
+
+
+def test_the_page_of_the_documentation_is_that_of_the_declaration() -> None:
+    assert PAGE.read_text() == text(), "run python -m agents.metrics"
+    assert all(f"| `{metric.name}` |" in text() for metric in METRICS)
+
+
+def test_the_statuses_are_those_of_releases() -> None:
+    assert set(declared.STATUS.values) == {status.value for status in Status}
+
+
+def test_counters_and_histograms_are_there_before_they_are_counted_and_gauges_are_not() -> None:
+    meters = Meters()
+    meters.expose(Process.WORKER)
+    page = meters.page()[0].decode()
+    counted = {each.name for each in METRICS if Process.WORKER in each.processes and not isinstance(each, Gauge)}
+    assert families(page) == counted | {"hatcast_build_info"}
+    assert set(figures(page, "hatcast_checkpoints_total")) == {("stored",), ("refused",), ("failed",)}
+    assert not undeclared(page, Process.WORKER)
+    assert "process_resident_memory_bytes" in page
+
+
+def test_what_is_counted_is_on_the_page() -> None:
+    meters = Meters()
+    meters.count(TRIES, 2, result="bad")
+    meters.count(TRIES, result="bad")
+    meters.set(WARMTH, 0.5)
+    meters.observe(TIME, 0.5)
+    with meters.timed(TIME):
+        pass
+    page = meters.page()[0].decode()
+    assert figures(page, "hatcast_tries_total") == {("good",): 0, ("bad",): 3}
+    assert figures(page, "hatcast_warmth_ratio") == {(): 0.5}
+    assert figures(page, "hatcast_time_seconds_bucket") == {("0.1",): 1, ("1.0",): 2, ("+Inf",): 2}
+
+
+def test_a_label_that_is_not_declared_is_refused_so_that_no_vehicle_can_become_one() -> None:
+    meters = Meters()
+    for labels in ({"result": "GJ05BX1234"}, {}, {"result": "good", "vehicle": "GJ05BX1234"}):
+        with pytest.raises(ValueError, match="hatcast_tries_total"):
+            meters.count(TRIES, 1, **labels)
+    assert b"GJ05BX1234" not in meters.page()[0]
+
+
+def test_what_is_read_is_asked_for_whenever_the_page_is() -> None:
+    meters = Meters()
+    known: dict[tuple[str, ...], float] = {("0",): 1.0}
+    meters.read(PLACES, lambda: known)
+    assert figures(meters.page()[0].decode(), "hatcast_places") == {("0",): 1.0}
+    known.clear()
+    known["3",] = 7.0
+    assert figures(meters.page()[0].decode(), "hatcast_places") == {("3",): 7.0}
+    meters.unread()
+    assert "hatcast_places" not in meters.page()[0].decode()
+
+
+async def _asked(parts: Mapping[str, str], path: str, accept: str = "") -> tuple[int, str, str]:
+    with capture_logs() as logs:
+        server = OperatorServer(Address("127.0.0.1", 0), Process.BRIDGE, lambda: parts)
+        await server.start()
+    try:
+        where = next(str(line["address"]) for line in logs if line["event"] == "health served")
+        async with ClientSession() as session, session.get(f"http://{where}{path}", headers={"Accept": accept}) as got:
+            return got.status, got.headers["Content-Type"], await got.text()
+    finally:
+        await server.stop()
+
+
+def test_a_process_serves_its_figures_and_whether_it_is_alive_and_ready() -> None:
+    status, kind, page = asyncio.run(_asked({}, "/metrics"))
+    assert (status, kind.partition(";")[0]) == (200, "text/plain")
+    assert "hatcast_bridge_readings_total 0.0" in page.splitlines()
+    assert asyncio.run(_asked({}, "/livez"))[0::2] == (200, '{"alive":true}')
+    assert asyncio.run(_asked({"source": "ok"}, "/readyz"))[0::2] == (200, '{"ready":true,"parts":{"source":"ok"}}')
+    away = {"source": "no answer for 7 s"}
+    assert asyncio.run(_asked(away, "/readyz"))[0::2] == (
+        503,
+        '{"ready":false,"parts":{"source":"no answer for 7 s"}}',
+    )
+
+
+def test_a_scraper_that_asks_for_openmetrics_gets_it() -> None:
+    status, kind, page = asyncio.run(_asked({}, "/metrics", "application/openmetrics-text"))
+    assert (status, kind.partition(";")[0]) == (200, "application/openmetrics-text")
+    assert page.endswith("# EOF\n")
+
+
+def test_an_address_that_cannot_be_had_is_refused_by_the_name_of_its_setting() -> None:
+    async def start() -> None:
+        here: Any = Address("192.0.2.1", 1)  # nobody's
+        await OperatorServer(here, Process.BRIDGE, dict, "--metrics-listen").start()
+
+    with pytest.raises(Refusal, match=r"--metrics-listen: 192\.0\.2\.1:1 cannot be listened on"):
+        asyncio.run(start())
+
+
+def test_an_address_says_where_to_listen() -> None:
+    assert address_of("127.0.0.1:9465", "x") == Address("127.0.0.1", 9465)
+    with pytest.raises(Refusal, match="9465"):
+        address_of("9465", "x")
