@@ -20,7 +20,7 @@ from stream.hybrid._interface import (
     check,
 )
 from stream.hybrid._keys import keys_of
-from stream.hybrid.device import accepts, report, steps_of
+from stream.hybrid.device import accepts, report, steps_of, widest
 from stream.hybrid.records import ID_BYTES, Report, decode_report, encode_report
 from stream.hybrid.setting import Number, Setting
 from stream.policy import EstimatorKeys
@@ -64,4 +64,5 @@ __all__ = [
     "estimate",
     "report",
     "steps_of",
+    "widest",
 ]

@@ -9,7 +9,7 @@ from stream.estimators._exact import total, weighted_sum
 from stream.grouping import Counts, Integers
 from stream.hybrid._interface import HybridEstimate, HybridEstimator, HybridParameters, check
 from stream.hybrid._interval import half_width, variance
-from stream.hybrid.device import WIDEST, report
+from stream.hybrid.device import report, widest
 from stream.mechanisms import Noise, Noisy
 from stream.mechanisms.grid import cut
 
@@ -80,8 +80,7 @@ def _check(reports: Integers, parameters: HybridParameters) -> None:
     """What `accepts` promises. Raises BadUsers."""
     if reports.ndim != 1 or reports.dtype != np.int64:
         raise BadUsers("reports are an int64 array")
-    upper = Fraction(parameters.upper_bound_milli) / parameters.grid.milli
-    most = int(upper * (1 + WIDEST / Fraction(parameters.local_epsilon)))
+    most = widest(parameters)
     if bool(np.any((reports > most) | (reports < -most))):
         raise BadUsers("a report is further away than any that is accepted")
 

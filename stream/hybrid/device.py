@@ -7,8 +7,7 @@ from typing import Final
 from stream.hybrid._interface import HybridParameters
 from stream.mechanisms import Noise
 
-WIDEST: Final = 40
-"""scales of noise beyond [0, U]: an honest device is further away once in e**40 reports"""
+_SCALES: Final = 40  # of noise beyond [0, U]: an honest device is further away once in e**40 reports
 _PLACES: Final = 40  # digits before or after the point; no more are needed, and 1E-999999999 is a long number
 
 
@@ -35,9 +34,14 @@ def accepts(value: Decimal, epsilon: float, parameters: HybridParameters) -> boo
     """
     if epsilon != parameters.local_epsilon or not _is_short(value):
         return False
-    milli = Fraction(value) * 1000
-    most = parameters.upper_bound_milli * (1 + WIDEST / Fraction(parameters.local_epsilon))
-    return abs(milli) <= most and (milli / parameters.grid.milli).denominator == 1
+    steps = Fraction(value) * 1000 / parameters.grid.milli
+    return abs(steps) <= widest(parameters) and steps.denominator == 1
+
+
+def widest(parameters: HybridParameters) -> int:
+    """The most steps that an accepted report can be away from 0: U + 40 U / epsilon, down to the grid."""
+    beyond = _SCALES / Fraction(parameters.local_epsilon)
+    return parameters.grid.floor(parameters.upper_bound_milli * (1 + beyond))
 
 
 def steps_of(value: Decimal, parameters: HybridParameters) -> int:

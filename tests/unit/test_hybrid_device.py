@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.hybrid import HybridParameters, accepts, report, steps_of
+from stream.hybrid import HybridParameters, accepts, report, steps_of, widest
 from stream.mechanisms.grid import Grid
 from stream.mechanisms.system import SystemNoise
 from tests.support import GRIDS, UPPER_BOUND, Scripted
@@ -58,6 +58,13 @@ def test_what_an_honest_device_sends_is_accepted(parameters: HybridParameters, m
 def test_multiples_of_the_grid_up_to_40_scales_beyond_the_bound_are_accepted(text: str) -> None:
     """65 km/h and 40 times 65 / 0.5."""
     assert accepts(Decimal(text), 0.5, PLAIN)
+
+
+@given(parameters=grids)
+def test_the_widest_report_is_accepted_and_a_step_further_is_not(parameters: HybridParameters) -> None:
+    most = widest(parameters)
+    for steps, taken in ((most, True), (-most, True), (most + 1, False), (-most - 1, False)):
+        assert accepts(Decimal(parameters.grid.text(steps)), parameters.local_epsilon, parameters) == taken
 
 
 @pytest.mark.parametrize(
