@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from stream.feeds import capmetro, itms, jsonl
+from stream.feeds import capmetro, gtfs_rt, hfp, itms, jsonl
 from stream.feeds.interface import Feed, Recorded
 
 FEEDS: Final[Mapping[str, Feed]] = MappingProxyType(
-    {feed.name: feed for feed in (jsonl.FEED, itms.FEED, capmetro.FEED)}
+    {feed.name: feed for feed in (jsonl.FEED, itms.FEED, gtfs_rt.FEED, hfp.FEED, capmetro.FEED)}
 )
 
 __all__ = ["FEEDS", "Feed", "Recorded"]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO, Final
 
 from stream.feeds._csv import Table, fields, number
-from stream.feeds._recorded import lines
+from stream.feeds._recorded import lines, split_lines
 from stream.feeds.interface import Feed, Recorded
 from stream.reading import Reading
 
@@ -52,4 +52,4 @@ def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
     return _TABLE.records(lines(stream), path)
 
 
-FEED: Final = Feed(NAME, decode, records)
+FEED: Final = Feed(NAME, decode, records, split_lines)

@@ -1,8 +1,8 @@
-"""What every feed offers: one record's bytes to a reading, and a recording's bytes to records."""
+"""What every feed offers: one record's bytes to a reading, a message's to its records, and a recording's to records."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from stream.reading import Reading
 
@@ -21,6 +21,25 @@ class Recorded:
     arrival: int | None
 
 
+class Split(Protocol):
+    """One message of a live source to the records in it."""
+
+    def __call__(self, body: bytes, topic: str = "") -> list[bytes]:
+        """Each record as `decode` takes it; raises nothing.
+
+        body   what one HTTP poll, queue message or MQTT publication holds
+        topic  where it was published, for feeds that say a part of the record there
+        Never holds an empty record, since that would be a tick. Empty if the message holds no vehicle. A message that
+        cannot be taken apart is one record, itself, so that it is counted as undecodable.
+        """
+        ...
+
+
+def one_record(body: bytes, topic: str = "") -> list[bytes]:
+    """A message that is a record."""
+    return [body] if body else []
+
+
 @dataclass(frozen=True, slots=True)
 class Feed:
     """A format of telemetry.
@@ -29,9 +48,11 @@ class Feed:
     records  a whole recording, plain bytes (gzip is undone by the caller), in file order.
              Raises BadRecording only where the file as a whole is no such recording (an array that never ends,
              a header without the needed columns).
+    split    one message of a live source to records as `decode` takes them
     """
 
     name: str
     decode: Callable[[bytes], Reading | None]
     records: Callable[[BinaryIO, str], Iterator[Recorded]]
     """(stream, path for error messages) -> records"""
+    split: Split = one_record

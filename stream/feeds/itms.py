@@ -8,14 +8,14 @@ A time is ISO text with an offset, epoch ms, or epoch ms as text. A recording is
 or CSV; a telemetry record is one JSON object.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO, Final
 
 import msgspec
 
 from stream.feeds._csv import Table, number
 from stream.feeds._json_array import elements
-from stream.feeds._recorded import UNREADABLE, another_format, arrival_ms, first_byte, lines
+from stream.feeds._recorded import UNREADABLE, another_format, first_byte, lines, recorded, split_json
 from stream.feeds.interface import Feed, Recorded
 from stream.reading import Reading
 
@@ -76,30 +76,21 @@ def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
     which nothing has a licence plate or a time of ITMS (said at the end).
     """
     head = first_byte(stream)
-    if head == b"[":
-        return _json_records(elements(stream, path), path)
-    if head == b"{":
-        return _json_records(lines(stream, head), path)
-    return _TABLE.records(lines(stream, head), path)
+    if head not in (b"[", b"{"):
+        return _TABLE.records(lines(stream, head), path)
+    raws = elements(stream, path) if head == b"[" else lines(stream, head)
+    expected = "a JSON array, of one JSON object a line, or of CSV"
+    return recorded(raws, decode, _look, another_format(path, NAME, expected))
 
 
-def _json_records(raws: Iterable[bytes], path: str) -> Iterator[Recorded]:
-    seen = alike = False
-    for raw in raws:
-        seen = True
-        reading = decode(raw)
-        if reading is not None:
-            alike = True
-            yield Recorded(raw, reading, arrival_ms(reading.time))
-            continue
-        try:
-            stamps = _read_stamps(raw)
-        except UNREADABLE:
-            stamps = _NOTHING
-        alike = alike or bool(stamps.time is not None or stamps.license_plate)
-        yield Recorded(raw, None, arrival_ms(stamps.time))
-    if seen and not alike:
-        raise another_format(path, NAME, "a JSON array, of one JSON object a line, or of CSV")
+def _look(raw: bytes, reading: Reading | None) -> tuple[object, bool]:
+    if reading is not None:
+        return reading.time, True
+    try:
+        stamps = _read_stamps(raw)
+    except UNREADABLE:
+        stamps = _NOTHING
+    return stamps.time, bool(stamps.time is not None or stamps.license_plate)
 
 
 def _from_csv(cells: Sequence[str]) -> Reading | None:
@@ -113,4 +104,4 @@ def _from_csv(cells: Sequence[str]) -> Reading | None:
 
 _TABLE: Final = Table(("license_plate", "observationDateTime", "speed", "location.coordinates"), _from_csv)
 
-FEED: Final = Feed(NAME, decode, records)
+FEED: Final = Feed(NAME, decode, records, split_json)

@@ -11,7 +11,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from stream.feeds._recorded import UNREADABLE, another_format, arrival_ms, lines
+from stream.feeds._recorded import UNREADABLE, another_format, lines, recorded, split_json
 from stream.feeds.interface import Feed, Recorded
 from stream.reading import Reading, is_complete
 
@@ -58,18 +58,17 @@ def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
 
     Raises BadRecording, at the end, if there are lines and none is a JSON object with a field of the canonical record.
     """
-    seen = alike = False
-    for raw in lines(stream):
-        seen = True
-        try:
-            stamps = _read_stamps(raw)
-        except UNREADABLE:
-            stamps = _NOTHING
-        alike = alike or bool(stamps.time is not None or stamps.vehicle or stamps.lat or stamps.lon)
-        stamp = stamps.time if stamps.arrival is None else stamps.arrival
-        yield Recorded(raw, decode(raw), arrival_ms(stamp))
-    if seen and not alike:
-        raise another_format(path, NAME, 'lines such as {"vehicle": .., "time": .., "lat": .., "lon": .., "speed": ..}')
+    expected = 'lines such as {"vehicle": .., "time": .., "lat": .., "lon": .., "speed": ..}'
+    return recorded(lines(stream), decode, _look, another_format(path, NAME, expected))
+
+
+def _look(raw: bytes, _: Reading | None) -> tuple[object, bool]:
+    try:
+        stamps = _read_stamps(raw)
+    except UNREADABLE:
+        stamps = _NOTHING
+    stamp = stamps.time if stamps.arrival is None else stamps.arrival
+    return stamp, bool(stamps.time is not None or stamps.vehicle or stamps.lat or stamps.lon)
 
 
 def canonical_value(recorded: Recorded) -> bytes:
@@ -89,4 +88,4 @@ def _sendable(value: float | str) -> float | str:
     return value if isinstance(value, str) or math.isfinite(value) else str(value)
 
 
-FEED: Final = Feed(NAME, decode, records)
+FEED: Final = Feed(NAME, decode, records, split_json)

@@ -152,9 +152,10 @@ class Pipeline:
         """Return once a worker has partitions and reads them."""
         self.wait(lambda: "partition started" in worker.logged(), "worker with partitions", worker)
 
-    def replay(self, path: Path, form: str, *options: object) -> dict[str, Any]:
+    def replay(self, files: Path | Sequence[Path], form: str, *options: object) -> dict[str, Any]:
         """`hatcast feed replay` to its end; its summary."""
-        done = self.hatcast("feed", "replay", path, "--format", form, "--json", *(options or ("--speedup", 0)))
+        paths = [files] if isinstance(files, Path) else files
+        done = self.hatcast("feed", "replay", *paths, "--format", form, "--json", *(options or ("--speedup", 0)))
         assert done.code == 0, done.err
         summary: dict[str, Any] = done.json
         return summary

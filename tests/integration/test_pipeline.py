@@ -12,13 +12,9 @@ import pytest
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.tables import golden_table, merged
 from tests.services import KafkaServer, RedisServer
-from tests.services.data import ROOT, golden, recording
+from tests.services.data import ROOT, golden, golden_recording
 
-RECORDINGS = {
-    "edge": ("golden/edge.jsonl", "jsonl"),
-    "itms_30min": ("itms/suratITMS_30minsTest.json", "itms"),
-    "capmetro_2017-03-21": ("capmetro/2017-03-21.csv.gz", "capmetro"),
-}
+RELEASED = ("edge", "itms_30min", "capmetro_2017-03-21")
 SPEEDUP = {"itms_30min": 400, "capmetro_2017-03-21": 4000}  # some ten seconds
 GRID = Fraction(1, 1000)  # km/h
 EXACT = {"epsilon": 1e6, "acknowledge_weak_privacy": True, "daily_limit": 1e9, "min_users": 1}
@@ -35,12 +31,12 @@ def records_of(name: str) -> int:
 
 def kill_in_the_middle(pipeline: Pipeline, name: str, *options: object) -> None:
     """Replay with 2 workers, kill one with -9 while records come, start another; return when all is folded."""
-    path, form = RECORDINGS[name]
+    form, files = golden_recording(name)
     first, second = pipeline.worker(), pipeline.worker()
     for worker in (first, second):
         pipeline.wait_for_partitions(worker)
     speedup = SPEEDUP[name]
-    feed = pipeline.start("feed", "replay", recording(path), "--format", form, "--speedup", speedup, *options)
+    feed = pipeline.start("feed", "replay", *files, "--format", form, "--speedup", speedup, *options)
     pipeline.wait(lambda: pipeline.folded() > 0.25 * records_of(name), "progress", first, second)
     first.kill()
     at_the_kill = pipeline.folded()
@@ -57,12 +53,12 @@ def kill_in_the_middle(pipeline: Pipeline, name: str, *options: object) -> None:
 def test_after_a_kill_9_in_the_middle_the_contributions_equal_batch_hat_by_hat(
     name: str, kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    path, form = RECORDINGS[name]
+    form, files = golden_recording(name)
     table = golden_table(golden(name), lateness="48h")
     with open_pipeline(kafka, redis_server, tmp_path, f"kill-{form}", table) as pipeline:
         kill_in_the_middle(pipeline, name, "--no-end")
         contributions = pipeline.contributions()
-        batch = pipeline.hatcast("batch", recording(path), "--format", form, "--contributions", "--json")
+        batch = pipeline.hatcast("batch", *files, "--format", form, "--contributions", "--json")
         assert without_ticks(contributions) == without_ticks(batch.json)
         assert contributions["hats"] == golden(name)["hats"]
         # Idle for longer than idle_after by now: what is in the log is still the replay's, and the oracle agrees.
@@ -70,7 +66,21 @@ def test_after_a_kill_9_in_the_middle_the_contributions_equal_batch_hat_by_hat(
         assert pipeline.published() == {}, "nothing is final within 48 h"
 
 
-@pytest.fixture(scope="module", params=RECORDINGS)
+@pytest.mark.timeout(240)
+def test_polls_of_many_vehicles_give_the_golden_contributions(
+    kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    form, files = golden_recording("gtfs_rt")
+    table = golden_table(golden("gtfs_rt"), lateness="48h")
+    with open_pipeline(kafka, redis_server, tmp_path, "polls", table) as pipeline:
+        worker = pipeline.worker()
+        pipeline.replay(files, form, "--speedup", 0, "--no-end")
+        pipeline.wait(pipeline.is_caught_up, "state of the whole log", worker)
+        found = without_ticks(pipeline.contributions())
+        assert found == {part: golden("gtfs_rt")[part] for part in ("outcomes", "hats")}
+
+
+@pytest.fixture(scope="module", params=RELEASED)
 def exact(
     request: pytest.FixtureRequest,
     kafka: KafkaServer,
@@ -79,14 +89,14 @@ def exact(
 ) -> Iterator[tuple[str, Pipeline]]:
     """A golden's recording, all of it released with so large an epsilon that the noise is below the grid."""
     name = request.param
-    path, form = RECORDINGS[name]
+    form, files = golden_recording(name)
     table = golden_table(golden(name), privacy={**EXACT, "max_hats_per_day": golden(name)["policy"]["K"]})
     with open_pipeline(kafka, redis_server, tmp_path_factory.mktemp(name), f"exact-{form}", table) as pipeline:
         if name == "itms_30min":
             kill_in_the_middle(pipeline, name)
         else:
             pipeline.worker()
-            pipeline.replay(recording(path), form)
+            pipeline.replay(files, form)
         pipeline.wait(pipeline.is_settled, "releases of everything")
         yield name, pipeline
 
@@ -145,12 +155,12 @@ def test_the_ledger_charges_each_release_once_and_tells_so_everywhere(exact: tup
 def test_records_of_array_averaging_have_the_fields_of_the_contract(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    path, form = RECORDINGS["itms_30min"]
+    form, files = golden_recording("itms_30min")
     table = golden_table(golden("itms_30min"), privacy={"min_users": 10}, estimator={"name": "array_averaging"})
     table = merged(table, {"policy": {"privacy": {"max_hats_per_day": golden("itms_30min")["policy"]["K"]}}})
     with open_pipeline(kafka, redis_server, tmp_path, "contract", table) as pipeline:
         pipeline.worker()
-        pipeline.replay(recording(path), form)
+        pipeline.replay(files, form)
         pipeline.wait(pipeline.is_settled, "releases of everything")
         means = kafka.read(pipeline.settings.topics.means)
         records = [json.loads(each.value or b"") for each in means]

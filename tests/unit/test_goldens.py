@@ -9,14 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.services.data import DATA, golden, recording
-
-GOLDENS = [
-    ("edge", "jsonl", "golden/edge.jsonl"),
-    ("capmetro_2017-03-21", "capmetro", "capmetro/2017-03-21.csv.gz"),
-    ("itms_30min", "itms", "itms/suratITMS_30minsTest.json"),
-]
-every_golden = pytest.mark.parametrize(("name", "feed", "path"), GOLDENS, ids=[name for name, _, _ in GOLDENS])
+from tests.services.data import DATA, GOLDENS, golden, golden_recording
 
 
 def hatcast(*arguments: object) -> subprocess.CompletedProcess[bytes]:
@@ -48,11 +41,16 @@ def write_config(policy: dict[str, Any], path: Path) -> Path:
     return path
 
 
-@every_golden
-def test_batch_gives_the_golden_result(name: str, feed: str, path: str, tmp_path: Path) -> None:
+def test_every_golden_result_has_its_recording() -> None:
+    assert {path.stem for path in (DATA / "golden").glob("*.json")} == set(GOLDENS)
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_batch_gives_the_golden_result(name: str, tmp_path: Path) -> None:
     expected = golden(name)
+    feed, files = golden_recording(name)
     config = write_config(expected["policy"], tmp_path / "hatcast.toml")
-    done = hatcast("batch", recording(path), "--format", feed, "--config", config, "--contributions", "--json")
+    done = hatcast("batch", *files, "--format", feed, "--config", config, "--contributions", "--json")
     assert done.returncode == 0, done.stderr.decode()
     assert json.loads(done.stdout) == {"outcomes": expected["outcomes"], "hats": expected["hats"]}
     assert done.stderr == b"reads raw data, not private\n"

@@ -1,0 +1,47 @@
+"""A GTFS-Realtime FeedMessage with header and entities left as bytes, so that a damaged entity is one bad record."""
+
+from typing import Any, Final
+
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+from google.transit.gtfs_realtime_pb2 import FeedEntity, FeedHeader
+
+
+def _poll_class() -> type[Any]:
+    file = FileDescriptorProto(name="hatcast/poll.proto", package="hatcast")
+    poll = file.message_type.add(name="Poll")
+    kind = FieldDescriptorProto
+    poll.field.add(name="header", number=1, type=kind.TYPE_BYTES, label=kind.LABEL_OPTIONAL)
+    poll.field.add(name="entity", number=2, type=kind.TYPE_BYTES, label=kind.LABEL_REPEATED)
+    pool = DescriptorPool()
+    pool.Add(file)
+    return GetMessageClass(pool.FindMessageTypeByName("hatcast.Poll"))
+
+
+_Poll: Final = _poll_class()
+
+
+def cut(body: bytes) -> tuple[int | None, list[bytes]] | None:
+    """(header timestamp in ms UTC, the entities with a vehicle or that cannot be read); None if it is no FeedMessage.
+
+    An entity of a trip update or an alert is no record, and one marked as deleted says that there is none any more.
+    """
+    try:
+        poll = _Poll.FromString(body)
+        header = FeedHeader.FromString(poll.header)
+    except DecodeError:
+        return None
+    if not header.HasField("gtfs_realtime_version"):
+        return None
+    stamp = header.timestamp * 1000 if header.HasField("timestamp") else None
+    return stamp, [entity for entity in poll.entity if _may_be_a_record(entity)]
+
+
+def _may_be_a_record(value: bytes) -> bool:
+    try:
+        entity = FeedEntity.FromString(value)
+    except DecodeError:
+        return bool(value)
+    return entity.HasField("vehicle") and not entity.is_deleted
