@@ -14,6 +14,8 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from agents.clock import monotonic_s, now_ms
+from agents.metrics.declared import DEAD_LETTERS
+from agents.metrics.meters import METERS
 
 LETTERS_PER_SECOND: Final = 100
 
@@ -66,7 +68,7 @@ class DeadLetters:
             self._second, self._left = second, self._per_second
         # Letters that wait for a slow broker are within the limit too: memory stays bounded.
         if not self._left or len(self._waiting) >= self._per_second:
-            self.dropped += 1
+            self._drop()
             return
         self._left -= 1
         self._waiting.append(_encode(DeadLetter(self._telemetry, partition, offset, Reason(reason))))
@@ -84,9 +86,14 @@ class DeadLetters:
             try:
                 await self._producer.send_and_wait(self._topic, value, timestamp_ms=now_ms())
             except (KafkaError, OSError):
-                self.dropped += 1
+                self._drop()
             else:
                 self.sent += 1
+                METERS.count(DEAD_LETTERS, result="sent")
+
+    def _drop(self) -> None:
+        self.dropped += 1
+        METERS.count(DEAD_LETTERS, result="dropped")
 
 
 _encode: Final = msgspec.json.Encoder().encode

@@ -6,7 +6,7 @@ the stored state, go on from the stored offset in a new epoch.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,8 +15,11 @@ from aiokafka.errors import ConsumerStoppedError, KafkaError
 from redis.exceptions import RedisError
 
 from agents.clock import monotonic_s, now_ms, pause
+from agents.counted import count_readings
 from agents.dead_letters import DeadLetters
 from agents.frames import Frame, FrameConsumer
+from agents.metrics.declared import CHECKPOINT_SECONDS, CHECKPOINTS, REBALANCES
+from agents.metrics.meters import METERS
 from agents.store.identity import other_count
 from agents.store.partition import PartitionStore
 from agents.trouble import Trouble, back_off_s
@@ -37,6 +40,7 @@ class Held:
     next       the next record to fold
     heard_s    when its last record came (monotonic seconds)
     missing    records before `next` were deleted unread: the next record tells how long ago
+    counted    outcome -> records, of those that are stored
     """
 
     fold: Fold
@@ -44,6 +48,7 @@ class Held:
     next: int
     heard_s: float
     missing: bool = False
+    counted: Mapping[str, int] = field(default_factory=dict)
     epoch: int | None = None
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -100,6 +105,7 @@ class Ingest:
     def on_assigned(self, partitions: frozenset[int]) -> None:
         """After a rebalance: load each partition's state, then read on from its offset."""
         log.info("partitions assigned", partitions=sorted(partitions))
+        METERS.count(REBALANCES)
         count = self.frames.partition_count()
         if count not in (None, self._store.partitions):  # the topic has grown while we ran
             self._fail(other_count(self._store.name, self._store.partitions, count))
@@ -208,14 +214,19 @@ class Ingest:
         """Write them; False if they were refused, or may have been written or not."""
         following, changes = held.next, take_changes(held.fold)
         try:
-            stored = await self._store.checkpoint(partition, held.base, following, changes)
+            with METERS.timed(CHECKPOINT_SECONDS):
+                stored = await self._store.checkpoint(partition, held.base, following, changes)
         except RedisError as error:  # it may have been written all the same: only the store knows
+            METERS.count(CHECKPOINTS, result="failed")
             self._trouble.met(error)
             return False
         except BaseException:  # cancelled, or a bug: these changes are taken, so the memory misses them
             self.held.pop(partition, None)
             raise
-        if not stored:
+        METERS.count(CHECKPOINTS, result="stored" if stored else "refused")
+        if stored:
+            held.counted = count_readings(held.counted, changes.outcomes)
+        else:
             log.warning("checkpoint refused", partition=partition, base=held.base)
         return stored
 
@@ -274,7 +285,7 @@ class Ingest:
             log.warning(
                 "earlier records were deleted: unreleased HATs of their days are incomplete", partition=partition
             )
-        self.held[partition] = Held(fold, offset, offset, monotonic_s(), stored.missing)
+        self.held[partition] = Held(fold, offset, offset, monotonic_s(), stored.missing, stored.outcomes)
         if await self.frames.start_partition(partition, offset) is None:
             self.held.pop(partition, None)
         else:

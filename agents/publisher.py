@@ -14,6 +14,8 @@ import structlog
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import IllegalOperation, KafkaConnectionError, KafkaError, ProducerFenced
 
+from agents.metrics.declared import FENCED, PUBLISH_SECONDS
+from agents.metrics.meters import METERS
 from agents.redial import redial_slowly
 from agents.store.proof import Term
 
@@ -74,16 +76,10 @@ class Publishers:
         if producer is None:
             raise NotHeld
         try:
-            async with producer.transaction():
-                sent = []
-                for m in messages:
-                    future = await producer.send(
-                        m.topic, m.value, m.key, m.partition, timestamp_ms=m.timestamp_ms, headers=m.headers
-                    )
-                    future.add_done_callback(_heard)
-                    sent.append(future)
-                await asyncio.gather(*sent)
+            with METERS.timed(PUBLISH_SECONDS):
+                await _send(producer, messages)
         except (ProducerFenced, IllegalOperation):  # the second: between two sends, when the transaction is gone
+            METERS.count(FENCED)
             await self._drop(release_partition)
             raise NotHeld from None
         except BaseException:
@@ -143,6 +139,18 @@ class Publishers:
         producer = self._producers.pop(release_partition, None)
         if producer is not None:
             await _stop(producer)
+
+
+async def _send(producer: AIOKafkaProducer, messages: Iterable[Message]) -> None:
+    async with producer.transaction():
+        sent = []
+        for m in messages:
+            future = await producer.send(
+                m.topic, m.value, m.key, m.partition, timestamp_ms=m.timestamp_ms, headers=m.headers
+            )
+            future.add_done_callback(_heard)
+            sent.append(future)
+        await asyncio.gather(*sent)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

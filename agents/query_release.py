@@ -11,8 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from agents.asked import asked_of_kept
 from agents.budget import budget_message
 from agents.clock import now_ms
+from agents.counted import count_published
 from agents.due_answers import ANSWERS, DueAnswer, answer_proposal_of, batches_of, by_asked
 from agents.lots import publish_by_owner
+from agents.metrics.declared import COMMIT_SECONDS
+from agents.metrics.meters import METERS
 from agents.publisher import Message, cloud_event
 from agents.recovery import Prover
 from agents.settings import Settings
@@ -147,6 +150,7 @@ class QueryReleaser:
     async def _send_and_mark(self, release_partition: int, waiting: Sequence[tuple[DueAnswer, Committed]]) -> None:
         await self.send(release_partition, waiting)
         await self.mark([one for one, _ in waiting])
+        count_published("query", [record for _, record in waiting])
 
     async def _forget(self, asked: Iterable[Asked], until: str) -> None:
         """Delete what no query is going to read, of what these have read.
@@ -204,7 +208,8 @@ class QueryReleaser:
         """committed: the records, with what the query reserves, in one step each; what was there already wins."""
         at_ms = now_ms()
         proposals = [answer_proposal_of(answer, at_ms) for answer in answers]
-        return await self._ledger.commit_answers(proposals, self._prover.token)
+        with METERS.timed(COMMIT_SECONDS):
+            return await self._ledger.commit_answers(proposals, self._prover.token)
 
     async def send(self, release_partition: int, waiting: Sequence[tuple[DueAnswer, Committed]]) -> None:
         """sent and acked: the bytes in Redis, and the budget of all days that were read, in one transaction."""

@@ -16,6 +16,8 @@ import structlog
 
 from agents.clock import monotonic_s
 from agents.kafka import confluent_options
+from agents.metrics.declared import PROOFS
+from agents.metrics.meters import METERS
 from agents.published import published_of
 from agents.publisher import Publishers
 from agents.settings import Settings
@@ -66,10 +68,13 @@ class Prover:
     async def _prove_alone(self) -> str | None:
         if not await self._store.lock():
             return None
+        token = None
         try:
-            return await self._prove()
+            token = await self._prove()
         finally:
+            METERS.count(PROOFS, result="proven" if token else "failed")
             await self._store.unlock()
+        return token
 
     async def _prove(self) -> str | None:
         attempt = await self._store.begin()

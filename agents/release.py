@@ -23,8 +23,11 @@ from redis.exceptions import RedisError
 from agents.asked import NEVER
 from agents.budget import budget_message
 from agents.clock import now_ms, pause
+from agents.counted import Closing, count_published
 from agents.due import HATS, Due, batches_of, date_of, proposal_of
 from agents.lots import publish_by_owner
+from agents.metrics.declared import COMMIT_SECONDS
+from agents.metrics.meters import METERS
 from agents.publisher import Message, NotHeld, cloud_event
 from agents.query_release import QueryReleaser
 from agents.recovery import Prover
@@ -51,6 +54,7 @@ class Releaser:
 
     owned     tells which release partitions are ours right now
     queries   answers those over days; None: the policy has none
+    closing   when we saw that slots are final
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class Releaser:
         self._noise = noise
         self.owned: Callable[[], frozenset[int]] = frozenset
         self.queries: QueryReleaser | None = None
+        self.closing = Closing()
 
     async def prepare(self) -> None:
         """Load what the first release would hold up the event loop for: dp-accounting takes a second or two."""
@@ -128,11 +133,18 @@ class Releaser:
             closes = end + self._policy.lateness_ms
             if least < closes or key >= until:
                 continue
+            self.closing.saw([key])
             for cell, users in sorted((await self._store.cells(key)).items()):
                 one = Due(FinalHat(key, cell, closes), release_id(self._policy, key, cell), users)
                 if self.release_partition(one) in owned:
                     found.append(one)
         return found
+
+    async def final_slots(self) -> list[str]:
+        """The slots that are final, and of which not all is published, whoever owns it."""
+        least, until = slowest(await self._store.clocks()), await self.until()
+        closed = -1 if least is None else least - self._policy.lateness_ms
+        return [key for key, end in (await self._store.open_slots()).items() if end <= closed and key < until]
 
     async def until(self) -> str:
         """The local date from which another policy releases; greater than any date where there is none."""
@@ -182,6 +194,8 @@ class Releaser:
         date = date_of(waiting[0][0])
         await self.send(release_partition, date, waiting)
         await self.mark(date, [one for one, _ in waiting])
+        count_published("hat", [record for _, record in waiting])
+        self.closing.published(one.hat.slot for one, _ in waiting)
 
     # The named steps. Tests wrap them from their own entry point.
 
@@ -220,7 +234,8 @@ class Releaser:
 
     async def commit(self, proposals: Sequence[Proposal]) -> list[Committed]:
         """committed: record and charge, in one step each; what was there already wins."""
-        return await self._ledger.commit(proposals, self._prover.token)
+        with METERS.timed(COMMIT_SECONDS):
+            return await self._ledger.commit(proposals, self._prover.token)
 
     async def send(self, release_partition: int, date: str, waiting: Sequence[tuple[Due, Committed]]) -> None:
         """sent and acked: the bytes in Redis, and the day's budget, in one transaction."""

@@ -72,7 +72,13 @@ class SlotReleaser(Releaser):
             return []
         done, until = self._through(progress, Mark.PUBLISHED), await self.until()
         slots = slots_due(self._calendar, self._policy, progress.first_ms, done, least)
-        return [slot for slot in slots if slot.date < until]
+        ours = [slot for slot in slots if slot.date < until]
+        self.closing.saw(slot.key for slot in ours)
+        return ours
+
+    async def final_slots(self) -> list[str]:
+        """The slots that are final, and of which not all is published, whoever owns it."""
+        return [slot.key for slot in await self._slots(frozenset(range(self._store.partitions)))]
 
     async def is_done(self, until: str) -> bool:
         """Whether every slot of ours before a local date is published."""

@@ -13,6 +13,8 @@ from redis.exceptions import RedisError
 
 from agents.clock import monotonic_s, now_ms, pause
 from agents.ingest import Ingest
+from agents.metrics.declared import TICKS
+from agents.metrics.meters import METERS
 from agents.store.partition import PartitionStore
 from agents.trouble import Trouble
 
@@ -58,3 +60,4 @@ class Ticker:
             return
         for partition in idle:
             await self._producer.send_and_wait(self._topic, b"", partition=partition, timestamp_ms=now_ms())
+            METERS.count(TICKS)

@@ -9,6 +9,8 @@ import structlog
 from redis.exceptions import OutOfMemoryError, ResponseError
 
 from agents.clock import monotonic_s
+from agents.metrics.declared import TROUBLES
+from agents.metrics.meters import METERS
 
 log = structlog.get_logger()
 
@@ -38,6 +40,7 @@ class Trouble:
         if not self._tries:
             self._since_s = monotonic_s()
         self._tries += 1
+        METERS.count(TROUBLES, loop=self._loop)
         reason = FULL if is_full(error) else type(error).__name__
         if reason in self._told:
             return

@@ -21,6 +21,7 @@ from agents.health import Readiness
 from agents.ingest import Ingest
 from agents.kafka import aiokafka_options, broker_name
 from agents.metrics.kinds import Process
+from agents.metrics.meters import METERS
 from agents.metrics.server import OperatorServer
 from agents.publisher import Publishers
 from agents.query_release import QueryReleaser
@@ -39,6 +40,7 @@ from agents.store.partition import PartitionStore
 from agents.store.proof import ProofStore
 from agents.succession import Succession
 from agents.ticks import Ticker
+from agents.watch import Watch, tell_readiness
 from stream.contributions import Fold
 from stream.errors import Refusal
 from stream.feeds import FEEDS
@@ -114,10 +116,10 @@ class Worker:
         self.ticker = Ticker(self.ingest, store, producer, settings.topics.telemetry, settings.idle_after_ms)
         await self.succession.look(self.releaser)
         if not self.succession.over.is_set():
-            await self._join(self.succession, client)
+            await self._join(self.succession, client, Watch(policy, store, ledger, self.ingest, self.releaser))
             self._ready = Readiness(self.ingest, prover, settings.checkpoint_interval_s, settings.session_timeout_s)
 
-    async def _join(self, succession: Succession, client: dict[str, Any]) -> None:
+    async def _join(self, succession: Succession, client: dict[str, Any], watch: Watch) -> None:
         """Join the group and start the loops."""
         self.app = self._app(client)
         self.ingest.attach(self.app.frames)  # before the start: partitions may be ours within it
@@ -129,7 +131,10 @@ class Worker:
         self.releaser.owned = self.app.frames.assigned
         succeed = partial(succession.run, self.releaser)
         for loop in (self.ingest.checkpoint_regularly, self.releaser.run, self.ticker.run, succeed):
-            self._watch(loop)
+            self._run(loop)
+        if self.settings.listen is not None:
+            watch.tell()
+            self._run(watch.run)
         policy = self.settings.policy
         log.info("worker started", policy=policy.name, policy_id=policy.policy_id, partitions=self.partitions)
 
@@ -162,6 +167,8 @@ class Worker:
             health = OperatorServer(self.settings.listen, Process.WORKER, self._readiness)
             await health.start()
             self._held.push_async_callback(health.stop)
+            tell_readiness(self._readiness)
+            self._held.callback(METERS.unread)
 
     def _readiness(self) -> dict[str, str]:
         if self._stopping.is_set():
@@ -189,7 +196,7 @@ class Worker:
         app.agent(app.frame_topic, name="ingest")(ingest)
         return app
 
-    def _watch(self, loop: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+    def _run(self, loop: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
         task = asyncio.create_task(loop(self._stopping))
         task.add_done_callback(self._ended)
         self._tasks.append(task)

@@ -89,6 +89,14 @@ class FrameConsumer(driver.Consumer):
         end = self._thread.ends.get(partition)
         return end is not None and position >= end and partition in self._epochs
 
+    def end(self, partition: int) -> int | None:
+        """The end of the log, as last heard of; None where that is not known yet."""
+        return self._thread.ends.get(partition)
+
+    def waiting(self) -> int:
+        """Frames that wait for the agent."""
+        return max((channel.queue.qsize() for channel in self.app.topics), default=0)
+
     def in_group(self) -> bool:
         """Whether we are a member of the group as far as we know: no rebalance under way, its coordinator known."""
         return self._joined and self._thread.in_group()
@@ -179,8 +187,7 @@ class FrameConsumer(driver.Consumer):
 
     def _room(self) -> int:
         """Frames that the agent's queue still takes, so that putting one in never waits."""
-        waiting = max((channel.queue.qsize() for channel in self.app.topics), default=0)
-        return self.settings.queued_frames - waiting
+        return self.settings.queued_frames - self.waiting()
 
     def _message(self, frame: Frame, generation: int) -> Message:
         tp = self._tp(frame.partition)

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections import Counter as Tally
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from stream.errors import Refusal
 from stream.release import Status
 from tests.exposed import families, figures, undeclared
 
+ROOT = Path(__file__).parents[2]
 TRIES = Counter("hatcast_tries_total", "Tries.", (Process.WORKER,), (Label("result", ("good", "bad")),))
 WARMTH = Gauge("hatcast_warmth_ratio", "Warmth.", (Process.WORKER,))
 PLACES = Gauge("hatcast_places", "Places.", (Process.WORKER,), (Label("partition"),))
@@ -58,6 +60,15 @@ def test_no_label_is_of_a_cell_or_a_vehicle(metric: Metric) -> None:
 
 def test_every_name_is_declared_once() -> None:
     assert max(Tally(metric.name for metric in METRICS).values()) == 1
+
+
+@every_metric
+def test_every_metric_is_counted_somewhere(metric: Metric) -> None:
+    sources = [path.read_text() for path in (ROOT / "agents").rglob("*.py") if path.parent.name != "metrics"]
+    built = {process for process in Process if any(f"Process.{process.name}, " in source for source in sources)}
+    constant = next(name for name, value in vars(declared).items() if value is metric)
+    counted = any(re.search(rf"METERS\.\w+\(\s*(declared\.)?{constant}\b", source) for source in sources)
+    assert counted or metric is declared.BUILD_INFO or not built & set(metric.processes)
 
 
 def test_the_page_of_the_documentation_is_that_of_the_declaration() -> None:

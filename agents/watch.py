@@ -1,0 +1,97 @@
+"""What `/metrics` tells of a worker beside what its loops count: where it stands, and what waits.
+
+Its own partitions are asked for when somebody looks. What only Redis knows is read every few seconds by a loop of its
+own, so that a release that hangs is seen from outside of it. Only where `worker.listen` is set.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from redis.exceptions import RedisError
+
+from agents.clock import monotonic_s, pause
+from agents.ingest import Ingest
+from agents.metrics import declared
+from agents.metrics.meters import METERS, Figures
+from agents.metrics.server import READY
+from agents.release import Releaser
+from agents.store.ledger import LedgerStore
+from agents.store.partition import PartitionStore
+from agents.trouble import Trouble
+from stream.hats import Calendar
+from stream.policy import Policy
+
+ROUND_S: Final = 5.0
+
+
+def tell_readiness(parts: Callable[[], Mapping[str, str]]) -> None:
+    """Let the parts of `/readyz` be on the page; a worker that neither starts nor stops is ready as such."""
+
+    def figures() -> Figures:
+        found = {"worker": READY, **parts()}
+        return {(part,): float(state == READY) for part, state in found.items()}
+
+    METERS.read(declared.READY, figures)
+
+
+class Watch:
+    """The figures of one worker."""
+
+    def __init__(
+        self, policy: Policy, store: PartitionStore, ledger: LedgerStore, ingest: Ingest, releaser: Releaser
+    ) -> None:
+        self._policy = policy
+        self._calendar = Calendar(policy)
+        self._store = store
+        self._ledger = ledger
+        self._ingest = ingest
+        self._releaser = releaser
+
+    def tell(self) -> None:
+        """Let what the worker has at hand be on the page. Once its app has started."""
+        ingest, frames = self._ingest, self._ingest.frames
+        METERS.set(declared.POLICY_INFO, 1, policy=self._policy.name, policy_id=self._policy.policy_id)
+        METERS.read(declared.CLOCK, self._clocks)
+        METERS.read(declared.BEHIND, self._behind)
+        METERS.read(declared.FRAMES_WAITING, lambda: {(): frames.waiting()})
+        METERS.read(declared.UNSTORED, lambda: {(): sum(held.next - held.base for held in ingest.held.values())})
+        METERS.read(declared.PARTITIONS, lambda: {("assigned",): len(frames.assigned()), ("loaded",): len(ingest.held)})
+        METERS.read(declared.OLDEST_FINAL, lambda: {(): self._releaser.closing.oldest_s()})
+
+    def _clocks(self) -> Figures:
+        clocks = {partition: held.fold.clock for partition, held in self._ingest.held.items()}
+        return {(str(partition),): clock / 1000 for partition, clock in clocks.items() if clock is not None}
+
+    def _behind(self) -> Figures:
+        ends = {partition: self._ingest.frames.end(partition) for partition in self._ingest.held}
+        return {
+            (str(partition),): max(0, end - self._ingest.held[partition].next)
+            for partition, end in ends.items()
+            if end is not None
+        }
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Look every few seconds, until `stopping` is set."""
+        trouble = Trouble("watch")
+        while await pause(max(ROUND_S, trouble.wait_s), stopping):
+            try:
+                await self.look()
+            except RedisError as error:
+                trouble.met(error)
+            else:
+                trouble.over()
+
+    async def look(self) -> None:
+        """Read what only Redis knows."""
+        asked_s = monotonic_s()
+        self._releaser.closing.only(await self._releaser.final_slots(), asked_s)
+        METERS.set(declared.OPEN_SLOTS, len(await self._store.open_slots()))
+        METERS.set(declared.UNPUBLISHED, sum([await self._ledger.unpublished(d) for d in await self._ledger.dates()]))
+        clocks = [clock for clock in await self._store.clocks() if clock is not None]
+        if clocks:
+            summary = await self._ledger.summary(self._calendar.local(max(clocks)).date().isoformat())
+            limit = self._policy.daily_limit_nano if summary.limit is None else summary.limit
+            METERS.set(declared.BUDGET_RATIO, summary.epsilon_user_day / limit)
+        if (most := self._policy.total_limit_nano) is not None:
+            METERS.set(declared.TOTAL_RATIO, (await self._ledger.total()).spent / most)
