@@ -2,7 +2,9 @@
 
 from typing import Final
 
-from agents.publisher import Message, cloud_event
+from agents.cloud_events import cloud_event
+from agents.publisher import Message
+from agents.settings import TopicsTable
 from stream.accounting import DaySummary
 from stream.policy import Policy
 from stream.release import budget_record
@@ -11,15 +13,15 @@ BUDGET_PARTITION: Final = 0  # the topic has one
 
 
 def budget_message(
-    topic: str, policy: Policy, date: str, summary: DaySummary, timestamp_ms: int | None = None
+    topics: TopicsTable, policy: Policy, date: str, summary: DaySummary, timestamp_ms: int | None = None
 ) -> Message:
     """What `hats.budget` is told about a day. timestamp_ms: as Kafka shows it; None: when it is sent."""
     key = f"{policy.name}/{date}"
     return Message(
-        topic=topic,
+        topic=topics.budget,
         partition=BUDGET_PARTITION,
         key=key.encode(),
         value=budget_record(policy, date, summary),
-        headers=cloud_event(f"{key}/{summary.sequence}", policy.name, "budget"),
+        headers=cloud_event("budget", f"{key}/{summary.sequence}", topics.telemetry),
         timestamp_ms=timestamp_ms,
     )

@@ -7,13 +7,14 @@ what cannot be sent is counted. The exact numbers are the stored outcomes.
 import asyncio
 from collections import deque
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from agents.clock import monotonic_s, now_ms
+from agents.cloud_events import cloud_event
 from agents.metrics.declared import DEAD_LETTERS
 from agents.metrics.meters import METERS
 
@@ -21,19 +22,24 @@ LETTERS_PER_SECOND: Final = 100
 
 
 class Reason(StrEnum):
-    """Why a record is a dead letter."""
+    """`undecodable`: the feed cannot read the record. `bad_record`: it breaks another rule of the topic."""
 
     UNDECODABLE = "undecodable"
     BAD_RECORD = "bad_record"
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """The value on the topic.    [schemas/dead-letter.schema.json]"""
+    """Where a record stands that nobody can read, and why: never its payload or its key."""
 
-    topic: str
-    partition: int
-    offset: int
+    topic: Annotated[str, msgspec.Meta(min_length=1, description="the telemetry topic")]
+    partition: Annotated[int, msgspec.Meta(ge=0, description="of the record")]
+    offset: Annotated[int, msgspec.Meta(ge=0, description="of the record")]
     reason: Reason
+
+    @property
+    def event_id(self) -> str:
+        """The record's place: a letter that is sent again after a crash is the same event."""
+        return f"{self.topic}/{self.partition}/{self.offset}"
 
 
 class DeadLetters:
@@ -58,7 +64,7 @@ class DeadLetters:
         self._per_second = per_second
         self._second = 0
         self._left = per_second
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[DeadLetter] = deque()
         self._sender: asyncio.Task[None] | None = None
 
     def add(self, partition: int, offset: int, reason: str) -> None:
@@ -71,7 +77,7 @@ class DeadLetters:
             self._drop()
             return
         self._left -= 1
-        self._waiting.append(_encode(DeadLetter(self._telemetry, partition, offset, Reason(reason))))
+        self._waiting.append(DeadLetter(self._telemetry, partition, offset, Reason(reason)))
         if self._sender is None or self._sender.done():
             self._sender = asyncio.create_task(self._send())
 
@@ -82,9 +88,10 @@ class DeadLetters:
 
     async def _send(self) -> None:
         while self._waiting:
-            value = self._waiting.popleft()
+            letter = self._waiting.popleft()
+            headers = cloud_event("dead-letter", letter.event_id, self._telemetry)
             try:
-                await self._producer.send_and_wait(self._topic, value, timestamp_ms=now_ms())
+                await self._producer.send_and_wait(self._topic, _encode(letter), timestamp_ms=now_ms(), headers=headers)
             except (KafkaError, OSError):
                 self._drop()
             else:

@@ -39,17 +39,6 @@ class Message:
     timestamp_ms: int | None = None
 
 
-def cloud_event(event_id: str, source: str, kind: str) -> list[tuple[str, bytes]]:
-    """The headers of a record as a CloudEvent 1.0: Kafka binding, binary mode."""
-    return [
-        ("ce_specversion", b"1.0"),
-        ("ce_id", event_id.encode()),
-        ("ce_source", f"hatcast/{source}".encode()),
-        ("ce_type", f"hatcast.{kind}.v1".encode()),
-        ("content-type", b"application/json"),
-    ]
-
-
 class NotHeld(Exception):
     """The producer of this release partition is gone, or was never made: hold it, then read the ledger again."""
 

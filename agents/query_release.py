@@ -11,12 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from agents.asked import asked_of_kept
 from agents.budget import budget_message
 from agents.clock import now_ms
+from agents.cloud_events import release_event
 from agents.counted import count_published
 from agents.due_answers import ANSWERS, DueAnswer, answer_proposal_of, batches_of, by_asked
 from agents.lots import publish_by_owner
 from agents.metrics.declared import COMMIT_SECONDS
 from agents.metrics.meters import METERS
-from agents.publisher import Message, cloud_event
+from agents.publisher import Message
 from agents.recovery import Prover
 from agents.settings import Settings
 from agents.store.kept import Gap, Kept, KeptStore
@@ -221,7 +222,7 @@ class QueryReleaser:
                 partition=by_murmur2(one.cell.encode(), self._kept.partitions),
                 key=one.release_id.encode(),
                 value=record.record,
-                headers=cloud_event(one.release_id, topics.telemetry, "query"),
+                headers=release_event("query", one.release_id, topics.telemetry, record.record),
                 timestamp_ms=public_ms,
             )
             for one, record in waiting
@@ -229,9 +230,7 @@ class QueryReleaser:
         for date in sorted(dates):
             summary = await self._ledger.summary(date)
             # In a thread: composing a new number of charges takes up to a second of computing.
-            messages.append(
-                await asyncio.to_thread(budget_message, topics.budget, self._policy, date, summary, public_ms)
-            )
+            messages.append(await asyncio.to_thread(budget_message, topics, self._policy, date, summary, public_ms))
         await self._prover.publishers.publish(release_partition, messages)
 
     async def mark(self, due: Sequence[DueAnswer]) -> None:

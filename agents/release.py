@@ -23,12 +23,13 @@ from redis.exceptions import RedisError
 from agents.asked import NEVER
 from agents.budget import budget_message
 from agents.clock import now_ms, pause
+from agents.cloud_events import release_event
 from agents.counted import Closing, count_published
 from agents.due import HATS, Due, batches_of, date_of, proposal_of
 from agents.lots import publish_by_owner
 from agents.metrics.declared import COMMIT_SECONDS
 from agents.metrics.meters import METERS
-from agents.publisher import Message, NotHeld, cloud_event
+from agents.publisher import Message, NotHeld
 from agents.query_release import QueryReleaser
 from agents.recovery import Prover
 from agents.settings import Settings
@@ -246,7 +247,7 @@ class Releaser:
                 partition=by_murmur2(one.hat.cell.encode(), self._store.partitions),
                 key=one.release_id.encode(),
                 value=record.record,
-                headers=cloud_event(one.release_id, topics.telemetry, "release"),
+                headers=release_event("release", one.release_id, topics.telemetry, record.record),
                 timestamp_ms=one.released_at_ms,
             )
             for one, record in waiting
@@ -254,9 +255,7 @@ class Releaser:
         summary = await self._ledger.summary(date)
         # In a thread: composing a new number of charges takes up to a second of computing.
         messages.append(
-            await asyncio.to_thread(
-                budget_message, topics.budget, self._policy, date, summary, waiting[-1][0].released_at_ms
-            )
+            await asyncio.to_thread(budget_message, topics, self._policy, date, summary, waiting[-1][0].released_at_ms)
         )
         await self._publishers.publish(release_partition, messages)
 

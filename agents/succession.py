@@ -167,8 +167,8 @@ class Succession:
 
     async def _announce(self) -> None:
         """Tell `hats.budget` whom we follow and from when: where Redis finds it again."""
-        date, topic = str(self._policy.from_date), self._settings.topics.budget
-        message = budget_message(topic, self._policy, date, await self._ledger.summary(date))
+        date = str(self._policy.from_date)
+        message = budget_message(self._settings.topics, self._policy, date, await self._ledger.summary(date))
         await self._producer.send_and_wait(
-            topic, message.value, key=message.key, partition=message.partition, headers=message.headers
+            message.topic, message.value, key=message.key, partition=message.partition, headers=message.headers
         )

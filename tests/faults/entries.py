@@ -127,7 +127,7 @@ class Entries:
                     for name, value in records.items()
                 ),
             )
-            message = budget_message(topics.budget, self.settings.policy, day, await ledger.summary(day))
+            message = budget_message(topics, self.settings.policy, day, await ledger.summary(day))
             budgets.append(Record(message.value, message.key, BUDGET_PARTITION))
         produce(self.settings.kafka.bootstrap_servers, topics.budget, budgets)
 

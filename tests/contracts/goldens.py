@@ -1,0 +1,199 @@
+"""The golden messages of this version: made by the code that publishes, with scripted noise and a fixed clock."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from agents.budget import budget_message
+from agents.cloud_events import Headers, cloud_event, release_event
+from agents.dead_letters import DeadLetter, Reason
+from agents.schemas.golden import Golden
+from agents.settings import TopicsTable
+from stream.accounting import DayLedger, DaySummary, Total
+from stream.contracts import ReportRecord
+from stream.estimators import ESTIMATOR_KEYS
+from stream.feeds import Recorded
+from stream.feeds.jsonl import canonical_value
+from stream.hats import Calendar
+from stream.packing import Row, pack
+from stream.policy import Policy, read_policy
+from stream.queries import KeptDay, reservations
+from stream.query_release import QueryRelease, asked_in, query_release_of
+from stream.reading import Reading
+from stream.release import Release, exhausted_of, incomplete_of, numbered, release_of
+from tests.support import Scripted
+
+TOPICS: Final = TopicsTable()
+CELL: Final = "87608b0d2ffffff"
+DATE, NEXT_DATE, SLOT = "2022-01-02", "2022-01-03", "09:00"
+NOW_MS: Final = 1_641_098_103_120  # 2022-01-02T04:35:03.120Z, some seconds after the slot is final
+NEXT_MS: Final = NOW_MS + 86_400_000
+READING: Final = Reading("GJ05BX1234", "2022-01-02T09:29:43+05:30", 21.1959, 72.8302, 38.5)
+
+MEAN: Final[dict[str, Any]] = {
+    "name": "two-days",
+    "kind": "mean_speed",
+    "days": 2,
+    "from": DATE,
+    "epsilon": 0.25,
+    "min_n": 9,
+    "missing_days": "suppress",
+}
+FAST: Final[dict[str, Any]] = {
+    "name": "over-50",
+    "kind": "over_speed_limit",
+    "days": 2,
+    "from": DATE,
+    "epsilon": 0.5,
+    "speed_limit": 50.5,
+    "missing_days": "leave_out",
+}
+CROWD: Final = [(60, 1_800_000 + 71_001 * bus) for bus in range(24)]
+"""of each bus its readings and their sum, milli-km/h"""
+
+
+REPORT: Final = ReportRecord(
+    id="0123456789abcdef0123456789abcdef",
+    policy_id="b2:278189782e2eb15fd5785a141a4502b3",
+    cell=CELL,
+    date=DATE,
+    slot=SLOT,
+    value=-3.125,
+    epsilon=0.5,
+)
+
+
+def policy(name: str, *queries: Mapping[str, Any], **changes: Any) -> Policy:
+    """Under `replace`, as in the design."""
+    privacy = {"epsilon": 1.0, "max_hats_per_day": 89, "daily_limit": 105.0} | changes.pop("privacy", {})
+    table = {"name": name, "upper_bound": 65.0, "timezone": "Asia/Kolkata", "privacy": privacy, "query": queries}
+    return read_policy(table | {"estimator": {"name": "array_averaging"}} | changes, ESTIMATOR_KEYS, lambda _: "")
+
+
+def hidden(*queries: Mapping[str, Any]) -> Policy:
+    """Under `add_remove`."""
+    table = {
+        "name": "surat-presence",
+        "upper_bound": 65.0,
+        "timezone": "Asia/Kolkata",
+        "cells": "public.txt",
+        "privacy": {"relation": "add_remove", "epsilon": 1.0, "max_hats_per_day": 8, "daily_limit": 12.5},
+        "estimator": {"name": "capped_ratio", "array_length": 40},
+        "query": queries,
+    }
+    return read_policy(table, ESTIMATOR_KEYS, lambda _: f'source = "public"\n{CELL}')
+
+
+SPEED: Final = policy("surat-speed", MEAN, FAST)
+PRESENCE: Final = hidden({**FAST, "days": 1})
+
+
+def released(of: Policy, users: Sequence[tuple[int, int]], *draws: int) -> Release:
+    rows = [Row(bus.to_bytes(8, "big"), count, total, total // count, 1) for bus, (count, total) in enumerate(users)]
+    return release_of(of, Calendar(of), f"{DATE}/{SLOT}", CELL, [pack(rows)] if rows else [], Scripted(draws))
+
+
+def answered(of: Policy, name: str, days: Mapping[str, Sequence[tuple[int, int]]], *draws: int) -> QueryRelease:
+    (asked,) = (one for one in asked_in(of, Calendar(of), DATE, SLOT) if one.query.name == name)
+    kept = {
+        date: KeptDay(*np.array([(count, total, total // count) for count, total in users], np.int64).reshape(-1, 3).T)
+        for date, users in days.items()
+    }
+    return query_release_of(asked, Calendar(of), CELL, kept, Scripted(draws))
+
+
+def releases() -> Iterator[tuple[str, Release]]:
+    """Every status, under both relations."""
+    for relation, of, draws in (("replace", SPEED, (-441,)), ("add_remove", PRESENCE, (90_009, 7))):
+        few = [] if relation == "add_remove" else CROWD[:9]
+        calendar = Calendar(of)
+        yield f"{relation}_released", released(of, CROWD, *draws)
+        yield f"{relation}_suppressed", released(of, few, 0, 0)
+        yield f"{relation}_budget_exhausted", exhausted_of(of, calendar, f"{DATE}/{SLOT}", CELL)
+        yield f"{relation}_incomplete", incomplete_of(of, calendar, f"{DATE}/{SLOT}", CELL)
+
+
+def answers() -> Iterator[tuple[str, QueryRelease]]:
+    """Every kind, status and reason, under both relations."""
+    both = {DATE: CROWD[:20], NEXT_DATE: CROWD}
+    yield "replace_released", answered(SPEED, "two-days", both, 1_234)
+    yield "replace_released_day_missing", answered(SPEED, "over-50", {DATE: CROWD}, 2_125)
+    yield "replace_too_few_user_days", answered(SPEED, "two-days", {DATE: CROWD[:5], NEXT_DATE: CROWD[:3]})
+    yield "replace_missing_days", answered(SPEED, "two-days", {DATE: CROWD})
+    yield "replace_budget_exhausted", answered(SPEED, "two-days", both, 1_234).exhausted()
+    yield "add_remove_released", answered(PRESENCE, "over-50", {DATE: CROWD}, 1_125)
+    yield "add_remove_missing_days", answered(PRESENCE, "over-50", {})
+    yield "add_remove_budget_exhausted", answered(PRESENCE, "over-50", {DATE: CROWD}, 0).exhausted()
+
+
+def summary(of: Policy, hats: int, total: Total | None = None) -> DaySummary:
+    """A day's ledger after so many releases and what its queries reserve."""
+    day, total = DayLedger(), total or Total()
+    day.reserve(of, reservations(of, DATE), total)
+    for hat in range(hats):
+        assert day.charge(of, f"{CELL}/{hat}", of.epsilon_nano, total)
+    own = day.policies.get(of.name)
+    return DaySummary(
+        releases=hats,
+        epsilon_sum=hats * of.epsilon_nano,
+        epsilon_user_day=day.cost,
+        shared=False,
+        limit=day.limit,
+        sequence=hats,
+        levels=day.levels,
+        total=total,
+        own=day.own(of.name),
+        queries={} if own is None else own.queries,
+    )
+
+
+def budgets() -> Iterator[tuple[str, Policy, DaySummary]]:
+    """A day of plain releases, of queries, of a policy that follows another, and of unit `user`; of both relations."""
+    plain = policy("surat-speed")
+    yield "replace", plain, summary(plain, 3)
+    yield "replace_with_queries", SPEED, summary(SPEED, 3)
+    successor = policy("surat-speed-2", replaces="surat-speed", **{"from": DATE})
+    yield "replace_successor", successor, summary(successor, 0)
+    user = policy("surat-user", privacy={"unit": "user", "total_limit": 3200.5})
+    yield "replace_unit_user", user, summary(user, 3, Total(40 * 10**9, user.total_limit_nano))
+    yield "add_remove", PRESENCE, summary(PRESENCE, 1)
+
+
+def goldens() -> dict[str, bytes]:
+    """`RECORD/CASE.json` -> the file's content."""
+    telemetry = TOPICS.telemetry
+    found: dict[str, bytes] = {}
+
+    def keep(name: str, case: str, key: str | None, value: bytes, headers: Headers) -> None:
+        told = {header: text.decode() for header, text in headers}
+        found[f"{name}/{case}.json"] = Golden(key=key, headers=told, value=msgspec.Raw(value)).text()
+
+    for case, reading in readings():
+        keep("telemetry", case, reading.vehicle, canonical_value(Recorded(b"", reading, NOW_MS)), [])
+    keep("report", "replace", REPORT.id, msgspec.json.encode(REPORT), [])
+    made: list[tuple[str, int, Iterator[tuple[str, Any]]]] = [
+        ("release", NOW_MS, releases()),
+        ("query", NEXT_MS, answers()),
+    ]
+    for name, at_ms, cases in made:
+        for case, release in cases:
+            value = numbered(release.record(at_ms), 4711)
+            keep(name, case, release.release_id, value, release_event(name, release.release_id, telemetry, value))
+    for case, of, day in budgets():
+        message = budget_message(TOPICS, of, DATE, day)
+        keep("budget", case, message.key.decode(), message.value, message.headers)
+    for reason in Reason:
+        letter = DeadLetter(telemetry, 3, 4711, reason)
+        headers = cloud_event("dead-letter", letter.event_id, telemetry)
+        keep("dead-letter", reason.value, None, msgspec.json.encode(letter), headers)
+    return found
+
+
+def readings() -> Iterator[tuple[str, Reading]]:
+    """As hatcast's own feeds send them: each type of time, each unit."""
+    yield "iso", READING
+    yield "epoch_ms", msgspec.structs.replace(READING, time=1_641_095_983_000, unit="m/s")
+    yield "epoch_ms_float", msgspec.structs.replace(READING, time=1_641_095_983_000.5, unit="mph")
+    yield "knots", msgspec.structs.replace(READING, unit="kn")
