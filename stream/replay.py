@@ -62,34 +62,30 @@ class Addresses:
         return address
 
 
-class Replay:
-    """One pass over a recording.
+class Passage:
+    """One pass over a recording: its time base, which is that of all its records, whoever is sent or left out.
 
-    arrived_in_future     records that rule 1 stops at the door: later than now + max_ahead when the replay began
+    arrived_in_future     records that rule 1 stops at the door: later than now + max_ahead when the pass began
     arrived_before_1970   records that rule 2 ends as undecodable, and whose timestamp Kafka does not take
-    undecodable           records sent as their raw bytes with the key ""
-    last_ms               the greatest arrival sent; None before the first
+    last_ms               the greatest arrival; None before the first
     """
 
-    def __init__(self, policy: Policy, calendar: Calendar, addresses: Addresses, now_ms: int) -> None:
+    def __init__(self, policy: Policy, calendar: Calendar, now_ms: int) -> None:
         self.arrived_in_future = 0
         self.arrived_before_1970 = 0
-        self.undecodable = 0
         self.last_ms: int | None = None
         self._policy = policy
         self._calendar = calendar
-        self._addresses = addresses
         self._latest = now_ms + policy.max_ahead_ms
         self._last_slot: Slot | None = None
         self._last_slot_end = 0
 
-    def messages(self, records: Iterable[tuple[int, Recorded]]) -> Iterator[Message]:
-        """The records, in arrival order as they are given, and the ticks before each.
+    def steps(self, records: Iterable[tuple[int, Recorded]]) -> Iterator[tuple[int, Recorded | None]]:
+        """(arrival, record) in arrival order as they are given, and (time, None) for the ticks before each.
 
-        A tick goes to every partition when a multiple of 10 s has passed since the last record, once, dated at the
-        last such multiple that is not after the next arrival. One comes before the first record too.
+        Every partition is ticked when a multiple of 10 s has passed since the last record, once, dated at the last
+        such multiple that is not after the next arrival. One comes before the first record too.
         """
-        partitions = self._addresses.partitions
         next_tick = 1
         for arrival, recorded in records:
             if arrival > self._latest:
@@ -103,22 +99,12 @@ class Replay:
                 tick = timestamp - timestamp % TICK_MS
                 next_tick = tick + TICK_MS
                 if tick:
-                    yield from ticks(partitions, tick)
+                    yield tick, None
             self.last_ms = timestamp
-            yield self._record(timestamp, recorded)
-
-    def _record(self, timestamp: int, recorded: Recorded) -> Message:
-        reading = recorded.reading
-        address = None if reading is None else self._addresses.of(reading.vehicle)
-        if reading is None or address is None:
-            self.undecodable += 1
-            key, partition = self._addresses.nobody
-            return Message(partition, timestamp, key, recorded.raw)
-        # A reading's time is at most its arrival + max_ahead: before that has left the last slot, none can be later.
-        if timestamp + self._policy.max_ahead_ms >= self._last_slot_end:
-            self._see(timestamp, reading)
-        key, partition = address
-        return Message(partition, timestamp, key, canonical_value(recorded))
+            # A reading's time is at most its arrival + max_ahead: before that has left the last slot, none is later.
+            if recorded.reading is not None and timestamp + self._policy.max_ahead_ms >= self._last_slot_end:
+                self._see(timestamp, recorded.reading)
+            yield timestamp, recorded
 
     def _see(self, timestamp: int, reading: Reading) -> None:
         """Remember the slot of a reading if it is the last so far."""
@@ -135,12 +121,54 @@ class Replay:
     def end_ms(self) -> int | None:
         """When the last tick is dated: the end of the last slot + lateness, not before the last arrival.
 
-        The last slot is that of any reading sent which rules 3, 6, 8 (dates, hours), 9 let through: those about time.
-        Its place, value or cap may still end it, and then a slot without HATs is closed. None if nothing was sent.
+        The last slot is that of any reading which rules 6, 8 (dates, hours), 9 let through: those about time. Its
+        place, value or cap may still end it, and then a slot without HATs is closed. None if there was no record.
         """
         if self.last_ms is None:
             return None
         return self.last_ms if self._last_slot is None else max(self.last_ms, closes_at(self._last_slot, self._policy))
+
+
+class Replay(Passage):
+    """What a replay sends of a recording.
+
+    undecodable   records sent as their raw bytes with the key ""
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        calendar: Calendar,
+        addresses: Addresses,
+        now_ms: int,
+        left_out: frozenset[str] = frozenset(),
+    ) -> None:
+        """Args: `left_out`, the canonical ids of vehicles that are not sent."""
+        super().__init__(policy, calendar, now_ms)
+        self.undecodable = 0
+        self._addresses = addresses
+        self._left_out = frozenset(vehicle.encode() for vehicle in left_out)
+
+    def messages(self, records: Iterable[tuple[int, Recorded]]) -> Iterator[Message]:
+        """The records, in arrival order as they are given, and the ticks before each (see `steps`)."""
+        partitions = self._addresses.partitions
+        for timestamp, recorded in self.steps(records):
+            if recorded is None:
+                yield from ticks(partitions, timestamp)
+                continue
+            message = self._record(timestamp, recorded)
+            if message.key not in self._left_out:
+                yield message
+
+    def _record(self, timestamp: int, recorded: Recorded) -> Message:
+        reading = recorded.reading
+        address = None if reading is None else self._addresses.of(reading.vehicle)
+        if reading is None or address is None:
+            self.undecodable += 1
+            key, partition = self._addresses.nobody
+            return Message(partition, timestamp, key, recorded.raw)
+        key, partition = address
+        return Message(partition, timestamp, key, canonical_value(recorded))
 
     def end(self) -> Iterator[Message]:
         """The last ticks: they close the recording's last slot."""

@@ -32,9 +32,15 @@ class Listener:
 
 
 def run_replay(
-    settings: Settings, recording: Recording, speedup: float, stop: threading.Event, *, with_end: bool
+    settings: Settings,
+    recording: Recording,
+    speedup: float,
+    stop: threading.Event,
+    *,
+    with_end: bool,
+    left_out: frozenset[str] = frozenset(),
 ) -> Summary:
-    """`hatcast feed replay`: check the target, then send.
+    """`hatcast feed replay`: check the target, then send all but the vehicles that are `left_out` (canonical ids).
 
     Raises Refusal: what `open_target`, `refuse_if_late` and `send_recording` raise.
     """
@@ -46,7 +52,7 @@ def run_replay(
     target = open_target(settings, first)
     if first is not None:
         refuse_if_late(settings, target, calendar, first, _AGAIN)
-    plan = Replay(settings.policy, calendar, target.addresses, now)
+    plan = Replay(settings.policy, calendar, target.addresses, now, left_out)
     with (
         Bar(calendar, len(recording)) as bar,
         Sender(confluent_options(settings), settings.topics.telemetry, stop) as sender,

@@ -1,19 +1,16 @@
 """`hatcast feed`: telemetry from a recording or from a city that does not exist."""
 
-import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 import click
 
 from agents.bridge.replay import run_replay
 from agents.bridge.synthetic import CityOptions, run_city
-from agents.cli.options import config_option, json_option
+from agents.cli.options import config_option, except_option, json_option
+from agents.cli.stopping import stopping
 from agents.clock import now_ms
 from agents.recordings import open_recording
 from agents.settings import load_settings
@@ -42,17 +39,26 @@ def command() -> None:
     help="60: a recorded hour a minute; 0: as fast as it goes.",
 )
 @click.option("--no-end", is_flag=True, help="Leave out the last ticks, which close the last slot.")
+@except_option
 @config_option
 @json_option
-def replay(*, files: tuple[str, ...], feed: str, speedup: float, no_end: bool, config: Path, as_json: bool) -> None:
+def replay(
+    *,
+    files: tuple[str, ...],
+    feed: str,
+    speedup: float,
+    no_end: bool,
+    left_out: frozenset[str] | None,
+    **shared: Any,
+) -> None:
     """Send recordings with their recorded arrival times, in that order; plain files or gzip.
 
     The topic must keep records of that time: telemetry_retention = "none". Ctrl-C ends it with what was sent.
     """
-    settings = load_settings(config)
-    with open_recording(files, FEEDS[feed]) as recording, _stopping() as stop:
-        summary = run_replay(settings, recording, speedup, stop, with_end=not no_end)
-    summary.show(as_json=as_json)
+    settings = load_settings(shared["config"])
+    with open_recording(files, FEEDS[feed]) as recording, stopping() as stop:
+        summary = run_replay(settings, recording, speedup, stop, with_end=not no_end, left_out=left_out or frozenset())
+    summary.show(as_json=shared["as_json"])
     if not summary.finished:
         sys.exit(_INTERRUPTED)
 
@@ -100,7 +106,7 @@ def synthetic(*, config: Path, as_json: bool, seconds: float | None, **chosen: A
     Rush hours go by the policy's time zone. With a speed-up it begins 30 days ago, or half of the topic's retention.
     """
     settings = load_settings(config)
-    with _stopping() as stop:
+    with stopping() as stop:
         timer = None if seconds is None else threading.Timer(seconds, stop.set)
         if timer is not None:
             timer.daemon = True
@@ -109,21 +115,3 @@ def synthetic(*, config: Path, as_json: bool, seconds: float | None, **chosen: A
         if timer is not None:
             timer.cancel()
     summary.show(as_json=as_json)
-
-
-@contextmanager
-def _stopping() -> Iterator[threading.Event]:
-    """An event that Ctrl-C or SIGTERM sets, so that what was sent is finished; a second one interrupts at once."""
-    stop = threading.Event()
-
-    def ask(_: int, __: FrameType | None) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

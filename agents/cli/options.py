@@ -8,6 +8,7 @@ import click
 
 from agents.settings import DEFAULT_FILE, Address, address_of
 from stream.errors import BadSetting
+from stream.reading import canonical_vehicle
 
 config_option = click.option(
     "--config",
@@ -51,6 +52,29 @@ metrics_listen_option = click.option(
     callback=_listen,
     metavar="ADDRESS",
     help="For operators: serve /metrics, /livez and /readyz there, such as 127.0.0.1:9465.",
+)
+
+
+def vehicles_of(_: click.Context, __: click.Parameter, path: Path | None) -> frozenset[str] | None:
+    """The callback of an option that names a file of vehicles: their canonical ids."""
+    if path is None:
+        return None
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{path} cannot be read ({type(error).__name__}): name a text file") from None
+    found = [canonical_vehicle(line) for line in lines if line.strip()]
+    if not found or None in found:
+        raise click.BadParameter(f"{path} is no list of vehicles: write one id a line")
+    return frozenset(vehicle for vehicle in found if vehicle is not None)
+
+
+except_option = click.option(
+    "--except-vehicles",
+    "left_out",
+    type=click.Path(path_type=Path),
+    callback=vehicles_of,
+    help="Leave out the vehicles in this file, one id a line: those that `hatcast device --vehicles-file` plays.",
 )
 
 

@@ -1,0 +1,186 @@
+"""`hatcast device`: a device of the local model, or a fleet of them."""
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from agents.bridge.replay import pace_of
+from agents.bridge.synthetic import CityOptions
+from agents.cli.options import config_option, json_option, vehicles_of
+from agents.cli.stopping import stopping
+from agents.device.run import DeviceOptions, run_city, run_live, run_recording
+from agents.device.sources import Fleet, Own, read_lines, vehicles_in
+from agents.device.view import Summary
+from agents.logs import configure_logs
+from agents.recordings import open_recording
+from agents.settings import Settings, load_settings
+from stream.errors import Refusal
+from stream.feeds import FEEDS
+from stream.reading import Reading, canonical_vehicle
+from stream.recording import Recording
+
+_INTERRUPTED: Final = 130
+_STDIN: Final = "-"
+_EPILOG: Final = """\b
+Examples:
+  A bus:       gps-reader | hatcast device - --vehicle GJ05BX1234 --state /var/lib/hatcast/device.db
+  Its past:    hatcast device yesterday.jsonl --speedup 0 --state past.db
+  A trial:     hatcast feed replay hour.csv.gz --format capmetro --speedup 60 --except-vehicles local.txt
+               hatcast device hour.csv.gz --format capmetro --speedup 60 --vehicles-file local.txt --state fleet.db
+  10,000:      hatcast device --synthetic --fleet 10000 --speedup 60 --state fleet.db
+"""
+
+
+def _own_id(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    vehicle = None if text is None else canonical_vehicle(text)
+    if text is not None and vehicle is None:
+        raise click.BadParameter("is no vehicle's id: write one of 1 to 128 bytes")
+    return vehicle
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("files", nargs=-1, metavar="[FILE...]")
+@click.option("--format", "form", type=click.Choice(list(FEEDS)), default="jsonl", show_default=True)
+@click.option("--vehicle", callback=_own_id, metavar="ID", help="Whose device it is, where the source has several.")
+@click.option("--fleet", type=click.IntRange(min=1), metavar="N", help="Trial: the first N vehicles, a device each.")
+@click.option(
+    "--vehicles-file",
+    "vehicles",
+    type=click.Path(path_type=Path),
+    callback=vehicles_of,
+    help="Trial: a device for each vehicle in this file, one id a line.",
+)
+@click.option("--synthetic", is_flag=True, help="Trial: a fleet in a city that does not exist.")
+@click.option("--seed", type=int, help="The same city each time.")
+@click.option(
+    "--speedup",
+    type=click.FloatRange(min=0),
+    help="Of recorded time. 60: an hour a minute; 0: as fast as it goes.  [default: 1]",
+)
+@click.option("--for", "seconds", type=click.FloatRange(min=0), help="Stop after so many seconds.")
+@click.option("--no-end", is_flag=True, help="When the source ends, leave its last slot unreported.")
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="What it must not forget.  [default: hatcast/device.db in $XDG_STATE_HOME or ~/.local/state]",
+)
+@click.option("--max-hats-per-day", type=click.IntRange(min=1), help="Send fewer reports a day than the policy allows.")
+@config_option
+@json_option
+def command(*, files: tuple[str, ...], config: Path, as_json: bool, **given: Any) -> None:
+    """Be a device that does not trust the operator: read its own readings, send one noisy mean a hexagon and hour.
+
+    FILEs are recordings; - is standard input, one JSON reading a line, as they are made. No reading leaves the device.
+    At the end of a slot it takes its mean in each hexagon, cuts it to [0, upper_bound], adds Laplace noise for
+    local_epsilon, stores the report in its state file and sends it, always as the same bytes. The state file keeps it
+    from ever drawing twice: do not delete it while its day lasts, and give each device its own.
+
+    What that hides is how fast the bus went (relation "replace"): the operator never learns the mean, only the noisy
+    number. What it does not hide is where and when the bus was: a report names its hexagon and slot, and the reports of
+    one day carry one random id, so that they can be told to be from one device. The next day's id is another one.
+
+    The first hexagons of a day are reported, up to max_hats_per_day and as many as daily_limit pays for. A live device
+    that is killed loses the readings of the slot that is open; it never reports a slot twice.
+    """
+    options = _options(files, given)
+    settings = load_settings(config)
+    with stopping() as stop, _timer(given["seconds"], stop):
+        if files == (_STDIN,):
+            summary = _live(settings, given, options, stop)
+        elif given["synthetic"]:
+            city = CityOptions(vehicles=given["fleet"], speedup=_speedup(given), seed=given["seed"])
+            summary = run_city(settings, city, options, stop)
+        else:
+            summary = _recorded(settings, files, given, options, stop)
+    summary.show(as_json=as_json)
+    if not summary.finished:
+        sys.exit(_INTERRUPTED)
+
+
+def _options(files: tuple[str, ...], given: dict[str, Any]) -> DeviceOptions:
+    """Raises click.UsageError for options that do not go together."""
+    live, synthetic = _STDIN in files, given["synthetic"]
+    fleet = given["fleet"] is not None or given["vehicles"] is not None
+    for wrong, what in (
+        (live and len(files) > 1, "- is standard input, and the only source then"),
+        (bool(files) == synthetic, "name FILEs, or - for standard input, or --synthetic"),
+        (synthetic and given["fleet"] is None, "--synthetic needs --fleet N"),
+        (synthetic and given["vehicles"] is not None, "--vehicles-file is for a recording"),
+        (given["seed"] is not None and not synthetic, "--seed is for --synthetic"),
+        (live and fleet, "a fleet needs a recording or --synthetic"),
+        (live and given["speedup"] is not None, "--speedup is for recordings"),
+        (fleet and given["vehicle"] is not None, "--vehicle is for one device, and a fleet has many"),
+        (fleet and given["state"] is None, "a fleet needs --state FILE, a new one for a new trial"),
+    ):
+        if wrong:
+            raise click.UsageError(what)
+    return DeviceOptions(
+        state=given["state"] or _default_state(), most_hats=given["max_hats_per_day"], with_end=not given["no_end"]
+    )
+
+
+def _default_state() -> Path:
+    folder = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(folder).expanduser() / "hatcast" / "device.db"
+
+
+def _speedup(given: dict[str, Any]) -> float:
+    return 1.0 if given["speedup"] is None else float(given["speedup"])
+
+
+@contextmanager
+def _timer(seconds: float | None, stop: threading.Event) -> Iterator[None]:
+    timer = None if seconds is None else threading.Timer(seconds, stop.set)
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    yield
+    if timer is not None:
+        timer.cancel()
+
+
+def _live(settings: Settings, given: dict[str, Any], options: DeviceOptions, stop: threading.Event) -> Summary:
+    configure_logs()
+    takes = _of(given["vehicle"], "standard input")
+    return run_live(settings, read_lines(sys.stdin.buffer, FEEDS[given["form"]].decode), takes, options, stop)
+
+
+def _of(vehicle: str | None, source: str) -> Callable[[Reading], bool]:
+    return Own(source) if vehicle is None else Fleet(frozenset((vehicle,)))
+
+
+def _recorded(
+    settings: Settings, files: tuple[str, ...], given: dict[str, Any], options: DeviceOptions, stop: threading.Event
+) -> Summary:
+    pace = pace_of(settings.policy, _speedup(given), stop)
+    with open_recording(files, FEEDS[given["form"]]) as recording:
+        if given["fleet"] is None and given["vehicles"] is None:
+            takes = _of(given["vehicle"], ", ".join(files))
+            if given["vehicle"] is None and len(vehicles_in(recording)) > 1:
+                raise Refusal(
+                    f"{', '.join(files)} has readings of several vehicles: name the device's own with --vehicle, or try"
+                    " many devices with --fleet"
+                )
+            return run_recording(settings, recording, takes, options, pace, ticks=False)
+        fleet = _fleet(recording, given["vehicles"], given["fleet"])
+        return run_recording(settings, recording, Fleet(fleet), options, pace, ticks=True)
+
+
+def _fleet(recording: Recording, listed: frozenset[str] | None, number: int | None) -> frozenset[str]:
+    """The vehicles of a fleet; says so where they are fewer than was asked for."""
+    there = vehicles_in(recording)
+    chosen = sorted(there if listed is None else there & listed)
+    if not chosen:
+        raise Refusal("the recording has none of the vehicles in --vehicles-file: correct the file")
+    missing = 0 if listed is None else len(listed - there)
+    if missing:
+        click.echo(f"{missing} of the vehicles in --vehicles-file are not in the recording", err=True)
+    if number is not None and number > len(chosen):
+        click.echo(f"there are {len(chosen)} vehicles to choose from, so all of them are devices", err=True)
+    return frozenset(chosen[:number])

@@ -1,0 +1,180 @@
+"""`hatcast device` against a real Kafka: what it sends, once, and what it never sends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from agents.clock import now_ms
+from agents.device.store import open_store
+from stream.hybrid import Report, accepts, decode_report
+from stream.partitioner import by_murmur2
+from tests.devices import EXACT, HOUR, NOON, PRIVACY, line, recording, rules_of, two_hours
+from tests.integration.crashing_device import METHODS, die_after
+from tests.integration.forked import Forked, Wrap, plain
+from tests.services import KafkaServer, Received, data
+from tests.services.fixtures import MakeTopic
+
+HATCAST = [sys.executable, "-c", "from agents.cli import main; main()"]
+FLEET = ["GJ05BX1111", "GJ05BX2222", "GJ05BX3333"]
+
+
+@dataclass(frozen=True)
+class Devices:
+    """The command, with a configuration, a state file and a topic of its own."""
+
+    config: Path
+    state: Path
+    topic: str
+    kafka: KafkaServer
+
+    def start(self, *arguments: object, wrap: Wrap = plain) -> Forked:
+        given = ["device", *map(str, arguments), "--state", str(self.state), "--config", str(self.config)]
+        return Forked(given, self.config.with_name("out"), self.config.with_name("err"), wrap)
+
+    def run(self, *arguments: object, wrap: Wrap = plain) -> int:
+        """The exit code. What it says is added to what it said before."""
+        return self.start(*arguments, wrap=wrap).wait(60)
+
+    @property
+    def summary(self) -> dict[str, object]:
+        """The last one."""
+        found: dict[str, object] = json.loads(self.config.with_name("out").read_text().splitlines()[-1])
+        return found
+
+    @property
+    def said(self) -> str:
+        return self.config.with_name("err").read_text()
+
+    def records(self) -> tuple[list[tuple[Received, Report]], list[Received]]:
+        """Reports and ticks on the topic."""
+        received = self.kafka.read(self.topic)
+        reports = [(each, report) for each in received if each.value and (report := decode_report(each.value))]
+        ticks = [each for each in received if not each.value]
+        assert len(reports) + len(ticks) == len(received)
+        return reports, ticks
+
+
+@pytest.fixture
+def devices(kafka: KafkaServer, make_topic: MakeTopic, tmp_path: Path) -> Callable[..., Devices]:
+    """A function that makes them, of a policy with such lateness and privacy."""
+
+    def make(lateness: str = "5m", **privacy: object) -> Devices:
+        topic = make_topic("-reports", partitions=4)
+        config = tmp_path / "hatcast.toml"
+        given = {**PRIVACY, **privacy}
+        config.write_text(
+            f"""
+            [kafka]
+            bootstrap_servers = "{kafka.bootstrap_servers}"
+            [topics]
+            reports = "{topic}"
+            [policy]
+            name = "devices"
+            upper_bound = 65.0
+            timezone = "UTC"
+            hours = [0, 24]
+            slot_length = "{"1h" if lateness == "5m" else "1m"}"
+            lateness = "{lateness}"
+            [policy.privacy]
+            {chr(10).join(f"{key} = {json.dumps(value)}" for key, value in given.items())}
+            [policy.estimator]
+            name = "pwh"
+            """
+        )
+        return Devices(config, tmp_path / "state.db", topic, kafka)
+
+    return make
+
+
+def values(reports: Sequence[tuple[Received, Report]]) -> dict[tuple[str, str, str], set[bytes]]:
+    """(id, slot, cell) -> the bytes on the topic."""
+    found: dict[tuple[str, str, str], set[bytes]] = {}
+    for each, report in reports:
+        found.setdefault((report.id, report.slot, report.cell), set()).add(each.value or b"")
+    return found
+
+
+def test_a_fleet_sends_one_report_a_hat_in_time_and_ticks_the_topic(
+    devices: Callable[..., Devices], tmp_path: Path
+) -> None:
+    """Three of four vehicles, each at another speed, and next to no noise."""
+    fleet, path = devices(**EXACT), recording(tmp_path / "two.jsonl", two_hours([*FLEET, "GJ05BX9999"]))
+    assert fleet.run(path, "--speedup", 0, "--fleet", 3, "--json") == 0, fleet.said
+    reports, ticks = fleet.records()
+    rules = rules_of(privacy=EXACT)
+    assert len(reports) == len(values(reports)) == 3 * 2 * 2
+    assert {key: n for key, n in fleet.summary.items() if key in ("reported", "sent", "unsent")} == {
+        "reported": 12,
+        "sent": 12,
+        "unsent": 0,
+    }
+    # Minutes 0, 2, .. 58 of the hour, and 1, 3, .. 59; bus n at 20 + n and a tenth more each minute.
+    wanted = {f"{20 + n + hour * 6 + minute:.3f}" for n in range(3) for hour in range(2) for minute in (2.9, 3.0)}
+    assert {f"{report.value}" for _, report in reports} == wanted
+    assert len({report.id for _, report in reports}) == 3
+    for each, report in reports:
+        assert accepts(report.value, report.epsilon, rules.parameters)
+        assert each.key == report.id.encode()
+        assert each.partition == by_murmur2(each.key, 4)
+        end = NOON + HOUR * (1 if report.slot == "12:00" else 2)
+        assert end <= each.timestamp_ms < end + 300_000
+    closing = NOON + 2 * HOUR + 300_000
+    assert {tick.partition for tick in ticks if tick.timestamp_ms == closing} == {0, 1, 2, 3}
+    for partition in range(4):  # a report behind a tick that closed its slot would be late
+        log = [each for each in fleet.kafka.read(fleet.topic) if each.partition == partition]
+        assert [each.timestamp_ms for each in log] == sorted(each.timestamp_ms for each in log)
+    everything = b"".join((each.key or b"") + (each.value or b"") for each in fleet.kafka.read(fleet.topic))
+    assert not any(vehicle.encode() in everything for vehicle in FLEET)
+    assert not any(vehicle in fleet.said for vehicle in FLEET)
+
+
+@pytest.mark.parametrize("step", METHODS)
+def test_a_fleet_killed_anywhere_sends_one_value_of_a_hat_ever(
+    step: str, devices: Callable[..., Devices], tmp_path: Path
+) -> None:
+    """Killed at its first slot and at its second, then run to the end twice, from the start each time."""
+    fleet, path = devices(), recording(tmp_path / "two.jsonl", two_hours(FLEET))
+    arguments = (path, "--speedup", 0, "--vehicles-file", tmp_path / "fleet.txt", "--json")
+    (tmp_path / "fleet.txt").write_text("\n".join(FLEET))
+    assert fleet.run(*arguments, wrap=partial(die_after, step, 1)) == -signal.SIGKILL
+    with open_store(fleet.state) as store:
+        drawn = {stored.body for stored in store.unsent()}
+    assert len(drawn) == (0 if step == "drawn" else 6)
+    assert fleet.run(*arguments) == 0, fleet.said
+    assert fleet.summary["reported"] == 12 - len(drawn)
+    assert fleet.run(*arguments) == 0, fleet.said
+    assert (fleet.summary["reported"], fleet.summary["reported_before"]) == (0, 12)
+    reports, _ = fleet.records()
+    found = values(reports)
+    assert Counter(map(len, found.values())) == {1: 12}
+    assert drawn <= {each.value for each, _ in reports}
+
+
+def test_a_live_device_reports_its_slot_by_the_clock_on_the_wall_and_ticks_nobody(
+    devices: Callable[..., Devices], tmp_path: Path
+) -> None:
+    """The last full minute is due in four seconds: half of the lateness after its end."""
+    end = now_ms() // 60_000 * 60_000
+    device = devices(lateness=f"{2 * (now_ms() + 4_000 - end)}ms")
+    command = [*HATCAST, "device", "-", "--state", str(device.state), "--config", str(device.config), "--json"]
+    source = "".join(line("bus", end - second * 1_000, 30.0) + "\n" for second in range(1, 20)) + "no reading\n"
+    live = subprocess.run(
+        command, cwd=data.ROOT, input=source, capture_output=True, text=True, env=os.environ, timeout=60, check=False
+    )
+    assert live.returncode == 0, live.stderr
+    assert json.loads(live.stdout)["sent"] == 1
+    reports, ticks = device.records()
+    assert ticks == []
+    ((each, report),) = reports
+    assert end <= each.timestamp_ms <= now_ms()
+    assert "bus" not in live.stderr
+    assert str(report.value) not in live.stderr

@@ -1,0 +1,196 @@
+"""A device's own means are those of the operator's fold, and its reports those of its means."""
+
+import itertools
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import h3
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.batch.fold import Job, fold_recording
+from agents.batch.keep import KeepTotals
+from agents.device.drawing import Reporter
+from agents.device.own import OwnMeans, Rules
+from agents.device.store import Store, open_store
+from agents.recordings import open_recording
+from stream.errors import BadSetting, Refusal
+from stream.feeds import FEEDS, Recorded
+from stream.hybrid import accepts, decode_report
+from stream.mechanisms.system import SystemNoise
+from stream.pseudonyms import KEY_BYTES, Pseudonyms
+from stream.reading import Reading
+from tests.devices import EXACT, HOUR, NOON, PRIVACY, policy_of, rules_of
+from tests.folding import NOW
+from tests.services import data
+from tests.support import Scripted
+
+Records = Sequence[tuple[int, Recorded]]
+ZEROS = Scripted(itertools.repeat(0))
+FAR = NOON + 30 * 24 * HOUR
+
+
+def reading(vehicle: str, time: int, lat: float, speed: float) -> Reading:
+    return Reading(vehicle, time, lat, 72.8, speed)
+
+
+def recorded(arrival: int, each: Reading) -> tuple[int, Recorded]:
+    return arrival, Recorded(b"", each, arrival)
+
+
+def means_of(records: Records, rules: Rules) -> dict[str, tuple[int, Fraction]]:
+    """`cell/date/slot` -> (devices, sum of their means), by the slots as they come due."""
+    own = OwnMeans(rules)
+    found: dict[str, tuple[int, Fraction]] = {}
+
+    def close(at: int) -> None:
+        for hat in own.close(NOW, at):
+            key = f"{hat.cell:x}/{hat.slot.key}"
+            devices, total = found.get(key, (0, Fraction(0)))
+            found[key] = devices + 1, total + hat.mean
+
+    for arrival, each in records:
+        while (due := own.due_ms) is not None and due <= arrival:
+            close(due)
+        if each.reading is not None:
+            own.read(NOW, arrival, each.reading)
+    while (due := own.due_ms) is not None:
+        close(due)
+    return found
+
+
+def batch_of(records: Records, rules: Rules) -> dict[str, tuple[int, Fraction]]:
+    """The same by `batch --contributions` of one vehicle, under the device's own cap and lateness."""
+    totals = KeepTotals()
+    fold_recording(records, Job(rules.own_policy, Pseudonyms(bytes(KEY_BYTES)), NOW, totals, lambda _: None))
+    return {hat: (users, Fraction(total, count)) for hat, (users, count, total, _) in totals.hats.items()}
+
+
+# Minutes at which a reading is made and arrives, latitude, km/h: two hours, three hexagons, odd values.
+readings = st.lists(
+    st.tuples(
+        st.integers(0, 130),
+        st.integers(-3, 8),
+        st.sampled_from([21.2, 21.3, 21.4]),
+        st.sampled_from([0.0, 5.5, 64, 80]),
+    ),
+    max_size=40,
+)
+
+
+@given(made=readings, most_hats=st.integers(1, 5), drop_zero=st.booleans())
+def test_the_means_of_a_device_are_those_of_batch_over_its_recording(
+    *, made: list[tuple[int, int, float, float]], most_hats: int, drop_zero: bool
+) -> None:
+    rules = rules_of(most_hats, drop_zero=drop_zero, min_interval="2m")
+    records = sorted(
+        (
+            recorded(NOON + (minute + delay) * 60_000, reading("bus", NOON + minute * 60_000, lat, speed))
+            for minute, delay, lat, speed in made
+        ),
+        key=lambda each: each[0],
+    )
+    assert means_of(records, rules) == batch_of(records, rules)
+
+
+def test_the_means_of_a_recorded_bus_are_those_of_batch_over_it() -> None:
+    rules = rules_of(timezone="America/Chicago", privacy=PRIVACY | {"max_hats_per_day": 26})
+    path = data.recording("capmetro/2017-03-21.csv.gz")
+    with open_recording([path], FEEDS["capmetro"]) as recording:
+        records = list(recording)
+    vehicle = next(each.reading.vehicle for _, each in records if each.reading is not None)
+    mine = [(at, each) for at, each in records if each.reading is not None and each.reading.vehicle == vehicle]
+    found = means_of(mine, rules)
+    assert len(found) == 26
+    assert found == batch_of(mine, rules)
+
+
+def draw(store: Store, rules: Rules, records: Records, noise: SystemNoise | Scripted) -> list[bytes]:
+    own, reporter = OwnMeans(rules), Reporter(rules, store, noise)
+    for arrival, each in records:
+        assert each.reading is not None
+        own.read(NOW, arrival, each.reading)
+    return [stored.body for stored in reporter.draw(own.close(NOW, FAR), FAR)]
+
+
+def test_a_report_says_the_mean_and_nothing_else_of_the_bus(tmp_path: Path) -> None:
+    rules = rules_of(privacy=EXACT)
+    records = [
+        recorded(NOON + n, reading("GJ05BX1234", NOON + n * 1000, 21.2, speed))
+        for n, speed in enumerate((20.0, 31.0, 99.0))
+    ]
+    with open_store(tmp_path / "state") as store:
+        (body,) = draw(store, rules, records, SystemNoise())
+    report = decode_report(body)
+    assert report is not None
+    assert accepts(report.value, report.epsilon, rules.parameters)
+    assert f"{report.value}" == "38.667"  # of 20, 31 and 65
+    assert (report.date, report.slot, report.policy_id) == ("2022-01-02", "12:00", rules.policy.policy_id)
+    assert b"GJ05BX1234" not in body
+    assert b"GJ05BX1234" not in report.id.encode()
+
+
+days = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5), st.integers(0, 3)), max_size=30)
+
+
+@given(
+    entries=days,
+    cap=st.integers(1, 6),
+    limit=st.sampled_from([1.0, 1.5, 2.9, 100.0]),
+    own=st.none() | st.integers(1, 6),
+    cuts=st.sets(st.integers(0, 30)),
+)
+def test_no_day_has_more_reports_than_cap_limit_and_own_choice_allow_however_often_it_restarts(
+    tmp_path_factory: pytest.TempPathFactory,
+    entries: list[tuple[int, int, int]],
+    cap: int,
+    limit: float,
+    own: int | None,
+    cuts: set[int],
+) -> None:
+    """(day, hour, hexagon) of each reading; a restart after some of them forgets all but the state file."""
+    rules = rules_of(own, privacy={"epsilon": 0.5, "max_hats_per_day": cap, "daily_limit": limit})
+    most = min(cap, int(limit / 0.5), own or cap)
+    path = tmp_path_factory.mktemp("state") / "state"
+    reported: dict[str, set[tuple[str, str]]] = {}
+    with open_store(path) as store:
+        means, reporter = OwnMeans(rules), Reporter(rules, store, ZEROS)
+        for index, (day, hour, hexagon) in enumerate(sorted(entries)):
+            at = NOON + day * 24 * HOUR + hour * HOUR
+            bodies = []
+            while (due := means.due_ms) is not None and due <= at:
+                bodies += [stored.body for stored in reporter.draw(means.close(NOW, due), due)]
+            means.read(NOW, at, reading("bus", at, 21.2 + hexagon / 10, 30.0))
+            if index in cuts:
+                means, reporter = OwnMeans(rules), Reporter(rules, store, ZEROS)
+            for report in filter(None, map(decode_report, bodies)):
+                places = reported.setdefault(report.date, set())
+                assert (report.slot, report.cell) not in places
+                places.add((report.slot, report.cell))
+    assert all(len(places) <= most for places in reported.values())
+
+
+def test_the_first_hats_of_a_day_are_kept(tmp_path: Path) -> None:
+    rules = rules_of(2)
+    records = [recorded(NOON + n, reading("bus", NOON + n, 21.2 + (n % 3) / 10, 30.0)) for n in range(3)]
+    with open_store(tmp_path / "state") as store:
+        reports = [decode_report(body) for body in draw(store, rules, records, Scripted([0, 0]))]
+    cells = [h3.latlng_to_cell(21.2 + n / 10, 72.8, 7) for n in range(2)]
+    assert [report.cell for report in reports if report is not None] == cells
+
+
+@pytest.mark.parametrize("name", ["baseline", "tcm_only", "full_lm"])
+def test_a_policy_that_takes_no_reports_is_refused(name: str) -> None:
+    policy = policy_of(estimator={"name": name})
+    if policy.hybrid is not None and policy.hybrid.use.local:
+        Rules(policy, None)
+        return
+    with pytest.raises(Refusal, match="takes no reports"):
+        Rules(policy, None)
+
+
+def test_a_policy_without_time_for_reports_is_refused() -> None:
+    with pytest.raises(BadSetting, match="lateness"):
+        rules_of(lateness="0ms")

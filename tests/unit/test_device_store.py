@@ -1,0 +1,150 @@
+"""What a device must not forget, whatever is killed when."""
+
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from agents.device.drawing import Reporter
+from agents.device.outbox import Outbox
+from agents.device.own import OwnHat
+from agents.device.store import Place, Times, open_store
+from stream.errors import Refusal
+from stream.hats import Slot
+from stream.mechanisms.system import SystemNoise
+from tests.devices import HOUR, NOON, rules_of
+from tests.services import data
+from tests.support import Scripted
+
+NOBODY = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+TIMES = Times(NOON, NOON + HOUR)
+
+
+def hat(vehicle: str = "bus", date: str = "2022-01-02", cell: int = 0x87608B0D2FFFFFF) -> OwnHat:
+    return OwnHat(vehicle, Slot(date, "12:00", NOON, NOON + HOUR, None), cell, Fraction(30_000))
+
+
+# Draws two reports and is killed at a named step: before the commit, or after it and before anything is sent.
+# Its noise is another one each time, without OpenDP, which takes seconds to load.
+DYING = """
+import os, secrets, signal, sys
+from fractions import Fraction
+from pathlib import Path
+from agents.device.drawing import Reporter
+from agents.device.own import OwnHat
+from agents.device.store import Store, open_store
+from stream.hats import Slot
+from stream.mechanisms import Noisy
+from tests.devices import HOUR, NOON, rules_of
+
+class Chance:
+    def laplace(self, value, distance, epsilon):
+        return Noisy(value + secrets.randbelow(10**9), 1.0)
+
+slot = Slot("2022-01-02", "12:00", NOON, NOON + HOUR, None)
+hats = [OwnHat("bus", slot, cell, Fraction(30_000)) for cell in (0x87608b0d2ffffff, 0x87608b0d3ffffff)]
+commit = Store.commit
+
+def dying(self):
+    if sys.argv[2] == "committed":
+        commit(self)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+Store.commit = dying
+with open_store(Path(sys.argv[1])) as store:
+    Reporter(rules_of(), store, Chance()).draw(hats, 0)
+"""
+
+
+@pytest.mark.parametrize(("step", "kept"), [("drawn", 0), ("committed", 2)])
+def test_a_device_killed_between_its_draw_and_its_send_never_draws_again(step: str, kept: int, tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    process = subprocess.run([sys.executable, "-c", DYING, str(path), step], cwd=data.ROOT, env=os.environ, check=False)
+    assert process.returncode == -signal.SIGKILL
+    with open_store(path) as store:
+        before = [(stored.id, stored.body) for stored in store.unsent()]
+        assert len(before) == kept
+        reporter = Reporter(rules_of(), store, Scripted([7] * (2 - kept)))
+        drawn = reporter.draw([hat(), hat(cell=0x87608B0D3FFFFFF)], 0)
+        assert len(drawn) == 2 - kept
+        assert [(stored.id, stored.body) for stored in store.unsent()][:kept] == before
+        assert len({stored.id for stored in store.unsent()}) == 1
+
+
+def test_an_id_is_random_and_holds_for_one_vehicle_and_one_day(tmp_path: Path) -> None:
+    with open_store(tmp_path / "state") as store:
+        ids = [store.id_of(vehicle, date) for vehicle in "ab" for date in ("2022-01-02", "2022-01-03")]
+        assert len(set(ids)) == 4
+        assert {len(bytes.fromhex(each)) for each in ids} == {16}
+    with open_store(tmp_path / "state") as store:
+        assert store.id_of("a", "2022-01-02") == ids[0]
+
+
+def test_old_days_are_deleted_and_never_drawn_for_again(tmp_path: Path) -> None:
+    rules = rules_of()
+    with open_store(tmp_path / "state") as store:
+        reporter = Reporter(rules, store, SystemNoise())
+        for day in range(1, 8):
+            assert len(reporter.draw([hat(date=f"2022-01-0{day}")], 0)) == 1
+        assert len(store.unsent()) == 4
+    with open_store(tmp_path / "state") as store:
+        reporter = Reporter(rules, store, Scripted())
+        for day in range(1, 8):
+            assert reporter.draw([hat(date=f"2022-01-0{day}")], 0) == []
+        assert (reporter.tally.forgotten, reporter.tally.reported_before) == (3, 4)
+
+
+def test_what_a_day_has_cost_counts_under_another_policy_too(tmp_path: Path) -> None:
+    with open_store(tmp_path / "state") as store:
+        first = rules_of(privacy={"epsilon": 0.5, "max_hats_per_day": 9, "daily_limit": 1.2})
+        assert len(Reporter(first, store, SystemNoise()).draw([hat(), hat(cell=0x87608B0D3FFFFFF)], 0)) == 2
+        other = rules_of(privacy={"epsilon": 0.1, "max_hats_per_day": 9, "daily_limit": 1.2}, h3_resolution=8)
+        cells = [hat(cell=0x8860_8B0D_01FF_FFF + step) for step in (0, 0x20000)]
+        drawn = Reporter(other, store, SystemNoise()).draw([hat(), *cells], 0)
+        assert len(drawn) == 2
+        assert store.spent("bus", "2022-01-02") == (4, 1_200_000_000)
+
+
+def test_a_report_that_nobody_would_take_any_more_is_marked_and_not_sent(tmp_path: Path) -> None:
+    with open_store(tmp_path / "state") as store:
+        store.add(Place("bus", "2022-01-02", "12:00", "8"), 1, "id", b"{}", TIMES)
+        with Outbox(NOBODY, "reports", 8, store, live=True) as outbox:
+            outbox.send(store.unsent())
+            assert (outbox.expired, outbox.is_empty) == (1, True)
+        assert store.unsent() == []
+        assert store.spent("bus", "2022-01-02") == (1, 1)
+
+
+def test_what_no_broker_has_is_kept_for_the_next_start(tmp_path: Path) -> None:
+    with open_store(tmp_path / "state") as store:
+        with store.transaction():
+            stored = store.add(Place("bus", "2022-01-02", "12:00", "8"), 1, "id", b"{}", TIMES)
+        with Outbox(NOBODY, "reports", 8, store, live=False) as outbox:
+            outbox.send([stored])
+            assert not outbox.finish(0.0)
+    with open_store(tmp_path / "state") as store:
+        assert store.unsent() == [stored]
+
+
+def test_a_state_file_is_its_owners_only_and_one_process_has_it(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "state"
+    with open_store(path):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        with pytest.raises(Refusal, match="another device"), open_store(path):
+            pass
+
+
+def test_what_is_no_state_file_is_refused_in_one_line(tmp_path: Path) -> None:
+    text, other = tmp_path / "text", tmp_path / "other"
+    text.write_text("not a database, but long enough to be read as the head of one\n" * 20)
+    sqlite3.connect(other).execute("CREATE TABLE t (x)").connection.close()
+    for path in (text, other, tmp_path):
+        with pytest.raises(Refusal, match="--state") as refusal, open_store(path):
+            pass
+        assert "\n" not in str(refusal.value)
