@@ -56,8 +56,12 @@ class Watch:
         METERS.read(declared.BEHIND, self._behind)
         METERS.read(declared.FRAMES_WAITING, lambda: {(): frames.waiting()})
         METERS.read(declared.UNSTORED, lambda: {(): sum(held.next - held.base for held in ingest.held.values())})
-        METERS.read(declared.PARTITIONS, lambda: {("assigned",): len(frames.assigned()), ("loaded",): len(ingest.held)})
+        METERS.read(declared.PARTITIONS, self._partitions)
         METERS.read(declared.OLDEST_FINAL, lambda: {(): self._releaser.closing.oldest_s()})
+
+    def _partitions(self) -> Figures:
+        assigned, loaded = len(self._ingest.frames.assigned()), len(self._ingest.held)
+        return {("assigned",): assigned, ("loaded",): loaded, ("topic",): self._store.partitions}
 
     def _clocks(self) -> Figures:
         clocks = {partition: held.fold.clock for partition, held in self._ingest.held.items()}

@@ -47,9 +47,9 @@ FRAMES_WAITING: Final = Gauge(
 UNSTORED: Final = Gauge("hatcast_unstored_records", "Records folded and not stored yet: what memory holds.", _WORKER)
 PARTITIONS: Final = Gauge(
     "hatcast_partitions",
-    "Telemetry partitions: ours in Kafka's group, and those of them whose state is loaded.",
+    "Telemetry partitions: ours in Kafka's group, those of them that are loaded and read, and all that the topic has.",
     _WORKER,
-    (Label("state", ("assigned", "loaded")),),
+    (Label("state", ("assigned", "loaded", "topic")),),
 )
 REBALANCES: Final = Counter("hatcast_rebalances_total", "Times that partitions were assigned to us.", _WORKER)
 CHECKPOINT_SECONDS: Final = Histogram(
