@@ -1,4 +1,4 @@
-"""Recordings on disk: plain or gzip files, and pipes, as one recording in arrival order."""
+"""Recordings on disk: plain, gzip or Parquet files, and pipes, as one recording in arrival order."""
 
 import gzip
 import io
@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from agents.parquet import is_parquet, parquet_records
 from stream.errors import BadRecording
 from stream.feeds import Feed, Recorded
 from stream.recording import Recording
@@ -64,7 +65,7 @@ def _records(name: str, reopen: Callable[[], BinaryIO], feed: Feed) -> Iterator[
     """The records of one file, opened anew."""
     try:
         with reopen() as file:
-            yield from feed.records(_plain(file), name)
+            yield from parquet_records(file, name, feed) if is_parquet(file) else feed.records(_plain(file), name)
     except EOFError:
         raise BadRecording(name, "is cut off: its gzip stream has no end", "fetch it again") from None
     except (gzip.BadGzipFile, zlib.error):

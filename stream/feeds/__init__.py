@@ -1,6 +1,6 @@
 """Feeds: what cities send, as readings. One file a feed; no one else knows a feed's field names.
 
-To add one: a file here, a name below, a recorded sample under tests/data, a row in docs/feeds.md.
+To add one: a file here, a name below, a sample under tests/data/feeds, a row in docs/feeds.md, which says how.
 A feed never raises on the bytes of a record: what it cannot read is `None`, the outcome `undecodable`.
 """
 
@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import Final
 
 from stream.feeds import capmetro, gtfs_rt, hfp, itms, jsonl
-from stream.feeds.interface import Feed, Recorded
+from stream.feeds.interface import Feed, Recorded, Table
 
 FEEDS: Final[Mapping[str, Feed]] = MappingProxyType(
     {feed.name: feed for feed in (jsonl.FEED, itms.FEED, gtfs_rt.FEED, hfp.FEED, capmetro.FEED)}
 )
 
-__all__ = ["FEEDS", "Feed", "Recorded"]
+__all__ = ["FEEDS", "Feed", "Recorded", "Table"]

@@ -52,4 +52,4 @@ def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
     return _TABLE.records(lines(stream), path)
 
 
-FEED: Final = Feed(NAME, decode, records, split_lines)
+FEED: Final = Feed(NAME, decode, records, split_lines, "csv")

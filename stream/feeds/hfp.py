@@ -17,7 +17,6 @@ from stream.feeds.interface import Feed, Recorded
 from stream.reading import Reading
 
 NAME: Final = "hfp"
-_START: Final = b"/hfp/v2/"
 # Vehicle and payload, which begins at the first " {": a topic may hold spaces, as in "Pikku Huopalahti".
 _match: Final = re.compile(rb"/hfp/v2(?:/[^/]*){4}/([^/ ]+/[^/ ]+)(?:/.*?)? (\{.*)", re.DOTALL).fullmatch
 
@@ -55,11 +54,13 @@ def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
 
 
 def _look(raw: bytes, reading: Reading | None) -> tuple[object, bool]:
+    if reading is not None:
+        return reading.time, True
     try:
         [event] = _read_any(raw[raw.find(b" {") + 1 :]).values()
     except UNREADABLE:
         event = {}
-    return event.get("tst") if reading is None else reading.time, raw.startswith(_START)
+    return event.get("tst"), raw.startswith(b"/hfp/v2/")
 
 
 FEED: Final = Feed(NAME, decode, records, split)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Literal, Protocol
 
 from stream.reading import Reading
 
@@ -35,6 +35,9 @@ class Split(Protocol):
         ...
 
 
+Table = Literal["json", "csv"]
+
+
 def one_record(body: bytes, topic: str = "") -> list[bytes]:
     """A message that is a record."""
     return [body] if body else []
@@ -48,6 +51,8 @@ class Feed:
     records  a whole recording, plain bytes (gzip is undone by the caller), in file order.
              Raises BadRecording only where the file as a whole is no such recording (an array that never ends,
              a header without the needed columns).
+    table    how `records` reads rows of named columns, so that they may come from Parquet: as JSON objects, one a line,
+             or as CSV; None: a record has no columns
     split    one message of a live source to records as `decode` takes them
     """
 
@@ -56,3 +61,4 @@ class Feed:
     records: Callable[[BinaryIO, str], Iterator[Recorded]]
     """(stream, path for error messages) -> records"""
     split: Split = one_record
+    table: Table | None = None

@@ -104,4 +104,4 @@ def _from_csv(cells: Sequence[str]) -> Reading | None:
 
 _TABLE: Final = Table(("license_plate", "observationDateTime", "speed", "location.coordinates"), _from_csv)
 
-FEED: Final = Feed(NAME, decode, records, split_json)
+FEED: Final = Feed(NAME, decode, records, split_json, "json")

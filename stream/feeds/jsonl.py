@@ -88,4 +88,4 @@ def _sendable(value: float | str) -> float | str:
     return value if isinstance(value, str) or math.isfinite(value) else str(value)
 
 
-FEED: Final = Feed(NAME, decode, records, split_json)
+FEED: Final = Feed(NAME, decode, records, split_json, "json")

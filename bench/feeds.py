@@ -1,0 +1,139 @@
+"""Readings a second and core that each feed decodes, and takes from recordings and messages. No services."""
+
+import gc
+import io
+import json
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import BinaryIO, Final
+
+import click
+import pyarrow as pa
+import pyarrow.parquet as pq
+from google.transit.gtfs_realtime_pb2 import FeedMessage
+
+from agents.parquet import parquet_records
+from bench.city import START, reports
+from bench.figures import Figure, middle, show
+from stream.feeds import FEEDS, Feed, Recorded, itms
+from stream.feeds.capmetro import COLUMNS
+from stream.feeds.jsonl import canonical_value
+from stream.reading import Reading, parse_time
+
+LEAST: Final = 150_000.0  # readings/s
+LEAST_GTFS_RT: Final = 50_000.0
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One flat JSON object.")
+@click.option("--records", default=50_000, show_default=True)
+@click.option("--rounds", default=7, show_default=True)
+def command(as_json: bool, records: int, rounds: int) -> int:  # noqa: FBT001 - click's way
+    """Readings a second of CPU, by feed: decoded one by one, and from a recording."""
+    bodies = _bodies(records)
+    work: dict[str, Callable[[], int]] = {}
+    for name, body in bodies.items():
+        feed = FEEDS[name]
+        work[f"{name}_decode"] = _decoding(feed, _records_of(feed, body))
+        work[f"{name}_recording"] = partial(_recorded, feed.records, body)
+    polls = FEEDS["gtfs-rt"]
+    work["gtfs-rt_split_and_decode"] = partial(_split, polls, bodies[polls.name])
+    work["parquet_recording"] = partial(
+        _recorded, partial(parquet_records, feed=FEEDS["jsonl"]), _parquet(bodies["jsonl"])
+    )
+    gc.collect()
+    gc.freeze()
+    rates: dict[str, list[float]] = {name: [] for name in work}
+    for _ in range(rounds):  # in turns, so that a slow moment is everyone's
+        for name, run in work.items():
+            rates[name].append(_rate(run, records))
+    return show(
+        f"feeds: {records:,} readings, {rounds} rounds", [_figure(*each) for each in rates.items()], as_json=as_json
+    )
+
+
+def _figure(name: str, rates: list[float]) -> Figure:
+    limit = LEAST_GTFS_RT if name.startswith("gtfs-rt") else LEAST
+    least = limit if name.endswith("_decode") else None
+    return middle(name.replace("-", "_") + "_readings_per_s", rates, "readings/s", least=least)
+
+
+def _rate(run: Callable[[], int], records: int) -> float:
+    """Readings a second of CPU: on a busy machine, far steadier than the time on the wall."""
+    begun = time.process_time()
+    found = run()
+    seconds = time.process_time() - begun
+    if found != records:
+        raise AssertionError(f"{found} readings of {records} records")
+    return records / seconds
+
+
+def _decoding(feed: Feed, values: list[bytes]) -> Callable[[], int]:
+    decode = feed.decode
+    return lambda: sum(decode(value) is not None for value in values)
+
+
+def _split(feed: Feed, body: bytes) -> int:
+    return _decoding(feed, feed.split(body))()
+
+
+def _recorded(read: Callable[[BinaryIO, str], Iterator[Recorded]], body: bytes) -> int:
+    return sum(record.reading is not None for record in read(io.BytesIO(body), "recording"))
+
+
+def _records_of(feed: Feed, body: bytes) -> list[bytes]:
+    return [record.raw for record in feed.records(io.BytesIO(body), feed.name)]
+
+
+def _bodies(records: int) -> dict[str, bytes]:
+    """The city of the other benchmarks as a recording of each feed."""
+    values = [report.at(START) for report in islice(reports(), records)]
+    readings = [reading for value in values if (reading := itms.decode(value)) is not None]
+    lines = {
+        "jsonl": [canonical_value(Recorded(b"", reading, None)) for reading in readings],
+        "itms": values,
+        "hfp": [_hfp(reading) for reading in readings],
+        "capmetro": [",".join(COLUMNS).encode(), *map(_capmetro, readings)],
+    }
+    return {name: b"\n".join(some) for name, some in lines.items()} | {"gtfs-rt": _poll(readings)}
+
+
+def _metres(reading: Reading) -> float:
+    return float(reading.speed) / 3.6
+
+
+def _hfp(reading: Reading) -> bytes:
+    event = {"desi": "3", "dir": "1", "oper": 40, "veh": 436, "tst": reading.time, "tsi": 1741778691}
+    event |= {"spd": round(_metres(reading), 2), "hdg": 268, "lat": reading.lat, "long": reading.lon, "acc": 0.11}
+    event |= {"dl": 262, "odo": 9070, "drst": 0, "oday": "2025-03-12", "jrn": 762, "line": 31, "start": "12:50"}
+    event |= {"loc": "GPS", "stop": None, "route": "1003", "occu": 0}
+    topic = f"/hfp/v2/journey/ongoing/vp/tram/0040/{reading.vehicle}/1003/1/Made Up/12:50/1160403/4/60;24/28/09/38"
+    return f"{topic} {json.dumps({'VP': event})}".encode()
+
+
+def _capmetro(reading: Reading) -> bytes:
+    numbers = f"{_metres(reading):.5f},1,1723912,{reading.lat},{reading.lon}"
+    return f"{reading.vehicle},{reading.time},{numbers},1-Made Up-SB".encode()
+
+
+def _poll(readings: list[Reading]) -> bytes:
+    message = FeedMessage()
+    message.header.gtfs_realtime_version = "2.0"
+    message.header.timestamp = int(START.timestamp())
+    for number, reading in enumerate(readings):
+        vehicle = message.entity.add(id=f"{number}").vehicle
+        vehicle.trip.trip_id, vehicle.trip.route_id, vehicle.trip.start_date = "1084925", "2433_754", "20200901"
+        vehicle.trip.start_time = "07:25:00"
+        vehicle.position.latitude, vehicle.position.longitude = float(reading.lat), float(reading.lon)
+        vehicle.position.speed, vehicle.position.bearing = _metres(reading), 24.0
+        vehicle.timestamp = (parse_time(reading.time) or 0) // 1000
+        vehicle.vehicle.id = reading.vehicle
+    return message.SerializeToString()
+
+
+def _parquet(lines: bytes) -> bytes:
+    file = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([json.loads(line) for line in lines.splitlines()]), file)
+    return file.getvalue()
