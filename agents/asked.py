@@ -2,9 +2,9 @@
 
 from typing import Final
 
+from agents.store.hats import HatStore
 from agents.store.kept import KeptStore
 from agents.store.ledger import LedgerStore
-from agents.store.partition import PartitionStore
 from stream.clock import closes_at, slowest
 from stream.hats import Calendar
 from stream.policy import Policy
@@ -18,7 +18,7 @@ async def asked_of_kept(kept: KeptStore, policy: Policy, calendar: Calendar, unt
     return [one for one in asked_about(policy, calendar, await kept.slots()) if one.closing.date < until]
 
 
-async def unanswered(store: PartitionStore, kept: KeptStore, ledger: LedgerStore, policy: Policy) -> int:
+async def unanswered(store: HatStore, kept: KeptStore, ledger: LedgerStore, policy: Policy) -> int:
     """How many answers about cells of which something is kept are due and not published."""
     least, calendar = slowest(await store.clocks()), Calendar(policy)
     successor = await ledger.successor()

@@ -6,7 +6,8 @@ from typing import Final
 import msgspec
 
 from agents.clock import monotonic_s
-from agents.metrics.declared import CLOSING_SECONDS, READINGS, RELEASES
+from agents.metrics.declared import CLOSING_SECONDS, RELEASES
+from agents.metrics.kinds import Counter
 from agents.metrics.meters import METERS
 from agents.store.ledger import Committed
 
@@ -18,11 +19,11 @@ class _Status(msgspec.Struct):
 _STATUS: Final = msgspec.json.Decoder(_Status)
 
 
-def count_readings(before: Mapping[str, int], stored: Mapping[str, int]) -> Mapping[str, int]:
+def count_outcomes(counter: Counter, before: Mapping[str, int], stored: Mapping[str, int]) -> Mapping[str, int]:
     """Count what a checkpoint has stored: outcome -> records of a partition, before it and now, which is returned."""
     for outcome, records in stored.items():
         if records > before.get(outcome, 0):
-            METERS.count(READINGS, records - before.get(outcome, 0), outcome=outcome)
+            METERS.count(counter, records - before.get(outcome, 0), outcome=outcome)
     return stored
 
 

@@ -15,17 +15,17 @@ from aiokafka.errors import ConsumerStoppedError, KafkaError
 from redis.exceptions import RedisError
 
 from agents.clock import monotonic_s, now_ms, pause
-from agents.counted import count_readings
+from agents.counted import count_outcomes
 from agents.dead_letters import DeadLetters
 from agents.frames import Frame, FrameConsumer
-from agents.metrics.declared import CHECKPOINT_SECONDS, CHECKPOINTS, REBALANCES
+from agents.metrics.declared import CHECKPOINT_SECONDS, CHECKPOINTS, READINGS, REBALANCES
 from agents.metrics.meters import METERS
 from agents.store.identity import other_count
 from agents.store.partition import PartitionStore
 from agents.trouble import Trouble, back_off_s
 from stream.checkpoint import restore, take_changes
-from stream.contributions import Fold
 from stream.errors import Refusal
+from stream.partition_fold import PartitionFold
 
 log = structlog.get_logger()
 
@@ -43,7 +43,7 @@ class Held:
     counted    outcome -> records, of those that are stored
     """
 
-    fold: Fold
+    fold: PartitionFold[bytes]
     base: int
     next: int
     heard_s: float
@@ -65,7 +65,7 @@ class Ingest:
     def __init__(
         self,
         store: PartitionStore,
-        make_fold: Callable[[int], Fold],
+        make_fold: Callable[[int], PartitionFold[bytes]],
         dead_letters: DeadLetters,
         checkpoint_interval_s: float,
         fail: Callable[[Exception], None],
@@ -79,6 +79,7 @@ class Ingest:
         self.stored_s: float | None = None
         self._trouble = Trouble("ingest")
         self.accept_gap = False
+        self.counted = READINGS
         self.claim: Callable[[], Awaitable[None]] | None = None
         self._store = store
         self._make_fold = make_fold
@@ -225,7 +226,7 @@ class Ingest:
             raise
         METERS.count(CHECKPOINTS, result="stored" if stored else "refused")
         if stored:
-            held.counted = count_readings(held.counted, changes.outcomes)
+            held.counted = count_outcomes(self.counted, held.counted, changes.outcomes)
         else:
             log.warning("checkpoint refused", partition=partition, base=held.base)
         return stored
@@ -276,8 +277,9 @@ class Ingest:
             _, end = (await self.frames.log_range([partition]))[partition]
         if offset > end:
             raise Refusal(
-                f"telemetry partition {partition}: the stored offset {offset} is beyond the topic's end {end}: this is"
-                " another topic than the one that was folded; point to the old one, or start under a new policy.name"
+                f"{self._store.topic} partition {partition}: the stored offset {offset} is beyond the topic's end"
+                f" {end}: this is another topic than the one that was folded; point to the old one, or start under a"
+                " new policy.name"
             )
         fold = self._make_fold(partition)
         restore(fold, stored)

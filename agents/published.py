@@ -36,6 +36,13 @@ class _Release(msgspec.Struct):
     first_date: Date = ""
     last_date: Date = ""
     most_hats: int = 0
+    device_epsilon: float = 0.0
+
+    @property
+    def charge(self) -> int:
+        """Of a HAT, 1e-9: what the user pays whose group pays more."""
+        charged = is_charged(self.status, self.relation)
+        return nano(max(self.epsilon, self.device_epsilon)) if charged else 0
 
     def answered(self) -> Answered | None:
         """What a query has reserved, if this is an answer to one that costs it: some day may have had no room else."""
@@ -74,7 +81,7 @@ def published_of(value: bytes, policy_id: str, fineness: Callable[[float | None]
         name=release.release_id.partition("/")[0],
         date=release.date,
         place=f"{release.cell}/{release.slot}",
-        charge=nano(release.epsilon) if is_charged(release.status, release.relation) else 0,
+        charge=release.charge,
         seq=release.seq or 0,
         fineness=fineness(scale) if release.policy_id == policy_id else 0,
         record=value,

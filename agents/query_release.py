@@ -20,9 +20,9 @@ from agents.metrics.meters import METERS
 from agents.publisher import Message
 from agents.recovery import Prover
 from agents.settings import Settings
+from agents.store.hats import HatStore
 from agents.store.kept import Gap, Kept, KeptStore
 from agents.store.ledger import Committed, LedgerStore
-from agents.store.partition import PartitionStore
 from stream.clock import closes_at, slowest
 from stream.hats import Calendar, Slot
 from stream.mechanisms import Noise
@@ -49,7 +49,7 @@ class QueryReleaser:
         self._looked: object = None
         self._by_cell = settings.policy.relation is Relation.ADD_REMOVE
 
-    async def round(self, store: PartitionStore, owned: frozenset[int], until: str) -> None:
+    async def round(self, store: HatStore, owned: frozenset[int], until: str) -> None:
         """Answer what is due: looked for whenever a slot becomes final or more is kept, until there is none left.
 
         until   the local date from which another policy releases

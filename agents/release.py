@@ -34,8 +34,9 @@ from agents.query_release import QueryReleaser
 from agents.recovery import Prover
 from agents.settings import Settings
 from agents.store.errors import Replaced, Unclaimed, Unproven
+from agents.store.hats import HatStore
 from agents.store.ledger import Committed, LedgerStore, Proposal
-from agents.store.partition import FinalHat, PartitionStore
+from agents.store.partition import FinalHat
 from agents.trouble import Trouble
 from stream.clock import slowest
 from stream.composition import composed
@@ -43,7 +44,7 @@ from stream.hats import Calendar
 from stream.mechanisms import Noise
 from stream.partitioner import by_murmur2
 from stream.queries import is_read
-from stream.release import exhausted_of, incomplete_of, release_id, release_of
+from stream.release import HatChunks, exhausted_of, incomplete_of, release_id, release_of
 
 log = structlog.get_logger()
 
@@ -61,7 +62,7 @@ class Releaser:
     def __init__(
         self,
         settings: Settings,
-        store: PartitionStore,
+        store: HatStore,
         ledger: LedgerStore,
         prover: Prover,
         noise: Noise,
@@ -200,13 +201,11 @@ class Releaser:
 
     # The named steps. Tests wrap them from their own entry point.
 
-    async def load(self, due: Sequence[Due]) -> list[list[bytes]] | None:
+    async def load(self, due: Sequence[Due]) -> list[HatChunks] | None:
         """loaded: each HAT's chunks; None if a partition's clock is missing or too small."""
         return await self._store.load([one.hat for one in due])
 
-    async def draw(
-        self, due: Sequence[Due], loaded: Sequence[Sequence[bytes]], complete_from: int | None
-    ) -> list[Proposal]:
+    async def draw(self, due: Sequence[Due], loaded: Sequence[HatChunks], complete_from: int | None) -> list[Proposal]:
         """drawn: each HAT's estimate with its noise, in a thread: a large one takes a second of computing.
 
         Days that begin before `complete_from` (ms UTC) have lost records: their HATs are incomplete.
@@ -221,7 +220,7 @@ class Releaser:
             return [proposal_of(release, now_ms()) for release in releases]
         return await asyncio.to_thread(self._draw, due, loaded)
 
-    def _draw(self, due: Sequence[Due], loaded: Sequence[Sequence[bytes]]) -> list[Proposal]:
+    def _draw(self, due: Sequence[Due], loaded: Sequence[HatChunks]) -> list[Proposal]:
         releases = (
             release_of(self._policy, self._calendar, one.hat.slot, one.hat.cell, chunks, self._noise)
             for one, chunks in zip(due, loaded, strict=True)

@@ -18,6 +18,7 @@ from agents.recovery import Prover
 from agents.redis_clients import AnyRedis
 from agents.release import Releaser
 from agents.settings import Settings
+from agents.store.hats import HatStore
 from agents.store.ledger import LedgerStore
 from agents.store.partition import PartitionStore
 from agents.store.succession import Begun, SuccessionStore, Successor
@@ -91,7 +92,7 @@ class Succession:
             log.info("replaced", by=successor.name, from_date=successor.from_date)
             self.over.set()
 
-    async def sweep(self, store: PartitionStore) -> None:
+    async def sweep(self, store: HatStore) -> None:
         """What was folded of days that are not ours goes. Without effect before `over`."""
         if not self.over.is_set():
             return

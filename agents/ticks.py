@@ -15,7 +15,7 @@ from agents.clock import monotonic_s, now_ms, pause
 from agents.ingest import Ingest
 from agents.metrics.declared import TICKS
 from agents.metrics.meters import METERS
-from agents.store.partition import PartitionStore
+from agents.store.hats import HatStore
 from agents.trouble import Trouble
 
 LIVE_MS: Final = 600_000  # the greatest stored clock of a live topic is at most this far from now
@@ -26,7 +26,7 @@ class Ticker:
     """Ticks the idle partitions of one worker."""
 
     def __init__(
-        self, ingest: Ingest, store: PartitionStore, producer: AIOKafkaProducer, topic: str, idle_after_ms: int
+        self, ingest: Ingest, store: HatStore, producer: AIOKafkaProducer, topic: str, idle_after_ms: int
     ) -> None:
         self._ingest = ingest
         self._store = store

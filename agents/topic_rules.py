@@ -123,7 +123,7 @@ def telemetry_topic(settings: Settings) -> WantedTopic:
 
 
 def output_topics(settings: Settings, telemetry_partitions: int) -> list[WantedTopic]:
-    """The topics that hatcast writes.
+    """The topics that hatcast writes, and that devices do.
 
     Releases and budget are the ledger's second home, so nothing but compaction may delete there.
     """
@@ -146,12 +146,19 @@ def output_topics(settings: Settings, telemetry_partitions: int) -> list[WantedT
         ),
     }
     topics = settings.topics
+    reports = [_reports_topic(settings, telemetry_partitions)] if settings.policy.takes_reports else []
     return [
+        *reports,
         WantedTopic(topics.means, telemetry_partitions, compacted),
         WantedTopic(topics.queries, telemetry_partitions, compacted),
         WantedTopic(topics.budget, 1, compacted),
         WantedTopic(topics.dead_letters, 1, brief),
     ]
+
+
+def _reports_topic(settings: Settings, telemetry_partitions: int) -> WantedTopic:
+    """What devices send: kept and stamped as telemetry is."""
+    return WantedTopic(settings.topics.reports, telemetry_partitions, telemetry_topic(settings).rules)
 
 
 def _exactly(value: str, *, breaks: bool = True) -> Rule:

@@ -95,11 +95,6 @@ def telemetry_partitions(settings: Settings) -> int:
     return len(topic_range(settings, settings.topics.telemetry))
 
 
-def telemetry_range(settings: Settings) -> list[tuple[int, int]]:
-    """`topic_range` of telemetry."""
-    return topic_range(settings, settings.topics.telemetry)
-
-
 def topic_range(settings: Settings, name: str) -> list[tuple[int, int]]:
     """By partition (first offset, offset after the last committed record). Raises Refusal if there is no such topic."""
     from kafka import TopicPartition

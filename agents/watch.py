@@ -5,19 +5,19 @@ own, so that a release that hangs is seen from outside of it. Only where `worker
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from redis.exceptions import RedisError
 
 from agents.clock import monotonic_s, pause
-from agents.ingest import Ingest
 from agents.metrics import declared
 from agents.metrics.meters import METERS, Figures
 from agents.metrics.server import READY
 from agents.release import Releaser
+from agents.store.hats import HatStore
 from agents.store.ledger import LedgerStore
-from agents.store.partition import PartitionStore
+from agents.topic_fold import TopicFold
 from agents.trouble import Trouble
 from stream.hats import Calendar
 from stream.policy import Policy
@@ -39,40 +39,48 @@ class Watch:
     """The figures of one worker."""
 
     def __init__(
-        self, policy: Policy, store: PartitionStore, ledger: LedgerStore, ingest: Ingest, releaser: Releaser
+        self, policy: Policy, store: HatStore, ledger: LedgerStore, folds: Sequence[TopicFold], releaser: Releaser
     ) -> None:
         self._policy = policy
         self._calendar = Calendar(policy)
         self._store = store
         self._ledger = ledger
-        self._ingest = ingest
+        self._folds = folds
         self._releaser = releaser
 
     def tell(self) -> None:
         """Let what the worker has at hand be on the page. Once its app has started."""
-        ingest, frames = self._ingest, self._ingest.frames
+        ingests = [fold.ingest for fold in self._folds]
         METERS.set(declared.POLICY_INFO, 1, policy=self._policy.name, policy_id=self._policy.policy_id)
         METERS.read(declared.CLOCK, self._clocks)
         METERS.read(declared.BEHIND, self._behind)
-        METERS.read(declared.FRAMES_WAITING, lambda: {(): frames.waiting()})
-        METERS.read(declared.UNSTORED, lambda: {(): sum(held.next - held.base for held in ingest.held.values())})
+        METERS.read(declared.FRAMES_WAITING, lambda: {(): sum(one.frames.waiting() for one in ingests)})
+        METERS.read(declared.UNSTORED, lambda: {(): sum(h.next - h.base for one in ingests for h in one.held.values())})
         METERS.read(declared.PARTITIONS, self._partitions)
         METERS.read(declared.OLDEST_FINAL, lambda: {(): self._releaser.closing.oldest_s()})
 
     def _partitions(self) -> Figures:
-        assigned, loaded = len(self._ingest.frames.assigned()), len(self._ingest.held)
-        return {("assigned",): assigned, ("loaded",): loaded, ("topic",): self._store.partitions}
+        ingests = [fold.ingest for fold in self._folds]
+        return {
+            ("assigned",): sum(len(one.frames.assigned()) for one in ingests),
+            ("loaded",): sum(len(one.held) for one in ingests),
+            ("topic",): len(ingests) * self._store.partitions,
+        }
 
     def _clocks(self) -> Figures:
-        clocks = {partition: held.fold.clock for partition, held in self._ingest.held.items()}
-        return {(str(partition),): clock / 1000 for partition, clock in clocks.items() if clock is not None}
+        return {
+            (fold.label(partition),): held.fold.clock / 1000
+            for fold in self._folds
+            for partition, held in fold.ingest.held.items()
+            if held.fold.clock is not None
+        }
 
     def _behind(self) -> Figures:
-        ends = {partition: self._ingest.frames.end(partition) for partition in self._ingest.held}
         return {
-            (str(partition),): max(0, end - self._ingest.held[partition].next)
-            for partition, end in ends.items()
-            if end is not None
+            (fold.label(partition),): max(0, end - held.next)
+            for fold in self._folds
+            for partition, held in fold.ingest.held.items()
+            if (end := fold.ingest.frames.end(partition)) is not None
         }
 
     async def run(self, stopping: asyncio.Event) -> None:

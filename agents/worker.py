@@ -3,23 +3,21 @@
 import asyncio
 import gc
 import signal
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
-import faust
 import structlog
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
 from agents.clock import now_ms
-from agents.dead_letters import DeadLetters
-from agents.frames import Frame, FrameApp, FrameSettings, frame_app
+from agents.fold_makers import fold_maker, report_fold_maker
 from agents.health import Readiness
-from agents.ingest import Ingest
 from agents.kafka import aiokafka_options, broker_name
+from agents.metrics.declared import READINGS, REPORTS
 from agents.metrics.kinds import Process
 from agents.metrics.meters import METERS
 from agents.metrics.server import OperatorServer
@@ -32,22 +30,19 @@ from agents.redis_connection import connect_redis_async, patiently, redis_refusa
 from agents.release import Releaser
 from agents.settings import Settings
 from agents.slot_release import SlotReleaser
+from agents.store.hats import HatStore
 from agents.store.identity import check_policy, claim_policy, claim_user_key, keep_user_key
 from agents.store.kept import KeptStore
 from agents.store.keys import DomainKeys
 from agents.store.ledger import LedgerStore
-from agents.store.partition import PartitionStore
 from agents.store.proof import ProofStore
 from agents.succession import Succession
-from agents.ticks import Ticker
+from agents.topic_fold import Loop, Source, TopicFold
 from agents.watch import Watch, tell_readiness
-from stream.contributions import Fold
 from stream.errors import Refusal
-from stream.feeds import FEEDS
 from stream.hats import Calendar
 from stream.mechanisms.system import SystemNoise
-from stream.partitioner import PARTITIONERS
-from stream.policy import Policy, Relation
+from stream.policy import Relation
 from stream.pseudonyms import Pseudonyms
 from stream.schedule import first_slot_ms
 
@@ -69,7 +64,7 @@ class Worker:
         self.partitions = partitions
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.succession: Succession | None = None
-        self._ready: Readiness | None = None
+        self._ready: dict[str, Readiness] = {}
         self._held = AsyncExitStack()
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -82,7 +77,7 @@ class Worker:
         client = aiokafka_options(settings)
         redis = await connect_redis_async(settings)
         self._held.push_async_callback(redis.aclose)
-        store = PartitionStore(redis, policy.name, self.partitions)
+        store = HatStore.of(redis, policy, self.partitions)
         self._held.push_async_callback(self._sweep, store)  # after the last checkpoint
         ledger = LedgerStore(redis, settings.topics.telemetry, policy)
         domain = DomainKeys(settings.topics.telemetry)
@@ -91,46 +86,61 @@ class Worker:
         redial_slowly(producer.client)
         await producer.start()
         self._held.push_async_callback(producer.stop)
-        dead_letters = DeadLetters(producer, settings.topics.dead_letters, settings.topics.telemetry)
-        self._held.push_async_callback(dead_letters.flush)
         publishers = Publishers(settings.topics.telemetry, client)
         self._held.push_async_callback(publishers.stop)
         prover = Prover(settings, ProofStore(redis, settings.topics.telemetry), publishers, self.partitions)
         self.succession = Succession(settings, redis, ledger, prover, producer)
         await self.succession.settle()
         pseudonyms, claim = await patiently(settings, lambda: self._claim(redis, ledger, calendar))
-        self.ingest = Ingest(
-            store,
-            fold_maker(policy, calendar, pseudonyms, settings, self.partitions),
-            dead_letters,
-            settings.checkpoint_interval_s,
-            self._fail,
-        )
-        self.ingest.claim = claim
-        self.ingest.accept_gap = self.accept_gap
+        self.folds = self._topic_folds(store, producer, calendar, pseudonyms)
+        for fold in self.folds:
+            self._held.push_async_callback(fold.dead_letters.flush)
+            fold.prepare(client, claim, accept_gap=self.accept_gap)
+        self.ingest = self.folds[0].ingest
         releaser = SlotReleaser if policy.relation is Relation.ADD_REMOVE else Releaser
         self.releaser = releaser(settings, store, ledger, prover, SystemNoise())
         if policy.queries:
             kept = KeptStore(redis, policy.name, self.partitions)
             self.releaser.queries = QueryReleaser(settings, kept, ledger, prover, SystemNoise())
-        self.ticker = Ticker(self.ingest, store, producer, settings.topics.telemetry, settings.idle_after_ms)
         await self.succession.look(self.releaser)
         if not self.succession.over.is_set():
-            await self._join(self.succession, client, Watch(policy, store, ledger, self.ingest, self.releaser))
-            self._ready = Readiness(self.ingest, prover, settings.checkpoint_interval_s, settings.session_timeout_s)
+            await self._join(self.succession, Watch(policy, store, ledger, self.folds, self.releaser))
+            limits = settings.checkpoint_interval_s, settings.session_timeout_s
+            prefixes = ("", "reports ")[: len(self.folds)]
+            for prefix, fold in zip(prefixes, self.folds, strict=True):
+                self._ready[prefix] = Readiness(fold.ingest, prover, *limits)
 
-    async def _join(self, succession: Succession, client: dict[str, Any], watch: Watch) -> None:
-        """Join the group and start the loops."""
-        self.app = self._app(client)
-        self.ingest.attach(self.app.frames)  # before the start: partitions may be ours within it
+    def _topic_folds(
+        self, store: HatStore, producer: AIOKafkaProducer, calendar: Calendar, pseudonyms: Pseudonyms
+    ) -> list[TopicFold]:
+        """Of telemetry first, then of reports where the policy takes them."""
+        settings, policy = self.settings, self.settings.policy
+        sources = [
+            Source(
+                settings.topics.telemetry,
+                f"hatcast-{policy.name}",
+                store.telemetry,
+                fold_maker(policy, calendar, pseudonyms, settings, self.partitions),
+                READINGS,
+            )
+        ]
+        if store.reports is not None:
+            make_fold = report_fold_maker(policy, calendar, pseudonyms, self.partitions)
+            group = f"hatcast-{policy.name}/reports"
+            sources.append(Source(settings.topics.reports, group, store.reports, make_fold, REPORTS))
+        return [TopicFold(settings, source, store, producer, self._fail) for source in sources]
+
+    async def _join(self, succession: Succession, watch: Watch) -> None:
+        """Join the groups and start the loops."""
         await self.releaser.prepare()
         gc.collect()
         gc.freeze()  # what is loaded stays: looking through it again and again costs a tenth of the fold
-        await self.app.start()
-        self._held.push_async_callback(self.app.stop)
-        self.releaser.owned = self.app.frames.assigned
-        succeed = partial(succession.run, self.releaser)
-        for loop in (self.ingest.checkpoint_regularly, self.releaser.run, self.ticker.run, succeed):
+        for fold in self.folds:
+            await fold.start()
+            self._held.push_async_callback(fold.stop)
+        self.releaser.owned = self.folds[0].app.frames.assigned
+        loops: list[Loop] = [self.releaser.run, partial(succession.run, self.releaser)]
+        for loop in [loop for fold in self.folds for loop in fold.loops] + loops:
             self._run(loop)
         if self.settings.listen is not None:
             watch.tell()
@@ -158,7 +168,7 @@ class Worker:
 
         return pseudonyms, claim
 
-    async def _sweep(self, store: PartitionStore) -> None:
+    async def _sweep(self, store: HatStore) -> None:
         if self.succession is not None:
             await self.succession.sweep(store)
 
@@ -173,30 +183,11 @@ class Worker:
     def _readiness(self) -> dict[str, str]:
         if self._stopping.is_set():
             return {"worker": "stopping"}
-        return {"worker": "starting"} if self._ready is None else self._ready.parts()
+        if not self._ready:
+            return {"worker": "starting"}
+        return {prefix + part: state for prefix, ready in self._ready.items() for part, state in ready.parts().items()}
 
-    def _app(self, client: dict[str, Any]) -> FrameApp:
-        security = {key: value for key, value in client.items() if key not in ("bootstrap_servers", "client_id")}
-        app = frame_app(
-            FrameSettings(
-                name=f"hatcast-{self.settings.policy.name}",
-                bootstrap_servers=client["bootstrap_servers"],
-                topic=self.settings.topics.telemetry,
-                session_timeout=self.settings.session_timeout_s,
-                security=security,
-            ),
-            self.ingest,
-        )
-
-        async def ingest(stream: faust.StreamT[Any]) -> None:
-            # noack: the ingest acknowledges by itself, after the checkpoint. It is not in Faust's interface type.
-            async for frame in cast("faust.Stream[Frame]", stream).noack():
-                await self.ingest.fold(frame)
-
-        app.agent(app.frame_topic, name="ingest")(ingest)
-        return app
-
-    def _run(self, loop: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+    def _run(self, loop: Loop) -> None:
         task = asyncio.create_task(loop(self._stopping))
         task.add_done_callback(self._ended)
         self._tasks.append(task)
@@ -240,30 +231,16 @@ class Worker:
             if self.succession is None or self.succession.over.is_set():
                 return
             over = asyncio.ensure_future(self.succession.over.wait())
-            ends = [stop, self.failed, asyncio.ensure_future(self.app.wait_until_stopped()), over]
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            stopped = [asyncio.ensure_future(fold.app.wait_until_stopped()) for fold in self.folds]
+            await asyncio.wait([stop, self.failed, over, *stopped], return_when=asyncio.FIRST_COMPLETED)
             if self.failed.done():
                 self.failed.result()
-            if ends[2].done() and self.app.crash_reason is not None:
-                raise self.app.crash_reason
+            for fold, app in zip(self.folds, stopped, strict=True):
+                if app.done() and fold.app.crash_reason is not None:
+                    raise fold.app.crash_reason
         finally:
             stop.cancel()
             await self.stop()
-
-
-def fold_maker(
-    policy: Policy, calendar: Calendar, pseudonyms: Pseudonyms, settings: Settings, partitions: int
-) -> Callable[[int], Fold]:
-    """Makes the empty fold of a partition, with rule 10 for that partition."""
-    partition_of = PARTITIONERS[settings.topics.telemetry_partitioner]
-    decode = FEEDS[settings.topics.telemetry_format].decode
-
-    def make(partition: int) -> Fold:
-        return Fold(
-            policy, calendar, pseudonyms, decode, lambda vehicle: partition_of(vehicle, partitions) == partition
-        )
-
-    return make
 
 
 async def run_worker(settings: Settings, partitions: int, *, accept_gap: bool = False) -> None:

@@ -10,8 +10,8 @@ from typing import Final
 import click
 import h3.api.basic_int as h3
 
+from agents.fold_makers import fold_maker
 from agents.settings import Settings, load_settings
-from agents.worker import fold_maker
 from bench.city import workload
 from bench.figures import Figure, middle, show
 from bench.settings import PARTITIONS, write_settings
@@ -23,7 +23,7 @@ from stream.mechanisms.system import SystemNoise
 from stream.packing import columns, unpack
 from stream.partitioner import by_murmur2
 from stream.pseudonyms import KEY_BYTES, Pseudonyms
-from stream.release import release_of
+from stream.release import HatChunks, release_of
 from tests.services import KafkaServer, RedisServer
 
 FOLD_OVER_DECODE: Final = 6.0
@@ -101,7 +101,9 @@ def _round(settings: Settings, frames: Frames, records: int) -> dict[str, float]
     parts["columns_ns_per_user"] = _time(lambda: [columns(chunk) for chunk in chunks], entries)
     noise = SystemNoise()
     parts["release_ns_per_hat"] = _time(
-        lambda: [release_of(policy, calendar, slot, name, some, noise) for (slot, name), some in hats.items()],
+        lambda: [
+            release_of(policy, calendar, slot, name, HatChunks(some), noise) for (slot, name), some in hats.items()
+        ],
         len(hats),
     )
     parts["bytes_per_user"] = sum(map(len, chunks)) / entries

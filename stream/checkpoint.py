@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import h3.api.basic_int as h3
 
-from stream.contributions import FoldOf
 from stream.open_slots import CHUNK_USERS, Contribution, Day, OpenHat, OpenSlot, UserOfDay
 from stream.packing import Row, pack, pack_day, unpack, unpack_day
+from stream.partition_fold import PartitionFold
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class Changes:
     complete_from: int | None = None
 
 
-def take_changes(fold: FoldOf[T]) -> Changes:
+def take_changes(fold: PartitionFold[T]) -> Changes:
     """Everything that changed, packed; the fold counts as unchanged afterwards."""
     changes = Changes(fold.clock, dict(fold.outcomes), complete_from=fold.complete_from)
     for slot, cell, hat in fold.take_changed():
@@ -94,7 +94,7 @@ class Stored:
     missing: bool = False
 
 
-def restore(fold: FoldOf[T], stored: Stored) -> None:
+def restore(fold: PartitionFold[T], stored: Stored) -> None:
     """Fill a new fold with a stored state. Slots that its clock has closed stay out: no record can change them."""
     fold.clock = stored.clock
     fold.complete_from = stored.complete_from

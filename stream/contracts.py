@@ -42,6 +42,7 @@ Name = Annotated[str, _text(f"^{_NAME}$", "ASCII without braces, colons, slashes
 Date = Annotated[str, _dated(f"^{_DATE}$", "date", "local date, YYYY-MM-DD")]
 Slot = Annotated[str, _text(f"^{_TIME}$", "local start of the slot, HH:MM")]
 Cell = Annotated[str, _text(f"^{_CELL}$", "H3 index")]
+DeviceId = Annotated[str, _text("^[0-9a-f]{32}$", "random, new each local day; also the record's key")]
 PolicyId = Annotated[str, _text("^b2:[0-9a-f]{32}$", "BLAKE2b-128 of the canonical policy")]
 Instant = Annotated[
     str,
@@ -66,30 +67,51 @@ Relation = Annotated[
         description="what the noise hides: `replace` how fast a vehicle went; `add_remove` also that it was there"
     ),
 ]
+BLEND: Final = ("weight", "users", "public_epsilon")
 ANSWER: Final = ("mean", "raw", "unit", "noise", "interval95", "covers")
 
 
 class NoiseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The noise that `raw` carries: public.
 
-    `laplace`: on the value. `laplace_ratio`: the value is a ratio of two sums with Laplace noise on each.
+    `laplace`: on the value. `laplace_ratio`: the value is a ratio of two sums with Laplace noise on each. A blend is of
+    a mean with noise of `central_scale` and of devices' reports with noise of `local_scale` on each.
     """
 
-    RULES: ClassVar = (When("kind", ("laplace",), has=("scale",)),)
+    RULES: ClassVar = (
+        When("kind", ("laplace",), has=("scale",)),
+        When("kind", ("laplace_blend",), allows=("central_scale", "local_scale")),
+    )
 
-    kind: Annotated[Literal["laplace", "laplace_ratio"], msgspec.Meta(description="its distribution")]
+    kind: Annotated[
+        Literal["laplace", "laplace_ratio", "laplace_blend"],
+        msgspec.Meta(description="its distribution"),
+    ]
     scale: (
         Annotated[
             float, msgspec.Meta(ge=0, description="in `unit`; 0 where no noise was needed; a ratio has no one scale")
         ]
         | None
     ) = None
+    central_scale: Annotated[float, msgspec.Meta(gt=0, description="in `unit`; absent: no such noise")] | None = None
+    local_scale: Annotated[float, msgspec.Meta(gt=0, description="in `unit`; absent: no such noise")] | None = None
+
+
+class UsersRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """How many users of either group a blend is made of; only where counts are public."""
+
+    central: Annotated[int, msgspec.Meta(ge=0, description="that trust the operator")]
+    local: Annotated[int, msgspec.Meta(ge=0, description="whose devices do not")]
 
 
 class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One release on `hats.means`. Records with equal `release_id` are equal byte for byte."""
 
-    RULES: ClassVar = (When("status", ("released",), has=ANSWER), When("relation", ("replace",), has=("seq",)))
+    RULES: ClassVar = (
+        When("status", ("released",), has=ANSWER, allows=BLEND),
+        When("relation", ("replace",), has=("seq",)),
+        When("target", allows=("device_epsilon", *BLEND)),
+    )
 
     release_id: Annotated[
         str, _text(f"^{_NAME}/{_DATE}T{_TIME}/{_CELL}$", "policy/dateTslot/cell; also the record's key")
@@ -117,8 +139,28 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         Annotated[Literal["noise"], msgspec.Meta(description="what interval95 covers: not clipping, not sampling")]
         | None
     ) = None
-    estimator: Annotated[str, msgspec.Meta(min_length=1, description="of the policy; docs/estimators.md")]
-    epsilon: Annotated[Epsilon, msgspec.Meta(description="of the policy: what a release costs")]
+    weight: (
+        Annotated[
+            float, msgspec.Meta(ge=0, le=1, description="in a blend, of central users' mean; reports have the rest")
+        ]
+        | None
+    ) = None
+    users: UsersRecord | None = None
+    public_epsilon: (
+        Annotated[float, msgspec.Meta(ge=0, description="of a blend, against those who see only what is published")]
+        | None
+    ) = None
+    estimator: Annotated[
+        str, msgspec.Meta(min_length=1, description="of the policy; docs/estimators.md, docs/hybrid.md")
+    ]
+    epsilon: Annotated[
+        Epsilon, msgspec.Meta(description="of the policy: what a release costs whoever trusts the operator")
+    ]
+    target: (
+        Annotated[Literal["user_mean"], msgspec.Meta(description="of a policy with devices: the mean of users' means")]
+        | None
+    ) = None
+    device_epsilon: Annotated[float, msgspec.Meta(gt=0, description="of each device's own noise")] | None = None
     relation: Relation
     released_at: Instant
 
@@ -247,10 +289,7 @@ class TelemetryRecord(msgspec.Struct, frozen=True, kw_only=True):
 class ReportRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One report on the topic `reports`: a device's own mean in one HAT, with the device's own noise on it."""
 
-    id: Annotated[
-        str,
-        _text("^[0-9a-f]{32}$", "random, new each local day; also the record's key"),
-    ]
+    id: DeviceId
     policy_id: PolicyId
     cell: Cell
     date: Date

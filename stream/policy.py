@@ -94,6 +94,11 @@ class Policy:
         return nano(self.epsilon if self.hybrid is None else self.hybrid.charged(self.epsilon))
 
     @property
+    def takes_reports(self) -> bool:
+        """Whether what devices send gets into releases."""
+        return self.hybrid is not None and self.hybrid.use.local
+
+    @property
     def daily_limit_nano(self) -> int:
         """What a user's day may cost, in 1e-9, rounded down."""
         return nano_within(self.daily_limit)

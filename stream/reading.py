@@ -46,6 +46,11 @@ class Outcome(StrEnum):
     WRONG_PARTITION = "wrong_partition"
     DUPLICATE = "duplicate"
     OVER_CAP = "over_cap"
+    OTHER_POLICY = "other_policy"
+
+
+OF_REPORTS: Final = frozenset({Outcome.OTHER_POLICY})
+"""What becomes of devices' reports only: docs/hybrid.md."""
 
 
 class Reading(msgspec.Struct, gc=False):

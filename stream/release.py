@@ -9,7 +9,7 @@ Under `add_remove` counts are private. `status`, `mean`, `raw` and `interval95` 
 `suppressed` has cost as well; nothing else does. There is no `seq` and no scale, and `released_at` is a public instant.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -22,6 +22,7 @@ from stream.accounting import DaySummary, Reserved, decimal
 from stream.errors import Refusal
 from stream.estimators import ESTIMATORS, Estimate, Parameters, Users
 from stream.hats import Calendar, Slot
+from stream.hybrid_release import Blend, blend_of, blend_published, told_of_devices
 from stream.mechanisms import Noise
 from stream.mechanisms.grid import Grid
 from stream.packing import columns
@@ -45,6 +46,14 @@ def is_charged(status: str, relation: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class HatChunks:
+    """What is stored of a HAT, packed, from all partitions, in any order: of readings, and of devices' reports."""
+
+    readings: Sequence[bytes]
+    reports: Sequence[bytes] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """The one answer for one HAT, before the ledger has numbered it.
 
@@ -57,7 +66,7 @@ class Release:
     start: datetime
     end: datetime
     status: Status
-    estimate: Estimate | None
+    estimate: Estimate | Blend | None
 
     @property
     def release_id(self) -> str:
@@ -82,7 +91,7 @@ class Release:
     @property
     def fineness(self) -> int:
         """What `fineness_of` will tell of the record."""
-        scale = None if self.estimate is None else self.estimate.scale
+        scale = self.estimate.scale if isinstance(self.estimate, Estimate) else None
         return fineness_of(self.policy)(None if scale is None else float(Grid(self.policy.grid).scale_text(scale)))
 
     def exhausted(self) -> "Release":
@@ -103,11 +112,14 @@ class Release:
             "start": self.start.isoformat(),
             "end": self.end.isoformat(),
         }
-        if self.estimate is not None:
+        if isinstance(self.estimate, Blend):
+            tail |= blend_published(self.estimate, self.policy, "km/h")
+        elif self.estimate is not None:
             tail |= published(self.estimate, self.policy, "km/h")
         tail |= {
             "estimator": self.policy.estimator,
             "epsilon": self.policy.epsilon,
+            **told_of_devices(self.policy),
             "relation": self.policy.relation.value,
             "released_at": utc(released_at_ms(self.slot, self.policy) if hidden else now_ms),
         }
@@ -140,21 +152,19 @@ def date_of(release_id: str) -> str:
     return release_id.partition("/")[2].partition("T")[0]
 
 
-def release_of(
-    policy: Policy, calendar: Calendar, slot: str, cell: str, chunks: Iterable[bytes], noise: Noise
-) -> Release:
-    """Estimate a final HAT and draw its noise.
-
-    slot     `date/name`
-    chunks   its packed contributions, from all partitions, in any order
-    """
-    estimate = _estimate(policy, users_of(chunks), noise)
+def release_of(policy: Policy, calendar: Calendar, slot: str, cell: str, chunks: HatChunks, noise: Noise) -> Release:
+    """Estimate a final HAT and draw its noise. `slot` is `date/name`."""
+    estimate: Estimate | Blend | None
+    if policy.hybrid is None:
+        estimate = _estimate(policy, users_of(chunks.readings), noise)
+    else:
+        estimate = blend_of(policy, users_of(chunks.readings), chunks.reports, noise)
     status = Status.SUPPRESSED if estimate is None else Status.RELEASED
     return _release(policy, calendar, slot, cell, estimate, status)
 
 
 def _release(
-    policy: Policy, calendar: Calendar, slot: str, cell: str, estimate: Estimate | None, status: Status
+    policy: Policy, calendar: Calendar, slot: str, cell: str, estimate: Estimate | Blend | None, status: Status
 ) -> Release:
     date, name = slot.split("/")
     found = calendar.named(date, name)

@@ -20,6 +20,8 @@ def fineness_of(policy: Policy) -> Callable[[float | None], int]:
     A ratio publishes no scale: then it is a function of the policy alone.
     """
     grid, without = Grid(policy.grid), 0
+    if policy.hybrid is not None:
+        return lambda _: 0  # two scales, for two groups: of neither is enough told
     if policy.estimator == capped_ratio.ESTIMATOR.name:
         without = fineness(capped_ratio.least_scale(Parameters.of(policy)))
     return lambda scale: without if scale is None else grid.fineness(scale)

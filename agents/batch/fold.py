@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from operator import attrgetter
 from typing import Final, Generic, TypeVar
@@ -13,7 +12,7 @@ from stream.clock import slowest
 from stream.contributions import FoldOf
 from stream.feeds import Recorded
 from stream.hats import Calendar
-from stream.partitioner import Partitioner
+from stream.partition_fold import PartitionFold
 from stream.policy import Policy
 from stream.pseudonyms import Pseudonyms
 from stream.reading import Reading
@@ -58,6 +57,18 @@ class Folded:
     last_ms: int | None
     complete_from: int | None
 
+    def beside(self, reports: "Folded") -> "Folded":
+        """These, and what devices' reports came to: their outcomes are told apart by `reports.`"""
+        named = {f"reports.{outcome}": records for outcome, records in reports.outcomes.items()}
+        both = (self, reports)
+        return Folded(
+            outcomes=self.outcomes | named,
+            is_final=lambda closes_ms: all(one.is_final(closes_ms) for one in both),
+            first_ms=min((one.first_ms for one in both if one.first_ms is not None), default=None),
+            last_ms=max((one.last_ms for one in both if one.last_ms is not None), default=None),
+            complete_from=max((one.complete_from for one in both if one.complete_from is not None), default=None),
+        )
+
 
 class _Partition(Generic[V]):
     """One partition's fold, fed in lists.
@@ -65,7 +76,7 @@ class _Partition(Generic[V]):
     missing   records before the first one were deleted
     """
 
-    def __init__(self, job: Job, number: int, fold: FoldOf[V], *, missing: bool = False) -> None:
+    def __init__(self, job: Job, number: int, fold: PartitionFold[V], *, missing: bool = False) -> None:
         self.fold = fold
         self.first_ms: int | None = None
         self._missing = missing
@@ -112,24 +123,10 @@ def fold_recording(records: Iterable[tuple[int, Recorded]], job: Job) -> Folded:
     return _folded([partition], lambda _: True)
 
 
-def fold_dump(dump: Dump, job: Job, decode: Callable[[bytes], Reading | None], choose: Partitioner) -> Folded:
-    """Each partition in offset order, with its own clock and rule 10.
-
-    decode   of the telemetry's format
-    choose   of the telemetry's partitioner
-    """
-    calendar, count = Calendar(job.policy), dump.head.partitions
-
-    def is_home(number: int, vehicle: bytes) -> bool:
-        return choose(vehicle, count) == number
-
+def fold_dump(dump: Dump, job: Job, make_fold: Callable[[int], PartitionFold[bytes]]) -> Folded:
+    """Each partition in offset order, with its own clock and rule 10. `make_fold`: see agents/fold_makers.py."""
     partitions = [
-        _Partition(
-            job,
-            number,
-            FoldOf(job.policy, calendar, job.pseudonyms, decode, partial(is_home, number)),
-            missing=start > 0,
-        )
+        _Partition(job, number, make_fold(number), missing=start > 0)
         for number, start in enumerate(dump.head.start_offsets)
     ]
     waiting: list[tuple[list[int], list[bytes | None]]] = [([], []) for _ in partitions]
@@ -160,7 +157,7 @@ def _folded(partitions: Sequence[_Partition[V]], is_final: Callable[[int], bool]
     )
 
 
-def _occurring(folds: Iterable[FoldOf[V]]) -> dict[str, int]:
+def _occurring(folds: Iterable[PartitionFold[V]]) -> dict[str, int]:
     found: dict[str, int] = {}
     for fold in folds:
         for outcome, records in fold.outcomes.items():

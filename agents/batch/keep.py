@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from stream.checkpoint import take_changes, totals
-from stream.contributions import FoldOf
 from stream.packing import strip
+from stream.partition_fold import PartitionFold
+from stream.release import HatChunks
+from stream.reports import ReportFold
 
 V = TypeVar("V")
 
@@ -17,7 +19,7 @@ Totals = tuple[int, int, int, int]
 class Keeper(Protocol):
     """Looks at a fold now and then, and once more at its end."""
 
-    def look(self, fold: FoldOf[V], partition: int, *, ended: bool) -> None:
+    def look(self, fold: PartitionFold[V], partition: int, *, ended: bool) -> None:
         """Keep what will be needed: slots that the clock has closed are forgotten afterwards."""
         ...
 
@@ -25,7 +27,7 @@ class Keeper(Protocol):
 class KeepNothing:
     """For outcomes alone."""
 
-    def look(self, fold: FoldOf[V], partition: int, *, ended: bool) -> None:
+    def look(self, fold: PartitionFold[V], partition: int, *, ended: bool) -> None:
         """Leave all of it to be forgotten."""
 
 
@@ -38,7 +40,7 @@ class KeepTotals:
     def __init__(self) -> None:
         self.hats: dict[str, Totals] = {}
 
-    def look(self, fold: FoldOf[V], partition: int, *, ended: bool) -> None:
+    def look(self, fold: PartitionFold[V], partition: int, *, ended: bool) -> None:
         """Count a slot once: when it closes, or at the end."""
         clock = -1 if fold.clock is None else fold.clock
         closing = [slot for slot in fold.slots.values() if ended or clock >= slot.closes_ms]
@@ -69,26 +71,29 @@ class KeepChunks:
 
     def __init__(self) -> None:
         self._hats: dict[KeptHat, dict[tuple[int, int], bytes]] = {}
+        self._reports: dict[KeptHat, dict[tuple[int, int], bytes]] = {}
         self._stripped: dict[str, dict[str, bytes]] = {}
 
-    def look(self, fold: FoldOf[V], partition: int, *, ended: bool) -> None:
+    def look(self, fold: PartitionFold[V], partition: int, *, ended: bool) -> None:
         """Take what changed since the last look; it is absolute, so it replaces what was kept."""
         del ended
         changes = take_changes(fold)
+        hats = self._reports if isinstance(fold, ReportFold) else self._hats
         for (slot, cell, chunk), packed in changes.chunks.items():
             hat = KeptHat(changes.slots[slot], slot, cell)
-            self._hats.setdefault(hat, {})[partition, chunk] = packed
+            hats.setdefault(hat, {})[partition, chunk] = packed
 
     def hats(self) -> list[KeptHat]:
-        """Those with readings, in the order of release."""
-        return sorted(self._hats)
+        """Those with readings or reports, in the order of release."""
+        return sorted(self._hats.keys() | self._reports.keys())
 
-    def chunks(self, hat: KeptHat) -> list[bytes]:
-        """A HAT's chunks from all partitions; none where nobody was."""
-        return list(self._hats.get(hat, {}).values())
+    def chunks(self, hat: KeptHat) -> HatChunks:
+        """What a HAT has from all partitions; nothing where nobody was."""
+        return HatChunks(*(list(kept.get(hat, {}).values()) for kept in (self._hats, self._reports)))
 
     def close(self, hat: KeptHat, *, strips: bool) -> None:
         """A HAT has its record: forget who was there and when, and the rest too unless it `strips` for queries."""
+        self._reports.pop(hat, None)
         chunks = self._hats.pop(hat, None)
         if chunks is not None and strips:
             self._stripped.setdefault(hat.slot, {})[hat.cell] = b"".join(map(strip, chunks.values()))

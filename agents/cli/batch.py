@@ -19,11 +19,12 @@ from agents.batch.fold import Folded, Job, fold_dump, fold_recording
 from agents.batch.keep import KeepChunks, Keeper, KeepNothing, KeepTotals, Totals
 from agents.cli.options import config_option, days_of, json_option
 from agents.clock import now_ms
+from agents.fold_makers import fold_maker, report_fold_maker
 from agents.kafka_dump import DUMP, Dump
 from agents.recordings import open_recording
 from agents.settings import Settings, load_settings
 from stream.feeds import FEEDS
-from stream.partitioner import PARTITIONERS
+from stream.hats import Calendar
 from stream.policy import Relation
 from stream.pseudonyms import KEY_BYTES, Pseudonyms
 from stream.query_keys import Period
@@ -37,6 +38,7 @@ from stream.reading import Outcome
 @click.option("--contributions", is_flag=True, help="Also users, readings, sum and maximum of each HAT. Not private.")
 @click.option("--ledger", type=click.Path(path_type=Path), help="Release each HAT once, charged in this file.")
 @click.option("--days", callback=days_of, metavar="FIRST,LAST", help="Under add_remove: the local dates to release.")
+@click.option("--reports", type=click.Path(path_type=Path), help="Of devices: the output of `hatcast dump reports`.")
 @json_option
 def command(
     *,
@@ -62,7 +64,12 @@ def command(
     settings = load_settings(config)
     if days is not None and (ledger is None or settings.policy.relation is not Relation.ADD_REMOVE):
         raise click.UsageError('--days is for --ledger under relation = "add_remove"')
-    given = _Files(files, name, settings)
+    reports: Path | None = release["reports"]
+    if reports is not None and not settings.policy.takes_reports:
+        raise click.UsageError(f"--reports is for estimators that take some; {settings.policy.estimator} does not")
+    if reports is None and settings.policy.takes_reports and ledger is not None:
+        raise click.UsageError("the policy's releases need what devices sent: name `hatcast dump reports` as --reports")
+    given = _Files(files, name, settings, reports)
     if ledger is not None:
         _release(given, ledger, days, as_json=as_json)
         return
@@ -87,22 +94,32 @@ class _Files:
     paths: tuple[Path, ...]
     form: str
     settings: Settings
+    reports: Path | None = None
 
 
 def _fold(given: _Files, keeper: Keeper) -> Folded:
     """All files through the fold. Users are told apart by their key, or by one made for this run."""
-    files, settings = given.paths, given.settings
+    settings, started_ms = given.settings, now_ms()
     pseudonyms = Pseudonyms(settings.user_key or secrets.token_bytes(KEY_BYTES))
-    started_ms = now_ms()
+    calendar = Calendar(settings.policy)
+
+    def job(progress: Callable[[int], None]) -> Job:
+        return Job(settings.policy, pseudonyms, started_ms, keeper, progress)
+
     feed = DUMP if given.form == DUMP.name else FEEDS[given.form]
-    with _progress() as of, open_recording(files, feed) as recording:
-        job = Job(settings.policy, pseudonyms, started_ms, keeper, of(len(recording)))
+    with _progress() as of, open_recording(given.paths, feed) as recording:
         if feed is not DUMP:
-            return fold_recording(recording, job)
-        topics = settings.topics
-        dump = Dump(recording, ", ".join(map(str, files)))
-        decode = FEEDS[topics.telemetry_format].decode
-        return fold_dump(dump, job, decode, PARTITIONERS[topics.telemetry_partitioner])
+            folded = fold_recording(recording, job(of(len(recording))))
+        else:
+            dump = Dump(recording, ", ".join(map(str, given.paths)))
+            make = fold_maker(settings.policy, calendar, pseudonyms, settings, dump.head.partitions)
+            folded = fold_dump(dump, job(of(len(recording))), make)
+    if given.reports is None:
+        return folded
+    with _progress() as of, open_recording([given.reports], DUMP) as recording:
+        dump = Dump(recording, str(given.reports))
+        make_reports = report_fold_maker(settings.policy, calendar, pseudonyms, dump.head.partitions)
+        return folded.beside(fold_dump(dump, job(of(len(recording))), make_reports))
 
 
 @contextmanager
@@ -160,9 +177,9 @@ def _show_outcomes(folded: Folded, *, as_json: bool) -> None:
     table.add_column("outcome")
     table.add_column("records", justify="right")
     table.add_column("share", justify="right")
-    for outcome in Outcome:
-        if count := folded.outcomes.get(outcome.value):
-            table.add_row(outcome.value, f"{count:,}", f"{count / records:.1%}")
+    for name in (*Outcome, *(f"reports.{outcome}" for outcome in Outcome)):
+        if count := folded.outcomes.get(name):
+            table.add_row(name, f"{count:,}", f"{count / records:.1%}")
     console = Console()
     console.print(table)
     console.print(f"{records:,} records, {folded.outcomes.get(Outcome.ACCEPTED.value, 0):,} of them accepted")

@@ -32,7 +32,7 @@ GZIP_LEVEL: Final = 3  # on telemetry a third larger than level 6, in a third of
 def command(topic: str, config: Path, output: Path | None) -> None:
     """Print a topic as lines for `batch --format kafka`: from the log's start to its end at this moment.
 
-    TOPIC is telemetry, means, queries, budget or dead_letters, as named under [topics], or any topic's own name.
+    TOPIC is telemetry, reports, means, queries, budget or dead_letters, as named under [topics], or any other topic.
     The first line tells the topic, its partitions and the offsets where they start; the others are records, with key
     and value in base64. Reads raw data, not private.
     """
@@ -55,6 +55,7 @@ def _resolve(settings: Settings, topic: str) -> tuple[str, bool]:
         "queries": topics.queries,
         "budget": topics.budget,
         "dead_letters": topics.dead_letters,
+        "reports": topics.reports,
     }
     name = roles.get(topic, topic)
     return name, name in (topics.means, topics.queries, topics.budget, topics.dead_letters)

@@ -1,6 +1,8 @@
 """`hatcast status`: what the stored state says, exactly."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,13 @@ from agents.asked import unanswered
 from agents.cli.options import config_option, json_option
 from agents.redis_connection import connect_redis_async
 from agents.settings import Settings, load_settings
+from agents.store.hats import HatStore
 from agents.store.kept import KeptStore
 from agents.store.keys import DomainKeys
 from agents.store.ledger import LedgerStore
 from agents.store.partition import PartitionStore
 from agents.store.progress import Mark, Progress
-from agents.topics import telemetry_range
+from agents.topics import topic_range
 from stream.clock import slowest
 from stream.errors import Refusal
 from stream.hats import Calendar
@@ -39,6 +42,30 @@ def command(config: Path, as_json: bool) -> None:
         _show(status, settings)
 
 
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    """What is stored of a topic's partitions."""
+
+    clocks: list[int | None]
+    offsets: list[int | None]
+    outcomes: dict[str, int]
+
+    def told(self, ranges: Sequence[tuple[int, int]]) -> dict[str, Any]:
+        """Beside the topic itself: by partition, first offset and end."""
+        rows = zip(self.offsets, ranges, self.clocks, strict=True)
+        return {
+            "partitions": [
+                {"partition": partition, "offset": offset, "end": end, "clock": clock}
+                for partition, (offset, (_, end), clock) in enumerate(rows)
+            ],
+            "outcomes": {outcome: records for outcome, records in self.outcomes.items() if records},
+        }
+
+
+async def _read_topic(store: PartitionStore) -> _Topic:
+    return _Topic(await store.clocks(), await store.offsets(), await store.outcomes())
+
+
 async def read_status(settings: Settings) -> dict[str, Any]:
     """The stored state of the policy in `settings`, beside the ends of the telemetry topic."""
     policy = settings.policy
@@ -49,12 +76,14 @@ async def read_status(settings: Settings) -> dict[str, Any]:
             raise Refusal(
                 f"no worker has started policy {policy.name!r} on this Redis yet: start one, or check redis.url"
             )
-        store = PartitionStore(redis, policy.name, int(stored))
+        store = HatStore.of(redis, policy, int(stored))
         ledger = LedgerStore(redis, settings.topics.telemetry, policy)
-        clocks, offsets = await store.clocks(), await store.offsets()
+        clocks = await store.clocks()
+        topics = {"": await _read_topic(store.telemetry)}
+        if store.reports is not None:
+            topics["reports"] = await _read_topic(store.reports)
         slots = await store.open_slots()
         cells = {slot: await store.cells(slot) for slot in slots}
-        outcomes = await store.outcomes()
         total = await ledger.total()
         unpublished = {date: n for date in await ledger.dates() if (n := await ledger.unpublished(date))}
         progress = await ledger.progress.read()
@@ -68,18 +97,16 @@ async def read_status(settings: Settings) -> dict[str, Any]:
         await redis.aclose()
     least = slowest(clocks)
     calendar = Calendar(policy)
-    ends = telemetry_range(settings)
+    names = {"": settings.topics.telemetry, "reports": settings.topics.reports}
+    found = {key: one.told(topic_range(settings, names[key])) for key, one in topics.items()}
     return (
-        _slots(policy, calendar, progress, len(clocks))
+        _slots(policy, calendar, progress, store.partitions)
         | asked
         | {
             "policy": policy.name,
             "policy_id": policy.policy_id,
-            "partitions": [
-                {"partition": p, "offset": offsets[p], "end": ends[p][1], "clock": clocks[p]}
-                for p in range(len(clocks))
-            ],
-            "outcomes": {outcome: records for outcome, records in outcomes.items() if records},
+            **found.pop(""),
+            **found,
             # Every slot that ended at or before this instant is final.
             "closed_through": None if least is None else calendar.local(least - policy.lateness_ms).isoformat(),
             "open_hats": sum(len(found) for found in cells.values()),
@@ -106,22 +133,9 @@ def _slots(policy: Policy, calendar: Calendar, progress: Progress, partitions: i
 def _show(status: dict[str, Any], settings: Settings) -> None:
     console = Console()
     calendar = Calendar(settings.policy)
-    partitions = Table(title=f"Partitions of {settings.topics.telemetry}")
-    for column in ("partition", "offset", "end", "behind"):
-        partitions.add_column(column, justify="right")
-    partitions.add_column("clock")
-    for row in status["partitions"]:
-        offset = row["offset"]
-        behind = "" if offset is None else str(row["end"] - offset)
-        clock = "" if row["clock"] is None else calendar.local(row["clock"]).isoformat(sep=" ", timespec="seconds")
-        partitions.add_row(str(row["partition"]), str(offset or 0), str(row["end"]), behind, clock)
-    console.print(partitions)
-    outcomes = Table(title="Records by outcome")
-    outcomes.add_column("outcome")
-    outcomes.add_column("records", justify="right")
-    for outcome, records in status["outcomes"].items():
-        outcomes.add_row(outcome, f"{records:,}")
-    console.print(outcomes)
+    _show_topic(console, calendar, settings.topics.telemetry, status)
+    if "reports" in status:
+        _show_topic(console, calendar, settings.topics.reports, status["reports"])
     console.print(f"closed through  {status['closed_through'] or 'nothing yet: a partition has no clock'}")
     if "first_slot" in status:
         console.print(f"first slot      {status['first_slot'] or 'unknown: no worker has told Redis'}")
@@ -138,3 +152,22 @@ def _show(status: dict[str, Any], settings: Settings) -> None:
         console.print(
             f"spent           {status['total']:g} of {status['total_limit']:g} for all days of a vehicle together"
         )
+
+
+def _show_topic(console: Console, calendar: Calendar, name: str, told: Mapping[str, Any]) -> None:
+    partitions = Table(title=f"Partitions of {name}")
+    for column in ("partition", "offset", "end", "behind"):
+        partitions.add_column(column, justify="right")
+    partitions.add_column("clock")
+    for row in told["partitions"]:
+        offset = row["offset"]
+        behind = "" if offset is None else str(row["end"] - offset)
+        clock = "" if row["clock"] is None else calendar.local(row["clock"]).isoformat(sep=" ", timespec="seconds")
+        partitions.add_row(str(row["partition"]), str(offset or 0), str(row["end"]), behind, clock)
+    console.print(partitions)
+    outcomes = Table(title=f"Records of {name} by outcome")
+    outcomes.add_column("outcome")
+    outcomes.add_column("records", justify="right")
+    for outcome, records in told["outcomes"].items():
+        outcomes.add_row(outcome, f"{records:,}")
+    console.print(outcomes)

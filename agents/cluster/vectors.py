@@ -63,5 +63,5 @@ def read_vectors(
 
 def _contributions(kept: KeepChunks) -> Iterator[Contributions]:
     for hat in kept.hats():
-        for chunk in kept.chunks(hat):
+        for chunk in kept.chunks(hat).readings:
             yield hat.slot.partition("/")[2], *columns(chunk)

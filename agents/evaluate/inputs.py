@@ -100,5 +100,5 @@ def _hats(path: Path, feed_format: str, settings: Settings, progress: Callable[[
         # They break ties of counts, and so group users: one key, so that a table can be made again.
         pseudonyms = Pseudonyms(bytes(KEY_BYTES))
         fold_recording(recording, Job(settings.policy, pseudonyms, now_ms(), kept, progress))
-    hats = {f"{hat.cell}/{hat.slot}": users_of(kept.chunks(hat)) for hat in kept.hats()}
+    hats = {f"{hat.cell}/{hat.slot}": users_of(kept.chunks(hat).readings) for hat in kept.hats()}
     return {key: users for key, users in hats.items() if len(users.counts)}

@@ -32,6 +32,12 @@ READINGS: Final = Counter(
     _WORKER,
     (Label("outcome", tuple(outcome.value for outcome in Outcome)),),
 )
+REPORTS: Final = Counter(
+    "hatcast_reports_total",
+    "The same of devices' reports, where the policy takes any.",
+    _WORKER,
+    (Label("outcome", tuple(outcome.value for outcome in Outcome)),),
+)
 CLOCK: Final = Gauge(
     "hatcast_clock_timestamp_seconds",
     "Arrival time up to which a partition of ours is folded.",

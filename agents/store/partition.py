@@ -35,7 +35,9 @@ class FinalHat:
 class PartitionStore:
     """The state of all partitions of a policy. Errors of redis-py pass through: the caller backs off and reloads."""
 
-    def __init__(self, redis: AnyRedis, name: str, partitions: int) -> None:
+    def __init__(self, redis: AnyRedis, name: str, partitions: int, topic: str = "telemetry") -> None:
+        """Args: `topic`, for messages."""
+        self.topic = topic
         self.name = name
         self.partitions = partitions
         self._redis = redis
@@ -61,7 +63,7 @@ class PartitionStore:
         if offset < log_start:
             if not accept_gap:
                 raise Refusal(
-                    f"telemetry partition {partition}: records {offset} to {log_start - 1} were deleted before they"
+                    f"{self.topic} partition {partition}: records {offset} to {log_start - 1} were deleted before they"
                     " were folded: start with --accept-gap, which publishes what is unreleased of those days as"
                     " incomplete, and raise the topic's retention"
                 )

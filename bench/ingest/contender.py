@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agents.fold_makers import fold_maker
 from agents.settings import Settings, load_settings
-from agents.worker import fold_maker
 from bench.ingest.reference import Totals
 from bench.process import cpu_s, peak_mb
 from bench.settings import PARTITIONS

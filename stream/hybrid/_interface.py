@@ -171,9 +171,9 @@ class HybridEstimate:
 
     @property
     def weight_text(self) -> str:
-        """w with six digits: "0.731059"."""
+        """w with up to six digits: "0.731059", "1.0"."""
         whole, rest = divmod(round(self.weight * 10**_WEIGHT_DIGITS), 10**_WEIGHT_DIGITS)
-        return f"{whole}.{rest:0{_WEIGHT_DIGITS}}"
+        return f"{whole}.{f'{rest:0{_WEIGHT_DIGITS}}'.rstrip('0') or '0'}"
 
 
 class HybridEstimator(Protocol):

@@ -9,6 +9,8 @@ from typing import Final
 
 import msgspec
 
+from stream.contracts import Cell, Date, DeviceId, PolicyId, Slot
+
 ID_BYTES: Final = 16
 
 
@@ -22,11 +24,11 @@ class Report(msgspec.Struct, frozen=True, gc=False):
     epsilon      of the device's noise
     """
 
-    id: str
-    policy_id: str
-    cell: str
-    date: str
-    slot: str
+    id: DeviceId
+    policy_id: PolicyId
+    cell: Cell
+    date: Date
+    slot: Slot
     value: Decimal
     epsilon: float
 

@@ -15,10 +15,11 @@ from typing import Final
 
 import h3.api.basic_int as h3
 
-from stream.contributions import FoldOf, Vehicle
+from stream.contributions import FoldOf
 from stream.feeds import Recorded
 from stream.hats import Calendar
 from stream.open_slots import OpenSlot
+from stream.partition_fold import Vehicle
 from stream.policy import Policy
 from stream.pseudonyms import Pseudonyms
 from stream.reading import Outcome, Reading, parse_time

@@ -17,12 +17,13 @@ from stream.estimators import ESTIMATOR_KEYS
 from stream.feeds import Recorded
 from stream.feeds.jsonl import canonical_value
 from stream.hats import Calendar
+from stream.hybrid import HYBRID_KEYS, HybridParameters, widest
 from stream.packing import Row, pack
 from stream.policy import Policy, read_policy
 from stream.queries import KeptDay, reservations
 from stream.query_release import QueryRelease, asked_in, query_release_of
 from stream.reading import Reading
-from stream.release import Release, exhausted_of, incomplete_of, numbered, release_of
+from stream.release import HatChunks, Release, exhausted_of, incomplete_of, numbered, release_of
 from tests.support import Scripted
 
 TOPICS: Final = TopicsTable()
@@ -69,7 +70,8 @@ def policy(name: str, *queries: Mapping[str, Any], **changes: Any) -> Policy:
     """Under `replace`, as in the design."""
     privacy = {"epsilon": 1.0, "max_hats_per_day": 89, "daily_limit": 105.0} | changes.pop("privacy", {})
     table = {"name": name, "upper_bound": 65.0, "timezone": "Asia/Kolkata", "privacy": privacy, "query": queries}
-    return read_policy(table | {"estimator": {"name": "array_averaging"}} | changes, ESTIMATOR_KEYS, lambda _: "")
+    keys = {**ESTIMATOR_KEYS, **HYBRID_KEYS}
+    return read_policy(table | {"estimator": {"name": "array_averaging"}} | changes, keys, lambda _: "")
 
 
 def hidden(*queries: Mapping[str, Any]) -> Policy:
@@ -86,13 +88,29 @@ def hidden(*queries: Mapping[str, Any]) -> Policy:
     return read_policy(table, ESTIMATOR_KEYS, lambda _: f'source = "public"\n{CELL}')
 
 
+DEVICES: Final = policy("surat-devices", privacy={"local_epsilon": 1.5}, estimator={"name": "kvh", "sigma": 12.0})
+ALONE: Final = policy("surat-devices-alone", privacy={"epsilon": 8.0}, estimator={"name": "lm_only"})
 SPEED: Final = policy("surat-speed", MEAN, FAST)
 PRESENCE: Final = hidden({**FAST, "days": 1})
 
 
+def blended(of: Policy, users: Sequence[tuple[int, int]], reports: Sequence[int], *draws: int) -> Release:
+    """A release of a policy with devices, whose reports are these, in steps."""
+    shift = widest(HybridParameters.of(of))
+    rows = [Row(device.to_bytes(8, "big"), 1, steps + shift, steps + shift, 1) for device, steps in enumerate(reports)]
+    chunks = HatChunks([pack(crowd(users))] if users else [], [pack(rows)] if rows else [])
+    return release_of(of, Calendar(of), f"{DATE}/{SLOT}", CELL, chunks, Scripted(draws))
+
+
+def crowd(users: Sequence[tuple[int, int]]) -> list[Row]:
+    return [Row(bus.to_bytes(8, "big"), count, total, total // count, 1) for bus, (count, total) in enumerate(users)]
+
+
 def released(of: Policy, users: Sequence[tuple[int, int]], *draws: int) -> Release:
-    rows = [Row(bus.to_bytes(8, "big"), count, total, total // count, 1) for bus, (count, total) in enumerate(users)]
-    return release_of(of, Calendar(of), f"{DATE}/{SLOT}", CELL, [pack(rows)] if rows else [], Scripted(draws))
+    rows = crowd(users)
+    return release_of(
+        of, Calendar(of), f"{DATE}/{SLOT}", CELL, HatChunks([pack(rows)] if rows else []), Scripted(draws)
+    )
 
 
 def answered(of: Policy, name: str, days: Mapping[str, Sequence[tuple[int, int]]], *draws: int) -> QueryRelease:
@@ -113,6 +131,9 @@ def releases() -> Iterator[tuple[str, Release]]:
         yield f"{relation}_suppressed", released(of, few, 0, 0)
         yield f"{relation}_budget_exhausted", exhausted_of(of, calendar, f"{DATE}/{SLOT}", CELL)
         yield f"{relation}_incomplete", incomplete_of(of, calendar, f"{DATE}/{SLOT}", CELL)
+    yield "devices_released", blended(DEVICES, CROWD, [31_001, -41_250, 77_503], -441)
+    yield "devices_alone_released", blended(ALONE, CROWD, [21_007 + 3_001 * device for device in range(12)])
+    yield "devices_suppressed", blended(DEVICES, CROWD[:3], [31_000])
 
 
 def answers() -> Iterator[tuple[str, QueryRelease]]:

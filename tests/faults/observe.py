@@ -16,7 +16,7 @@ from agents.store.kept import KeptStore
 from agents.store.keys import DomainKeys
 from agents.store.ledger import LedgerStore
 from agents.store.partition import PartitionStore
-from agents.topics import telemetry_range
+from agents.topics import topic_range
 from stream.clock import closes_at, slowest
 from stream.errors import Refusal
 from stream.hats import Calendar
@@ -58,7 +58,10 @@ async def _settled(redis: AnyRedis, settings: Settings) -> bool:
     policy = settings.policy
     store, ledger = PartitionStore(redis, policy.name, PARTITIONS), _ledger(redis, settings)
     offsets = await store.offsets()
-    if any((offset or 0) != end for offset, (_, end) in zip(offsets, telemetry_range(settings), strict=True)):
+    if any(
+        (offset or 0) != end
+        for offset, (_, end) in zip(offsets, topic_range(settings, settings.topics.telemetry), strict=True)
+    ):
         return False
     least = slowest(await store.clocks())
     ends = (await store.open_slots()).values()

@@ -19,7 +19,7 @@ from agents.dump import open_dump
 from agents.kafka import aiokafka_options, confluent_options, wait_for_broker
 from agents.redis_connection import connect_redis, connect_redis_async
 from agents.settings import Settings, settings_of
-from agents.topics import ensure_topics, telemetry_range
+from agents.topics import ensure_topics, topic_range
 from stream.errors import Refusal
 from tests.integration.tables import DEFAULTS, merged
 from tests.services import KafkaServer, RedisServer, ServiceAbsent, kafka_jars, local_redis
@@ -96,7 +96,7 @@ def test_every_client_logs_in_over_tls(guarded: Settings) -> None:
             await other.send_and_wait(topic, b"by aiokafka", partition=0)
 
     asyncio.run(by_aiokafka())
-    assert telemetry_range(guarded)[0] == (0, 2)
+    assert topic_range(guarded, guarded.topics.telemetry)[0] == (0, 2)
     with open_dump(guarded, topic) as dump:
         assert sum(records for _, records in dump.chunks()) == 2
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from agents.topics import ensure_topics, telemetry_range
+from agents.topics import ensure_topics, topic_range
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, ticks, traffic
 from tests.services import KafkaServer, Record, RedisServer
@@ -37,7 +37,10 @@ def send(pipeline: Pipeline, records: Iterable[Record]) -> None:
 def delete_all(pipeline: Pipeline) -> None:
     """What retention does, at once."""
     topic = pipeline.settings.topics.telemetry
-    ends = {TopicPartition(topic, p): end for p, (_, end) in enumerate(telemetry_range(pipeline.settings))}
+    ends = {
+        TopicPartition(topic, p): end
+        for p, (_, end) in enumerate(topic_range(pipeline.settings, pipeline.settings.topics.telemetry))
+    }
     with closing(KafkaAdminClient(bootstrap_servers=pipeline.kafka.bootstrap_servers)) as admin:
         admin.delete_records(ends)
 

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 from agents.asked import NEVER
+from agents.store.hats import HatStore
 from agents.topics import ensure_topics
 from stream.hats import Calendar
 from stream.query_release import asked_in
@@ -29,7 +30,7 @@ def test_a_day_that_others_have_data_of_is_not_missing_though_they_were_answered
             await releaser.round(asyncio.Event())
             asked = [one for slot in ("12:00", "13:00") for one in asked_in(policy, Calendar(policy), DATES[2], slot)]
             assert await queries.answer(asked, ALL, NEVER, [cell(0)])
-            await queries.round(stores.partitions, ALL, NEVER)
+            await queries.round(HatStore(stores.partitions), ALL, NEVER)
 
     asyncio.run(release())
     assert [record for record in answers(pipeline).values() if "missing" in record] == []

@@ -19,10 +19,12 @@ from agents.publisher import Message, NotHeld, Publishers
 from agents.query_release import QueryReleaser
 from agents.recovery import Prover
 from agents.release import Releaser
+from agents.store.hats import HatStore
 from agents.store.ledger import Committed, Proposal
 from agents.store.proof import ProofStore
 from agents.topics import ensure_topics
 from stream.mechanisms.system import SystemNoise
+from stream.release import HatChunks
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Stores, open_stores, store_closed, traffic
 from tests.integration.tables import PARTITIONS
@@ -82,7 +84,7 @@ async def releasing(
     settings = pipeline.settings
     made = publishers(settings.topics.telemetry, aiokafka_options(settings))
     proof = prover(settings, ProofStore(stores.redis, pipeline.name), made, PARTITIONS)
-    releaser = kind(settings, stores.partitions, stores.ledger, proof, SystemNoise())
+    releaser = kind(settings, HatStore(stores.partitions), stores.ledger, proof, SystemNoise())
     releaser.owned = lambda: ALL
     try:
         yield releaser
@@ -255,7 +257,7 @@ def test_nothing_is_released_while_one_partition_has_no_clock(pipeline: Pipeline
 
 def test_a_clock_that_went_back_between_the_look_and_the_load_releases_nothing(pipeline: Pipeline) -> None:
     class Rewound(Releaser):
-        async def load(self, due: Sequence[Due]) -> list[list[bytes]] | None:
+        async def load(self, due: Sequence[Due]) -> list[HatChunks] | None:
             assert due
             with closing(pipeline.redis_server.client()) as redis:
                 redis.hset(f"{{{pipeline.name}:5}}:state", "clock", str(NOON_MS))

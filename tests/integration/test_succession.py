@@ -17,6 +17,7 @@ from agents.publisher import Publishers
 from agents.recovery import Prover
 from agents.release import Releaser
 from agents.slot_release import SlotReleaser
+from agents.store.hats import HatStore
 from agents.store.identity import check_policy, claim_policy
 from agents.store.keys import DomainKeys, PartitionKeys
 from agents.store.proof import ProofStore
@@ -120,7 +121,7 @@ async def opened(
         publishers = Publishers(settings.topics.telemetry, client)
         held.push_async_callback(publishers.stop)
         prover = Prover(settings, ProofStore(stores.redis, settings.topics.telemetry), publishers, PARTITIONS)
-        releaser = Releaser(settings, stores.partitions, stores.ledger, prover, SystemNoise())
+        releaser = Releaser(settings, HatStore(stores.partitions), stores.ledger, prover, SystemNoise())
         releaser.owned = lambda: frozenset(range(PARTITIONS))
         yield kind(settings, stores.redis, stores.ledger, prover, producer), releaser, stores
 

@@ -19,7 +19,6 @@ from agents.topics import (
     ensure_telemetry,
     ensure_topics,
     telemetry_partitions,
-    telemetry_range,
     topic_range,
 )
 from stream.errors import Refusal
@@ -219,7 +218,9 @@ def test_a_replay_that_the_topic_would_not_take_is_refused(pipeline: Pipeline, k
 def test_the_range_of_a_topic_ends_after_its_last_committed_record(pipeline: Pipeline, kafka: KafkaServer) -> None:
     ensure_topics(pipeline.settings)
     kafka.produce(pipeline.settings.topics.telemetry, [Record(b"v", b"k", partition=3) for _ in range(5)])
-    assert telemetry_range(pipeline.settings) == [(0, 5 if partition == 3 else 0) for partition in range(8)]
+    assert topic_range(pipeline.settings, pipeline.settings.topics.telemetry) == [
+        (0, 5 if partition == 3 else 0) for partition in range(8)
+    ]
 
 
 def test_a_topic_that_is_not_there_is_named(pipeline: Pipeline) -> None:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from agents import counted
-from agents.counted import Closing, count_published, count_readings
+from agents.counted import Closing, count_outcomes, count_published
+from agents.metrics.declared import READINGS
 from agents.metrics.meters import Meters
 from agents.store.ledger import Committed
 from tests.exposed import figures
@@ -35,14 +36,14 @@ def shown(meters: Meters, name: str) -> dict[tuple[str, ...], float]:
 
 def test_what_a_checkpoint_has_stored_is_counted_once_and_what_was_there_before_is_not(meters: Meters) -> None:
     before = {"accepted": 100, "late": 7}
-    before = dict(count_readings(before, {"accepted": 130, "late": 7, "tick": 0, "zero": 2}))
-    count_readings(before, {"accepted": 131, "late": 7, "tick": 0, "zero": 2})
+    before = dict(count_outcomes(READINGS, before, {"accepted": 130, "late": 7, "tick": 0, "zero": 2}))
+    count_outcomes(READINGS, before, {"accepted": 131, "late": 7, "tick": 0, "zero": 2})
     assert shown(meters, "hatcast_readings_total") == {("accepted",): 31, ("zero",): 2}
 
 
 def test_a_state_that_went_back_takes_nothing_off_a_counter(meters: Meters) -> None:
-    count_readings({"accepted": 100}, {"accepted": 130})
-    count_readings({"accepted": 90}, {"accepted": 110})  # loaded again
+    count_outcomes(READINGS, {"accepted": 100}, {"accepted": 130})
+    count_outcomes(READINGS, {"accepted": 90}, {"accepted": 110})  # loaded again
     assert shown(meters, "hatcast_readings_total") == {("accepted",): 50}
 
 

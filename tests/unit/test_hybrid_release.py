@@ -30,7 +30,7 @@ def test_a_hat_with_one_group_is_that_group_alone() -> None:
         assert only_central == estimate(TCM_ONLY, alone, NO_REPORTS, PLAIN, Scripted([100]))
         assert only_local is not None
         assert only_central is not None
-        assert (only_local.weight_text, only_central.weight_text) == ("0.000000", "1.000000")
+        assert (only_local.weight_text, only_central.weight_text) == ("0.0", "1.0")
 
 
 def test_a_hat_without_those_that_an_estimator_reads_is_suppressed_and_nothing_is_drawn() -> None:

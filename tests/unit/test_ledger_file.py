@@ -20,7 +20,7 @@ from stream.mechanisms.system import SystemNoise
 from stream.packing import Row, pack
 from stream.policy import Policy
 from stream.query_release import QueryRelease
-from stream.release import Release, release_of
+from stream.release import HatChunks, Release, release_of
 from stream.units import NANO
 from tests.replayed import policy_of
 from tests.services.data import ROOT
@@ -40,7 +40,7 @@ POLICY = a_policy()
 def drawn(cell: str, slot: str = f"{DATE}/12:00", users: int = 12, policy: Policy = POLICY) -> Release:
     """A release with its noise, of users who all went at 30 km/h."""
     chunk = pack([Row(i.to_bytes(8, "big"), 2, 60_000, 30_000, 0b11) for i in range(users)])
-    return release_of(policy, Calendar(policy), slot, cell, [chunk], SystemNoise())
+    return release_of(policy, Calendar(policy), slot, cell, HatChunks([chunk]), SystemNoise())
 
 
 def committed(ledger: LedgerFile, releases: Sequence[Release | QueryRelease]) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from stream.hats import Calendar
 from stream.mechanisms import Noisy
 from stream.packing import Row, pack
 from stream.policy import Policy, Relation
-from stream.release import Status, incomplete_of, is_charged, numbered, release_of
+from stream.release import HatChunks, Status, incomplete_of, is_charged, numbered, release_of
 from stream.spending import fineness_of
 from tests.folding import NOW
 from tests.support import Scripted
@@ -51,7 +51,7 @@ def chunks(hat: list[tuple[int, int]]) -> list[bytes]:
 
 
 def record(hat: list[tuple[int, int]], noise: Scripted, now_ms: int = NOW, of: Policy = POLICY) -> bytes:
-    release = release_of(of, Calendar(of), SLOT, CELLS[0], chunks(hat), noise)
+    release = release_of(of, Calendar(of), SLOT, CELLS[0], HatChunks(chunks(hat)), noise)
     return numbered(release.record(now_ms), 4711)
 
 
@@ -88,7 +88,7 @@ def test_what_needs_counts_is_absent_and_the_time_is_that_of_the_slot() -> None:
 
 
 def suppressed(of: Policy) -> Any:
-    return release_of(of, Calendar(of), SLOT, CELLS[0], [], Scripted([0, 0]))
+    return release_of(of, Calendar(of), SLOT, CELLS[0], HatChunks([]), Scripted([0, 0]))
 
 
 @pytest.mark.parametrize("mutant", [None, "free"])

@@ -9,13 +9,13 @@ import pytest
 
 from stream.accounting import DaySummary, Total
 from stream.composition import Known, Spending, composed
-from stream.estimators import ESTIMATOR_KEYS, ESTIMATORS
+from stream.estimators import ESTIMATOR_KEYS, ESTIMATORS, Estimate
 from stream.hats import Calendar
 from stream.mechanisms.grid import FINEST
 from stream.mechanisms.system import SystemNoise
 from stream.packing import Row, pack
 from stream.policy import Policy, Relation, read_policy
-from stream.release import Release, budget_record, release_of
+from stream.release import HatChunks, Release, budget_record, release_of
 from stream.spending import fineness_of, finer_epsilon
 from stream.units import NANO
 
@@ -39,7 +39,7 @@ def policy_of(**changes: Any) -> Policy:
 def drawn(policy: Policy, users: int) -> Release:
     rows = [Row(i.to_bytes(8, "big"), 1 + i % 7, (1 + i % 7) * 30_000, 30_000, 0b11) for i in range(users)]
     chunks = [pack(rows[at : at + 200]) for at in range(0, users, 200)]
-    return release_of(policy, Calendar(policy), f"{DATE}/12:00", CELL, chunks, SystemNoise())
+    return release_of(policy, Calendar(policy), f"{DATE}/12:00", CELL, HatChunks(chunks), SystemNoise())
 
 
 def a_day(number: int, fineness: dict[int, int], cap: int = 40, others: dict[int, int] | None = None) -> DaySummary:
@@ -69,7 +69,7 @@ UNDER_REPLACE = [name for name, each in ESTIMATORS.items() if Relation.REPLACE i
 def test_a_published_record_tells_the_fineness_that_was_booked(name: str, users: int, grid: float) -> None:
     policy = policy_of(grid=grid, privacy=PRIVACY, estimator={"name": name})
     release = drawn(policy, users)
-    assert release.estimate is not None
+    assert isinstance(release.estimate, Estimate)
     record = json.loads(b"1".join(release.record(0)))
     assert fineness_of(policy)(record["noise"]["scale"]) == release.fineness
     assert release.estimate.scale is not None

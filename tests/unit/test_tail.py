@@ -13,7 +13,7 @@ from stream.hats import Calendar
 from stream.policy import Policy
 from stream.queries import KeptDay
 from stream.query_release import Asked, asked_in, query_release_of
-from stream.release import numbered, release_of
+from stream.release import HatChunks, numbered, release_of
 from tests.replayed import policy_of
 from tests.support import Scripted
 
@@ -81,7 +81,7 @@ def test_a_query_that_the_budget_has_no_room_for_says_so() -> None:
 
 def test_a_mean_is_a_line_as_before() -> None:
     policy = policy_of()
-    made = release_of(policy, Calendar(policy), "2022-01-03/09:00", CELL, [], Scripted())
+    made = release_of(policy, Calendar(policy), "2022-01-03/09:00", CELL, HatChunks([]), Scripted())
     value = numbered(made.record(0), 1)
     assert RELEASE.decode(value).status == "suppressed"
     assert release_line(read_release(value)).plain == "2022-01-03 09:00-10:00  87608b0d2ffffff  suppressed"
