@@ -30,6 +30,8 @@ from tests.integration.test_release import (
 )
 from tests.services import KafkaServer, RedisServer
 
+_UNLINK = "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('UNLINK', key) end"
+
 
 @pytest.fixture
 def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
@@ -47,22 +49,30 @@ def forget(pipeline: Pipeline) -> None:
 def copied(pipeline: Pipeline) -> dict[bytes, bytes]:
     """Every key of this test."""
     with closing(pipeline.redis_server.client()) as redis:
-        return {key: redis.dump(key) or b"" for key in redis.scan_iter(f"{{{pipeline.name}*", count=1000)}
+        return {key: redis.dump(key) or b"" for key in redis.scan_iter(_all(pipeline), count=1000)}
 
 
-def come_back(pipeline: Pipeline, copy: dict[bytes, bytes]) -> None:
-    """What a Redis is that was left alone since: it lives on, with its proof."""
-    forget(pipeline)
-    with closing(pipeline.redis_server.client()) as redis:
+def _all(pipeline: Pipeline) -> str:
+    return f"{{{pipeline.name}*"
+
+
+def come_back(pipeline: Pipeline, copy: dict[bytes, bytes], life: str | None = None) -> None:
+    """What a Redis is that was left alone since: it lives on, with its proof, or with one of another life.
+
+    All at once: a worker that still writes finds the one or the other, and nothing between.
+    """
+    with closing(pipeline.redis_server.client()) as redis, redis.pipeline(transaction=True) as at_once:
+        at_once.eval(_UNLINK, 0, _all(pipeline))
         for key, value in copy.items():
-            redis.restore(key, 0, value)
+            at_once.restore(key, 0, value)
+        if life is not None:
+            at_once.hset(DomainKeys(pipeline.name).proof, "run_id", life)
+        at_once.execute()
 
 
 def roll_back(pipeline: Pipeline, copy: dict[bytes, bytes]) -> None:
     """What a start from a copy of its files does: the copy's proof is of another life of the server."""
-    come_back(pipeline, copy)
-    with closing(pipeline.redis_server.client()) as redis:
-        redis.hset(DomainKeys(pipeline.name).proof, "run_id", "of another life")
+    come_back(pipeline, copy, "of another life")
 
 
 def newest_number(pipeline: Pipeline) -> int:

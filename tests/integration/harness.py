@@ -26,7 +26,7 @@ from tests.services import KafkaServer, RedisServer
 from tests.services.data import ROOT
 from tests.services.lifecycle import ServerProcess, Spawned
 
-SECONDS: Final = 60.0
+SECONDS: Final = 120.0
 _POLL_S: Final = 0.1
 _SCRIPT: Final = Path(sys.executable).with_name("hatcast")
 # The console script where the project is installed, else what it calls.

@@ -49,7 +49,7 @@ def restore(pipeline: Pipeline, kept: dict[bytes, bytes]) -> None:
         for key in redis.scan_iter(f"{{{pipeline.name}:*", count=1000):
             pipe.delete(key)
         for key, value in kept.items():
-            pipe.restore(key, 0, value)
+            pipe.restore(key, 0, value, replace=True)  # the worker may have made it again
         pipe.execute()
 
 
