@@ -155,6 +155,7 @@ def open_dump(settings: Settings, topic: str) -> Iterator[Dump]:
             "auto.offset.reset": "error",
             "queued.max.messages.kbytes": QUEUE_KIB,
             "max.partition.fetch.bytes": FETCH_BYTES,
+            "fetch.wait.max.ms": 10,  # the end is told by a fetch that finds nothing
             "max.poll.interval.ms": 86_400_000,  # who reads our output may be slow
             "allow.auto.create.topics": False,
         }

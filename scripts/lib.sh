@@ -5,6 +5,10 @@ set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$ROOT"
 
+# Tests start hundreds of Pythons: compiled modules are kept, also where the environment forbids it or .venv is not ours.
+unset PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX="$ROOT/.cache/pycache"
+
 fail() {
     printf '%s: %s\n' "${0##*/}" "$1" >&2
     exit 1

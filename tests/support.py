@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 from hypothesis import strategies as st
@@ -83,8 +84,13 @@ counts_lists = st.one_of(
 def hats(draw: st.DrawFn) -> Users:
     """The users of a HAT, each sum anywhere in [0, count U], the ends included."""
     counts = sorted(draw(counts_lists), reverse=True)
-    sums = [draw(st.sampled_from([0, count * UPPER_BOUND]) | st.integers(0, count * UPPER_BOUND)) for count in counts]
-    return as_users(counts, sums)
+    return as_users(counts, [draw(_sums(count)) for count in counts])
+
+
+@cache
+def _sums(count: int) -> st.SearchStrategy[int]:
+    """Kept, as are parameters: to make a strategy takes longer than to draw from it."""
+    return st.sampled_from([0, count * UPPER_BOUND]) | st.integers(0, count * UPPER_BOUND)
 
 
 def selects(estimator: Estimator) -> bool:
@@ -112,19 +118,28 @@ intervals = st.tuples(*[st.fractions(0, UPPER_BOUND, max_denominator=4000)] * 2)
 
 def parameters_for(estimator: Estimator) -> st.SearchStrategy[Parameters]:
     """Public parameters with every choice that the estimator has."""
-    used = estimator.keys.defaults
+    keys = estimator.keys
+    return _parameters(
+        frozenset(keys.defaults),
+        rules=bool(keys.choices.get("array_length")),
+        selecting=selects(estimator),
+        weighs=keys.weight_threshold is not None,
+    )
+
+
+@cache
+def _parameters(used: frozenset[str], *, rules: bool, selecting: bool, weighs: bool) -> st.SearchStrategy[Parameters]:
     places = st.integers(1, 600)
-    rules = st.sampled_from(sorted(RULES)) if estimator.keys.choices.get("array_length") else st.nothing()
-    weighs = estimator.keys.weight_threshold is not None
+    by_rule = st.sampled_from(sorted(RULES)) if rules else st.nothing()
     return st.builds(
         Parameters,
         upper_bound_milli=st.just(UPPER_BOUND),
         grid=st.sampled_from(GRIDS).map(lambda text: Grid(Decimal(text))),
         epsilon=st.sampled_from([0.1, 0.5, 1.0, 2.0]),
         grouping=st.sampled_from(sorted(GROUPINGS)) if "grouping" in used else st.none(),
-        array_length=rules | places if "array_length" in used else st.none(),
+        array_length=by_rule | places if "array_length" in used else st.none(),
         quantiles=st.sampled_from(sorted(QUANTILES)) if "quantiles" in used else st.none(),
-        interval=st.none() | intervals if selects(estimator) else st.none(),
+        interval=st.none() | intervals if selecting else st.none(),
         weight_threshold=st.sampled_from([0.5, 1.0, 20.0, 9.5e6]) if weighs else st.none(),
     )
 

@@ -29,6 +29,15 @@ HATS = {"short": [3, 3, 3, 2, 2, 2], "long": [10, 6, 6, 6, 6, 6]}
 Sums = tuple[int, ...]
 
 
+@cache
+def chances_of(weights: tuple[int, ...], costs: tuple[int, ...], rate: Fraction) -> dict[int, Decimal]:
+    """What can be selected -> with which chance."""
+    exponent = -Decimal(rate.numerator) / Decimal(rate.denominator)
+    terms = [w * (exponent * c).exp() for w, c in zip(weights, costs, strict=True)]
+    whole = sum(terms)
+    return {i: term / whole for i, term in enumerate(terms) if weights[i]}
+
+
 @dataclass
 class Branch:
     """Noise that takes one branch of all selections: `path` as far as it goes, then the first possibility each time."""
@@ -39,11 +48,9 @@ class Branch:
     asked: tuple[int, int, float] = (0, 0, 0.0)
 
     def choose(self, weights: Integers, costs: Integers, rate: Fraction) -> int:
-        exponent = -Decimal(rate.numerator) / Decimal(rate.denominator)
-        terms = [w * (exponent * c).exp() for w, c in zip(weights.tolist(), costs.tolist(), strict=True)]
-        possible = [i for i, weight in enumerate(weights.tolist()) if weight]
-        chosen = possible[self._next(len(possible))]
-        self.chance *= terms[chosen] / sum(terms)
+        chances = chances_of(tuple(weights.tolist()), tuple(costs.tolist()), rate)
+        chosen = [*chances][self._next(len(chances))]
+        self.chance *= chances[chosen]
         return chosen
 
     def uniform(self, number: int) -> int:

@@ -97,6 +97,7 @@ def read(bootstrap_servers: str, topic: str, *, committed: bool) -> list[Receive
             "group.id": "tests-read",  # needed by the library; nothing is committed
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 5,  # the end is told when a fetch finds nothing: not after half a second
             "isolation.level": "read_committed" if committed else "read_uncommitted",
             **SILENT,
         }

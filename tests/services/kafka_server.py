@@ -29,6 +29,8 @@ from tests.services.lifecycle import (
 
 START_SECONDS: Final = 60.0
 DOCKER_IMAGE: Final = "apache/kafka:{version}"
+# A server of minutes: what the optimising compiler costs, it does not live long enough to save.
+_SHORT_LIFE: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 def server_settings(host: str, port: int, controller: int, bind: str) -> dict[str, str]:
@@ -161,7 +163,7 @@ def open_kafka() -> Iterator[KafkaServer]:
 @contextmanager
 def local_kafka(heap: str = "512m", settings: Mapping[str, str] | None = None) -> Iterator[KafkaServer]:
     """Kafka from its jars on a free port, data in a temporary folder. Raises ServiceAbsent without Java 17."""
-    java = [kafka_jars.java(), "-cp", f"{kafka_jars.jars()}/*", f"-Dlog4j2.configurationFile={_log4j()}"]
+    java = [kafka_jars.java(), "-cp", f"{kafka_jars.jars()}/*", *_SHORT_LIFE, f"-Dlog4j2.configurationFile={_log4j()}"]
     folder = Path(tempfile.mkdtemp(prefix="hatcast-kafka-"))
     try:
         server = started(lambda: _prepare_local(java, folder, heap, settings or {}))
@@ -189,7 +191,6 @@ def _prepare_local(java: list[str], folder: Path, heap: str, settings: Mapping[s
         formatted = subprocess.run(
             [
                 *java,
-                "-XX:TieredStopAtLevel=1",
                 "kafka.tools.StorageTool",
                 "format",
                 "-t",
@@ -205,7 +206,7 @@ def _prepare_local(java: list[str], folder: Path, heap: str, settings: Mapping[s
         )
         if formatted.returncode != 0:
             raise ServerDidNotStart(formatted.stdout)
-    command = [*java, f"-Xms{heap}", f"-Xmx{heap}", "-XX:+UseG1GC", "kafka.Kafka", str(properties)]
+    command = [*java, f"-Xms{heap}", f"-Xmx{heap}", "kafka.Kafka", str(properties)]
     process = ServerProcess(command, run / "kafka.log")
     return KafkaServer(f"127.0.0.1:{port}", f"jars {kafka_jars.version()}", process)
 
