@@ -1,4 +1,4 @@
-"""The fixtures that every test may use. One Kafka and one Redis a run; each test has its own topics and keys."""
+"""The fixtures that every test may use. One Kafka and one Redis a process; each test has its own topics and keys."""
 
 import os
 import re

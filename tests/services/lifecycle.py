@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -16,6 +17,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 TAIL_LINES: Final = 40
 POLL_SECONDS: Final = 0.02
+_PORTS: Final = (10_240, 32_768)
+_CHANCE: Final = random.SystemRandom()
 
 # The kernel's tie (see tied.py) is to the thread that starts a process: one thread that lives as long as we do.
 _SPAWNER: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")
@@ -217,12 +220,19 @@ def docker_answers(timeout: float = 10.0) -> bool:
 
 @contextmanager
 def free_ports(count: int) -> Iterator[list[int]]:
-    """Ports of 127.0.0.1 that nobody listens on; held until the block ends, so that two calls do not give the same."""
-    held = [socket.socket() for _ in range(count)]
+    """Ports of 127.0.0.1 that nobody listens on; held until the block ends, so that two calls do not give the same.
+
+    Below those that the system gives to outgoing connections: one of them would take the port of a server that is down
+    for a moment, and comes back on it.
+    """
+    held: list[socket.socket] = []
     try:
-        for each in held:
-            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            each.bind(("127.0.0.1", 0))
+        while len(held) < count:
+            held.append(socket.socket())
+            try:
+                held[-1].bind(("127.0.0.1", _CHANCE.randrange(*_PORTS)))
+            except OSError:
+                held.pop().close()
         yield [each.getsockname()[1] for each in held]
     finally:
         for each in held:

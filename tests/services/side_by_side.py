@@ -1,4 +1,8 @@
-"""Two processes of tests: one has the run's Kafka and Redis, the other what needs neither.    [scripts/test]"""
+"""Several processes of tests on few cores, a file at a time: while some wait, others compute.    [scripts/test]
+
+Each process has a Kafka and a Redis of its own, which it starts with the first test that asks for one, so a test that
+breaks them meets only the tests of its own process, before it or after it.    [docs/decisions/0022]
+"""
 
 from pathlib import PurePosixPath
 from typing import Final
@@ -6,8 +10,10 @@ from typing import Final
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
-_WITH_SERVICES: Final = (
+# They wait for servers more than they compute. A file that is not named here is run all the same, later.
+WAITING: Final = (
     "tests/faults",
     "tests/integration",
     "tests/invariants",
@@ -16,19 +22,32 @@ _WITH_SERVICES: Final = (
     "tests/laws/test_stores.py",
     "tests/laws/test_successions.py",
 )
-_EMBEDDED: Final = "tests/integration/test_demo.py"  # brings services of its own
 
 
 class SideBySide(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist ships no types
-    """Tests that share the services stay together and in order, since some of them break what the others use."""
+    """One process begins with what computes, all others with what waits; each ends with what the others left."""
 
     def _split_scope(self, nodeid: str) -> str:
-        """The tests that go to one process, one after another: those with services, else those of one file."""
-        file = nodeid.partition("::")[0]
-        shared = any(PurePosixPath(file).is_relative_to(place) for place in _WITH_SERVICES)
-        return "services" if shared and file != _EMBEDDED else file
+        """The tests that go to one process, one after another: those of a file."""
+        return nodeid.partition("::")[0]
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        computes = node is self.nodes[0] and len(self.nodes) > 1
+        self.workqueue.move_to_end(next_file(list(self.workqueue), computes=computes), last=False)
+        super()._assign_work_unit(node)
+
+
+def next_file(left: list[str], *, computes: bool) -> str:
+    """The file that a process takes next, of those that are left in the order of their names."""
+    return next((file for file in left if waits(file) is not computes), left[0])
+
+
+def waits(file: str) -> bool:
+    """Whether a file's tests wait for servers more than they compute."""
+    return any(PurePosixPath(file).is_relative_to(place) for place in WAITING)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SideBySide:
     """Take the place of xdist's own; its groups by mark do not work under pytest 9.2."""
+    config.option.loadscopereorder = False  # in the order of their names: the longest, which are faults, come first
     return SideBySide(config, log)
