@@ -10,6 +10,8 @@ from confluent_kafka import Message as Delivered
 
 from agents.bridge.pace import Pace
 from agents.bridge.room import Room
+from agents.metrics.declared import BRIDGE_READINGS
+from agents.metrics.meters import METERS
 from stream.errors import Refusal
 from stream.replay import Message
 
@@ -41,6 +43,7 @@ class Sender:
         self.topic = topic
         self.stop = stop
         self._room = room
+        self._counted = 0
         self._failed = 0
         self._reason = ""
         self._producer = Producer(
@@ -116,6 +119,10 @@ class Sender:
     def look(self, seconds: float = 0.0) -> None:
         """Hear what the broker refused, waiting so long for it. Raises Refusal."""
         self._producer.poll(seconds)
+        acknowledged = self.records - len(self._producer)  # or less: ticks wait there too
+        if acknowledged > self._counted:
+            METERS.count(BRIDGE_READINGS, acknowledged - self._counted)
+            self._counted = acknowledged
         if self._failed:
             raise self._refused(self._reason, None)
 

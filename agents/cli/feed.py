@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,11 +10,11 @@ import click
 
 from agents.bridge.replay import run_replay
 from agents.bridge.synthetic import CityOptions, run_city
-from agents.cli.options import config_option, except_option, json_option
+from agents.cli.options import METRICS_LISTEN, config_option, except_option, json_option, metrics_listen_option
 from agents.cli.stopping import stopping
 from agents.clock import now_ms
 from agents.recordings import open_recording
-from agents.settings import load_settings
+from agents.settings import Address, load_settings
 from stream.feeds import FEEDS
 from stream.reading import parse_time
 
@@ -98,15 +99,18 @@ def _instant(_: click.Context, __: click.Parameter, text: str | None) -> int | N
 @click.option("--start", callback=_instant, metavar="TIME", help="When the city begins: ISO 8601 with its offset.")
 @click.option("--centre", callback=_place, metavar="LAT,LON", help="Where the city is.  [default: Surat, India]")
 @click.option("--seed", type=int, help="The same city and the same traffic each time.")
+@metrics_listen_option
 @config_option
 @json_option
-def synthetic(*, config: Path, as_json: bool, seconds: float | None, **chosen: Any) -> None:
+def synthetic(
+    *, config: Path, as_json: bool, seconds: float | None, metrics_listen: Address | None, **chosen: Any
+) -> None:
     """Send the readings of a city of buses that does not exist, until Ctrl-C or --for.
 
     Rush hours go by the policy's time zone. With a speed-up it begins 30 days ago, or half of the topic's retention.
     """
     settings = load_settings(config)
-    with stopping() as stop:
+    with stopping() as stop, _served(metrics_listen):
         timer = None if seconds is None else threading.Timer(seconds, stop.set)
         if timer is not None:
             timer.daemon = True
@@ -115,3 +119,15 @@ def synthetic(*, config: Path, as_json: bool, seconds: float | None, **chosen: A
         if timer is not None:
             timer.cancel()
     summary.show(as_json=as_json)
+
+
+def _served(listen: Address | None) -> AbstractContextManager[None]:
+    """What operators look at, beside the feed."""
+    if listen is None:
+        return nullcontext()
+    from agents.logs import configure_logs
+    from agents.metrics.beside import served_beside
+    from agents.metrics.kinds import Process
+
+    configure_logs()
+    return served_beside(listen, Process.BRIDGE, METRICS_LISTEN)

@@ -1,17 +1,19 @@
 """`hatcast worker`"""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from agents.cli.options import config_option
+from agents.cli.options import config_option, metrics_listen_option
 from agents.logs import configure_logs
-from agents.settings import load_settings
+from agents.settings import Address, load_settings
 
 
 @click.command(epilog="Example:  hatcast worker --config hatcast.toml")
 @config_option
+@metrics_listen_option
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
@@ -25,12 +27,16 @@ from agents.settings import load_settings
     is_flag=True,
     help="Start on a Redis that evicts keys or has no persistence: for trials, where state may be lost.",
 )
-def command(config: Path, log_level: str, accept_gap: bool, accept_volatile_state: bool) -> None:
+def command(
+    config: Path, metrics_listen: Address | None, log_level: str, accept_gap: bool, accept_volatile_state: bool
+) -> None:
     """Fold telemetry and release private means, until Ctrl-C or SIGTERM.
 
     Run as many as you like: they share the partitions, and any of them may be killed at any time.
     """
     settings = load_settings(config)
+    if metrics_listen is not None:
+        settings = replace(settings, listen=metrics_listen)
     configure_logs(log_level)
     # Loaded after the configuration was read: a mistake in it is told at once.
     from agents.durability import ensure_durable
