@@ -1,0 +1,36 @@
+"""`/metrics` of a process that has no event loop of its own."""
+
+import socket
+import threading
+import urllib.request
+
+import pytest
+from structlog.testing import capture_logs
+
+from agents.metrics.beside import served_beside
+from agents.metrics.kinds import Process
+from agents.settings import Address
+from stream.errors import Refusal
+
+
+def test_a_process_without_an_event_loop_serves_its_figures_until_it_ends() -> None:
+    before = threading.active_count()
+    with capture_logs() as logs, served_beside(Address("127.0.0.1", 0), Process.BRIDGE, "--metrics-listen"):
+        where = next(line["address"] for line in logs if line["event"] == "health served")
+        with urllib.request.urlopen(f"http://{where}/readyz", timeout=30.0) as answer:
+            assert answer.read() == b'{"ready":true,"parts":{"bridge":"ok"}}'
+        with urllib.request.urlopen(f"http://{where}/metrics", timeout=30.0) as answer:
+            assert b"hatcast_bridge_readings_total" in answer.read()
+    assert threading.active_count() == before
+
+
+def test_an_address_that_is_taken_ends_the_process_before_it_begins() -> None:
+    before = threading.active_count()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = Address("127.0.0.1", taken.getsockname()[1])
+        with (
+            pytest.raises(Refusal, match=r"--metrics-listen: .* cannot be listened on"),
+            served_beside(address, Process.BRIDGE, "--metrics-listen"),
+        ):
+            pytest.fail("it began")
+    assert threading.active_count() == before
