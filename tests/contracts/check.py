@@ -60,7 +60,7 @@ def golden_problems(folder: Path, version: str, records: Records) -> Problems:
             continue
         golden = read_golden(path)
         schema = json.loads((folder / f"{record.name}{SUFFIX}").read_bytes())
-        yield from (f"{where}: {line}" for line in _invalid(closed(schema), golden.payload))
+        yield from (f"{where}: {line}" for line in value_problems(closed(schema), golden.payload))
         try:
             written = msgspec.json.encode(msgspec.json.decode(golden.value, type=record.type_))
         except msgspec.ValidationError as error:
@@ -69,6 +69,11 @@ def golden_problems(folder: Path, version: str, records: Records) -> Problems:
             if written != bytes(golden.value):
                 yield f"{where}: {record.type_.__name__} writes other bytes: {written.decode()}"
         yield from (f"{where}: {line}" for line in message_problems(record, golden, TopicsTable().telemetry))
+
+
+def value_problems(schema: dict[str, Any], value: object) -> Problems:
+    """What a schema says against a value."""
+    yield from (f"{error.json_path}: {error.message}" for error in Draft202012Validator(schema).iter_errors(value))
 
 
 def message_problems(record: RecordType, golden: Golden, telemetry: str) -> Problems:
@@ -81,7 +86,7 @@ def message_problems(record: RecordType, golden: Golden, telemetry: str) -> Prob
         if golden.headers:
             yield "it has headers"
         return
-    yield from _invalid({**headers_schema(record, telemetry), "additionalProperties": False}, golden.headers)
+    yield from value_problems({**headers_schema(record, telemetry), "additionalProperties": False}, golden.headers)
     event_id = "/".join(str(payload[field]) for field in record.event_id.split("/"))
     if golden.headers.get("ce_id") != event_id:
         yield f"ce_id is {golden.headers.get('ce_id')!r}, not {event_id!r}"
@@ -145,8 +150,8 @@ def document_problems(folder: Path, records: Records) -> Problems:
         schema = json.loads((folder / message["payload"]["$ref"]).read_bytes())
         for example in message["examples"]:
             found = [
-                *_invalid(schema, example["payload"]),
-                *_invalid(message.get("headers", {}), example.get("headers", {})),
+                *value_problems(schema, example["payload"]),
+                *value_problems(message.get("headers", {}), example.get("headers", {})),
             ]
             yield from (f"{DOCUMENT}: {name}: {example['name']}: {line}" for line in found)
 
@@ -166,10 +171,6 @@ def digest(folder: Path, version: str) -> str:
     for path in golden_files(folder, version):
         hashed.update(f"{path.parent.name}/{path.name}\n".encode() + path.read_bytes())
     return hashed.hexdigest()
-
-
-def _invalid(schema: dict[str, Any], value: object) -> Problems:
-    yield from (f"{error.json_path}: {error.message}" for error in Draft202012Validator(schema).iter_errors(value))
 
 
 def _document(specification: dict[str, Any], identity: str | None = None) -> Draft7Validator:
