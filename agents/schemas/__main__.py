@@ -3,12 +3,14 @@
 import sys
 
 from agents.schemas.asyncapi import DOCUMENT, document_text
-from agents.schemas.json_schema import FOLDER, SUFFIX, text_of
+from agents.schemas.json_schema import FOLDER, PACKAGED, SUFFIX, text_of
 from agents.schemas.records import RECORDS
 
 
 def main() -> None:
     """Write the files; with `--check` exit 1 if one differs, or if there is a schema of no record."""
+    if FOLDER == PACKAGED:
+        sys.exit(f"the schemas of this hatcast are in {FOLDER}; they are made where it is developed")
     wanted = {f"{name}{SUFFIX}": text_of(name) for name in RECORDS} | {DOCUMENT: document_text()}
     if "--check" not in sys.argv[1:]:
         FOLDER.mkdir(exist_ok=True)

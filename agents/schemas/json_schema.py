@@ -11,8 +11,8 @@ import msgspec
 from agents.schemas.records import RECORDS
 from stream.contracts import When
 
-_PACKAGED: Final = Path(__file__).parents[1] / "_data" / "schemas"  # where a wheel has them
-FOLDER: Final = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[2] / "schemas"
+PACKAGED: Final = Path(__file__).parents[1] / "_data" / "schemas"  # where a wheel has them
+FOLDER: Final = PACKAGED if PACKAGED.is_dir() else Path(__file__).parents[2] / "schemas"
 SUFFIX: Final = ".schema.json"
 _SOURCE: Final = re.compile(r"\s+\[[^\]]*\]$", re.MULTILINE)  # "[design 6]" at a docstring's end
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import msgspec
 import pytest
 import yaml
 
-from agents.schemas import FOLDER, RECORDS, schema_of
+from agents.schemas import FOLDER, RECORDS, json_schema, schema_of
 from agents.schemas.asyncapi import DOCUMENT, document_text, version
 from agents.schemas.golden import FOLDER_NAME, Golden, golden_files, read_golden
 from agents.schemas.json_schema import text_of
@@ -28,6 +29,7 @@ from tests.contracts.check import (
 )
 from tests.contracts.goldens import goldens
 
+ROOT = Path(__file__).parents[2]
 TODAY = version()
 CHECKS: dict[str, Callable[[Path], Problems]] = {
     "schemas": lambda folder: schema_problems(folder, RECORDS),
@@ -244,3 +246,9 @@ def test_a_schema_refuses_what_does_not_go_with_status_or_relation(
 def test_a_schema_lets_a_reader_of_today_read_a_record_of_tomorrow() -> None:
     for name in RECORDS:
         assert "additionalProperties" not in json.dumps(schema_of(name))
+
+
+def test_a_wheel_has_the_schemas_where_the_code_looks_for_them() -> None:
+    built = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert ROOT / built["force-include"]["schemas"] == json_schema.PACKAGED
+    assert (ROOT / "schemas" / DOCUMENT).is_file()
