@@ -146,7 +146,7 @@ def output_topics(settings: Settings, telemetry_partitions: int) -> list[WantedT
         ),
     }
     topics = settings.topics
-    reports = [_reports_topic(settings, telemetry_partitions)] if settings.policy.takes_reports else []
+    reports = [reports_topic(settings, telemetry_partitions)] if settings.policy.takes_reports else []
     return [
         *reports,
         WantedTopic(topics.means, telemetry_partitions, compacted),
@@ -156,7 +156,7 @@ def output_topics(settings: Settings, telemetry_partitions: int) -> list[WantedT
     ]
 
 
-def _reports_topic(settings: Settings, telemetry_partitions: int) -> WantedTopic:
+def reports_topic(settings: Settings, telemetry_partitions: int) -> WantedTopic:
     """What devices send: kept and stamped as telemetry is."""
     return WantedTopic(settings.topics.reports, telemetry_partitions, telemetry_topic(settings).rules)
 

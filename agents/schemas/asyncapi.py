@@ -5,7 +5,7 @@ the schemas, and the golden messages of this version as examples. Made where hat
 """
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 from agents.cloud_events import CONTENT_TYPE, SPEC_VERSION, event_type
@@ -13,7 +13,7 @@ from agents.schemas.golden import golden_files, read_golden
 from agents.schemas.json_schema import FOLDER, SUFFIX
 from agents.schemas.records import RECORDS, Action, RecordType
 from agents.settings import DEFAULT_FILE, Settings, load_settings
-from agents.topic_rules import CLEANUP, WantedTopic, output_topics, telemetry_topic
+from agents.topic_rules import CLEANUP, WantedTopic, output_topics, reports_topic, telemetry_topic
 
 DOCUMENT: Final = "asyncapi.yaml"
 BINDING: Final = {"bindingVersion": "0.5.0"}
@@ -39,8 +39,9 @@ def version() -> str:
 def document() -> Object:
     """The whole document."""
     settings = load_settings(FOLDER.parent / DEFAULT_FILE, {})
-    outputs = output_topics(settings, settings.kafka.partitions)
-    topics = {topic.name: topic for topic in (telemetry_topic(settings), *outputs)}
+    partitions = settings.kafka.partitions
+    inputs = telemetry_topic(settings), reports_topic(settings, partitions)
+    topics = {topic.name: topic for topic in (*inputs, *output_topics(settings, partitions))}
     return {
         "asyncapi": "3.0.0",
         "info": {
@@ -59,7 +60,7 @@ def document() -> Object:
             }
         },
         "channels": {
-            each.topic: _channel(each, getattr(settings.topics, each.topic), topics) for each in RECORDS.values()
+            each.topic: _channel(each, topics[getattr(settings.topics, each.topic)]) for each in RECORDS.values()
         },
         "operations": {f"{each.action}_{each.topic}": _operation(each) for each in RECORDS.values()},
         "components": {"messages": {each.name: _message(each, settings) for each in RECORDS.values()}},
@@ -87,26 +88,25 @@ def document_text() -> bytes:
     return (head + dumped).encode()
 
 
-def _channel(record: RecordType, name: str, topics: Mapping[str, WantedTopic]) -> Object:
+def _channel(record: RecordType, topic: WantedTopic) -> Object:
     return {
-        "address": name,
-        "title": name,
+        "address": topic.name,
+        "title": topic.name,
         "summary": record.summary,
         "messages": {record.name: {"$ref": f"#/components/messages/{record.name}"}},
-        "bindings": {"kafka": {"topic": name, **_made(topics.get(name)), **BINDING}},
+        "bindings": {
+            "kafka": {
+                "topic": topic.name,
+                "partitions": topic.partitions,
+                "topicConfiguration": {
+                    setting: int(value) if setting in _NUMBERS else [value] if setting == CLEANUP else value
+                    for setting, value in topic.configs.items()
+                },
+                **BINDING,
+            }
+        },
         "x-hatcast-setting": f"topics.{record.topic}",
     }
-
-
-def _made(topic: WantedTopic | None) -> Object:
-    """How hatcast makes a topic; None: it makes none."""
-    if topic is None:
-        return {}
-    configs = {
-        setting: int(value) if setting in _NUMBERS else [value] if setting == CLEANUP else value
-        for setting, value in topic.configs.items()
-    }
-    return {"partitions": topic.partitions, "topicConfiguration": configs}
 
 
 def _operation(record: RecordType) -> Object:
