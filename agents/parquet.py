@@ -19,7 +19,7 @@ from stream.feeds import Feed, Recorded, Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_MAGIC: Final = b"PAR1"
+PARQUET_MAGIC: Final = b"PAR1"
 _BATCH_ROWS: Final = 1 << 14
 _READ_BYTES: Final = 1 << 20  # of a column at once, rather than all that a row group has of it
 _MILLISECONDS: Final = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1_000_000)}  # in one tick
@@ -31,9 +31,9 @@ Rows = Iterable[Sequence[object]]
 
 def is_parquet(file: BinaryIO) -> bool:
     """Whether the file begins as Parquet does. It is at its start afterwards."""
-    magic = file.read(len(_MAGIC))
+    magic = file.read(len(PARQUET_MAGIC))
     file.seek(0)
-    return magic == _MAGIC
+    return magic == PARQUET_MAGIC
 
 
 def parquet_records(file: BinaryIO, path: str, feed: Feed) -> Iterator[Recorded]:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from agents.parquet import is_parquet, parquet_records
+from agents.parquet import PARQUET_MAGIC, is_parquet, parquet_records
 from stream.errors import BadRecording
 from stream.feeds import Feed, Recorded
 from stream.recording import Recording
@@ -65,7 +65,7 @@ def _records(name: str, reopen: Callable[[], BinaryIO], feed: Feed) -> Iterator[
     """The records of one file, opened anew."""
     try:
         with reopen() as file:
-            yield from parquet_records(file, name, feed) if is_parquet(file) else feed.records(_plain(file), name)
+            yield from parquet_records(file, name, feed) if is_parquet(file) else feed.records(_plain(file, name), name)
     except EOFError:
         raise BadRecording(name, "is cut off: its gzip stream has no end", "fetch it again") from None
     except (gzip.BadGzipFile, zlib.error):
@@ -74,12 +74,17 @@ def _records(name: str, reopen: Callable[[], BinaryIO], feed: Feed) -> Iterator[
         raise _unreadable(name, error) from None
 
 
-def _plain(file: BinaryIO) -> BinaryIO:
+def _plain(file: BinaryIO, name: str) -> BinaryIO:
     """The file's bytes, unpacked if its first two bytes are those of gzip."""
     magic = file.read(len(_GZIP_MAGIC))
     file.seek(0)
+    if magic != _GZIP_MAGIC:
+        return file
     # Buffered, because GzipFile runs Python code for each line it gives.
-    return io.BufferedReader(gzip.GzipFile(fileobj=file), 1 << 18) if magic == _GZIP_MAGIC else file
+    unpacked = io.BufferedReader(gzip.GzipFile(fileobj=file), 1 << 18)
+    if unpacked.peek().startswith(PARQUET_MAGIC):
+        raise BadRecording(name, "is Parquet inside gzip, which is read from its end", "unpack it first")
+    return unpacked
 
 
 def _unreadable(name: str, error: OSError) -> BadRecording:

@@ -52,7 +52,7 @@ def replay(
     left_out: frozenset[str] | None,
     **shared: Any,
 ) -> None:
-    """Send recordings with their recorded arrival times, in that order; plain files or gzip.
+    """Send recordings with their recorded arrival times, in that order; plain, gzip or Parquet files.
 
     The topic must keep records of that time: telemetry_retention = "none". Ctrl-C ends it with what was sent.
     """

@@ -22,6 +22,7 @@ _CHECKPOINT_S: Final = 0.25
 _CITY_ZONE: Final = "Asia/Kolkata"
 RECORDED_ZONES: Final[Mapping[str, str]] = {
     "itms": "Asia/Kolkata",
+    "hfp": "Europe/Helsinki",
     "capmetro": "America/Chicago",
 }  # of the known recordings
 

@@ -8,6 +8,7 @@ from typing import Final
 from agents.demo.defaults import VEHICLES
 from agents.demo.state import Budget, Published, State, Status
 from agents.embedded import PARTITIONS
+from stream.feeds import FEEDS
 from stream.policy import Policy
 from stream.reading import Outcome
 
@@ -141,7 +142,7 @@ def summary(state: State, seconds: float) -> Iterator[str]:
         yield f"{state.not_sent:,} more records are dated in the future or before 1970, and were not sent"
     yield from (budget_line(budget) for _, budget in sorted(state.budgets.items())[-3:])
     if state.source is None:
-        yield "next  a recording:    hatcast demo --feed FILE --format jsonl|itms|capmetro"
+        yield f"next  a recording:    hatcast demo --feed FILE --format {'|'.join(FEEDS)}"
     else:
         yield "next  without noise:  hatcast batch FILE --format ... --contributions"
     yield "      for real:       hatcast worker --config hatcast.toml  (see README.md)"

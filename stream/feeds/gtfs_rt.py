@@ -51,7 +51,7 @@ def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
     body = stream.read(POLL_BYTES_MAX + 1)
     poll = cut(body) if len(body) <= POLL_BYTES_MAX else None
     if poll is None:
-        raise BadRecording(path, "is no GTFS-Realtime poll", "name its own format, or give a FeedMessage a file")
+        raise BadRecording(path, "is no whole GTFS-Realtime poll", "fetch it again, or name its own format")
     arrived, entities = poll
     for raw in entities:
         reading = decode(raw)

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from agents.cli.batch import command as batch
 from tests.services.data import DATA, GOLDENS, golden, golden_recording
 
 
@@ -54,6 +56,20 @@ def test_batch_gives_the_golden_result(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr.decode()
     assert json.loads(done.stdout) == {"outcomes": expected["outcomes"], "hats": expected["hats"]}
     assert done.stderr == b"reads raw data, not private\n"
+
+
+def test_nested_and_flattened_itms_give_the_same_hats(tmp_path: Path) -> None:
+    expected = golden("itms_30min")
+    _, [path] = golden_recording("itms_30min")
+    config = write_config(expected["policy"], tmp_path / "hatcast.toml")
+    rows = json.loads(path.read_bytes())
+    for row in rows:
+        row["location"] = {"type": row.pop("location.type"), "coordinates": row.pop("location.coordinates")}
+    nested = tmp_path / "nested.json"
+    nested.write_text(json.dumps(rows, indent=1))
+    arguments = [str(nested), "--format", "itms", "--config", str(config), "--contributions", "--json"]
+    done = CliRunner(catch_exceptions=False).invoke(batch, arguments)
+    assert json.loads(done.stdout) == {"outcomes": expected["outcomes"], "hats": expected["hats"]}
 
 
 def test_without_contributions_json_holds_the_outcomes_alone(tmp_path: Path) -> None:

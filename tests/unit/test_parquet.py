@@ -1,5 +1,6 @@
 """Parquet recordings: what the same rows as lines give, in bounded memory; one clear line for a damaged file."""
 
+import gzip
 import io
 import json
 from collections.abc import Callable, Sequence
@@ -283,6 +284,17 @@ def test_batch_and_survey_print_the_same_of_parquet_as_of_lines(tmp_path: Path) 
     assert printed["lines", batch.name] == printed["parquet", batch.name]
     assert printed["lines", survey.name] == printed["parquet", survey.name]
     assert json.loads(printed["parquet", batch.name])["outcomes"] == {"accepted": 200}
+
+
+def test_parquet_inside_gzip_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file.gz").write_bytes(gzip.compress(GOOD))
+    with (
+        open_records([tmp_path / "file.gz"], JSONL) as records,
+        pytest.raises(
+            BadRecording, match=r"file.gz: is Parquet inside gzip, which is read from its end; unpack it first"
+        ),
+    ):
+        list(records())
 
 
 def test_parquet_stands_beside_other_files_of_a_recording(tmp_path: Path) -> None:
