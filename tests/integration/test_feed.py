@@ -262,7 +262,7 @@ def test_a_record_that_kafka_does_not_take_ends_the_replay_with_a_refusal(
 def test_a_synthetic_city_runs_for_the_time_it_was_given(feed: Callable[..., Feed], kafka: KafkaServer) -> None:
     to = feed()
     before = now_ms()
-    code, out, err = to.run("synthetic", "--vehicles", 20, "--speedup", 600, "--for", 3, "--seed", 1, "--json")
+    code, out, err = to.run("synthetic", "--vehicles", 20, "--speedup", 600, "--for", 8, "--seed", 1, "--json")
     assert (code, json.loads(out)["finished"]) == (0, True), err
     received = kafka.read(to.topic)
     records = [each for each in received if each.key is not None]
