@@ -9,6 +9,7 @@ from agents.kafka import admin_client
 from agents.redis_connection import connect_redis, redis_refusal
 from agents.settings import Settings
 from agents.store.keys import PartitionKeys
+from agents.topic_rules import TopicState
 from agents.topics import check_replay_target, ensure_telemetry
 from stream.clock import closes_at
 from stream.errors import BadSetting, Refusal
@@ -38,17 +39,33 @@ def open_target(settings: Settings, first_ms: int | None) -> Target:
     Raises Refusal: Kafka or Redis cannot be reached, the topic is of another format, or would delete the records or
     change their times.
     """
-    topics = settings.topics
-    if topics.telemetry_format != jsonl.NAME:
-        raise BadSetting(
-            "topics.telemetry_format",
-            f"is {topics.telemetry_format!r}, and feeds send canonical JSON, which workers would not read then",
-            f"set it to {jsonl.NAME!r}; a recording's own format is named by --format",
-        )
+    _refuse_other_formats(settings)
     state = ensure_telemetry(settings) if first_ms is None else check_replay_target(settings, first_ms)
-    addresses = Addresses(state.partitions, PARTITIONERS[topics.telemetry_partitioner])
+    addresses = _addresses(settings, state)
     found = _stored_clocks(settings, state.partitions) + _newest_arrivals(settings, state.partitions)
     return Target(addresses, state.retention_ms, max(found, default=None))
+
+
+def live_addresses(settings: Settings) -> Addresses:
+    """Keys and partitions for readings that arrive now; the topic is made if it is missing. Redis is not asked.
+
+    Raises Refusal: Kafka cannot be reached, or the topic is of another format.
+    """
+    _refuse_other_formats(settings)
+    return _addresses(settings, ensure_telemetry(settings))
+
+
+def _refuse_other_formats(settings: Settings) -> None:
+    if settings.topics.telemetry_format != jsonl.NAME:
+        raise BadSetting(
+            "topics.telemetry_format",
+            f"is {settings.topics.telemetry_format!r}; feeds send canonical JSON, which workers would not read then",
+            f"set it to {jsonl.NAME!r}; what a source sends is named by --format",
+        )
+
+
+def _addresses(settings: Settings, state: TopicState) -> Addresses:
+    return Addresses(state.partitions, PARTITIONERS[settings.topics.telemetry_partitioner])
 
 
 def refuse_if_late(settings: Settings, target: Target, calendar: Calendar, first_ms: int, mend: str) -> None:

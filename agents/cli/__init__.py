@@ -12,7 +12,7 @@ from stream.errors import Refusal
 COMMANDS: Final[dict[str, str]] = {
     "demo": "All of it on this machine: a feed, a worker, releases as they come.",
     "worker": "Fold telemetry and release private means, against your Kafka and Redis.",
-    "feed": "Send telemetry: a recording or a synthetic city.",
+    "feed": "Send telemetry: MQTT, GTFS-RT, AMQP, a recording or a synthetic city.",
     "device": "A device that does not trust the operator, or a fleet of them.",
     "batch": "The same fold over files, in one process without services.",
     "tail": "Follow the releases.",

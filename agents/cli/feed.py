@@ -1,4 +1,4 @@
-"""`hatcast feed`: telemetry from a recording or from a city that does not exist."""
+"""`hatcast feed`: telemetry from live sources, from a recording, or from a city that does not exist."""
 
 import sys
 import threading
@@ -10,6 +10,7 @@ import click
 
 from agents.bridge.replay import run_replay
 from agents.bridge.synthetic import CityOptions, run_city
+from agents.cli import feed_live
 from agents.cli.options import METRICS_LISTEN, config_option, except_option, json_option, metrics_listen_option
 from agents.cli.stopping import stopping
 from agents.clock import now_ms
@@ -21,9 +22,13 @@ from stream.reading import parse_time
 _INTERRUPTED: Final = 130
 
 
-@click.group()
+@click.group(epilog="Each has an example:  hatcast feed mqtt --help")
 def command() -> None:
-    """Send telemetry: a recording or a synthetic city."""
+    """Send telemetry: live from MQTT, GTFS-RT or AMQP, a recording, or a synthetic city."""
+
+
+for _live in (feed_live.mqtt, feed_live.gtfs_rt, feed_live.amqp):
+    command.add_command(_live)
 
 
 @command.command(

@@ -144,13 +144,22 @@ TOTAL_RATIO: Final = Gauge(
 # Bridges: `hatcast feed mqtt`, `gtfs-rt`, `amqp`.
 BRIDGE_READINGS: Final = Counter("hatcast_bridge_readings_total", "Readings that Kafka has acknowledged.", _BRIDGE)
 BRIDGE_UNDECODABLE: Final = Counter(
-    "hatcast_bridge_undecodable_total", "Messages of the source that could not be read.", _BRIDGE
+    "hatcast_bridge_undecodable_total", "Records of the source that could not be read.", _BRIDGE
 )
 BRIDGE_REJECTED: Final = Counter(
-    "hatcast_bridge_rejected_total", "Readings not sent, since they are dated ahead of the clock (rule 1).", _BRIDGE
+    "hatcast_bridge_rejected_total",
+    "Readings not sent, since they had come later than now (rule 1): the clock was set back meanwhile.",
+    _BRIDGE,
+)
+BRIDGE_REPEATED: Final = Counter(
+    "hatcast_bridge_repeated_total",
+    "Readings of a poll that the vehicle has not renewed since the poll before.",
+    _BRIDGE,
 )
 BRIDGE_DROPPED: Final = Counter(
-    "hatcast_bridge_dropped_total", "Readings dropped because the buffer was full.", _BRIDGE
+    "hatcast_bridge_dropped_total",
+    "Messages dropped because the buffer was full, of a source that does not send them again.",
+    _BRIDGE,
 )
 BRIDGE_RECONNECTS: Final = Counter(
     "hatcast_bridge_reconnects_total", "Times that the source was lost or did not answer, and was tried again.", _BRIDGE

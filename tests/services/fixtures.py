@@ -14,9 +14,11 @@ from tests.services import data
 from tests.services.absent import absent, count
 from tests.services.kafka_server import KafkaServer, open_kafka
 from tests.services.lifecycle import ServiceAbsent
+from tests.services.mosquitto import Mosquitto, local_mosquitto
+from tests.services.rabbitmq import RabbitMQ, local_rabbitmq
 from tests.services.redis_server import RedisServer, open_redis
 
-Server = TypeVar("Server", KafkaServer, RedisServer)
+Server = TypeVar("Server", KafkaServer, RedisServer, Mosquitto, RabbitMQ)
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +33,20 @@ def redis_server() -> Iterator[RedisServer]:
     """A real Redis, append-only, with ``url`` and ``client()``."""
     with ExitStack() as ends_with_the_run:
         yield _enter(ends_with_the_run, open_redis())
+
+
+@pytest.fixture(scope="session")
+def mosquitto() -> Iterator[Mosquitto]:
+    """A real MQTT broker, without TLS and with it; a test that stops it starts it again."""
+    with ExitStack() as ends_with_the_run:
+        yield _enter(ends_with_the_run, local_mosquitto())
+
+
+@pytest.fixture(scope="session")
+def rabbitmq() -> Iterator[RabbitMQ]:
+    """A real AMQP broker, without TLS and with it. One a run: it takes six seconds of a processor to start."""
+    with ExitStack() as ends_with_the_run:
+        yield _enter(ends_with_the_run, local_rabbitmq())
 
 
 def _enter(stack: ExitStack, opened: AbstractContextManager[Server]) -> Server:

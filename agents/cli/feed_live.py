@@ -1,0 +1,201 @@
+"""`hatcast feed mqtt`, `gtfs-rt` and `amqp`: the live feeds."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from agents.cli.options import config_option, json_option, metrics_listen_option
+from agents.settings import Address, Settings, load_settings
+from stream.errors import BadSetting
+from stream.feeds import FEEDS
+from stream.tables import duration_ms
+
+if TYPE_CHECKING:
+    from agents.bridge.access import Access
+    from agents.bridge.link import Source
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_MQTT_PORTS: Final = (1883, 8883)
+_AMQP_PORTS: Final = (5672, 5671)
+_FILE: Final = click.Path(path_type=Path, dir_okay=False)
+
+
+def _duration(_: click.Context, parameter: click.Parameter, text: str) -> float:
+    try:
+        seconds = duration_ms(text, parameter.opts[0]) / 1000
+    except BadSetting:
+        seconds = 0.0
+    if not 1 <= seconds <= 366 * 86_400:
+        raise click.BadParameter('write "15s", "5m" or "1d": 1 s or more')
+    return seconds
+
+
+def _together(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
+    def decorate(function: Function) -> Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+_running = _together(
+    config_option,
+    click.option("--for", "seconds", type=click.FloatRange(min=0), help="Stop after so many seconds."),
+    click.option(
+        "--buffer",
+        type=click.IntRange(1, 1_000_000),
+        default=10_000,
+        show_default=True,
+        help="Readings on their way to Kafka at most; then the source waits.",
+    ),
+    metrics_listen_option,
+    click.option(
+        "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+    ),
+    json_option,
+)
+_ca_file = click.option("--ca-file", type=_FILE, help="Who signs the source's certificate.  [default: the system's]")
+_broker = _together(
+    click.option("--host", required=True, help="The broker."),
+    click.option("--port", type=click.IntRange(1, 65_535), help="Its port.  [default: the usual one]"),
+    click.option("--user", help="Who we are there."),
+    click.option("--password-file", type=_FILE, help="Its password; else HATCAST_FEED_PASSWORD."),
+    click.option("--tls", is_flag=True, help="Encrypted; the certificate is checked."),
+    _ca_file,
+    click.option("--cert-file", type=_FILE, help="Our own certificate, where the broker wants one."),
+    click.option("--key-file", type=_FILE, help="Its private key."),
+)
+
+
+@click.command(
+    short_help="MQTT: what buses publish.",
+    epilog="Example:  hatcast feed mqtt --host mqtt.hsl.fi --tls --format hfp --topic '/hfp/v2/journey/ongoing/vp/#'",
+)
+@_broker
+@click.option("--topic", "topics", multiple=True, required=True, help="A filter, with + and #; may be repeated.")
+@click.option("--format", "feed", type=click.Choice(list(FEEDS)), required=True, help="What the payloads are.")
+@click.option("--qos", type=click.IntRange(0, 1), default=1, show_default=True, help="0: nothing is sent again.")
+@click.option("--client-id", help="Whose session the broker keeps.  [default: by topics and target]")
+@click.option("--session", callback=_duration, default="1d", show_default=True, help="How long it keeps it (MQTT 5).")
+@click.option("--protocol", type=click.Choice(["5", "3.1.1"]), default="5", show_default=True)
+@_running
+def mqtt(**given: Any) -> None:
+    """Send what an MQTT broker publishes, until Ctrl-C, SIGTERM or --for.
+
+    At QoS 1 the broker hears of a message once Kafka has its readings, and keeps what comes while this bridge is away.
+    """
+    _check_tls(given)
+    settings = _settings(given)
+    from agents.bridge.mqtt import MqttSource, Subscription
+
+    access = _access(given, _MQTT_PORTS)
+    wanted = Subscription(given["topics"], given["qos"], given["client_id"], int(given["session"]), given["protocol"])
+    _run(given, settings, given["feed"], lambda: MqttSource(access, wanted, settings.topics.telemetry))
+
+
+@click.command(
+    "gtfs-rt",
+    short_help="GTFS-RT vehicle positions over HTTP.",
+    epilog="Example:  hatcast feed gtfs-rt https://agency.example/vehiclepositions.pb --every 15s",
+)
+@click.argument("url")
+@click.option("--every", callback=_duration, default="15s", show_default=True, help="How often it is asked.")
+@click.option("--key-header", metavar="NAME", help="The header for an API key, such as X-API-Key.")
+@click.option(
+    "--key-parameter", metavar="NAME", help="The query parameter for an API key, where it is none of a header."
+)
+@click.option("--key-file", type=_FILE, help="The API key; else HATCAST_FEED_KEY.")
+@_ca_file
+@_running
+def gtfs_rt(**given: Any) -> None:
+    """Ask an address for vehicle positions again and again, until Ctrl-C, SIGTERM or --for.
+
+    What has not changed is not sent twice: neither a whole answer nor a vehicle whose timestamp has not moved.
+    """
+    if not given["url"].startswith(("http://", "https://")):
+        raise click.UsageError("write the address as http://... or https://...")
+    settings = _settings(given)
+    from agents.bridge.access import KEY_VARIABLE, secret, tls_context
+    from agents.bridge.gtfs_rt import Poll, PollSource
+
+    name = given["key_header"] or given["key_parameter"]
+    key = secret(KEY_VARIABLE, given["key_file"])
+    if (name is None) != (key is None) or (given["key_header"] and given["key_parameter"]):
+        raise click.UsageError(
+            "an API key needs --key-header or --key-parameter, and its value in HATCAST_FEED_KEY or --key-file"
+        )
+    poll = Poll(
+        given["url"],
+        given["every"],
+        None if name is None or key is None else (name, key),
+        given["key_header"] is None,
+        None if given["ca_file"] is None else tls_context(given["ca_file"]),
+    )
+    _run(given, settings, "gtfs-rt", lambda: PollSource(poll), polled=True)
+
+
+@click.command(
+    short_help="AMQP 0-9-1, such as IUDX's ITMS.",
+    epilog="Example:  hatcast feed amqp --host databroker.example --tls --vhost IUDX --user me --queue itms",
+)
+@_broker
+@click.option("--queue", required=True, help="What is read; it is there, unless --exchange is given.")
+@click.option("--vhost", default="/", show_default=True)
+@click.option("--exchange", help="Make the queue, durable, and bind it to this exchange.")
+@click.option("--routing-key", default="#", show_default=True, help="Of that binding.")
+@click.option(
+    "--format", "feed", type=click.Choice(list(FEEDS)), default="itms", show_default=True, help="What the bodies are."
+)
+@_running
+def amqp(**given: Any) -> None:
+    """Send what is in a queue, until Ctrl-C, SIGTERM or --for. A message leaves it once Kafka has its readings."""
+    _check_tls(given)
+    settings = _settings(given)
+    from agents.bridge.amqp import AmqpSource, Consumption
+
+    access = _access(given, _AMQP_PORTS)
+    wanted = Consumption(given["queue"], given["vhost"], given["exchange"], given["routing_key"])
+    _run(given, settings, given["feed"], lambda: AmqpSource(access, wanted))
+
+
+def _check_tls(given: dict[str, Any]) -> None:
+    if not given["tls"] and any(given[name] for name in ("ca_file", "cert_file", "key_file")):
+        raise click.UsageError("--ca-file, --cert-file and --key-file need --tls")
+    if (given["cert_file"] is None) != (given["key_file"] is None):
+        raise click.UsageError("--cert-file and --key-file go together")
+
+
+def _settings(given: dict[str, Any]) -> Settings:
+    from agents.logs import configure_logs
+
+    settings = load_settings(given["config"])
+    configure_logs(given["log_level"])
+    return settings
+
+
+def _access(given: dict[str, Any], ports: tuple[int, int]) -> "Access":
+    from agents.bridge.access import PASSWORD_VARIABLE, Access, secret, tls_context
+
+    tls = tls_context(given["ca_file"], given["cert_file"], given["key_file"]) if given["tls"] else None
+    password = secret(PASSWORD_VARIABLE, given["password_file"]) if given["user"] else None
+    port = given["port"] or ports[given["tls"]]
+    return Access(given["host"], port, given["user"], password, tls)
+
+
+def _run(
+    given: dict[str, Any], settings: Settings, feed: str, connect: Callable[[], "Source"], *, polled: bool = False
+) -> None:
+    from agents.bridge.live import Wish, run_live
+
+    listen: Address | None = given["metrics_listen"]
+    wish = Wish(feed, given["buffer"], polled, given["seconds"], listen)
+    summary = asyncio.run(run_live(settings, wish, connect))
+    summary.show(as_json=given["as_json"])
+    if summary.unconfirmed:
+        sys.exit(1)

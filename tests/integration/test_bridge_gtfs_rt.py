@@ -1,0 +1,174 @@
+"""`hatcast feed gtfs-rt` against a real HTTP server and a real Kafka."""
+
+import asyncio
+import gzip
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from google.transit.gtfs_realtime_pb2 import FeedMessage
+
+from agents.bridge import gtfs_rt
+from agents.bridge.gtfs_rt import Poll, PollSource
+from agents.recordings import open_records
+from stream.errors import Refusal
+from stream.feeds import FEEDS
+from tests.integration.bridging import SECONDS, Sent, arrived, bridge, stopped, until
+from tests.integration.harness import Pipeline, open_pipeline
+from tests.services import KafkaServer, RedisServer, data
+
+Answer = Callable[[web.Request], web.StreamResponse]
+
+
+@pytest.fixture
+def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
+    with open_pipeline(kafka, redis_server, tmp_path, "gtfs") as opened:
+        yield opened
+
+
+class Agency:
+    """A server of polls: each request is kept, and answered by the next answer; the last one for ever."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.asked: list[web.Request] = []
+        self._answers = list(answers)
+        self.url = ""
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator["Agency"]:
+        application = web.Application()
+        application.router.add_get("/{path:.*}", self._answer)
+        runner = web.AppRunner(application)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            self.url = f"http://127.0.0.1:{runner.addresses[0][1]}/positions.pb"
+            yield self
+        finally:
+            await runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(request)
+        return (self._answers.pop(0) if len(self._answers) > 1 else self._answers[0])(request)
+
+
+def said(body: bytes, tag: str) -> Answer:
+    """A poll with an ETag: 304 to whoever has it already."""
+
+    def answer(request: web.Request) -> web.Response:
+        if request.headers.get("If-None-Match") == tag:
+            return web.Response(status=304)
+        return web.Response(body=body, headers={"ETag": tag, "Last-Modified": "Tue, 01 Sep 2020 08:00:00 GMT"})
+
+    return answer
+
+
+def status(code: int, **headers: str) -> Answer:
+    return lambda _: web.Response(status=code, headers=headers)
+
+
+def poll(**times: int) -> bytes:
+    """A poll with a reading of each vehicle."""
+    message = FeedMessage()
+    message.header.gtfs_realtime_version = "2.0"
+    for vehicle, time in times.items():
+        entity = message.entity.add(id=vehicle)
+        entity.vehicle.vehicle.id = vehicle
+        entity.vehicle.timestamp = time
+        entity.vehicle.position.latitude, entity.vehicle.position.longitude = -33.8, 151.0
+        entity.vehicle.position.speed = 7.5
+    return bytes(message.SerializeToString())
+
+
+def asking(agency: Agency, every_s: float = 0.05, key: tuple[str, str] | None = None) -> PollSource:
+    return PollSource(Poll(agency.url, every_s, key))
+
+
+def test_recorded_polls_arrive_once_each_whatever_is_repeated(pipeline: Pipeline) -> None:
+    paths = [data.recording(f"gtfs_rt/GTFS_VP2020-09-01_08_0{minute}.pb.gz") for minute in (0, 1)]
+    with open_records(paths, FEEDS["gtfs-rt"]) as read:
+        expected: Counter[Sent] = Counter(
+            {(each.reading.vehicle.strip(), each.reading.time) for each in read() if each.reading is not None}  # type: ignore[misc]
+        )
+        undecodable = sum(each.reading is None for each in read())
+    first, second = (gzip.decompress(path.read_bytes()) for path in paths)
+
+    async def run() -> None:
+        answers = [said(first, '"1"'), said(first, '"1"'), said(second, '"2"'), said(second, '"2"')]
+        async with (
+            Agency(*answers).open() as agency,
+            bridge(pipeline, "gtfs-rt", lambda: asking(agency), polled=True) as task,
+        ):
+            found = await arrived(pipeline, task, lambda found: found.keys() >= expected.keys())
+            summary = await stopped(task)
+        assert found == expected
+        assert summary.records == expected.total()
+        assert summary.repeated > 0  # the second poll holds vehicles of the first whose time has not moved
+        assert summary.undecodable == undecodable
+        assert [request.headers.get("If-None-Match") for request in agency.asked[:4]] == [None, '"1"', '"1"', '"2"']
+        assert agency.asked[1].headers["If-Modified-Since"] == "Tue, 01 Sep 2020 08:00:00 GMT"
+
+    asyncio.run(run())
+
+
+def test_a_server_in_trouble_is_asked_again_and_garbage_is_only_counted(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gtfs_rt, "BODY_BYTES_MAX", 10_000)
+    broken = lambda _: web.Response(body=b"\x1f\x8b not gzip", headers={"Content-Encoding": "gzip"})  # noqa: E731
+    answers = [
+        status(500),
+        said(bytes(20_000), '"too large"'),
+        broken,
+        said(b"\xff garbage", '"garbage"'),
+        said(poll(a=1), '"1"'),
+        status(503),
+        said(poll(a=1, b=2), '"2"'),
+    ]
+
+    async def run() -> None:
+        async with (
+            Agency(*answers).open() as agency,
+            bridge(pipeline, "gtfs-rt", lambda: asking(agency), polled=True) as task,
+        ):
+            found = await arrived(pipeline, task, lambda found: len(found) == 2)
+            summary = await stopped(task)
+        assert found == Counter({("a", 1_000): 1, ("b", 2_000): 1})
+        assert (summary.losses, summary.undecodable, summary.repeated) == (4, 1, 1)
+        # Nothing that was not taken whole is said to be known.
+        assert [request.headers.get("If-None-Match") for request in agency.asked[:5]] == [None] * 4 + ['"garbage"']
+
+    asyncio.run(run())
+
+
+def test_a_key_goes_where_it_was_asked_for_and_is_not_taken_along_to_another_address(pipeline: Pipeline) -> None:
+    async def run() -> None:
+        async with (
+            Agency(said(poll(a=1), '"1"')).open() as elsewhere,
+            Agency(said(poll(a=1), '"1"'), status(302, Location=elsewhere.url)).open() as agency,
+            bridge(pipeline, "gtfs-rt", lambda: asking(agency, key=("X-Key", "s3cret")), polled=True) as task,
+        ):
+            await until(lambda: len(agency.asked) >= 3, task)
+            await stopped(task)
+        assert {request.headers["X-Key"] for request in agency.asked} == {"s3cret"}
+        assert elsewhere.asked == []
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("code", "says"), [(401, "--key-header"), (403, "the key"), (404, "address")])
+def test_a_server_that_will_never_answer_ends_the_bridge_in_one_line(code: int, says: str, pipeline: Pipeline) -> None:
+    async def run() -> None:
+        async with (
+            Agency(status(code)).open() as agency,
+            bridge(pipeline, "gtfs-rt", lambda: PollSource(Poll(agency.url + "?key=s3cret", 0.05))) as task,
+        ):
+            await asyncio.wait_for(task, SECONDS)
+
+    with pytest.raises(Refusal) as refusal:
+        asyncio.run(run())
+    assert says in str(refusal.value)
+    assert "s3cret" not in str(refusal.value)

@@ -1,0 +1,171 @@
+"""`hatcast feed mqtt` against a real mosquitto and a real Kafka."""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from aiomqtt import Client
+
+from agents.bridge.access import Access, tls_context
+from agents.bridge.mqtt import MqttSource, Subscription
+from agents.clock import now_ms
+from agents.metrics.declared import BRIDGE_BUFFER, BRIDGE_UNDECODABLE, BRIDGE_UP
+from agents.metrics.meters import METERS
+from stream.errors import Refusal
+from tests.exposed import figures
+from tests.integration.bridging import SECONDS, arrived, body, bridge, sent, stopped, until
+from tests.integration.harness import Pipeline, open_pipeline
+from tests.services import KafkaServer, RedisServer
+from tests.services.mosquitto import PASSWORD, USER, Mosquitto
+
+HFP = (
+    "/hfp/v2/journey/ongoing/vp/tram/0040/00436/1003/1/Pikku Huopalahti/12:50/1160403/4/60;24/28/09/38",
+    b'{"VP": {"oper": 40, "veh": 436, "tst": "2025-03-12T11:24:51.251Z", "spd": 5.5, "lat": 60.2, "long": 24.8}}',
+)
+
+
+@pytest.fixture
+def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
+    with open_pipeline(kafka, redis_server, tmp_path, "mqtt") as opened:
+        yield opened
+
+
+def source(mosquitto: Mosquitto, pipeline: Pipeline, protocol: str = "5") -> MqttSource:
+    wanted = Subscription([f"{pipeline.name}/#"], protocol=protocol)
+    return MqttSource(Access("127.0.0.1", mosquitto.port), wanted, pipeline.name)
+
+
+async def publish(mosquitto: Mosquitto, topic: str, bodies: Iterable[bytes], qos: int = 1) -> None:
+    async with Client("127.0.0.1", mosquitto.port) as client:
+        for each in bodies:
+            await client.publish(topic, each, qos)
+
+
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+def test_a_reading_arrives_dated_by_the_bridge_and_garbage_is_only_counted(
+    protocol: str, pipeline: Pipeline, mosquitto: Mosquitto
+) -> None:
+    async def run() -> None:
+        began = now_ms()
+        made = source(mosquitto, pipeline, protocol)
+        before = figures(METERS.page()[0].decode(), BRIDGE_UNDECODABLE.name).get((), 0.0)
+        async with bridge(pipeline, "jsonl", lambda: made) as task:
+            # Published again and again until it is there: a session begins with the first connection.
+            await arrived_after_subscription(pipeline, mosquitto, task)
+            await publish(mosquitto, f"{pipeline.name}/a", [b"{garbage", body(1), b"\xff", b"", body(2)])
+            found = await arrived(pipeline, task, lambda found: {sent(1), sent(2)} <= found.keys())
+            summary = await stopped(task)
+        assert found.keys() == {sent(0), sent(1), sent(2)}
+        assert summary.undecodable == 2  # an empty message is no record at all
+        assert summary.records == sum(found.values())
+        assert (summary.unconfirmed, summary.dropped) == (0, 0)
+        assert figures(METERS.page()[0].decode(), BRIDGE_UNDECODABLE.name)[()] == before + 2
+        for record in pipeline.kafka.read(pipeline.name):
+            assert began <= record.timestamp_ms <= now_ms()
+
+    asyncio.run(run())
+
+
+async def arrived_after_subscription(pipeline: Pipeline, mosquitto: Mosquitto, task: "asyncio.Task[object]") -> None:
+    """Reading 0 has come through, so the subscription stands and the broker keeps what comes from now on."""
+    publishing = asyncio.create_task(again_and_again(mosquitto, f"{pipeline.name}/first"))
+    try:
+        await arrived(pipeline, task, lambda found: sent(0) in found)  # type: ignore[arg-type]
+    finally:
+        publishing.cancel()
+        await asyncio.gather(publishing, return_exceptions=True)
+
+
+async def again_and_again(mosquitto: Mosquitto, topic: str) -> None:
+    while True:
+        await publish(mosquitto, topic, [body(0)])
+        await asyncio.sleep(0.2)
+
+
+def test_a_bridge_that_is_killed_while_kafka_is_away_has_told_its_broker_of_nothing(
+    pipeline: Pipeline, mosquitto: Mosquitto, breakable_kafka: KafkaServer
+) -> None:
+    async def run() -> None:
+        made = source(mosquitto, pipeline)
+        async with bridge(pipeline, "jsonl", lambda: made, buffer=20) as task:
+            await arrived_after_subscription(pipeline, mosquitto, task)
+            breakable_kafka.pause()
+            await publish(mosquitto, f"{pipeline.name}/a", map(body, range(1, 51)))
+            await until(lambda: full(METERS.page()[0].decode()), task)
+        await publish(mosquitto, f"{pipeline.name}/a", map(body, range(51, 61)))  # nobody is there
+        breakable_kafka.resume()
+        async with bridge(pipeline, "jsonl", lambda: source(mosquitto, pipeline)) as task:
+            found = await arrived(pipeline, task, lambda found: len(found) >= 61)
+            await stopped(task)
+        assert found.keys() == {sent(number) for number in range(61)}
+        async with bridge(pipeline, "jsonl", lambda: source(mosquitto, pipeline)) as task:
+            await publish(mosquitto, f"{pipeline.name}/a", [body(61)])
+            await arrived(pipeline, task, lambda found: sent(61) in found)
+            # What the broker was told of it does not send again: this bridge has had one message.
+            assert (await stopped(task)).records == 1
+
+    asyncio.run(run())
+
+
+def full(page: str) -> bool:
+    """Whether the buffer between source and Kafka is."""
+    return figures(page, BRIDGE_BUFFER.name).get((), 0.0) >= 1.0
+
+
+def test_a_broker_with_tls_and_users_is_found_again_after_it_was_restarted(
+    pipeline: Pipeline, mosquitto: Mosquitto
+) -> None:
+    access = Access("127.0.0.1", mosquitto.tls_port, USER, PASSWORD, tls_context(mosquitto.certificate.ca_file))
+
+    async def run() -> None:
+        async with bridge(
+            pipeline, "hfp", lambda: MqttSource(access, Subscription(["/hfp/v2/#"]), pipeline.name)
+        ) as task:
+            await until(lambda: is_up(METERS.page()[0].decode()), task)
+            await publish_securely(access, *HFP)
+            await arrived(pipeline, task, lambda found: len(found) == 1)
+            mosquitto.stop()
+            await until(lambda: not is_up(METERS.page()[0].decode()), task)
+            mosquitto.start()
+            await until(lambda: is_up(METERS.page()[0].decode()), task)
+            topic, payload = HFP
+            await publish_securely(access, topic, payload.replace(b"11:24:51", b"11:24:52"))
+            found = await arrived(pipeline, task, lambda found: len(found) == 2)
+            assert (await stopped(task)).losses >= 1
+        assert found.keys() == {("0040/00436", f"2025-03-12T11:24:5{second}.251Z") for second in (1, 2)}
+
+    asyncio.run(run())
+
+
+def is_up(page: str) -> bool:
+    return figures(page, BRIDGE_UP.name).get(()) == 1.0
+
+
+async def publish_securely(access: Access, topic: str, payload: bytes) -> None:
+    async with Client(
+        access.host, access.port, username=access.user, password=access.password, tls_context=access.tls
+    ) as client:
+        await client.publish(topic, payload, 1)
+
+
+@pytest.mark.parametrize(
+    ("password", "trusted", "says"),
+    [("wrong secret", True, "HATCAST_FEED_PASSWORD"), (PASSWORD, False, "certificate is not trusted")],
+)
+def test_a_broker_that_will_never_let_us_in_ends_the_bridge_in_one_line_without_the_secret(
+    password: str, *, trusted: bool, says: str, pipeline: Pipeline, mosquitto: Mosquitto
+) -> None:
+    tls = tls_context(mosquitto.certificate.ca_file if trusted else None)
+    access = Access("127.0.0.1", mosquitto.tls_port, USER, password, tls)
+
+    async def run() -> None:
+        made = MqttSource(access, Subscription([f"{pipeline.name}/#"]), pipeline.name)
+        async with bridge(pipeline, "jsonl", lambda: made) as task:
+            await asyncio.wait_for(task, SECONDS)
+
+    with pytest.raises(Refusal) as refusal:
+        asyncio.run(run())
+    assert says in str(refusal.value)
+    assert password not in str(refusal.value)
+    assert password not in repr(access)

@@ -1,0 +1,86 @@
+"""A real mosquitto, as a local process: without TLS and, beside it, with TLS and users."""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.services.lifecycle import ServerProcess, ServiceAbsent, accepts, free_ports, started, wait_until
+from tests.services.tls import Certificate, make_certificate
+
+START_SECONDS: Final = 30.0
+USER: Final = "bridge"
+PASSWORD: Final = "correct horse"
+# Nothing is lost while a client with a session is away, and `restart` keeps sessions. Debian has it in /usr/sbin.
+SETTINGS: Final = """\
+per_listener_settings true
+persistence true
+persistence_location {folder}/
+autosave_interval 1
+max_queued_messages 0
+max_inflight_messages 1000
+listener {port} 127.0.0.1
+allow_anonymous true
+listener {tls_port} 127.0.0.1
+allow_anonymous false
+password_file {folder}/users
+cafile {certificate.ca_file}
+certfile {certificate.cert_file}
+keyfile {certificate.key_file}
+"""
+
+
+@dataclass(eq=False)
+class Mosquitto:
+    """A broker that answers. Ports and sessions outlive `stop` and `start`."""
+
+    port: int
+    tls_port: int
+    certificate: Certificate
+    ours: ServerProcess
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        self.ours.start()
+        wait_until(lambda: accepts("127.0.0.1", self.port), self.ours, START_SECONDS, "mosquitto")
+
+    def stop(self) -> None:
+        """End it in order."""
+        self.ours.stop()
+
+
+@contextmanager
+def local_mosquitto() -> Iterator[Mosquitto]:
+    """A mosquitto on free ports. Raises ServiceAbsent where there is none."""
+    binary = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
+    tool = shutil.which("mosquitto_passwd")
+    if binary is None or tool is None:
+        raise ServiceAbsent("no mosquitto: install it with the package manager")
+    folder = Path(tempfile.mkdtemp(prefix="hatcast-mosquitto-"))
+    # Started by root it becomes the user `mosquitto`, who has to read and write here.
+    folder.chmod(0o777)
+    certificate = make_certificate(folder)
+    subprocess.run([tool, "-b", "-c", str(folder / "users"), USER, PASSWORD], check=True, capture_output=True)
+    for file in folder.iterdir():
+        file.chmod(0o644)
+    settings = folder / "mosquitto.conf"
+
+    def prepare() -> Mosquitto:
+        with free_ports(2) as (port, tls_port):
+            text = SETTINGS.format(folder=folder, port=port, tls_port=tls_port, certificate=certificate)
+            settings.write_text(text)
+        process = ServerProcess([binary, "-c", str(settings)], folder / "mosquitto.log")
+        return Mosquitto(port, tls_port, certificate, process)
+
+    try:
+        server = started(prepare)
+        try:
+            yield server
+        finally:
+            server.ours.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,34 @@
+"""Certificates for tests: an authority of our own, and one that it signed for 127.0.0.1."""
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.services.lifecycle import ServiceAbsent
+
+
+@dataclass(frozen=True)
+class Certificate:
+    ca_file: Path
+    cert_file: Path
+    key_file: Path
+
+
+def make_certificate(folder: Path) -> Certificate:
+    """A certificate for localhost and 127.0.0.1, and its authority. Raises ServiceAbsent without openssl."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        raise ServiceAbsent("no openssl to make a certificate: install it")
+    made = Certificate(folder / "ca.pem", folder / "server.pem", folder / "server.key")
+    new = [openssl, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    ca_key, request, names = folder / "ca.key", folder / "server.csr", folder / "names"
+    names.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+    sign = [openssl, "x509", "-req", "-days", "2", "-CAcreateserial", "-extfile", str(names)]
+    for command in (
+        [*new, "-x509", "-days", "2", "-subj", "/CN=tests", "-keyout", str(ca_key), "-out", str(made.ca_file)],
+        [*new, "-subj", "/CN=localhost", "-keyout", str(made.key_file), "-out", str(request)],
+        [*sign, "-in", str(request), "-CA", str(made.ca_file), "-CAkey", str(ca_key), "-out", str(made.cert_file)],
+    ):
+        subprocess.run(command, check=True, capture_output=True, timeout=30)
+    return made
