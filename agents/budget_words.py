@@ -4,13 +4,14 @@ All figures follow from the policy; only the last paragraph is of the ledger.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from stream.contracts import BudgetRecord
+from stream.hybrid import delta_of_one
 from stream.policy import Policy, Relation
 from stream.promise import DayLoss, day_loss
 from stream.units import NANO
@@ -52,7 +53,7 @@ def figures(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | str) -
         "policy_id": policy.policy_id,
         "unit": policy.unit,
         "relation": policy.relation.value,
-        "hat": {"epsilon": loss.epsilon / NANO, "with_queries": loss.place / NANO},
+        "hat": {"epsilon": loss.epsilon / NANO, "with_queries": loss.place / NANO} | _with_delta(delta_of_one, policy),
         "day": {
             "hats": loss.places,
             "epsilon_hats": loss.hats / NANO,
@@ -69,12 +70,14 @@ def figures(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | str) -
             "limit": loss.limit / NANO,
             "bound": loss.bound / NANO,
             "epsilon_delta": {"epsilon": loss.finer(1, policy.delta), "delta": policy.delta},
-        },
+        }
+        | _with_delta(lambda each: each.delta, policy),
         "days": days,
         "over_days": {
             "bound": loss.over(days, policy.total_limit_nano) / NANO,
             "epsilon_delta": {"epsilon": _finer(policy, loss, days), "delta": policy.delta},
-        },
+        }
+        | _with_delta(lambda each: days * each.delta, policy),
         "ledger": None
         if isinstance(ledger, str)
         else {
@@ -83,6 +86,11 @@ def figures(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | str) -
             "most": max((_record(day).epsilon_user_day for day in ledger), default=0.0),
         },
     }
+
+
+def _with_delta(delta: Callable[[Policy], float], policy: Policy) -> dict[str, float]:
+    """Of the epsilons beside it, where they are not pure."""
+    return {} if policy.is_pure else {"delta": delta(policy)}
 
 
 def factor(epsilon: float) -> str:
@@ -129,6 +137,11 @@ def _sums(policy: Policy, loss: DayLoss) -> Paragraph:
         f" The loss is measured in epsilon. Other policies on the same telemetry add to it; all together stay within"
         f" {_n(loss.limit)} a day."
     )
+    if not policy.is_pure:
+        text += (
+            f" Noise is Gaussian, so each HAT's {_n(loss.epsilon)} has a delta of its own, {delta_of_one(policy):.3g}:"
+            f" what a day loses holds with delta = {policy.delta:g}, and deltas of other such policies add to it."
+        )
     return Paragraph(f"What one bus's day can lose under policy {policy.name}, at most", text, tuple(rows))
 
 
@@ -140,10 +153,11 @@ def _meaning(policy: Policy, loss: DayLoss) -> str:
         else "how fast one bus went on one day"
     )
     said = "its release and the queries that read it" if policy.queries else "its release"
+    but = "" if policy.is_pure else f", but for a chance of {policy.delta:g} in the whole day (delta)"
     text = (
         f"Think of two cities that differ only in {differ}. Whatever is published, it is at most e^epsilon times as"
-        f" likely in one as in the other. For one HAT, {said}, that is e^{_n(loss.place)}, a factor of {factor(one)}:"
-        f" somebody who thought a guess about the bus in that HAT as likely as not can become at most"
+        f" likely in one as in the other{but}. For one HAT, {said}, that is e^{_n(loss.place)}, a factor of"
+        f" {factor(one)}: somebody who thought a guess about the bus in that HAT as likely as not can become at most"
         f" {certainty(one)} sure of it."
     )
     text += f" For the whole day it is e^{_n(loss.bound)}, a factor of {factor(day)}"
@@ -180,6 +194,8 @@ def _over(policy: Policy, loss: DayLoss, days: int) -> str:
             "The promise is for one day: each day of a bus is protected by itself, and losses add up. Over"
             f" {days} days the same bus can lose {days} x {_n(loss.bound)} = {_n(most)}, and so on for ever."
         )
+        if not policy.is_pure:
+            text += f" So do their deltas: {days} x {policy.delta:g}."
     else:
         text = (
             f"The promise is for all time: all days of a bus together lose at most {_n(total)} (total_limit), then"
@@ -231,7 +247,8 @@ def _spent(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | str) ->
 
 
 def _finer(policy: Policy, loss: DayLoss, days: int) -> float:
-    return min(loss.finer(days, policy.delta), loss.over(days, policy.total_limit_nano) / NANO)
+    finer = loss.finer(days, policy.delta)
+    return min(finer, loss.over(days, policy.total_limit_nano) / NANO) if policy.is_pure else finer
 
 
 def _record(day: dict[str, Any]) -> BudgetRecord:

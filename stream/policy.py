@@ -43,6 +43,7 @@ class Policy:
     cells          H3 indexes, or None for all
     chosen         what a private choice of these cells has cost; None: nothing
     grid           km/h; releases are multiples of it
+    delta          of the finer figure of a day; with Gaussian noise also of the promise itself
     total_limit    of all days of one user, for unit `user` only
     epsilon_nano   charge of one HAT in 1e-9, rounded up
     min_users      fewer are suppressed; 0 under add_remove: never by how many they are
@@ -107,6 +108,11 @@ class Policy:
     def total_limit_nano(self) -> int | None:
         """What all days of a user may cost, in 1e-9, rounded down; None: the unit is one day."""
         return None if self.total_limit is None else nano_within(self.total_limit)
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether each charge is a bound by itself. If not, those of one day hold together with `delta`."""
+        return self.hybrid is None or self.hybrid.noise is NoiseKind.LAPLACE
 
 
 def read_policy(

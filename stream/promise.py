@@ -1,10 +1,12 @@
 """What a policy by itself can cost one user's day, before anything is released: all of it follows from the policy."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from stream.accounting import Reserved, levels_met
 from stream.composition import composed
+from stream.hybrid import gaussian_epsilon
 from stream.policy import Policy
 from stream.queries import reservations
 from stream.units import NANO
@@ -18,12 +20,15 @@ class DayLoss:
     epsilon  of the release of one of them
     queries  by name: what each costs the day
     limit    of the day, for all policies of the telemetry topic together
+    gaussian (releases, delta) -> their epsilon, where noise is Gaussian: then every bound of a day is one with the
+             policy's delta; None: bounds are pure
     """
 
     places: int
     epsilon: int
     queries: Mapping[str, Reserved]
     limit: int
+    gaussian: Callable[[int, float], float] | None = None
 
     @property
     def hats(self) -> int:
@@ -53,9 +58,14 @@ class DayLoss:
     def finer(self, days: int, delta: float) -> float:
         """The epsilon of (epsilon, delta) of so many days, whatever noise is used; never above `days` times `bound`.
 
+        With Gaussian noise that bound holds for `days` times the policy's delta, so for several days it is no limit.
         Over one day all charges compose. Over several only those of releases do: one answer of a query reads many days
         of the same user, and what it loses over them is no smaller than their sum (docs/privacy.md).
         """
+        if self.gaussian is not None:
+            releases = min(self.places, self.limit // self.epsilon) if self.epsilon else 0
+            finer = self.gaussian(days * releases, delta) + days * self.reserved / NANO
+            return min(finer, self.bound / NANO) if days == 1 else finer
         if days == 1:
             charges = levels_met({self.epsilon: self.places}, self.places, self.queries.values())
             finer = composed(charges, delta)
@@ -72,4 +82,5 @@ def day_loss(policy: Policy, date: str | None = None) -> DayLoss:
         epsilon=policy.epsilon_nano,
         queries=every if date is None else reservations(policy, date),
         limit=policy.daily_limit_nano,
+        gaussian=None if policy.is_pure else partial(gaussian_epsilon, policy),
     )

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from stream.accounting import DaySummary
 from stream.composition import Known, Spending, composed
 from stream.estimators import ESTIMATORS, NOISES, Parameters, capped_ratio
+from stream.hybrid import gaussian_epsilon
 from stream.mechanisms.grid import Grid, fineness
 from stream.policy import Policy
 from stream.units import NANO
@@ -30,14 +31,30 @@ def fineness_of(policy: Policy) -> Callable[[float | None], int]:
 def finer_epsilon(policy: Policy, summary: DaySummary) -> float:
     """The day's epsilon for the policy's delta, to six digits: upwards, but not above the plain sum.
 
-    Of the charges of other policies it is not known here how they were spent.
+    Of the charges of other policies it is not known here how they were spent. With Gaussian noise the plain sum, too,
+    holds for that delta; beside another policy with Gaussian noise any figure does for the sum of their deltas.
     """
+    plain = summary.epsilon_user_day / NANO
+    if not policy.is_pure:
+        return min(math.ceil(_gaussian(policy, summary) * 1e6) / 1e6, plain)
     known = None
-    if (least := summary.least_fineness) is not None:
+    if policy.hybrid is None and (least := summary.least_fineness) is not None:
         shares = ESTIMATORS[policy.estimator].shares
         noises = tuple(share for name, share in shares.items() if name in NOISES)
         selections = tuple(share for name, share in shares.items() if name not in NOISES)
         ((level, count),) = summary.own.items()
         known = Known(level, count, Spending(noises, selections, least))
     finer = composed(summary.levels, policy.delta, known)
-    return min(math.ceil(finer * 1e6) / 1e6, summary.epsilon_user_day / NANO)
+    return min(math.ceil(finer * 1e6) / 1e6, plain)
+
+
+def _gaussian(policy: Policy, summary: DaySummary) -> float:
+    """Gaussian releases composed, and all other charges added to them."""
+    own = sum(level * count for level, count in summary.own.items())
+    least = 0 if summary.least_fineness is None else summary.least_fineness
+    releases = sum(summary.own.values())
+    # Booked twice on one place, as one level: by how many it is not known.
+    if set(summary.own) - {policy.epsilon_nano}:
+        return summary.epsilon_user_day / NANO
+    found = gaussian_epsilon(policy, releases, policy.delta, 2.0**least if least else 0.0)
+    return found + (summary.epsilon_user_day - own) / NANO

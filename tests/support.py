@@ -14,6 +14,7 @@ from stream.estimators import Estimator, Parameters, Users
 from stream.estimators.quantile import QUANTILES
 from stream.grouping import GROUPINGS, Counts, Integers
 from stream.mechanisms import Noisy
+from stream.mechanisms.gaussian import smallest_scale
 from stream.mechanisms.grid import Grid
 from stream.vectors import VectorUsers
 from tests.services.data import DATA
@@ -36,10 +37,16 @@ class Scripted:
         self._draws = iter(draws)
         self._picks = iter(picks)
         self.asked: list[tuple[int, int, float]] = []
+        self.deltas: list[float] = []  # of Gaussian noise
 
     def laplace(self, value: int, distance: int, epsilon: float) -> Noisy:
         self.asked.append((value, distance, epsilon))
         return Noisy(value + next(self._draws), distance / epsilon)  # running dry is a failure, never a fresh draw
+
+    def gaussian(self, value: int, distance: int, epsilon: float, delta: float) -> Noisy:
+        self.asked.append((value, distance, epsilon))
+        self.deltas.append(delta)
+        return Noisy(value + next(self._draws), smallest_scale(distance, epsilon, delta))
 
     def choose(self, weights: Integers, costs: Integers, rate: Fraction) -> int:
         assert len(weights) == len(costs)

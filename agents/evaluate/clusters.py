@@ -48,6 +48,10 @@ class SimulatedNoise:
         scale = distance / epsilon
         return Noisy(value + int(self._draws.laplace(np.array([scale]))[0]), scale)
 
+    def gaussian(self, value: int, distance: int, epsilon: float, delta: float) -> Noisy:
+        """Nothing that is drawn here has it."""
+        raise NotImplementedError
+
     def choose(self, weights: Integers, costs: Integers, rate: Fraction) -> int:
         """See Noise."""
         return int(self._draws.choose((weights * np.exp(-float(rate) * costs))[None])[0])

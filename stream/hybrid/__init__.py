@@ -9,6 +9,7 @@ from typing import Final
 
 from stream.hybrid import full_lm, kvh, kvh_heterogeneous, lm_only, pwh, tcm_only
 from stream.hybrid._blend import estimate
+from stream.hybrid._day import gaussian_epsilon
 from stream.hybrid._interface import (
     TARGET,
     HybridEstimate,
@@ -18,6 +19,7 @@ from stream.hybrid._interface import (
     Spread,
     charge,
     check,
+    delta_of_one,
 )
 from stream.hybrid._keys import keys_of
 from stream.hybrid.device import accepts, report, steps_of, widest
@@ -60,8 +62,10 @@ __all__ = [
     "charge",
     "check",
     "decode_report",
+    "delta_of_one",
     "encode_report",
     "estimate",
+    "gaussian_epsilon",
     "report",
     "steps_of",
     "widest",

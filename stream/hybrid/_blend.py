@@ -8,10 +8,12 @@ from stream.estimators import BadUsers, Users
 from stream.estimators._exact import total, weighted_sum
 from stream.grouping import Counts, Integers
 from stream.hybrid._interface import HybridEstimate, HybridEstimator, HybridParameters, check
-from stream.hybrid._interval import half_width, variance
+from stream.hybrid._interval import gaussian_half_width, half_width, variance
+from stream.hybrid._public import Groups, public_epsilon
 from stream.hybrid.device import report, widest
-from stream.mechanisms import Noise, Noisy
+from stream.mechanisms import Noise, Noisy, gaussian
 from stream.mechanisms.grid import cut
+from stream.policy import NoiseKind
 
 _NOTHING = Noisy(0, 0.0)
 
@@ -28,16 +30,17 @@ def estimate(
 
     Privacy (replace: counts, and who is central and who local, are public and equal for neighbours):
     - One central user's mean elsewhere in [0, U] moves the mean of c n of them, an exact fraction, by at most
-      U / (c n); on the grid by d = floor(U / (c n grid)) + 1 steps at most. Laplace noise is made for d at `epsilon`,
-      once. A central user is in no other part.
+      U / (c n); on the grid by d = floor(U / (c n grid)) + 1 steps at most. Noise is made for d at `epsilon`, once. A
+      central user is in no other part.
     - Each report has its own user's noise, at `local_epsilon`, before it gets here (see `report`).
     - w is a function of counts and constants. So what is published is computed from numbers that are private already.
-    The price of a central user is `charge`. With `full_lm` each central user's own mean gets the noise of `report`
-    instead, at `local_epsilon`.
+    The price of a central user is `charge`; with Gaussian noise `delta` comes with every epsilon. With `full_lm` each
+    central user's own mean gets the noise of `report` instead, at `local_epsilon`.
     """
     check(estimator, parameters)
     _check(reports, parameters)
     means = central.within(parameters.upper_bound_milli)
+    devices = len(reports)
     if estimator.all_local:
         reports = np.concatenate((reports, _reports_of(means, parameters, noise)))
         means = Users(means.counts[:0], means.sums[:0])
@@ -45,8 +48,8 @@ def estimate(
     if (weight > 0 and not len(means.counts)) or (weight < 1 and not len(reports)):
         return None
     noisy = _central_mean(means, parameters, noise) if weight else _NOTHING
-    local = Fraction(total(reports), len(reports)) if weight < 1 else Fraction(0)
-    return _published(weight, noisy, (local, len(reports) if weight < 1 else 0), parameters)
+    summed, local = (total(reports), len(reports)) if weight < 1 else (0, 0)
+    return _published(noisy, summed, Groups(weight, len(means.counts), local, devices), parameters)
 
 
 def _weight(estimator: HybridEstimator, central: int, local: int, parameters: HybridParameters) -> Fraction:
@@ -67,7 +70,7 @@ def user_mean(users: Users) -> Fraction:
 def _central_mean(users: Users, parameters: HybridParameters, noise: Noise) -> Noisy:
     grid = parameters.grid
     distance = grid.distance(parameters.sensitivity(len(users.counts)))
-    return noise.laplace(grid.nearest(user_mean(users)), distance, parameters.epsilon)
+    return parameters.noisy(noise, grid.nearest(user_mean(users)), distance, parameters.epsilon)
 
 
 def _reports_of(users: Users, parameters: HybridParameters, noise: Noise) -> Integers:
@@ -85,14 +88,13 @@ def _check(reports: Integers, parameters: HybridParameters) -> None:
         raise BadUsers("a report is further away than any that is accepted")
 
 
-def _published(
-    weight: Fraction, noisy: Noisy, reports: tuple[Fraction, int], parameters: HybridParameters
-) -> HybridEstimate:
-    """Of a noisy central mean, and of the mean and the number of reports; steps."""
-    local, number = reports
-    raw = round(weight * noisy.value + (1 - weight) * local)
-    local_scale = parameters.local_scale if number else 0.0
-    spread = half_width(noisy.scale, local_scale, number, weight)
+def _published(noisy: Noisy, summed: int, groups: Groups, parameters: HybridParameters) -> HybridEstimate:
+    """Of a noisy central mean, and of the sum of the reports; steps."""
+    is_gaussian, weight, local = parameters.kind is NoiseKind.GAUSSIAN, groups.weight, groups.local
+    raw = round(_gaussian_blend(noisy.value, summed, groups) if is_gaussian else _blend(noisy.value, summed, groups))
+    local_scale = parameters.local_scale if local else 0.0
+    spread = (gaussian_half_width if is_gaussian else half_width)(noisy.scale, local_scale, local, weight)
+    variance_of = gaussian.variance if is_gaussian else variance
     share = float(weight)
     top = parameters.grid.floor(parameters.upper_bound_milli)
     return HybridEstimate(
@@ -100,7 +102,22 @@ def _published(
         top=top,
         interval95=(cut(raw - spread, top), cut(raw + spread, top)),
         weight=weight,
+        kind=parameters.kind,
         central_scale=noisy.scale,
         local_scale=local_scale,
-        variance=share**2 * variance(noisy.scale) + (1 - share) ** 2 * variance(local_scale) / max(number, 1),
+        variance=share**2 * variance_of(noisy.scale) + (1 - share) ** 2 * variance_of(local_scale) / max(local, 1),
+        public_epsilon=public_epsilon(parameters, groups),
+        delta=parameters.delta or 0.0,
     )
+
+
+def _blend(central: int, summed: int, groups: Groups) -> Fraction:
+    local = Fraction(summed, groups.local) if groups.local else Fraction(0)
+    return groups.weight * central + (1 - groups.weight) * local
+
+
+def _gaussian_blend(central: int, summed: int, groups: Groups) -> Fraction:
+    """The same to half a step: the central mean's part is a whole number of single reports, see `public_epsilon`."""
+    if not groups.local:
+        return Fraction(central)
+    return (round(groups.reports_in_one * central) + summed) * (1 - groups.weight) / groups.local

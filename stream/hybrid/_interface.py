@@ -15,9 +15,10 @@ from typing import Final, Protocol, Self
 from stream.errors import BadSetting
 from stream.estimators import Parameters
 from stream.hybrid.setting import Number, Setting
-from stream.mechanisms import MAX_SCALE
+from stream.mechanisms import MAX_SCALE, Noise, Noisy
+from stream.mechanisms.gaussian import LEAST_DELTA, deviation_for, smallest_scale, widest_scale
 from stream.mechanisms.grid import Grid, cut
-from stream.policy import Policy
+from stream.policy import NoiseKind, Policy
 
 TARGET: Final = "user_mean"
 """What all of them estimate: the unweighted mean of users' means, (1/n) sum mu_l. A release says so."""
@@ -64,6 +65,8 @@ class HybridParameters:
     epsilon            of the operator's noise on the mean of central users
     local_epsilon      of each local device's own noise
     spread             None where no estimator needs it
+    delta              of Gaussian noise, the operator's on one mean and a device's on one report; None: it is Laplace
+    max_coalition      local users that may tell others their own noise; None: no amplification is claimed
     """
 
     upper_bound_milli: int
@@ -71,6 +74,8 @@ class HybridParameters:
     epsilon: float
     local_epsilon: float
     spread: Spread | None = None
+    delta: float | None = None
+    max_coalition: int | None = None
 
     def __post_init__(self) -> None:
         Parameters(self.upper_bound_milli, self.grid, self.epsilon)  # refuses what no estimator may have
@@ -79,6 +84,8 @@ class HybridParameters:
             raise BadSetting(where, "is no epsilon", "use a number above 0, such as 1.0")
         if 4 * self.local_distance > MAX_SCALE * self.local_epsilon:
             raise BadSetting(where, "needs noise too wide for 64 bits", "use a larger epsilon or a coarser grid")
+        if self.delta is not None:
+            self._check_gaussian(self.delta)
         if self.spread is not None:
             self._check(self.spread)
 
@@ -91,7 +98,20 @@ class HybridParameters:
         spread = None
         if keys.sigma_milli is not None and keys.sigma_local_milli is not None:
             spread = Spread(keys.sigma_milli, keys.sigma_local_milli, keys.mean_gap_milli)
-        return cls(policy.upper_bound, Grid(policy.grid), policy.epsilon, keys.local_epsilon, spread)
+        delta = None if keys.noise is NoiseKind.LAPLACE else delta_of_one(policy)
+        grid = Grid(policy.grid)
+        return cls(policy.upper_bound, grid, policy.epsilon, keys.local_epsilon, spread, delta, keys.max_coalition)
+
+    def _check_gaussian(self, delta: float) -> None:
+        if not LEAST_DELTA <= delta < 1:
+            raise BadSetting("policy.privacy.delta", "is too small for Gaussian noise", "use a number such as 1e-6")
+        for key, epsilon in (("epsilon", self.epsilon), ("local_epsilon", self.local_epsilon)):
+            if 4 * widest_scale(self.local_distance, epsilon, delta) > MAX_SCALE:
+                raise BadSetting(
+                    f"policy.privacy.{key}",
+                    "needs noise too wide for 64 bits",
+                    "use a larger epsilon or a coarser grid",
+                )
 
     def _check(self, spread: Spread) -> None:
         """No distribution on [0, U] has a standard deviation above U/2 (Popoviciu)."""
@@ -111,9 +131,24 @@ class HybridParameters:
         return self.grid.distance(Fraction(self.upper_bound_milli))
 
     @property
+    def kind(self) -> NoiseKind:
+        """Of the operator's noise and of devices'."""
+        return NoiseKind.LAPLACE if self.delta is None else NoiseKind.GAUSSIAN
+
+    @property
     def local_scale(self) -> float:
-        """Of the noise on each report, steps."""
-        return self.local_distance / self.local_epsilon
+        """Of the noise on each report, steps: for Gaussian noise the standard deviation."""
+        return self.scale_for(self.local_distance, self.local_epsilon)
+
+    def scale_for(self, distance: int, epsilon: float) -> float:
+        """Of noise that hides a move by `distance`; as drawn, or up to rounding less."""
+        return distance / epsilon if self.delta is None else smallest_scale(distance, epsilon, self.delta)
+
+    def noisy(self, noise: Noise, value: int, distance: int, epsilon: float) -> Noisy:
+        """`value` with the policy's kind of noise, which hides a move by `distance`; steps."""
+        if self.delta is None:
+            return noise.laplace(value, distance, epsilon)
+        return noise.gaussian(value, distance, epsilon, self.delta)
 
     def sensitivity(self, central: int) -> Fraction:
         """U / (c n): the most that one of so many central users can move their mean, milli-units."""
@@ -122,19 +157,35 @@ class HybridParameters:
     def setting(self, central: int, local: int) -> Setting:
         """What weights are computed from, exactly, in milli-units. Both groups have one or more users.
 
-        Noise is that of the formulas, s_T^2 = 2 U^2 / (eps c n)^2 and s_L^2 = 2 U^2 / eps^2, without the grid's
-        widening, and epsilons are the decimals that were written.
+        Noise is that of the formulas, without the grid's widening, and epsilons are the decimals that were written:
+        s_T^2 = 2 U^2 / (eps c n)^2 and s_L^2 = 2 U^2 / eps^2; Gaussian s_T^2 = (s U / (c n))^2 and s_L^2 = (s U)^2 with
+        s the deviation for a move by 1.
         """
         known = self.spread or Spread(0, 0)
         return Setting(
             central=Fraction(central),
             local=Fraction(local),
-            central_noise=2 * (self.sensitivity(central) / _written(self.epsilon)) ** 2,
-            local_noise=2 * (self.upper_bound_milli / _written(self.local_epsilon)) ** 2,
+            central_noise=self._variance_for_1(self.epsilon) * self.sensitivity(central) ** 2,
+            local_noise=self._variance_for_1(self.local_epsilon) * self.upper_bound_milli**2,
             central_variance=Fraction(known.central_milli) ** 2,
             local_variance=Fraction(known.local_milli) ** 2,
             gap=Fraction(known.gap_milli),
         )
+
+    def _variance_for_1(self, epsilon: float) -> Fraction:
+        """Of noise that hides a move by 1."""
+        if self.delta is None:
+            return 2 / _written(epsilon) ** 2
+        # In nine digits, so that no library's last bit shows in a weight.
+        return Fraction(f"{deviation_for(epsilon, self.delta):.9g}") ** 2
+
+
+def delta_of_one(policy: Policy) -> float:
+    """The delta of one HAT: a user is in `most_hats` of them a day at most, and deltas add up to no more than delta."""
+    delta = policy.delta / policy.most_hats
+    while Fraction(delta) * policy.most_hats > Fraction(policy.delta):
+        delta = math.nextafter(delta, 0)
+    return delta
 
 
 def _written(epsilon: float) -> Fraction:
@@ -151,18 +202,24 @@ class HybridEstimate:
     interval95     within [0, top]; for any data, 95 of 100 draws or more give one around the blend before noise. It
                    covers the noise only, not sampling, nor that the groups may differ
     weight         w, of the central mean
-    central_scale  of the Laplace noise on the central mean, steps; 0: none was drawn
-    local_scale    of the Laplace noise on each local report, steps; 0: there is none
+    kind           of both noises; the scale of Gaussian noise is its standard deviation
+    central_scale  of the noise on the central mean, steps; 0: none was drawn
+    local_scale    of the noise on each local report, steps; 0: there is none
     variance       of both noises in `raw` together, steps^2
+    public_epsilon what holds for any user against those who see releases only: at most the epsilon of its own noise
+    delta          of Gaussian noise, with every epsilon; 0 for Laplace noise
     """
 
     raw: int
     top: int
     interval95: tuple[int, int]
     weight: Fraction
+    kind: NoiseKind
     central_scale: float
     local_scale: float
     variance: float
+    public_epsilon: float
+    delta: float
 
     @property
     def mean(self) -> int:

@@ -3,20 +3,18 @@
 Two figures, for two kinds of adversary. Against the operator, a local user has its own noise and nothing else. Against
 those who see the published blend, all noise in it counts, but for that of a coalition of local users who tell each
 other theirs. With Laplace noise there is no gain at all, however many add theirs: the tail of a sum of Laplace noises
-falls no faster than that of one [H App. D]. Releases have Laplace noise, so this is for planning: the ledger charges
-the figure without amplification.
+falls no faster than that of one [H App. D].
+
+This is the paper's theorem, for continuous noise and for planning. What a release claims is proved for the noise that
+it has, and a little more (`_public.py`). The ledger charges the figure without amplification.
 """
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Final
 
 from stream.errors import Refusal
 from stream.hybrid.setting import Setting
-
-_HALVINGS: Final = 40
-_LEAST: Final = 1e-6  # of epsilons: what is below it is told as it
+from stream.mechanisms.gaussian import deviation_for, epsilon_of
 
 
 class BadCoalition(Refusal):
@@ -90,35 +88,3 @@ def amplified(noise: GaussianNoise, setting: Setting, weight: float, max_coaliti
     if deviation == 0:
         return Public(noise.epsilon, sensitivity, 0.0)
     return Public(min(noise.epsilon, epsilon_of(deviation / sensitivity, noise.delta)), sensitivity, deviation)
-
-
-@lru_cache(maxsize=64)  # of few policies
-def deviation_for(epsilon: float, delta: float) -> float:
-    """The least standard deviation of Gaussian noise for (epsilon, delta), for a move by 1.    [dp-accounting]
-
-    Raises ValueError unless epsilon is above 0 and delta strictly between 0 and 1.
-    """
-    from dp_accounting.pld import common  # noqa: PLC0415 - takes two seconds, and no release amplifies
-    from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss  # noqa: PLC0415 - as above
-
-    if not (epsilon > 0 and 0 < delta < 1):
-        raise ValueError("Gaussian noise is for an epsilon above 0 and a delta between 0 and 1")
-    found = GaussianPrivacyLoss.from_privacy_guarantee(common.DifferentialPrivacyParameters(epsilon, delta))
-    return float(found.standard_deviation)
-
-
-def epsilon_of(deviation: float, delta: float) -> float:
-    """The least epsilon, up to rounding upwards, for which this noise on a move by 1 is (epsilon, delta).
-
-    By halving on dp-accounting's delta(epsilon), which falls as epsilon grows.
-    """
-    from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss  # noqa: PLC0415 - as above
-
-    loss = GaussianPrivacyLoss(deviation)
-    low = high = _LEAST
-    while loss.get_delta_for_epsilon(high) > delta:
-        low, high = high, 2 * high
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if loss.get_delta_for_epsilon(middle) > delta else (low, middle)
-    return high

@@ -6,6 +6,7 @@ from typing import Final
 
 from stream.hybrid._interface import HybridParameters
 from stream.mechanisms import Noise
+from stream.mechanisms.gaussian import widest_scale
 
 _SCALES: Final = 40  # of noise beyond [0, U]: an honest device is further away once in e**40 reports
 _PLACES: Final = 40  # digits before or after the point; no more are needed, and 1E-999999999 is a long number
@@ -15,19 +16,20 @@ def report(mean: Fraction, parameters: HybridParameters, noise: Noise) -> int:
     """What a device sends of its own mean in one HAT, in steps: the mean cut to [0, U], on the grid, with noise.
 
     mean   milli-units, private; nothing else of the user leaves the device
-    Guarantee (replace, against everybody, the operator included): `parameters.local_epsilon`. Two means within [0, U]
+    Guarantee (replace, against everybody, the operator included): `parameters.local_epsilon`, with Gaussian noise
+    together with `parameters.delta`. Two means within [0, U]
     are U apart at most, so their nearest steps `local_distance` = floor(U / grid) + 1 at most (see Grid.distance),
     which is what the noise is made for. That there is a report, of this HAT, is not hidden.
     """
     grid, upper = parameters.grid, Fraction(parameters.upper_bound_milli)
     steps = grid.nearest(min(max(mean, Fraction(0)), upper))
-    return noise.laplace(steps, parameters.local_distance, parameters.local_epsilon).value
+    return parameters.noisy(noise, steps, parameters.local_distance, parameters.local_epsilon).value
 
 
 def accepts(value: Decimal, epsilon: float, parameters: HybridParameters) -> bool:
     """Whether the operator takes a report.
 
-    value     km/h: a multiple of the grid, with |value| <= U + 40 U / epsilon. One device cannot move a mean by more
+    value     km/h: a multiple of the grid, at most `widest` away from 0. One device cannot move a mean by more
     epsilon   the device's own claim, equal to the policy's: weights and intervals stand on it
     It reads nothing but the report, which is private already. What else a broken or lying device can do: send a wrong
     value, of this size; no operator can see that.
@@ -39,7 +41,15 @@ def accepts(value: Decimal, epsilon: float, parameters: HybridParameters) -> boo
 
 
 def widest(parameters: HybridParameters) -> int:
-    """The most steps that an accepted report can be away from 0: U + 40 U / epsilon, down to the grid."""
+    """The most steps that an accepted report can be away from 0. The same on every machine, so that devices agree.
+
+    Laplace: U + 40 U / epsilon, down to the grid. Gaussian: U + sqrt(80) s, up to the grid, with an s that is never
+    below that of the noise. X has E exp(t X) <= exp(t^2 s^2 / 2) [Canonne, Kamath, Steinke 2020], and so P(X > x) <=
+    exp(-x^2 / 2 s^2): it is above sqrt(80) s once in e**40 reports or less often.
+    """
+    if parameters.delta is not None:
+        scale = widest_scale(parameters.local_distance, parameters.local_epsilon, parameters.delta)
+        return parameters.local_distance + int((2 * _SCALES * scale * scale).sqrt()) + 1
     beyond = _SCALES / Fraction(parameters.local_epsilon)
     return parameters.grid.floor(parameters.upper_bound_milli * (1 + beyond))
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from stream.errors import Refusal
 
-# Within these the discrete Laplace leaves 64 bits with a chance below e**-7000 a draw, so that nothing saturates.
+# Within these, noise of either kind leaves 64 bits with a chance below e**-7000 a draw, so that nothing saturates.
 MAX_VALUE: Final = 2**60
 MAX_SCALE: Final = 2.0**50
 
@@ -20,7 +20,10 @@ class UnsafeNoise(Refusal):
 
 @dataclass(frozen=True, slots=True)
 class Noisy:
-    """A number with noise on it, in grid steps, and the public scale of that noise (0: none was drawn)."""
+    """A number with noise on it, in grid steps, and the public scale of that noise (0: none was drawn).
+
+    scale   of Gaussian noise its standard deviation
+    """
 
     value: int
     scale: float
@@ -33,6 +36,16 @@ class Noise(Protocol):
         """`value` plus discrete Laplace noise that hides a move by `distance`, all in grid steps.
 
         Guarantee: values at most `distance` apart give outputs whose probabilities differ by at most exp(epsilon).
+        distance 0: the value depends on nobody, nothing is drawn.
+        Raises UnsafeNoise rather than saturate.
+        """
+        ...
+
+    def gaussian(self, value: int, distance: int, epsilon: float, delta: float) -> Noisy:
+        """`value` plus discrete Gaussian noise that hides a move by `distance`, all in grid steps.
+
+        Guarantee: values at most `distance` apart give outputs of which any set's chances p and q have
+        p <= exp(epsilon) q + delta.
         distance 0: the value depends on nobody, nothing is drawn.
         Raises UnsafeNoise rather than saturate.
         """

@@ -162,6 +162,9 @@ class Settled(Scripted):
     def laplace(self, value: int, distance: int, epsilon: float) -> Noisy:
         return Noisy(next(self._draws), distance / epsilon)
 
+    def gaussian(self, value: int, distance: int, epsilon: float, delta: float) -> Noisy:
+        raise AssertionError
+
 
 @every_estimator
 @given(

@@ -35,6 +35,9 @@ class Told:
         self.laplaces.append((value, distance, epsilon))
         return Noisy(self._chance.randint(0, self._most), distance / epsilon)
 
+    def gaussian(self, value: int, distance: int, epsilon: float, delta: float) -> Noisy:
+        raise AssertionError
+
     def choose(self, weights: Integers, costs: Integers, rate: Fraction) -> int:
         assert set(weights.tolist()) == {1}
         assert sorted(costs.tolist()) == [0] + [1] * (len(costs) - 1), "so that all chances add up to the same"

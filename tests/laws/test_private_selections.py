@@ -61,6 +61,9 @@ class Branch:
         self.asked = (value, distance, epsilon)
         return Noisy(value, 0.0)
 
+    def gaussian(self, value: int, distance: int, epsilon: float, delta: float) -> Noisy:
+        raise AssertionError
+
     def _next(self, number: int) -> int:
         at = len(self.options)
         self.options.append(number)

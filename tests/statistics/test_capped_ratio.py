@@ -48,6 +48,9 @@ class Kept(SystemNoise):
         self.drawn.append((found.value - value, distance, found.scale))
         return found
 
+    def gaussian(self, value: int, distance: int, epsilon: float, delta: float) -> Noisy:
+        raise AssertionError
+
 
 @dataclass
 class Sample:

@@ -177,6 +177,9 @@ class Asked:
     def laplace(self, value: int, distance: int, epsilon: float) -> Noisy:
         return Noisy(value, distance / epsilon)
 
+    def gaussian(self, value: int, distance: int, epsilon: float, delta: float) -> Noisy:
+        raise AssertionError
+
     def choose(self, weights: NDArray[np.int64], costs: NDArray[np.int64], rate: Fraction) -> int:
         exponent = -Decimal(rate.numerator) / rate.denominator
         terms = [int(w) * (exponent * int(c)).exp() for w, c in zip(weights, costs, strict=True)]

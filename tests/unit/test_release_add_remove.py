@@ -44,6 +44,9 @@ class Deaf(Scripted):
         self.asked.append((0, distance, epsilon))  # without the value: what is asked for may not depend on it either
         return Noisy(next(self._results), distance / epsilon)
 
+    def gaussian(self, value: int, distance: int, epsilon: float, delta: float) -> Noisy:
+        raise AssertionError
+
 
 def chunks(hat: list[tuple[int, int]]) -> list[bytes]:
     rows = [Row(i.to_bytes(8, "big"), count, total, total // count, 1) for i, (count, total) in enumerate(hat)]
