@@ -3,6 +3,12 @@
 from fractions import Fraction
 
 from stream.hybrid import HybridParameters
+from stream.mechanisms.gaussian import deviation_for
+
+
+def nine_digits(epsilon: float, delta: float) -> Fraction:
+    """dp-accounting's deviation for a move by 1."""
+    return Fraction(f"{deviation_for(epsilon, delta):.9g}")
 
 
 def weight_by_definition(name: str, central: int, local: int, parameters: HybridParameters) -> Fraction:
@@ -10,6 +16,9 @@ def weight_by_definition(name: str, central: int, local: int, parameters: Hybrid
     c = central / n
     epsilon, local_epsilon = Fraction(str(parameters.epsilon)), Fraction(str(parameters.local_epsilon))
     s_t, s_l = 2 * upper**2 / (epsilon * c * n) ** 2, 2 * upper**2 / local_epsilon**2
+    if parameters.delta is not None:
+        s_t = (nine_digits(parameters.epsilon, parameters.delta) * upper / (c * n)) ** 2
+        s_l = (nine_digits(parameters.local_epsilon, parameters.delta) * upper) ** 2
     spread = parameters.spread
     sigma_t, sigma_l, gap = (spread.central_milli**2, spread.local_milli**2, spread.gap_milli) if spread else (0, 0, 0)
     if name == "pwh":

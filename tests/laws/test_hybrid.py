@@ -34,6 +34,8 @@ NOBODY = as_users([], [])
 PWH, TCM_ONLY, LM_ONLY, FULL_LM = (HYBRID_ESTIMATORS[name] for name in ("pwh", "tcm_only", "lm_only", "full_lm"))
 
 epsilons = st.sampled_from([0.1, 0.5, 1.0, 3.0])
+deltas = st.sampled_from([None, 1e-8])
+"""Laplace noise and Gaussian noise."""
 reports_of_some = st.lists(st.integers(-1_800, 1_800), max_size=20).map(lambda found: np.array(found, np.int64))
 
 
@@ -52,6 +54,7 @@ def parameters_for(estimator: HybridEstimator) -> st.SearchStrategy[HybridParame
         epsilon=epsilons,
         local_epsilon=epsilons,
         spread=differing if estimator.name == "kvh_heterogeneous" else alike,
+        delta=deltas,
     )
 
 
@@ -126,12 +129,10 @@ def asked_of_neighbours(
     then = estimate(estimator, moved(users, user, share), reports, parameters, other)
     assert first is not None
     assert then is not None
-    assert (first.weight, first.central_scale, first.local_scale, first.variance) == (
-        then.weight,
-        then.central_scale,
-        then.local_scale,
-        then.variance,
-    )
+    public = attrgetter("weight", "central_scale", "local_scale", "variance", "public_epsilon", "delta")
+    assert public(first) == public(then)
+    assert {*one.deltas, *other.deltas} <= {parameters.delta}, "the other kind of noise was asked for"
+    assert len(one.deltas) == (0 if parameters.delta is None else len(one.asked))
     return list(zip(one.asked, other.asked, strict=True))
 
 
@@ -222,6 +223,10 @@ def test_an_estimate_is_the_blend_of_the_noisy_mean_of_user_means_and_the_mean_o
         elif noisy and mean:
             weight = weight_by_definition(estimator.name, central, local, parameters)
             blend = weight * noisy[0] + (1 - weight) * mean[0]
+            if parameters.delta is not None:  # the central mean's part is a whole number of reports
+                part = (1 - weight) / local
+                exact, blend = blend, part * (round(weight * noisy[0] / part) + sum(reports.tolist()))
+                assert abs(blend - exact) <= Fraction(1, 2)
         else:
             blend = next(iter([*noisy, *mean]), None)
     assert (None if found is None else found.raw) == (None if blend is None else round(blend))

@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 from scipy.stats import binom
 
 from stream.hybrid import HYBRID_ESTIMATORS, Setting
-from stream.hybrid._interval import half_width, variance
+from stream.hybrid._interval import gaussian_half_width, half_width, variance
 from stream.hybrid.mean_squared_error import (
     full_lm,
     hybrid,
@@ -145,3 +145,40 @@ def test_the_quantile_of_two_equal_noises_is_that_of_the_closed_form() -> None:
 def test_many_reports_have_the_quantile_of_the_normal_distribution() -> None:
     deviation = 1e6 * (2 / 10**5) ** 0.5
     assert half_width(0.0, 1e6, 10**5, Fraction(0)) / deviation == pytest.approx(1.959964, abs=2e-3)
+
+
+def discrete_gaussian(scale: float, shape: tuple[int, ...], chance: np.random.Generator) -> NDArray[np.int64]:
+    numbers = np.arange(-math.ceil(9 * scale), math.ceil(9 * scale) + 1)
+    cumulative = np.cumsum(np.exp(-0.5 * (numbers / scale) ** 2))
+    found: NDArray[np.int64] = numbers[np.searchsorted(cumulative, chance.random(shape) * cumulative[-1])]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("central", "local", "weight", "reports"),
+    [
+        (1_000.0, 20_000.0, Fraction(9, 10), 6),
+        (4_000.0, 2_000.0, Fraction(1, 3), 2),
+        (0.0, 2_000.0, Fraction(0), 1),
+        (1.3, 0.8, Fraction(1, 2), 3),
+    ],
+)
+def test_an_interval_of_gaussian_noise_covers_the_blend_before_noise_in_95_of_100_draws(
+    central: float, local: float, weight: Fraction, reports: int
+) -> None:
+    chance = np.random.default_rng(12)
+    draws, share = DRAWS // 10, float(weight)
+    values = chance.random((1 + reports, draws)) * 100
+    noises = np.zeros((1 + reports, draws))
+    if weight:
+        noises[0] = discrete_gaussian(central, (draws,), chance)
+    noises[1:] = discrete_gaussian(local, (reports, draws), chance)
+    noisy = np.rint(values) + noises
+    part = (1 - share) / reports
+    raw = np.rint(part * (np.rint(share / part * noisy[0]) + noisy[1:].sum(axis=0)))
+    exact = share * values[0] + (1 - share) * values[1:].mean(axis=0)
+    width = gaussian_half_width(central, local, reports, weight)
+    covered = int((np.abs(raw - exact) <= width + (0.5 if not weight and reports == 1 else 0)).sum())
+    assert covered >= binom.isf(1 - FALSE_ALARM, draws, 0.95)
+    if local > 100:
+        assert covered <= binom.isf(FALSE_ALARM, draws, ABOVE)

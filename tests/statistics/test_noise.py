@@ -1,4 +1,4 @@
-"""The system's noise, as drawn, against the discrete Laplace distribution. This file cries wolf once in 10^6 runs."""
+"""The system's noise, as drawn, against its own distribution. This file cries wolf once in 10^6 runs."""
 
 import math
 from collections.abc import Callable
@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
+from stream.mechanisms.gaussian import smallest_scale
 from stream.mechanisms.grid import quantile95
 from stream.mechanisms.system import SystemNoise
 
@@ -45,8 +46,10 @@ def edges(scale: float) -> list[int]:
 
 
 def chi_square_is_plausible(drawn: NDArray[np.int64], scale: float) -> bool:
-    ends = edges(scale)
-    cumulative = below(scale)
+    return fits(drawn, edges(scale), below(scale))
+
+
+def fits(drawn: NDArray[np.int64], ends: list[int], cumulative: Callable[[int], float]) -> bool:
     chances = np.diff([0.0, *map(cumulative, ends), 1.0])
     observed = np.bincount(np.searchsorted(ends, drawn, side="left"), minlength=len(ends) + 1)
     expected = chances * len(drawn)
@@ -75,3 +78,29 @@ def test_noise_is_distributed_as_the_discrete_laplace_and_its_quantile_covers_95
         chance = cumulative(spread) - cumulative(-spread - 1)
         assert binom.isf(1 - FALSE_ALARM, DRAWS, chance) <= covered <= binom.isf(FALSE_ALARM, DRAWS, chance)
     assert cumulative(q) - cumulative(-q - 1) >= 0.95 > cumulative(q - 1) - cumulative(-q)
+
+
+# Gaussian noise
+
+GAUSSIAN_DRAWS = 20_000
+
+
+def gaussian_fits(drawn: NDArray[np.int64], scale: float) -> bool:
+    """Against the discrete Gaussian's chances, term by term."""
+    furthest = math.ceil(12 * scale)
+    terms = np.exp(-0.5 * (np.arange(-furthest, furthest + 1) / scale) ** 2)
+    cumulative = np.cumsum(terms / terms.sum())
+    ends = sorted({int(np.searchsorted(cumulative, i / BINS)) - furthest for i in range(1, BINS)})
+    return fits(drawn, ends, lambda x: float(cumulative[x + furthest]))
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(("value", "distance"), [(2**59, 1), (21_314, 1579)], ids=["narrow and far", "usual"])
+def test_gaussian_noise_is_distributed_as_the_discrete_gaussian(value: int, distance: int) -> None:
+    noise = SystemNoise()
+    drawn = [noise.gaussian(value, distance, 1.0, 1e-6) for _ in range(GAUSSIAN_DRAWS)]
+    off, scale = np.array([each.value - value for each in drawn], np.int64), drawn[0].scale
+    assert {each.scale for each in drawn} == {smallest_scale(distance, 1.0, 1e-6)}
+    assert gaussian_fits(off, scale)
+    assert not gaussian_fits(off, scale * 0.9), "the test has no power: a wrong scale passes"
+    assert not gaussian_fits(off + max(1, round(scale / 4)), scale), "a shift passes"

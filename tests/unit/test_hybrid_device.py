@@ -1,5 +1,6 @@
 """What a device sends, and what the operator takes."""
 
+import math
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -14,7 +15,12 @@ from stream.mechanisms.system import SystemNoise
 from tests.support import GRIDS, UPPER_BOUND, Scripted
 
 PLAIN = HybridParameters(UPPER_BOUND, Grid(Decimal("0.001")), 1.0, 0.5)
-grids = st.sampled_from(GRIDS).map(lambda text: replace(PLAIN, grid=Grid(Decimal(text))))
+DELTA = 1e-8
+GAUSSIAN = replace(PLAIN, delta=DELTA)
+both_noises = st.sampled_from([PLAIN, GAUSSIAN])
+grids = st.builds(
+    lambda parameters, text: replace(parameters, grid=Grid(Decimal(text))), both_noises, st.sampled_from(GRIDS)
+)
 means = st.fractions(-10, 2 * UPPER_BOUND, max_denominator=1000)
 
 
@@ -29,6 +35,7 @@ def test_two_means_ask_for_the_same_noise_and_are_no_further_apart_than_it_is_fo
     assert same == [distance, epsilon]
     assert epsilon == parameters.local_epsilon
     assert abs(then - value) <= distance == parameters.local_distance
+    assert noise.deltas == ([] if parameters.delta is None else [DELTA, DELTA])
 
 
 def test_a_bound_between_two_steps_needs_the_widened_distance() -> None:
@@ -65,6 +72,15 @@ def test_the_widest_report_is_accepted_and_a_step_further_is_not(parameters: Hyb
     most = widest(parameters)
     for steps, taken in ((most, True), (-most, True), (most + 1, False), (-most - 1, False)):
         assert accepts(Decimal(parameters.grid.text(steps)), parameters.local_epsilon, parameters) == taken
+
+
+@pytest.mark.parametrize("text", GRIDS)
+def test_the_widest_gaussian_report_is_9_deviations_away_or_a_little_more(text: str) -> None:
+    """A report is beyond once in e**40 or less often, and a lie is no larger than 12 deviations."""
+    parameters = replace(GAUSSIAN, grid=Grid(Decimal(text)))
+    beyond, scale = widest(parameters) - parameters.local_distance, parameters.local_scale
+    assert math.exp(-((beyond / scale) ** 2) / 2) <= math.exp(-40)
+    assert 9 * scale < beyond < 12 * scale
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,10 @@ def test_what_an_estimator_has_to_know_is_asked_for_at_the_start() -> None:
         ({"local_epsilon": float("inf")}, "local_epsilon"),
         ({"local_epsilon": 1e-12}, "local_epsilon"),
         ({"epsilon": -1.0}, "epsilon"),
+        ({"delta": 0.0}, "delta"),
+        ({"delta": 1e-101}, "delta"),
+        ({"delta": 1e-8, "epsilon": 1e-9}, "epsilon"),
+        ({"delta": 1e-8, "local_epsilon": 1e-9}, "local_epsilon"),
     ],
 )
 def test_parameters_that_no_estimate_could_keep_are_refused(change: dict[str, object], key: str) -> None:
