@@ -82,7 +82,7 @@ def test_noise_is_distributed_as_the_discrete_laplace_and_its_quantile_covers_95
 
 # Gaussian noise
 
-GAUSSIAN_DRAWS = 20_000
+GAUSSIAN_DRAWS = 8_000
 
 
 def gaussian_fits(drawn: NDArray[np.int64], scale: float) -> bool:

@@ -79,11 +79,11 @@ def loss(one: dict[int, float], other: dict[int, float], epsilon: float) -> floa
         ({"max_coalition": 12}, 1, 20),
         ({"epsilon": 0.5}, 2, 12),
         ({"local_epsilon": 0.5}, 1, 12),
-        ({"grid": Grid(Decimal(1))}, 1, 12),
+        ({"grid": Grid(Decimal(1))}, 1, 8),
     ],
 )
 def test_every_user_is_hidden_as_well_as_is_said(change: dict[str, object], central: int, local: int) -> None:
-    parameters = replace(PLAIN, **{"grid": Grid(Decimal("0.5")), **change})  # type: ignore[arg-type]  # of several types
+    parameters = replace(PLAIN, **{"grid": Grid(Decimal(2)), **change})  # type: ignore[arg-type]  # of several types
     of = groups(parameters, central, local)
     epsilon = public_epsilon(parameters, of)
     assert epsilon < max(parameters.epsilon, parameters.local_epsilon)

@@ -1,20 +1,27 @@
 """What a record tells of its noise, and the day's (epsilon, delta) that follows from it."""
 
 import json
+import math
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import pytest
+from dp_accounting.pld.privacy_loss_distribution import from_discrete_gaussian_mechanism
 
+from agents.budget_words import explanation, figures
 from stream.accounting import DaySummary, Total
 from stream.composition import Known, Spending, composed
 from stream.estimators import ESTIMATOR_KEYS, ESTIMATORS, Estimate
 from stream.hats import Calendar
+from stream.hybrid import HYBRID_KEYS, HybridParameters
+from stream.mechanisms.gaussian import smallest_scale
 from stream.mechanisms.grid import FINEST
 from stream.mechanisms.system import SystemNoise
 from stream.packing import Row, pack
-from stream.policy import Policy, Relation, read_policy
+from stream.policy import NoiseKind, Policy, Relation, read_policy
+from stream.promise import day_loss
 from stream.release import HatChunks, Release, budget_record, release_of
 from stream.spending import fineness_of, finer_epsilon
 from stream.units import NANO
@@ -120,3 +127,88 @@ def test_what_another_policy_has_charged_counts_in_full_beside_our_noise() -> No
     alone, beside = finer_epsilon(policy, a_day(40, {9: 40})), finer_epsilon(policy, a_day(40, {9: 40}, 40, {NANO: 5}))
     unknown = finer_epsilon(policy, a_day(40, {}, 40, {NANO: 5}))
     assert alone < beside < unknown < 45
+
+
+# Gaussian noise
+
+
+def gaussian_policy(**privacy: Any) -> Policy:
+    table = {
+        "name": "test",
+        "upper_bound": 65.0,
+        "timezone": "UTC",
+        "hours": [0, 24],
+        "privacy": PRIVACY | privacy,
+        "estimator": {"name": "pwh", "noise": "gaussian"},
+    }
+    return read_policy(table, HYBRID_KEYS, lambda _: "")
+
+
+def exact_gaussian(scale: float, distance: int, number: int, delta: float) -> float:
+    """dp-accounting's own figure for so many discrete noises, as near as its own grid of losses lets it be."""
+    one = from_discrete_gaussian_mechanism(
+        scale, distance, value_discretization_interval=1e-3, pessimistic_estimate=False
+    )
+    return float(one.self_compose(number).get_epsilon_for_delta(delta))
+
+
+def test_deltas_of_a_days_hats_add_up_to_no_more_than_the_policys() -> None:
+    for hats in (1, 3, 40, 89):
+        policy = gaussian_policy(max_hats_per_day=hats)
+        delta = HybridParameters.of(policy).delta
+        assert delta is not None
+        assert policy.delta * (1 - 1e-9) < Fraction(delta) * hats <= Fraction(policy.delta)
+    assert HybridParameters.of(gaussian_policy()).max_coalition is None
+    assert HybridParameters.of(gaussian_policy(max_coalition=7)).max_coalition == 7
+
+
+@pytest.mark.parametrize("local_epsilon", [1.0, 0.4])
+def test_a_day_of_gaussian_releases_costs_what_their_noise_comes_to(local_epsilon: float) -> None:
+    policy = gaussian_policy(local_epsilon=local_epsilon)
+    delta = HybridParameters.of(policy).delta
+    assert delta is not None
+    for number in (5, 40):
+        for distance in (1, 12):
+            scale = smallest_scale(distance, 1.0, delta)
+            found = finer_epsilon(policy, a_day(number, {int(math.log2(scale)): number}))
+            exact = exact_gaussian(scale, distance, number, policy.delta)
+            assert exact * (1 - 1e-3) <= found <= number
+            assert found <= exact + 0.4 * number / distance
+    fine = [finer_epsilon(policy, a_day(40, each)) for each in ({9: 40}, {3: 40}, {0: 40}, {})]
+    assert fine == sorted(fine)
+    assert fine[0] < 10, "the sum is 40"
+
+
+def test_beside_gaussian_releases_other_charges_count_in_full() -> None:
+    policy = gaussian_policy()
+    alone, beside = finer_epsilon(policy, a_day(40, {9: 40})), finer_epsilon(policy, a_day(40, {9: 40}, 40, {NANO: 5}))
+    assert beside == pytest.approx(alone + 5)
+
+
+def test_a_hybrid_policy_with_laplace_noise_has_a_figure_whatever_its_fineness() -> None:
+    keys = gaussian_policy().hybrid
+    assert keys is not None
+    policy = replace(gaussian_policy(), hybrid=replace(keys, noise=NoiseKind.LAPLACE))
+    assert policy.is_pure
+    assert finer_epsilon(policy, a_day(40, {0: 40})) == pytest.approx(composed({NANO: 40}, policy.delta), abs=1e-6)
+
+
+def test_a_policy_tells_its_delta_where_a_bound_is_not_pure() -> None:
+    policy = gaussian_policy(max_hats_per_day=40, daily_limit=40.0)
+    loss = day_loss(policy)
+    assert loss.bound == 40 * NANO
+    assert loss.finer(1, policy.delta) < 40
+    assert loss.finer(30, policy.delta) < loss.finer(60, policy.delta)
+    told = figures(policy, 30, "not read")
+    assert (told["hat"]["delta"], told["day"]["delta"]) == (HybridParameters.of(policy).delta, policy.delta)
+    assert told["over_days"]["delta"] == 30 * policy.delta
+    words = " ".join(part.text for part in explanation(policy, 30, "not read"))
+    for said in (
+        "delta = 1e-06",
+        "but for a chance of 1e-06 in the whole day (delta)",
+        "So do their deltas: 30 x 1e-06",
+    ):
+        assert said in words
+    pure = replace(policy, hybrid=None)
+    assert "delta" not in figures(pure, 30, "not read")["day"]
+    assert "So do their deltas" not in " ".join(part.text for part in explanation(pure, 30, "not read"))
