@@ -23,8 +23,8 @@ _NUMBERS: Final = ("retention.ms", "retention.bytes", "delete.retention.ms", "ma
 _DESCRIPTION: Final = """\
 hatcast reads readings of vehicles from one topic and publishes, slot after slot, private means for every hexagon.
 Topics have the names and settings of the hatcast.toml that comes with it; `x-hatcast-setting` is the key that changes
-a name. Records are compacted by key or may be sent twice: `release_id` tells releases apart, and equal `release_id`
-means equal bytes. Read with isolation level read_committed, from the beginning. docs/consume.md has consumers.
+a name. The public topics are compacted by key, never deleted. A release may be sent twice: equal `release_id` means
+equal bytes. Read with isolation level read_committed, from the beginning. docs/consume.md has consumers.
 """
 
 Object = dict[str, Any]
