@@ -32,6 +32,14 @@ def asked(worker: WorkerProcess, path: str) -> tuple[int, dict[str, Any]]:
             return error.code, json.loads(error.read())
 
 
+def scraped(worker: WorkerProcess) -> str:
+    """Its `/metrics`, once it listens."""
+    with urllib.request.urlopen(f"http://{address(worker)}/metrics", timeout=30.0) as answer:
+        assert answer.headers.get_content_type() == "text/plain"
+        page: bytes = answer.read()
+    return page.decode()
+
+
 def is_ready(worker: WorkerProcess) -> bool:
     return asked(worker, "/readyz")[0] == 200
 

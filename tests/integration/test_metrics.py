@@ -1,7 +1,6 @@
 """`/metrics` of a worker process after a whole run: what is declared, what is stored, and nothing of a vehicle."""
 
 import re
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import agents.watch
 from agents.metrics.kinds import Process
 from tests.exposed import figures, undeclared, unset
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
-from tests.integration.health import LISTEN, address, asked, is_ready
+from tests.integration.health import LISTEN, asked, is_ready, scraped
 from tests.integration.tables import golden_table, merged
 from tests.services import KafkaServer, RedisServer
 from tests.services.data import golden, recording
@@ -37,13 +36,6 @@ class Run:
 
 def look_often() -> None:
     agents.watch.ROUND_S = 0.1  # type: ignore[misc]  # a test need not wait for seconds
-
-
-def scraped(worker: WorkerProcess) -> str:
-    with urllib.request.urlopen(f"http://{address(worker)}/metrics", timeout=30.0) as answer:
-        assert answer.headers.get_content_type() == "text/plain"
-        page: bytes = answer.read()
-    return page.decode()
 
 
 @pytest.fixture(scope="module")

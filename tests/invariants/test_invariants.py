@@ -23,6 +23,7 @@ from tests.faults.facts import Seen
 from tests.faults.observe import fold_again, is_settled, look, promise_of
 from tests.integration.crashing_worker import METHODS, die_after
 from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.health import LISTEN, asked, scraped
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, ticks, traffic
 from tests.integration.tables import DEFAULTS, merged, toml
 from tests.services import KafkaServer, Record, RedisServer
@@ -115,18 +116,21 @@ class Storm:
 
     contributions   before anything closed
     pseudonyms      of all users, as Redis had them
+    served          what the last worker told operators over HTTP
     """
 
     pipeline: Pipeline
     contributions: dict[str, Any]
     oracle: dict[str, Any]
     pseudonyms: frozenset[bytes]
+    served: dict[str, bytes]
 
 
 @pytest.fixture(scope="module")
 def storm(kafka: KafkaServer, redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storm]:
     policy = {"upper_bound": BOUND, "lateness": "48h", "privacy": {"max_hats_per_day": CAP, "min_users": 3}}
-    with open_pipeline(kafka, redis_server, tmp_path_factory.mktemp("storm"), "storm", {"policy": policy}) as pipeline:
+    changes = {"policy": policy, **LISTEN}
+    with open_pipeline(kafka, redis_server, tmp_path_factory.mktemp("storm"), "storm", changes) as pipeline:
         first, second = pipeline.worker(), pipeline.worker()
         for worker in (first, second):
             pipeline.wait_for_partitions(worker)
@@ -145,8 +149,9 @@ def storm(kafka: KafkaServer, redis_server: RedisServer, tmp_path_factory: pytes
         pseudonyms = stored_pseudonyms(pipeline)
         send(pipeline, *ticks(NOON_MS + 60 * HOUR_MS))
         pipeline.wait(pipeline.is_settled, "releases", third)
+        served = {"/metrics": scraped(third).encode(), "/readyz": json.dumps(asked(third, "/readyz")).encode()}
         assert third.terminate() == 0
-        yield Storm(pipeline, contributions, oracle, pseudonyms)
+        yield Storm(pipeline, contributions, oracle, pseudonyms, served)
 
 
 def stored_pseudonyms(pipeline: Pipeline) -> frozenset[bytes]:
@@ -174,9 +179,13 @@ def test_i4_a_vehicle_enters_k_hats_a_day_through_one_partition_with_values_up_t
 
 
 @pytest.mark.timeout(300)
-def test_i5_no_vehicle_and_no_pseudonym_is_in_anything_public_nor_in_logs_and_dead_letters(storm: Storm) -> None:
+def test_i5_no_vehicle_and_no_pseudonym_is_in_anything_public_nor_in_logs_metrics_and_dead_letters(
+    storm: Storm,
+) -> None:
     topics = storm.pipeline.settings.topics
     seen = {f"log {n}": process.log.read_bytes() for n, process in enumerate(storm.pipeline.processes)}
+    assert b"hatcast_releases_total" in storm.served["/metrics"]
+    seen |= storm.served
     for topic in (topics.means, topics.queries, topics.budget, topics.dead_letters):
         seen[topic] = b"\n".join(
             part
