@@ -119,7 +119,7 @@ class Sender:
     def look(self, seconds: float = 0.0) -> None:
         """Hear what the broker refused, waiting so long for it. Raises Refusal."""
         self._producer.poll(seconds)
-        acknowledged = self.records - len(self._producer)  # or less: ticks wait there too
+        acknowledged = self.records - self._failed - len(self._producer)  # or more: ticks wait there too
         if acknowledged > self._counted:
             METERS.count(BRIDGE_READINGS, acknowledged - self._counted)
             self._counted = acknowledged

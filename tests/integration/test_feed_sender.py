@@ -12,9 +12,11 @@ import pytest
 from agents.bridge.pace import Pace
 from agents.bridge.room import Room, stored_offsets
 from agents.bridge.sender import Sender
+from agents.metrics.meters import METERS
 from agents.store.keys import PartitionKeys
 from stream.errors import Refusal
 from stream.replay import Message
+from tests.exposed import figures
 from tests.services import KafkaServer, RedisServer
 from tests.services.fixtures import MakeTopic
 
@@ -51,6 +53,23 @@ def wait_for(true: Callable[[], bool]) -> None:
 def test_a_sender_says_so_when_the_broker_refuses_records(kafka: KafkaServer, make_topic: MakeTopic) -> None:
     topic, stop = make_topic(partitions=1, config={"max.message.bytes": "500"}), threading.Event()
     options: dict[str, Any] = {"bootstrap.servers": kafka.bootstrap_servers}
+    before = acknowledged()
     with pytest.raises(Refusal, match="did not take"), Sender(options, topic, stop) as sender:
         sender.send_all([Message(0, 1_000, b"k", os.urandom(2_000))], Pace(0, 0, stop))
         sender.finish()
+    assert acknowledged() == before
+
+
+def test_readings_that_the_broker_has_are_counted_and_ticks_are_not(kafka: KafkaServer, make_topic: MakeTopic) -> None:
+    topic, stop = make_topic(partitions=1), threading.Event()
+    messages = [Message(0, 1_000 + n, None if n % 10 == 9 else b"k", b"" if n % 10 == 9 else b"v") for n in range(100)]
+    before = acknowledged()
+    with Sender({"bootstrap.servers": kafka.bootstrap_servers}, topic, stop) as sender:
+        assert sender.send_all(messages, Pace(0, 0, stop))
+        sender.finish()
+    assert acknowledged() - before == 90
+
+
+def acknowledged() -> float:
+    """What this process has counted so far."""
+    return figures(METERS.page()[0].decode(), "hatcast_bridge_readings_total").get((), 0.0)
