@@ -7,6 +7,7 @@ _TEXT: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _RANGE: Final = re.compile(r"\[[^]]*\]")
 _GROUPED: Final = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
 _SELECTOR: Final = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(\{[^}]*\})?(?!\s*\()")
+_LABEL: Final = re.compile(r"([a-zA-Z_][a-zA-Z0-9_]*)\s*(?:=|!=|=~|!~)")
 _WORDS: Final = frozenset({"and", "or", "unless", "bool", "offset", "by", "without", "on", "inf", "nan"})
 
 
@@ -19,6 +20,6 @@ def named(expression: str) -> dict[str, set[str]]:
         # A name before a bracket is a function: the expression then backtracks to a part of it.
         if name.lower() in _WORDS or not re.search(rf"\b{name}\b(?!\s*\()", bare):
             continue
-        labels = {part.split("=")[0].rstrip("!").strip() for part in selector.strip("{}").split(",") if "=" in part}
+        labels = set(_LABEL.findall(selector))
         found.setdefault(name, set(grouped)).update(labels)
     return found

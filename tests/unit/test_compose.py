@@ -111,7 +111,7 @@ def test_what_is_scraped_is_a_service_that_listens_and_is_not_published() -> Non
         for name in each["names"]
         if name in FILE["services"]
     }
-    assert found == dict.fromkeys(("worker", "display"), 9464)
+    assert found == dict.fromkeys(OURS, 9464)
     for name in OURS:
         service = FILE["services"][name]
         assert "0.0.0.0:9464" in " ".join(service["command"])
@@ -127,6 +127,7 @@ def test_every_command_of_the_compose_file_is_one_of_ours_with_options_that_it_h
         context = command.make_context("hatcast", [], parent=context, resilient_parsing=True)
         command = command.get_command(context, words.pop(0))
         if command is None:
-            pytest.skip(f"{name} is no command yet")
+            assert not (ROOT / "agents" / name).exists()  # the map is not built yet
+            return
     options = {option for parameter in command.params for option in parameter.opts}
     assert {word.partition("=")[0] for word in words if word.startswith("--")} <= options

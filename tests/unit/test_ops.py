@@ -66,6 +66,7 @@ def promtool(*arguments: object, folder: Path) -> "subprocess.CompletedProcess[s
     ("expression", "found"),
     [
         ("up == 0", {"up": set()}),
+        ('up{a!~"b|c",d=~"e", f="g"}', {"up": {"a", "d", "f"}}),
         ('sum(rate(a_total{x="b(c)", y!="d"}[5m])) / 3', {"a_total": {"x", "y"}}),
         (
             "sum by (le, z) (rate(a_bucket[10m])) and on (job) b > 1",
