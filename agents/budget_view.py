@@ -124,7 +124,8 @@ def today_line(policy: Policy, days: list[dict[str, Any]], today: str, followed:
     if records and (total := records[-1].total) is not None and (most := records[-1].total_limit) is not None:
         within = max(0, _nano(most) - _nano(total))
         left, why = min(left, within), " (all days together have no more left)" if within < left else ""
-    return f"{said}{number(spent)} of {number(limit)} spent, can still cost {number(left)}{why}"
+    held = "" if policy.is_pure else f"; Gaussian noise: all of it holds with delta {policy.delta:g}"
+    return f"{said}{number(spent)} of {number(limit)} spent, can still cost {number(left)}{why}{held}"
 
 
 def query_table(policy: Policy, days: list[dict[str, Any]], today: str) -> Table:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from dp_accounting.pld.privacy_loss_distribution import from_discrete_gaussian_mechanism
 
+from agents.budget_view import today_line
 from agents.budget_words import explanation, figures
 from stream.accounting import DaySummary, Total
 from stream.composition import Known, Spending, composed
@@ -209,6 +210,10 @@ def test_a_policy_tells_its_delta_where_a_bound_is_not_pure() -> None:
         "So do their deltas: 30 x 1e-06",
     ):
         assert said in words
+    assert today_line(policy, [], DATE, None).endswith(
+        "can still cost 40; Gaussian noise: all of it holds with delta 1e-06"
+    )
     pure = replace(policy, hybrid=None)
+    assert today_line(pure, [], DATE, None).endswith("can still cost 40")
     assert "delta" not in figures(pure, 30, "not read")["day"]
     assert "So do their deltas" not in " ".join(part.text for part in explanation(pure, 30, "not read"))
