@@ -30,6 +30,7 @@ _STDIN: Final = "-"
 _EPILOG: Final = """\b
 Examples:
   A bus:       gps-reader | hatcast device - --vehicle GJ05BX1234 --state /var/lib/hatcast/device.db
+  By MQTT:     hatcast device --mqtt mqtts://bus@broker.example/bus/GJ05BX1234 --vehicle GJ05BX1234
   Its past:    hatcast device yesterday.jsonl --speedup 0 --state past.db
   A trial:     hatcast feed replay hour.csv.gz --format capmetro --speedup 60 --except-vehicles local.txt
                hatcast device hour.csv.gz --format capmetro --speedup 60 --vehicles-file local.txt --state fleet.db
@@ -47,6 +48,7 @@ def _own_id(_: click.Context, __: click.Parameter, text: str | None) -> str | No
 @click.command(epilog=_EPILOG)
 @click.argument("files", nargs=-1, metavar="[FILE...]")
 @click.option("--format", "form", type=click.Choice(list(FEEDS)), default="jsonl", show_default=True)
+@click.option("--mqtt", metavar="URL", help="Live, mqtt://user@host:1883/topic or mqtts://; HATCAST_FEED_PASSWORD.")
 @click.option("--vehicle", callback=_own_id, metavar="ID", help="Whose device it is, where the source has several.")
 @click.option("--fleet", type=click.IntRange(min=1), metavar="N", help="Trial: the first N vehicles, a device each.")
 @click.option(
@@ -91,7 +93,7 @@ def command(*, files: tuple[str, ...], config: Path, as_json: bool, **given: Any
     options = _options(files, given)
     settings = load_settings(config)
     with stopping() as stop, _timer(given["seconds"], stop):
-        if files == (_STDIN,):
+        if files == (_STDIN,) or given["mqtt"] is not None:
             summary = _live(settings, given, options, stop)
         elif given["synthetic"]:
             city = CityOptions(vehicles=given["fleet"], speedup=_speedup(given), seed=given["seed"])
@@ -105,11 +107,14 @@ def command(*, files: tuple[str, ...], config: Path, as_json: bool, **given: Any
 
 def _options(files: tuple[str, ...], given: dict[str, Any]) -> DeviceOptions:
     """Raises click.UsageError for options that do not go together."""
-    live, synthetic = _STDIN in files, given["synthetic"]
+    live, synthetic = _STDIN in files or given["mqtt"] is not None, given["synthetic"]
     fleet = given["fleet"] is not None or given["vehicles"] is not None
     for wrong, what in (
-        (live and len(files) > 1, "- is standard input, and the only source then"),
-        (bool(files) == synthetic, "name FILEs, or - for standard input, or --synthetic"),
+        (_STDIN in files and len(files) > 1, "- is standard input, and the only source then"),
+        (
+            bool(files) + synthetic + (given["mqtt"] is not None) != 1,
+            "name FILEs, or - for standard input, or --mqtt, or --synthetic: one of them",
+        ),
         (synthetic and given["fleet"] is None, "--synthetic needs --fleet N"),
         (synthetic and given["vehicles"] is not None, "--vehicles-file is for a recording"),
         (given["seed"] is not None and not synthetic, "--seed is for --synthetic"),
@@ -147,8 +152,14 @@ def _timer(seconds: float | None, stop: threading.Event) -> Iterator[None]:
 
 def _live(settings: Settings, given: dict[str, Any], options: DeviceOptions, stop: threading.Event) -> Summary:
     configure_logs()
-    takes = _of(given["vehicle"], "standard input")
-    return run_live(settings, read_lines(sys.stdin.buffer, FEEDS[given["form"]].decode), takes, options, stop)
+    feed, takes = FEEDS[given["form"]], _of(given["vehicle"], "the source")
+    if given["mqtt"] is None:
+        return run_live(settings, read_lines(sys.stdin.buffer, feed.decode), takes, options, stop)
+    # Loaded here: whoever reads a file needs no MQTT.
+    from agents.device.mqtt import Broker, mqtt_readings
+
+    with mqtt_readings(Broker.of(given["mqtt"], os.environ), feed) as arrived:
+        return run_live(settings, arrived, takes, options, stop)
 
 
 def _of(vehicle: str | None, source: str) -> Callable[[Reading], bool]:

@@ -74,7 +74,7 @@ def read_lines(stream: BinaryIO, decode: Callable[[bytes], Reading | None]) -> "
 
     def read() -> None:
         while line := stream.readline(_LINE_BYTES):
-            reading = decode(line)
+            reading = decode(line.rstrip(b"\r\n"))
             if reading is not None:
                 arrived.put((now_ms(), reading))
         arrived.put(None)

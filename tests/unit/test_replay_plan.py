@@ -196,3 +196,19 @@ def test_the_end_closes_every_slot_that_was_counted(records: list[tuple[int, Rec
     end = plan.end_ms()
     assert end is not None
     assert all(slot is not None and end >= slot.end_ms + lateness for slot in slots)
+
+
+def test_vehicles_that_are_left_out_are_not_sent_and_their_time_passes() -> None:
+    """What a fleet of devices plays of a recording: both halves close the same slots, at the same times."""
+    policy = policy_of()
+    records = [
+        recorded("a", BASE),
+        broken(b"raw", BASE + 1),
+        recorded(" b", BASE + HOUR),
+        recorded("b", BASE + 2 * HOUR),
+    ]
+    addresses = Addresses(2, PARTITIONERS["murmur2"])
+    whole = sent(Replay(policy, Calendar(policy), addresses, NOW), records)
+    part = sent(Replay(policy, Calendar(policy), addresses, NOW, frozenset("b")), records)
+    assert part == [message for message in whole if message.key != b"b"]
+    assert {message.key for message in whole} - {message.key for message in part} == {b"b"}

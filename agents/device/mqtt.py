@@ -1,0 +1,122 @@
+"""A live device's readings from an MQTT broker: its own topic, in a thread that connects again and again."""
+
+import asyncio
+import queue
+import ssl
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final, Self
+from urllib.parse import unquote, urlsplit
+
+import structlog
+from aiomqtt import Client, MqttError
+
+from agents.clock import now_ms
+from agents.device.live import Arrived
+from agents.device.sources import QUEUE_READINGS
+from agents.trouble import back_off_s
+from stream.errors import Refusal
+from stream.feeds import Feed
+
+log = structlog.get_logger()
+
+PASSWORD_VARIABLE: Final = "HATCAST_FEED_PASSWORD"  # noqa: S105 - the name of a variable, not a password
+_PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
+_TIMEOUT_S: Final = 10.0
+_LEAVE_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Where a device's readings are published. `tls`: encrypted, and the certificate is checked."""
+
+    host: str
+    port: int
+    topic: str
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    tls: bool = False
+
+    @classmethod
+    def of(cls, url: str, environment: Mapping[str, str]) -> Self:
+        """`mqtt://[user@]host[:port]/topic`, or `mqtts` for TLS; topic levels as they are. Raises Refusal."""
+        parts = urlsplit(url, allow_fragments=False)  # a "#" is a part of the topic
+        topic = unquote(parts.path.removeprefix("/"))
+        with suppress(ValueError):  # of a port that is no number
+            port = parts.port or _PORTS.get(parts.scheme)
+            if port and parts.hostname and topic and parts.password is None:
+                user = None if parts.username is None else unquote(parts.username)
+                password = environment.get(PASSWORD_VARIABLE) or None
+                return cls(parts.hostname, port, topic, user, password, parts.scheme == "mqtts")
+        raise Refusal(
+            "--mqtt is no address: write mqtt://user@host:1883/topic or mqtts://..., and the password in"
+            f" {PASSWORD_VARIABLE}"
+        )
+
+
+@contextmanager
+def mqtt_readings(broker: Broker, feed: Feed) -> Iterator["queue.Queue[Arrived]"]:
+    """Readings as they are published, each with its time of arrival, until the end of the block."""
+    arrived: queue.Queue[Arrived] = queue.Queue(QUEUE_READINGS)
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(_read(broker, feed, arrived))
+
+    def run() -> None:
+        try:
+            with suppress(asyncio.CancelledError):
+                loop.run_until_complete(task)
+        finally:
+            loop.close()
+            with suppress(queue.Full):
+                arrived.put_nowait(None)
+
+    thread = threading.Thread(target=run, daemon=True, name="mqtt")
+    thread.start()
+    try:
+        yield arrived
+    finally:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join(_LEAVE_S)
+
+
+async def _read(broker: Broker, feed: Feed, arrived: "queue.Queue[Arrived]") -> None:
+    """For ever; a connection that is lost is made again."""
+    failures, told = 0, ""
+    while True:
+        try:
+            async with _client(broker) as client:
+                await client.subscribe(broker.topic, qos=1)
+                log.info("MQTT broker reached", host=broker.host)
+                failures, told = 0, ""
+                async for message in client.messages:
+                    body = message.payload if isinstance(message.payload, bytes) else b""
+                    for record in feed.split(body, message.topic.value):
+                        reading = feed.decode(record)
+                        if reading is not None:
+                            _put(arrived, (now_ms(), reading))
+        except MqttError as error:
+            reason = " ".join(str(error).split())
+            if reason != told:
+                log.warning("MQTT broker not reached, tried again", host=broker.host, reason=reason)
+            told = reason
+            await asyncio.sleep(back_off_s(failures))
+            failures += 1
+
+
+def _client(broker: Broker) -> Client:
+    return Client(
+        broker.host,
+        broker.port,
+        username=broker.user,
+        password=broker.password,
+        tls_context=ssl.create_default_context() if broker.tls else None,
+        timeout=_TIMEOUT_S,
+    )
+
+
+def _put(arrived: "queue.Queue[Arrived]", each: Arrived) -> None:
+    """A device that is that far behind loses a reading rather than its memory."""
+    with suppress(queue.Full):
+        arrived.put_nowait(each)

@@ -1,0 +1,133 @@
+"""10^4 devices in one process: their readings, their slots' ends, and what of one core that takes at real pace."""
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import click
+import h3.api.basic_int as h3
+
+from agents.bridge.pace import Pace
+from agents.bridge.synthetic import CityOptions, make_city
+from agents.device.drawing import Reporter
+from agents.device.outbox import Outbox
+from agents.device.own import OwnHat, OwnMeans, Rules
+from agents.device.recorded import Past
+from agents.device.sources import Fleet
+from agents.device.store import open_store
+from agents.kafka import confluent_options
+from agents.settings import Settings, load_settings
+from bench.figures import Figure, middle, say, show
+from bench.settings import PARTITIONS, write_settings
+from stream.feeds import Recorded
+from stream.hats import Calendar
+from stream.mechanisms.system import SystemNoise
+from stream.replay import Passage
+from tests.services import RedisServer, open_kafka
+
+SLOT_END_S: Final = 60.0  # of CPU, for 10^4 devices
+CORE_SHARE: Final = 0.25
+READINGS_AN_HOUR: Final = 360  # of a bus that sends one each 10 s
+MORNING: Final = 1_641_096_000_000  # 2022-01-02 09:30 in Surat
+FAR: Final = 1 << 60
+_RING: Final = 5  # hexagons around one
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One flat JSON object.")
+@click.option("--devices", default=10_000, show_default=True, type=click.IntRange(10))
+@click.option(
+    "--hats", default=5, show_default=True, type=click.IntRange(1, 60), help="Hexagons of a device in a slot."
+)
+@click.option("--readings", default=200_000, show_default=True, type=click.IntRange(1_000))
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1))
+def command(as_json: bool, devices: int, hats: int, readings: int, rounds: int) -> int:  # noqa: FBT001 - click's way
+    """CPU of devices: a reading, and a slot's end with draw, durable store and send."""
+    with open_kafka() as kafka, tempfile.TemporaryDirectory(prefix="hatcast-bench-") as folder:
+        say(f"Kafka: {kafka.source}")
+        config = write_settings(
+            Path(folder) / "hatcast.toml", kafka, RedisServer("redis://localhost", "none"), "devices", estimator="pwh"
+        )
+        settings = load_settings(config)
+        found: list[Sequence[float]] = []
+        for number in range(rounds):
+            topic = kafka.create_topic(f"reports-{number}", PARTITIONS, None)
+            bench = Round(settings, topic, Path(folder) / f"state-{number}")
+            found.append((bench.fold_ns(devices, readings), *bench.slot_end_s(devices, hats)))
+    fold_ns, slot_end_s, wall_s, file_bytes = zip(*found, strict=True)
+    to_scale = [seconds * 10_000 / devices for seconds in slot_end_s]
+    share = [
+        (10_000 * READINGS_AN_HOUR * reading / 1e9 + end) / 3_600
+        for reading, end in zip(fold_ns, to_scale, strict=True)
+    ]
+    figures: list[Figure] = [
+        middle("slot_end_cpu_s_of_10000", to_scale, "s of CPU", most=SLOT_END_S),
+        middle("core_share_of_10000", share, "cores at real pace", most=CORE_SHARE),
+        middle("fold_ns_per_reading", fold_ns, "ns of CPU"),
+        middle("report_us", [seconds / devices / hats * 1e6 for seconds in slot_end_s], "us of CPU"),
+        middle("slot_end_wall_s", wall_s, "s"),
+        middle("state_bytes_per_report", [size / devices / hats for size in file_bytes], "bytes"),
+    ]
+    return show(f"device: {devices:,} devices, {hats} HATs each, {rounds} rounds", figures, as_json=as_json)
+
+
+class Round:
+    """One round, with a topic and a state file of its own."""
+
+    def __init__(self, settings: Settings, topic: str, state: Path) -> None:
+        self._settings = settings
+        self._rules = Rules(settings.policy, None)
+        self._topic = topic
+        self._state = state
+
+    def fold_ns(self, devices: int, readings: int) -> float:
+        """CPU nanoseconds of a reading, from the source on: as a fleet takes it, ticks included, without its draws."""
+        city = make_city(CityOptions(vehicles=devices, seed=1), Calendar(self._settings.policy))
+        records = [(at, Recorded(b"", each, at)) for at, each in islice(city.readings(MORNING), readings)]
+        with self._open() as (outbox, reporter):
+            past = Past(OwnMeans(self._rules), reporter, outbox, Pace(0.0, 0, threading.Event()))
+            passage = Passage(self._settings.policy, self._rules.calendar, FAR)
+            return 1e9 * _cpu(lambda: past.run(passage, records, Fleet(None), ticks=True, say=_silent)) / readings
+
+    def slot_end_s(self, devices: int, hats: int) -> tuple[float, float, float]:
+        """Of all devices at once: seconds of CPU, seconds on the wall, bytes of the state file."""
+        slot = self._rules.calendar.slot_at(MORNING)
+        cells = sorted(h3.grid_disk(h3.latlng_to_cell(21.2, 72.8, 7), _RING))[:hats]
+        own = [OwnHat(f"BUS-{n}", slot, cell, Fraction(30_000 + n)) for cell in cells for n in range(devices)]
+        with self._open() as (outbox, reporter):
+
+            def end() -> None:
+                outbox.send(reporter.draw(own, slot.end_ms))
+                if not outbox.finish(600.0):
+                    raise RuntimeError("Kafka did not take the reports")
+
+            begun = time.monotonic()
+            cpu = _cpu(end)
+            seconds = time.monotonic() - begun
+        return cpu, seconds, self._state.stat().st_size
+
+    @contextmanager
+    def _open(self) -> Iterator[tuple[Outbox, Reporter]]:
+        options = confluent_options(self._settings)
+        with (
+            open_store(self._state) as store,
+            Outbox(options, self._topic, PARTITIONS, store, live=False) as outbox,
+        ):
+            yield outbox, Reporter(self._rules, store, SystemNoise())
+
+
+def _cpu(work: Callable[[], object]) -> float:
+    """Seconds of all threads, librdkafka's too."""
+    begun = time.process_time()
+    work()
+    return time.process_time() - begun
+
+
+def _silent(_: int, __: int) -> None:
+    """Nothing is shown."""

@@ -1,0 +1,141 @@
+"""`hatcast device` before it has sent anything: what it takes as its source, and what it refuses."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from agents.cli.device import command
+from agents.device.mqtt import Broker
+from agents.device.sources import Fleet, Own, read_lines, vehicles_in
+from stream.errors import Refusal
+from stream.feeds import FEEDS, jsonl
+from stream.reading import Reading
+from tests.devices import NOON, line, policy_table, recording
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "one of them"),
+        (["a.jsonl", "--synthetic", "--fleet", "2"], "one of them"),
+        (["-", "--mqtt", "mqtt://broker/bus"], "one of them"),
+        (["-", "a.jsonl"], "only source"),
+        (["--synthetic"], "--fleet N"),
+        (["-", "--fleet", "2"], "recording or --synthetic"),
+        (["-", "--speedup", "2"], "for recordings"),
+        (["a.jsonl", "--seed", "1"], "--synthetic"),
+        (["a.jsonl", "--fleet", "2"], "--state FILE"),
+        (["a.jsonl", "--fleet", "2", "--vehicle", "bus", "--state", "s"], "--vehicle is for one device"),
+        (["a.jsonl", "--vehicle", " "], "vehicle's id"),
+        (["a.jsonl", "--vehicles-file", "missing", "--state", "s"], "cannot be read"),
+    ],
+)
+def test_options_that_do_not_go_together_are_wrong_usage(arguments: list[str], says: str) -> None:
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 2
+    assert says in " ".join(result.output.split())
+
+
+def config(folder: Path, **policy: Any) -> Path:
+    table = policy_table(**policy)
+    lines = ["[policy]"]
+    lines += [f"{key} = {value!r}" for key, value in table.items() if not isinstance(value, dict)]
+    for part in ("privacy", "estimator"):
+        lines += [f"[policy.{part}]", *(f"{key} = {value!r}" for key, value in table[part].items())]
+    path = folder / "hatcast.toml"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def refusal(*arguments: object) -> str:
+    result = CliRunner().invoke(command, [str(each) for each in arguments])
+    assert isinstance(result.exception, Refusal), result.output
+    assert "\n" not in str(result.exception)
+    return str(result.exception)
+
+
+def test_a_recording_of_several_vehicles_needs_to_be_told_whose_device_it_is(tmp_path: Path) -> None:
+    path = recording(tmp_path / "two.jsonl", [line("GJ05BX1111", NOON, 20), line("GJ05BX2222", NOON, 30)])
+    said = refusal(path, "--config", config(tmp_path), "--state", tmp_path / "state")
+    assert "--vehicle" in said
+    assert "GJ05" not in said
+
+
+def test_a_fleet_of_vehicles_that_are_not_there_is_refused(tmp_path: Path) -> None:
+    path = recording(tmp_path / "one.jsonl", [line("GJ05BX1111", NOON, 20)])
+    (tmp_path / "fleet").write_text("another\n")
+    given = ("--vehicles-file", tmp_path / "fleet", "--config", config(tmp_path), "--state", tmp_path / "state")
+    assert "correct the file" in refusal(path, *given)
+
+
+def test_a_policy_without_reports_is_refused_before_kafka_is_asked(tmp_path: Path) -> None:
+    path = recording(tmp_path / "one.jsonl", [line("bus", NOON, 20)])
+    wrong = config(tmp_path, estimator={"name": "baseline"})
+    assert "takes no reports" in refusal(path, "--config", wrong, "--state", tmp_path / "state")
+
+
+def test_the_help_says_what_is_hidden_and_what_is_not() -> None:
+    said = " ".join(CliRunner().invoke(command, ["--help"]).output.split())
+    for sentence in ("the operator never learns the mean", "does not hide is where and when", "hatcast device -"):
+        assert sentence in said
+
+
+def test_readings_of_one_vehicle_are_taken_and_a_second_one_is_refused() -> None:
+    own = Own("standard input")
+    assert own(Reading(" bus ", NOON, 1.0, 2.0, 3.0))
+    assert own(Reading("bus", NOON, 1.0, 2.0, 3.0))
+    assert not own(Reading("", NOON, 1.0, 2.0, 3.0))
+    with pytest.raises(Refusal, match="--vehicle"):
+        own(Reading("another", NOON, 1.0, 2.0, 3.0))
+
+
+def test_a_fleet_takes_its_vehicles_however_their_ids_are_written() -> None:
+    fleet = Fleet(frozenset(("bus",)))
+    assert [fleet(Reading(sent, NOON, 1.0, 2.0, 3.0)) for sent in ("bus", "bus ", "other", "")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_lines_that_are_no_readings_are_left_out_whatever_they_hold() -> None:
+    lines = [line("bus", NOON, 20), "", "{", "x" * 200_000, line("bus", NOON + 1, 30)]
+    arrived = read_lines(io.BytesIO("\r\n".join(lines).encode()), jsonl.decode)
+    found = []
+    while (each := arrived.get(timeout=30)) is not None:
+        found.append(each[1].time)
+    assert found == [NOON, NOON + 1]
+
+
+def test_the_vehicles_of_a_recording_are_counted_by_their_canonical_ids(tmp_path: Path) -> None:
+    path = recording(tmp_path / "a.jsonl", [line("bus", NOON, 20), line("bus ", NOON, 20), line("two", NOON, 20), "{"])
+    with path.open("rb") as stream:
+        records = [(NOON, each) for each in FEEDS["jsonl"].records(stream, "a")]
+    assert vehicles_in(records) == {"bus", "two"}
+
+
+@pytest.mark.parametrize(
+    ("url", "broker"),
+    [
+        ("mqtt://broker.example/bus/7", Broker("broker.example", 1883, "bus/7")),
+        ("mqtts://me@broker.example/bus/+", Broker("broker.example", 8883, "bus/+", "me", "secret", tls=True)),
+        ("mqtt://[::1]:18830/bus/#", Broker("::1", 18830, "bus/#")),
+        ("mqtt://me%40home@broker.example//bus", Broker("broker.example", 1883, "/bus", "me@home", "secret")),
+    ],
+)
+def test_an_mqtt_address_names_broker_user_and_topic(url: str, broker: Broker) -> None:
+    environment = {"HATCAST_FEED_PASSWORD": "secret"} if broker.user else {}
+    assert Broker.of(url, environment) == broker
+    assert "secret" not in repr(broker)
+
+
+@pytest.mark.parametrize(
+    "url", ["broker/bus", "http://broker/bus", "mqtt://broker", "mqtt://u:p@broker/b", "mqtt://b:x/t"]
+)
+def test_what_is_no_mqtt_address_is_refused_and_no_password_is_taken_from_it(url: str) -> None:
+    with pytest.raises(Refusal, match="HATCAST_FEED_PASSWORD"):
+        Broker.of(url, {})
