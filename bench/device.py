@@ -117,7 +117,7 @@ class Round:
         options = confluent_options(self._settings)
         with (
             open_store(self._state) as store,
-            Outbox(options, self._topic, PARTITIONS, store, live=False) as outbox,
+            Outbox(options, self._topic, PARTITIONS, store, live=None) as outbox,
         ):
             yield outbox, Reporter(self._rules, store, SystemNoise())
 

@@ -154,7 +154,9 @@ def _live(settings: Settings, given: dict[str, Any], options: DeviceOptions, sto
     configure_logs()
     feed, takes = FEEDS[given["form"]], _of(given["vehicle"], "the source")
     if given["mqtt"] is None:
-        return run_live(settings, read_lines(sys.stdin.buffer, feed.decode), takes, options, stop)
+        # A stream of its own: Python closes that of sys.stdin when it ends, which a thread that reads it forbids.
+        lines = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115 - read for as long as the process lives
+        return run_live(settings, read_lines(lines, feed.decode), takes, options, stop)
     # Loaded here: whoever reads a file needs no MQTT.
     from agents.device.mqtt import Broker, mqtt_readings
 
@@ -178,7 +180,10 @@ def _recorded(
                     f"{', '.join(files)} has readings of several vehicles: name the device's own with --vehicle, or try"
                     " many devices with --fleet"
                 )
-            return run_recording(settings, recording, takes, options, pace, ticks=False)
+            summary = run_recording(settings, recording, takes, options, pace, ticks=False)
+            if summary.finished and not summary.readings:
+                raise Refusal(f"{', '.join(files)} has no reading of the device's vehicle: correct --vehicle")
+            return summary
         fleet = _fleet(recording, given["vehicles"], given["fleet"])
         return run_recording(settings, recording, Fleet(fleet), options, pace, ticks=True)
 

@@ -28,11 +28,13 @@ class Present:
     readings   so far
     """
 
-    def __init__(self, own: OwnMeans, reporter: Reporter, outbox: Outbox) -> None:
+    def __init__(self, own: OwnMeans, reporter: Reporter, outbox: Outbox, clock: Callable[[], int] = now_ms) -> None:
+        """Args: `clock`, ms UTC."""
         self.readings = 0
         self._own = own
         self._reporter = reporter
         self._outbox = outbox
+        self._clock = clock
 
     def run(
         self,
@@ -52,7 +54,7 @@ class Present:
                 ended = self._read(source, takes)
             else:
                 stop.wait(_LOOK_S)
-            self._report(now_ms())
+            self._report(self._clock())
             self._outbox.look()
             if ended and (not with_end or self._own.due_ms is None):
                 return True

@@ -91,8 +91,7 @@ async def _read(broker: Broker, feed: Feed, arrived: "queue.Queue[Arrived]") -> 
                 log.info("MQTT broker reached", host=broker.host)
                 failures, told = 0, ""
                 async for message in client.messages:
-                    body = message.payload if isinstance(message.payload, bytes) else b""
-                    for record in feed.split(body, message.topic.value):
+                    for record in feed.split(message.payload, message.topic.value):
                         reading = feed.decode(record)
                         if reading is not None:
                             _put(arrived, (now_ms(), reading))

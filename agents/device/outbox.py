@@ -1,6 +1,6 @@
 """Stored reports to the topic: each until the broker has said that it has it, or until nobody would take it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from agents.clock import monotonic_s, now_ms
+from agents.clock import monotonic_s
 from agents.device.store import Store, Stored
 from stream.errors import Refusal
 from stream.partitioner import by_murmur2
@@ -27,11 +27,19 @@ class Outbox:
     sent, expired   reports that the broker has, or that came too late to be sent, since the start
     """
 
-    def __init__(self, options: Mapping[str, Any], topic: str, partitions: int, store: Store, *, live: bool) -> None:
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        topic: str,
+        partitions: int,
+        store: Store,
+        *,
+        live: Callable[[], int] | None,
+    ) -> None:
         """Args:
         options:  how to reach the broker (agents.kafka.confluent_options)
-        live:     dated now, and tried again until nobody would take them. Otherwise dated as recorded, and what is not
-                  taken ends it
+        live:     the clock (ms UTC) that reports are dated by, and they are tried again until nobody would take them.
+                  None: dated as recorded, and what is not taken ends it
         """
         self.topic = topic
         self.partitions = partitions
@@ -48,12 +56,12 @@ class Outbox:
         self._away = False
         self._producer = Producer(
             {
-                **options,
                 "enable.idempotence": True,
                 "acks": "all",
                 "compression.type": "lz4",
                 "linger.ms": 20,
                 "message.timeout.ms": _DELIVERY_MS,
+                **options,
             }
         )
 
@@ -69,7 +77,8 @@ class Outbox:
         """Hand reports over; those that are late already are marked so. Raises Refusal as `look` does."""
         late = []
         for stored in reports:
-            if self._live and now_ms() >= stored.closes_ms:
+            now = None if self._live is None else self._live()
+            if now is not None and now >= stored.closes_ms:
                 late.append(stored.number)
                 continue
             self._waiting.add(stored.number)
@@ -78,7 +87,7 @@ class Outbox:
                 stored.body,
                 key,
                 by_murmur2(key, self.partitions),
-                timestamp=now_ms() if self._live else stored.sent_ms,
+                timestamp=stored.sent_ms if now is None else now,
                 on_delivery=partial(self._told, stored),
             )
         if late:

@@ -91,7 +91,7 @@ def _opened(settings: Settings, options: DeviceOptions, *, live: bool) -> Iterat
     partitions = len(topic_range(settings, topic))
     with (
         open_store(options.state) as store,
-        Outbox(confluent_options(settings), topic, partitions, store, live=live) as outbox,
+        Outbox(confluent_options(settings), topic, partitions, store, live=now_ms if live else None) as outbox,
     ):
         parts = _Parts(settings, rules, store, outbox)
         outbox.send(store.unsent())

@@ -2,9 +2,12 @@
 
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,14 +17,21 @@ from pathlib import Path
 import pytest
 
 from agents.clock import now_ms
+from agents.device.drawing import Reporter
+from agents.device.live import Arrived, Present
+from agents.device.outbox import Outbox
+from agents.device.own import OwnMeans
+from agents.device.sources import Own
 from agents.device.store import open_store
 from stream.hybrid import Report, accepts, decode_report
 from stream.partitioner import by_murmur2
+from stream.reading import Reading
 from tests.devices import EXACT, HOUR, NOON, PRIVACY, line, recording, rules_of, two_hours
 from tests.integration.crashing_device import METHODS, die_after
 from tests.integration.forked import Forked, Wrap, plain
 from tests.services import KafkaServer, Received, data
 from tests.services.fixtures import MakeTopic
+from tests.support import Scripted
 
 HATCAST = [sys.executable, "-c", "from agents.cli import main; main()"]
 FLEET = ["GJ05BX1111", "GJ05BX2222", "GJ05BX3333"]
@@ -42,7 +52,7 @@ class Devices:
 
     def run(self, *arguments: object, wrap: Wrap = plain) -> int:
         """The exit code. What it says is added to what it said before."""
-        return self.start(*arguments, wrap=wrap).wait(60)
+        return self.start(*arguments, wrap=wrap).wait(110)
 
     @property
     def summary(self) -> dict[str, object]:
@@ -65,9 +75,9 @@ class Devices:
 
 @pytest.fixture
 def devices(kafka: KafkaServer, make_topic: MakeTopic, tmp_path: Path) -> Callable[..., Devices]:
-    """A function that makes them, of a policy with such lateness and privacy."""
+    """A function that makes them, of a policy with such privacy."""
 
-    def make(lateness: str = "5m", **privacy: object) -> Devices:
+    def make(**privacy: object) -> Devices:
         topic = make_topic("-reports", partitions=4)
         config = tmp_path / "hatcast.toml"
         given = {**PRIVACY, **privacy}
@@ -82,8 +92,6 @@ def devices(kafka: KafkaServer, make_topic: MakeTopic, tmp_path: Path) -> Callab
             upper_bound = 65.0
             timezone = "UTC"
             hours = [0, 24]
-            slot_length = "{"1h" if lateness == "5m" else "1m"}"
-            lateness = "{lateness}"
             [policy.privacy]
             {chr(10).join(f"{key} = {json.dumps(value)}" for key, value in given.items())}
             [policy.estimator]
@@ -159,22 +167,49 @@ def test_a_fleet_killed_anywhere_sends_one_value_of_a_hat_ever(
     assert drawn <= {each.value for each, _ in reports}
 
 
-def test_a_live_device_reports_its_slot_by_the_clock_on_the_wall_and_ticks_nobody(
+def test_a_live_device_reports_its_slot_by_its_clock_and_ticks_nobody(
     devices: Callable[..., Devices], tmp_path: Path
 ) -> None:
-    """The last full minute is due in four seconds: half of the lateness after its end."""
-    end = now_ms() // 60_000 * 60_000
-    device = devices(lateness=f"{2 * (now_ms() + 4_000 - end)}ms")
-    command = [*HATCAST, "device", "-", "--state", str(device.state), "--config", str(device.config), "--json"]
-    source = "".join(line("bus", end - second * 1_000, 30.0) + "\n" for second in range(1, 20)) + "no reading\n"
-    live = subprocess.run(
-        command, cwd=data.ROOT, input=source, capture_output=True, text=True, env=os.environ, timeout=60, check=False
-    )
-    assert live.returncode == 0, live.stderr
-    assert json.loads(live.stdout)["sent"] == 1
+    """The clock stands within the hour until the source has ended, and then half of the lateness after it."""
+    device, rules = devices(), rules_of()
+    source: queue.Queue[Arrived] = queue.Queue()
+    for minute in range(60):
+        source.put((NOON + minute * 60_000, Reading("bus", NOON + minute * 60_000, 21.2, 72.8, 30.0)))
+    source.put(None)
+
+    def clock() -> int:
+        return NOON + HOUR + (150_000 if source.empty() else -1_000)
+
+    with (
+        open_store(device.state) as store,
+        Outbox({"bootstrap.servers": device.kafka.bootstrap_servers}, device.topic, 4, store, live=clock) as outbox,
+    ):
+        present = Present(OwnMeans(rules), Reporter(rules, store, Scripted([7])), outbox, clock)
+        assert present.run(source, Own("the test"), threading.Event(), with_end=True)
+        assert outbox.finish(60.0)
+        assert (present.readings, outbox.sent, store.unsent()) == (60, 1, [])
     reports, ticks = device.records()
     assert ticks == []
     ((each, report),) = reports
-    assert end <= each.timestamp_ms <= now_ms()
-    assert "bus" not in live.stderr
-    assert str(report.value) not in live.stderr
+    assert each.timestamp_ms == NOON + HOUR + 150_000
+    assert (report.slot, f"{report.value}") == ("12:00", "30.007")
+
+
+def test_a_live_device_that_is_told_to_stop_stops(devices: Callable[..., Devices]) -> None:
+    """Its source is open and silent, and a thread waits for it."""
+    device = devices()
+    command = [*HATCAST, "device", "-", "--state", str(device.state), "--config", str(device.config), "--json"]
+    with subprocess.Popen(
+        command, cwd=data.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ
+    ) as live:
+        assert live.stdin is not None
+        live.stdin.write(line("bus", now_ms(), 30.0).encode() + b"\n")
+        live.stdin.flush()
+        while live.poll() is None and not device.state.exists():
+            time.sleep(0.05)
+        live.send_signal(signal.SIGTERM)
+        live.wait(60)  # its input is still open
+        out, err = live.communicate()
+    assert live.returncode == 130, err
+    assert json.loads(out)["finished"] is False
+    assert err == b""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.clock import now_ms
 from agents.device.drawing import Reporter
 from agents.device.outbox import Outbox
 from agents.device.own import OwnHat
@@ -36,6 +37,7 @@ DYING = """
 import os, secrets, signal, sys
 from fractions import Fraction
 from pathlib import Path
+from agents.clock import now_ms
 from agents.device.drawing import Reporter
 from agents.device.own import OwnHat
 from agents.device.store import Store, open_store
@@ -114,18 +116,33 @@ def test_what_a_day_has_cost_counts_under_another_policy_too(tmp_path: Path) -> 
 def test_a_report_that_nobody_would_take_any_more_is_marked_and_not_sent(tmp_path: Path) -> None:
     with open_store(tmp_path / "state") as store:
         store.add(Place("bus", "2022-01-02", "12:00", "8"), 1, "id", b"{}", TIMES)
-        with Outbox(NOBODY, "reports", 8, store, live=True) as outbox:
+        with Outbox(NOBODY, "reports", 8, store, live=now_ms) as outbox:
             outbox.send(store.unsent())
             assert (outbox.expired, outbox.is_empty) == (1, True)
         assert store.unsent() == []
         assert store.spent("bus", "2022-01-02") == (1, 1)
 
 
+def test_a_live_device_tries_again_until_nobody_would_take_its_report(tmp_path: Path) -> None:
+    """A broker that never answers, each try of a tenth of a second, for two seconds."""
+    with open_store(tmp_path / "state") as store:
+        with store.transaction():
+            closes = Times(now_ms(), now_ms() + 2_000)
+            stored = store.add(Place("bus", "2022-01-02", "12:00", "8"), 1, "id", b"{}", closes)
+        with Outbox(NOBODY | {"message.timeout.ms": 100}, "reports", 8, store, live=now_ms) as outbox:
+            outbox.send([stored])
+            assert not outbox.finish(0.5)
+            assert store.unsent() == [stored]
+            assert outbox.finish(60.0)
+            assert (outbox.sent, outbox.expired) == (0, 1)
+        assert store.unsent() == []
+
+
 def test_what_no_broker_has_is_kept_for_the_next_start(tmp_path: Path) -> None:
     with open_store(tmp_path / "state") as store:
         with store.transaction():
             stored = store.add(Place("bus", "2022-01-02", "12:00", "8"), 1, "id", b"{}", TIMES)
-        with Outbox(NOBODY, "reports", 8, store, live=False) as outbox:
+        with Outbox(NOBODY, "reports", 8, store, live=None) as outbox:
             outbox.send([stored])
             assert not outbox.finish(0.0)
     with open_store(tmp_path / "state") as store:
