@@ -18,6 +18,7 @@ from tests.contracts.check import (
     document_problems,
     frozen_problems,
     golden_problems,
+    header_problems,
     schema_problems,
 )
 
@@ -53,6 +54,7 @@ def main() -> None:
                 *schema_problems(FOLDER, RECORDS),
                 *frozen_problems(FOLDER, today),
                 *chain.from_iterable(golden_problems(FOLDER, each, RECORDS) for each in versions),
+                *header_problems(FOLDER, today, RECORDS),
                 *coverage_problems(FOLDER, today, RECORDS),
                 *document_problems(FOLDER, RECORDS),
             ]

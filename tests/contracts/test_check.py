@@ -24,6 +24,7 @@ from tests.contracts.check import (
     document_problems,
     frozen_problems,
     golden_problems,
+    header_problems,
     message_problems,
     schema_problems,
 )
@@ -31,9 +32,11 @@ from tests.contracts.goldens import goldens
 
 ROOT = Path(__file__).parents[2]
 TODAY = version()
+BUDGET = f"{FOLDER_NAME}/{TODAY}/budget/replace.json"
 CHECKS: dict[str, Callable[[Path], Problems]] = {
     "schemas": lambda folder: schema_problems(folder, RECORDS),
     "goldens": lambda folder: golden_problems(folder, TODAY, RECORDS),
+    "headers": lambda folder: header_problems(folder, TODAY, RECORDS),
     "coverage": lambda folder: coverage_problems(folder, TODAY, RECORDS),
     "frozen": lambda folder: frozen_problems(folder, TODAY),
     "document": lambda folder: document_problems(folder, RECORDS),
@@ -84,6 +87,8 @@ BROKEN: list[tuple[str, str, Callable[[Any], object], str]] = [
     ("goldens", "release.schema.json", lambda s: mean(s)["status"]["enum"].pop(0), "is not one of"),
     ("goldens", "query.schema.json", lambda s: s["$defs"]["NoiseRecord"]["properties"].pop("scale"), "'scale' was"),
     ("goldens", "release.schema.json", lambda s: s["$defs"]["ReleaseRecord"]["required"].append("cause"), "'cause' is"),
+    ("headers", BUDGET, lambda g: g["headers"].update(ce_source="hatcast/surat-speed"), "'hatcast/telemetry' was"),
+    ("headers", BUDGET, lambda g: g.update(key="surat-speed"), "the key is 'surat-speed', not"),
     ("document", DOCUMENT, lambda d: d.pop("info"), "'info' is a required property"),
     ("document", DOCUMENT, lambda d: d["operations"]["send_means"].update(action="publish"), "publish"),
     ("document", DOCUMENT, lambda d: kafka(d, "channels", "means").update(partitions="8"), "'8' is not of type"),
