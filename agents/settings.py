@@ -24,6 +24,7 @@ from stream.pseudonyms import KEY_BYTES
 from stream.tables import decode_table, duration_ms
 
 RETENTION_MIN_MS: Final = 72 * 3_600_000  # telemetry is what a lost Redis is rebuilt from
+_HOUR_MS: Final = 3_600_000
 DEFAULT_FILE: Final = "hatcast.toml"
 KAFKA_VARIABLE: Final = "HATCAST_KAFKA_BOOTSTRAP_SERVERS"
 REDIS_VARIABLE: Final = "HATCAST_REDIS_URL"
@@ -81,11 +82,20 @@ class WorkerTable(msgspec.Struct, frozen=True, kw_only=True):
     listen: str | None = None
 
 
+class DisplayTable(msgspec.Struct, frozen=True, kw_only=True):
+    """`[display]`"""
+
+    listen: str = "127.0.0.1:8080"
+    keep: str = "24h"
+    title: str = "Bus speeds, hour by hour"
+
+
 class _File(msgspec.Struct, frozen=True, kw_only=True):
     kafka: KafkaTable = KafkaTable()
     redis: RedisTable = RedisTable()
     topics: TopicsTable = TopicsTable()
     worker: WorkerTable = WorkerTable()
+    display: DisplayTable = DisplayTable()
     policy: dict[str, Any]
 
 
@@ -98,6 +108,15 @@ class Address:
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class DisplaySettings:
+    """`[display]`, read: `keep_ms` is how long before the newest slot's end a slot is still shown."""
+
+    listen: Address
+    keep_ms: int
+    title: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +142,7 @@ class Settings:
     redis_password: str | None
     user_key: bytes | None
     listen: Address | None
+    display: DisplaySettings
 
 
 def load_settings(
@@ -203,7 +223,16 @@ def settings_of(table: Mapping[str, Any], folder: Path, environment: Mapping[str
         ),
         user_key=_user_key(environment.get(USER_KEY_VARIABLE), folder, given.worker.user_key_file),
         listen=None if given.worker.listen is None else address_of(given.worker.listen, "worker.listen"),
+        display=display_settings(given.display),
     )
+
+
+def display_settings(table: DisplayTable) -> DisplaySettings:
+    """`[display]`, read. Raises BadSetting."""
+    keep_ms = duration_ms(table.keep, "display.keep")
+    if not _HOUR_MS <= keep_ms <= 32 * 24 * _HOUR_MS:
+        raise BadSetting("display.keep", f"{table.keep!r} is out of range", 'use "1h" to "32d"')
+    return DisplaySettings(listen=address_of(table.listen, "display.listen"), keep_ms=keep_ms, title=table.title)
 
 
 def _check_choices(given: _File) -> None:

@@ -10,12 +10,13 @@ from stream.errors import Refusal
 
 # In the order of a newcomer's day, with the line that `hatcast --help` shows.
 COMMANDS: Final[dict[str, str]] = {
-    "demo": "All of it on this machine: a feed, a worker, releases as they come.",
+    "demo": "All of it on this machine: a feed, a worker, a live map.",
     "worker": "Fold telemetry and release private means, against your Kafka and Redis.",
     "feed": "Send telemetry: MQTT, GTFS-RT, AMQP, a recording or a synthetic city.",
     "device": "A device that does not trust the operator, or a fleet of them.",
     "batch": "The same fold over files, in one process without services.",
     "tail": "Follow the releases.",
+    "display": "A live map in the browser, and its JSON API.",
     "budget": "What has been spent, by day.",
     "status": "Operator: offsets, clocks, outcomes, open HATs.",
     "contributions": "Operator: open contributions. Reads raw data, not private.",

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import click
 from rich.console import Console
@@ -9,6 +10,18 @@ from rich.console import Console
 from agents.demo.defaults import TOPIC_NAMES
 from agents.embedded import Services
 from stream.feeds import FEEDS
+
+
+class _Options(TypedDict):
+    """What click hands over."""
+
+    file: Path | None
+    feed_format: str | None
+    speedup: float | None
+    seconds: float | None
+    port: int | None
+    config: Path | None
+    as_json: bool
 
 
 @click.command(epilog="Example:  hatcast demo --feed 2017-03-21.csv.gz --format capmetro")
@@ -20,23 +33,16 @@ from stream.feeds import FEEDS
     help="600: an hour in 6 s; 0: as fast as it goes.  [default: 600; a long recording in about a minute]",
 )
 @click.option("--for", "seconds", type=click.FloatRange(min=0), metavar="SECONDS", help="Stop after so long.")
+@click.option("--port", type=click.IntRange(0, 65535), help="The map's; 0: any that is free.  [default: 8080, if free]")
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Take [policy] from this hatcast.toml.")
 @click.option("--json", "as_json", is_flag=True, help="Print the releases as JSON lines, for programs.")
-def command(
-    *,
-    file: Path | None,
-    feed_format: str | None,
-    speedup: float | None,
-    seconds: float | None,
-    config: Path | None,
-    as_json: bool,
-) -> None:
-    """All of it on this machine: a feed, Kafka, Redis, a worker, and releases as they come.
+def command(**given: Unpack[_Options]) -> None:
+    """All of it on this machine: a feed, Kafka, Redis, a worker, a live map, and releases as they come.
 
     Without options it follows a synthetic city until Ctrl-C. With --feed it ends when the recording's last slot is
     released. Nothing has to be installed or configured, and nothing stays behind.
     """
-    if (file is None) != (feed_format is None):
+    if (given["file"] is None) != (given["feed_format"] is None):
         raise click.UsageError("--feed and --format go together: a file, and what it is")
     # Ctrl-C is suppressed until the demo's loop hears it. The services start while libraries are loaded.
     with suppress(KeyboardInterrupt), Services(TOPIC_NAMES) as services:
@@ -45,5 +51,13 @@ def command(
 
         console = Console()
         live = console.is_terminal and not console.is_dumb_terminal
-        view = Json() if as_json else Screen(console) if live else Lines()
-        run_demo(services, Wish(config, file, feed_format, speedup, seconds), view)
+        view = Json() if given["as_json"] else Screen(console) if live else Lines()
+        wish = Wish(
+            config=given["config"],
+            file=given["file"],
+            format=given["feed_format"],
+            speedup=given["speedup"],
+            seconds=given["seconds"],
+            port=given["port"],
+        )
+        run_demo(services, wish, view)

@@ -6,7 +6,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from agents.embedded import PARTITIONS, Addresses
-from agents.settings import KafkaTable, RedisTable, Settings, TopicsTable, load_settings, settings_of
+from agents.settings import (
+    DisplayTable,
+    KafkaTable,
+    RedisTable,
+    Settings,
+    TopicsTable,
+    display_settings,
+    load_settings,
+    settings_of,
+)
 from stream.policy import Policy
 from stream.units import DAY_MS
 
@@ -17,6 +26,9 @@ SPEEDUP: Final = 600.0  # an hour in 6 s
 WHOLE_RECORDING_S: Final = 60.0  # a recording longer than 10 hours is sent faster, so that it takes about so long
 CITY_AGE_MS: Final = 30 * DAY_MS  # the city's time begins so long ago: at this pace it lasts for over an hour
 CITY_HOUR: Final = "08:00"
+MAP_HOST: Final = "127.0.0.1"
+MAP_PORT: Final = 8080
+MAP_TITLE: Final = "Bus speeds, hour by hour"
 
 _CHECKPOINT_S: Final = 0.25
 _CITY_ZONE: Final = "Asia/Kolkata"
@@ -48,6 +60,7 @@ def demo_settings(addresses: Addresses, config: Path | None, feed_format: str | 
         redis_password=None,
         user_key=None,
         listen=None,
+        display=display_settings(DisplayTable(title=MAP_TITLE)),
     )
 
 

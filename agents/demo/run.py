@@ -18,14 +18,15 @@ import structlog
 from redis.exceptions import RedisError
 
 from agents.clock import monotonic_s
-from agents.demo.defaults import demo_settings
+from agents.demo.defaults import MAP_HOST, MAP_PORT, demo_settings
 from agents.demo.state import State
 from agents.demo.told import Began, Ended, Failed, Job, Note, Told
 from agents.demo.view import View
 from agents.demo.watch import Outputs, Stored, telemetry_ends
+from agents.display.server import Display
 from agents.embedded import PARTITIONS, Addresses, Services, end_child, start_child
 from agents.logs import configure_logs
-from agents.settings import Settings
+from agents.settings import Address, Settings
 from stream.errors import Refusal
 from stream.hats import Calendar
 
@@ -39,13 +40,18 @@ _CANCELS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a person asked for: see `Job`, and how many seconds it may last (None: until Ctrl-C or the end)."""
+    """What a person asked for: see `Job`.
+
+    seconds   it may last so long; None: until Ctrl-C or the end
+    port      of the map; None: `MAP_PORT`, or any that is free if that is taken
+    """
 
     config: Path | None = None
     file: Path | None = None
     format: str | None = None
     speedup: float | None = None
     seconds: float | None = None
+    port: int | None = None
 
     def job(self, addresses: Addresses) -> Job:
         """The feed's part of it."""
@@ -127,10 +133,30 @@ class _Demo:
             end_child(feed, _FEED_STOP_S)
 
     async def _run(self, feed: "subprocess.Popen[bytes]") -> None:
+        live_map = await self._open_map()
+        try:
+            await self._run_with(feed, live_map)
+        finally:
+            await live_map.stop()
+
+    async def _open_map(self) -> Display:
+        """The map that `hatcast display` serves. Raises Refusal if the port that was asked for is taken."""
+        asked = self._wish.port
+        live_map = Display(self._settings, Address(MAP_HOST, MAP_PORT if asked is None else asked), check_crcs=False)
+        try:
+            self.state.map_url = f"http://{await live_map.start()}/"
+        except Refusal:
+            if asked is not None:
+                raise
+            live_map = Display(self._settings, Address(MAP_HOST, 0), check_crcs=False)
+            self.state.map_url = f"http://{await live_map.start()}/"
+        return live_map
+
+    async def _run_with(self, feed: "subprocess.Popen[bytes]", live_map: Display) -> None:
         stored = await Stored.open(self._settings)
         worker = asyncio.create_task(self._work())
         others = [asyncio.create_task(part) for part in (self._listen(feed), self._follow(), self._look(stored))]
-        others.append(asyncio.create_task(self._time()))
+        others += [asyncio.create_task(self._time()), asyncio.create_task(live_map.wait())]
         try:
             done, _ = await asyncio.wait([worker, *others], return_when=asyncio.FIRST_COMPLETED)
             for task in done:

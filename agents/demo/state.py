@@ -48,6 +48,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 class State:
     """The demo so far.
 
+    map_url     where the live map is
     source      what is fed: a file's name, or None for the city
     clock_ms    of the slowest partition (ms UTC): what the workers know to be over
     outcomes    readings by outcome; no ticks
@@ -62,6 +63,7 @@ class State:
     policy: Policy
     calendar: Calendar
     source: str | None
+    map_url: str = ""
     speedup: float = 0.0
     records: int | None = None
     first_ms: int | None = None

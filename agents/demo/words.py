@@ -50,6 +50,8 @@ def introduction(state: State) -> Iterator[tuple[str, str]]:
         f"privacy that one bus's day has lost at most, in epsilon: {policy.epsilon:g} for each mean it may be in"
         f" ({policy.max_hats_per_day} at most); no more than {policy.daily_limit:g} is ever spent"
     )
+    if state.map_url:
+        yield "map", f"{state.map_url} in a browser"
     yield "what", "mean speeds of buses per hour and hexagon, with noise that hides how fast any one bus went"
     yield "real", real
     yield _source(state)

@@ -1,0 +1,25 @@
+// Viridis: even steps of lightness, so it can be read without colours and by the colour-blind.    [Smith & van der Walt 2015]
+
+const STOPS = (
+  "440154 470d60 48186a 482374 472d7b 453781 424086 3e4989 3b528b 375b8d 33638d 2f6b8e 2c728e 297a8e 26828e 23898e 21918c " +
+  "1f988b 1fa088 22a785 28ae80 32b67a 3fbc73 4ec36b 5ec962 70cf57 84d44b 98d83e addc30 c2df23 d8e219 ece51b fde725"
+)
+  .split(" ")
+  .map((hex) => [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16)));
+
+// The colour of a value within [low, high]; what lies outside has the colour of the nearer end.
+export function colourOf(value, [low, high]) {
+  const share = Math.min(1, Math.max(0, (value - low) / (high - low)));
+  const at = share * (STOPS.length - 1);
+  const below = Math.min(STOPS.length - 2, Math.floor(at));
+  const mixed = STOPS[below].map((part, i) => Math.round(part + (STOPS[below + 1][i] - part) * (at - below)));
+  return `#${mixed.map((part) => part.toString(16).padStart(2, "0")).join("")}`;
+}
+
+export const HATCH = { suppressed: "suppressed", budget_exhausted: "exhausted", incomplete: "incomplete" };
+
+export function fillOf(release, range) {
+  if (release === undefined) return null;
+  if (release.mean !== undefined) return colourOf(Number(release.mean), range);
+  return `url(#hatch-${HATCH[release.status] ?? "incomplete"})`;
+}

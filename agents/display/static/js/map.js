@@ -1,0 +1,91 @@
+// The hexagons. No tiles: nothing is asked of anybody. A graticule and a scale say where and how far.
+
+import { fillOf } from "./colour.js";
+import { element } from "./dom.js";
+import { Graticule } from "./graticule.js";
+import { noiseOf, stateOf } from "./words.js";
+
+const HOVERS = matchMedia("(hover: hover)").matches; // a finger chooses, and the panel says the same
+const WORLD = { center: [20, 0], zoom: 2 };
+
+export class MapView {
+  #model;
+  #map;
+  #polygons = new Map();
+  #placed = null;
+
+  constructor(model, node) {
+    this.#model = model;
+    this.#map = L.map(node, { ...WORLD, attributionControl: false, zoomSnap: 0.25, zoomControl: false, minZoom: 2 });
+    L.control.zoom({ position: "topright" }).addTo(this.#map);
+    L.control.scale({ imperial: false, position: "bottomright" }).addTo(this.#map);
+    new Graticule().addTo(this.#map);
+    new ResizeObserver(() => this.#map.invalidateSize()).observe(node);
+  }
+
+  draw() {
+    const releases = this.#model.releases();
+    const cells = new Set([...this.#model.cells, ...releases.keys()]);
+    for (const [cell, polygon] of this.#polygons) {
+      if (!cells.has(cell)) {
+        polygon.remove();
+        this.#polygons.delete(cell);
+      }
+    }
+    for (const cell of cells) this.#style(cell, releases.get(cell));
+    this.#polygons.get(this.#model.selected)?.bringToFront();
+    this.#place();
+  }
+
+  #style(cell, release) {
+    const polygon = this.#polygons.get(cell) ?? this.#make(cell);
+    if (polygon === null) return;
+    const chosen = cell === this.#model.selected;
+    const fill = fillOf(release, this.#model.range);
+    polygon.setStyle({ fillColor: fill ?? "transparent", fillOpacity: fill === null ? 0 : 0.92 });
+    const path = polygon.getElement();
+    path.setAttribute("class", `cell leaflet-interactive${chosen ? " chosen" : ""}${fill === null ? " empty" : ""}`);
+    path.setAttribute("tabindex", "-1"); // hundreds of stops would bar the way: the table is the keyboard's
+    path.dataset.cell = cell;
+    path.dataset.status = release?.status ?? "none";
+    path.dataset.mean = release?.mean ?? "";
+  }
+
+  #make(cell) {
+    if (!h3.isValidCell(cell)) return null;
+    const polygon = L.polygon(ringOf(cell), { weight: 1.25, bubblingMouseEvents: false });
+    polygon.on("click", () => this.#model.choose(cell));
+    if (HOVERS) polygon.bindTooltip(() => this.#tip(cell), { sticky: true, className: "tip", opacity: 1 });
+    polygon.addTo(this.#map);
+    this.#polygons.set(cell, polygon);
+    return polygon;
+  }
+
+  #tip(cell) {
+    const release = this.#model.release(cell);
+    const lines = [];
+    if (release?.mean !== undefined) {
+      lines.push(element("strong", {}, `${release.mean} ${release.unit ?? ""}`));
+      lines.push(element("span", {}, `noise, 95 %: ${noiseOf(release)}`));
+    } else {
+      lines.push(element("strong", {}, release === undefined ? "nothing published" : stateOf(release)));
+    }
+    return element("div", {}, ...lines, element("code", {}, cell));
+  }
+
+  // Once for each policy: after that the view is the reader's own.
+  #place() {
+    if (this.#placed === this.#model.policy || this.#polygons.size === 0) return;
+    this.#placed = this.#model.policy;
+    const bounds = L.featureGroup([...this.#polygons.values()]).getBounds();
+    this.#map.fitBounds(bounds, { padding: [24, 24], animate: false });
+  }
+}
+
+// A hexagon across the date line goes beyond 180 degrees rather than around the world.
+function ringOf(cell) {
+  const ring = h3.cellToBoundary(cell);
+  const longitudes = ring.map(([, longitude]) => longitude);
+  const across = Math.max(...longitudes) - Math.min(...longitudes) > 180;
+  return across ? ring.map(([latitude, longitude]) => [latitude, (longitude + 360) % 360]) : ring;
+}

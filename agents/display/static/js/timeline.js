@@ -1,0 +1,71 @@
+// Which hour is shown: a slider, a button that plays them, and one back to the latest.
+
+import { byId, say } from "./dom.js";
+import { clockOf, countsOf, dayOf, hoursOf, zoneOf } from "./words.js";
+
+const STEP_MS = 800;
+
+export class Timeline {
+  #model;
+  #slider = byId("slot");
+  #play = byId("play");
+  #follow = byId("follow");
+  #playing = 0;
+
+  constructor(model) {
+    this.#model = model;
+    this.#slider.addEventListener("input", () => {
+      this.#stop();
+      model.show(Number(this.#slider.value));
+    });
+    this.#play.addEventListener("click", () => (this.#playing ? this.#stop() : this.#start()));
+    this.#follow.addEventListener("click", () => {
+      this.#stop();
+      model.show(model.slots.length - 1);
+    });
+  }
+
+  draw() {
+    const { slots, shown, index, following } = this.#model;
+    this.#slider.max = String(Math.max(0, slots.length - 1));
+    this.#slider.value = String(Math.max(0, index));
+    this.#slider.disabled = this.#play.disabled = slots.length < 2;
+    this.#follow.disabled = slots.length === 0 || following;
+    if (shown === null) return;
+    const releases = [...this.#model.releases().values()];
+    this.#slider.setAttribute("aria-valuetext", `${dayOf(shown.start)}, ${hoursOf(shown)}`);
+    this.#end("first-slot", slots[0]);
+    this.#end("last-slot", slots[slots.length - 1]);
+    say(byId("slot-title"), `${dayOf(shown.start)}, ${hoursOf(shown)}`);
+    say(byId("as-of"), `as of ${clockOf(shown.end)} (${zoneOf(shown.end)}) · ${countsOf(releases)}`);
+  }
+
+  #end(id, slot) {
+    const [day, clock] = byId(id).children;
+    say(day, dayOf(slot.start).slice(0, -5));
+    say(clock, clockOf(slot.start));
+  }
+
+  #start() {
+    if (this.#model.following) this.#model.show(0);
+    this.#playing = setInterval(() => this.#step(), STEP_MS);
+    this.#show(true);
+  }
+
+  #step() {
+    const next = this.#model.index + 1;
+    if (next < this.#model.slots.length) this.#model.show(next);
+    if (this.#model.following) this.#stop();
+  }
+
+  #stop() {
+    clearInterval(this.#playing);
+    this.#playing = 0;
+    this.#show(false);
+  }
+
+  #show(playing) {
+    this.#play.classList.toggle("playing", playing);
+    this.#play.setAttribute("aria-label", playing ? "Pause" : "Play the hours");
+  }
+}

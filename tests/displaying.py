@@ -1,0 +1,154 @@
+"""Records for the map, a map that serves them, and what a viewer makes of its stream."""
+
+import asyncio
+import json
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from aiohttp import ClientResponse, ClientSession, web
+
+from agents.display.feed import Feed
+from agents.display.hub import Hub
+from agents.display.kept import Kept
+from agents.display.position import Position
+from agents.display.record import read_budget, read_release
+from agents.display.server import application
+
+CELLS = ("87608b0d2ffffff", "87608b0d6ffffff", "87608b091ffffff", "87608b094ffffff")
+DAY_MS = 86_400_000
+FIRST = datetime.fromisoformat("2022-01-02T09:00:00+05:30")
+
+
+def release(hour: int, cell: str = CELLS[0], mean: str | None = "21.870", policy: str = "city", **more: Any) -> bytes:
+    """A release of an hour after 2022-01-02 09:00, as bytes; `mean` as its text; None: suppressed."""
+    start = FIRST + timedelta(hours=hour)
+    date, slot = start.date().isoformat(), f"{start:%H:%M}"
+    head = {
+        "release_id": f"{policy}/{date}T{slot}/{cell}",
+        "policy_id": "b2:" + "0" * 32,
+        "status": "suppressed" if mean is None else "released",
+        "seq": hour + 1,
+        "cell": cell,
+        "date": date,
+        "slot": slot,
+        "start": start.isoformat(),
+        "end": (start + timedelta(hours=1)).isoformat(),
+    }
+    tail = {"estimator": "levy", "epsilon": 1.0, "relation": "replace", "released_at": "2022-01-02T04:35:03.120Z"}
+    value = ""
+    if mean is not None:
+        low, high = Decimal(mean) - Decimal("1.500"), Decimal(mean) + Decimal("1.500")
+        noise = f'"noise":{{"kind":"laplace","scale":0.50}},"interval95":[{low},{high}],"covers":"noise"'
+        value = f',"mean":{mean},"raw":{mean},"unit":"km/h",{noise}'
+    return f"{json.dumps(head)[:-1]}{value},{json.dumps(tail | more)[1:]}".encode()
+
+
+def budget(date: str = "2022-01-02", seq: int = 1, policy: str = "city") -> bytes:
+    """A budget record, as bytes."""
+    record = {"policy": policy, "policy_id": "b2:" + "0" * 32, "date": date, "seq": seq, "releases": seq}
+    spent = {"epsilon_sum": 3.0, "epsilon_user_day": 1.5, "limit": 105.0, "day_bound": 89.0}
+    return json.dumps(record | spent | {"epsilon_delta": {"epsilon": 1.4, "delta": 1e-6}}).encode()
+
+
+def feed(records: Iterable[bytes] = (), policy: str = "city", partitions: int = 2) -> Feed:
+    """A map that has read these records, and is ready."""
+    made = Feed(Kept(DAY_MS), Hub(), Position("1f0c3a52", [0] * partitions, [0]), policy)
+    publish(made, records)
+    made.caught_up = True
+    return made
+
+
+def publish(made: Feed, records: Iterable[bytes]) -> None:
+    """More records on the topics, in one batch, spread over the partitions."""
+    with made.changing() as changes:
+        for record in records:
+            if b'"epsilon_sum"' in record:
+                changes.budget(read_budget(record, made.position.budget[0]), 0)
+            else:
+                partition = sum(json.loads(record)["cell"].encode()) % len(made.position.means)
+                changes.release(read_release(record, partition, made.position.means[partition]))
+
+
+@asynccontextmanager
+async def served(made: Feed) -> AsyncIterator[tuple[str, ClientSession]]:
+    """The map's address, and a client."""
+    runner = web.AppRunner(application(made, "A <city>"), access_log=None, handler_cancellation=True)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        host, port = runner.addresses[0][:2]
+        async with ClientSession(auto_decompress=False) as client:
+            yield f"http://{host}:{port}", client
+    finally:
+        await runner.cleanup()
+
+
+class Page:
+    """What a page knows after the events that it got, as static/js/model.js makes it; and the last id."""
+
+    def __init__(self) -> None:
+        self.releases: dict[str, bytes] = {}
+        self.budgets: dict[str, bytes] = {}
+        self.slots: list[str] = []
+        self.seen = ""
+        self.resets = 0
+
+    def take(self, text: bytes) -> None:
+        """Whole events."""
+        for block in text.decode().split("\n\n"):
+            fields = dict(line.partition(": ")[::2] for line in block.splitlines())
+            self._take(fields.get("event", ""), fields.get("data", "").encode())
+            self.seen = fields.get("id", self.seen)
+
+    def _take(self, name: str, data: bytes) -> None:
+        match name:
+            case "reset":
+                self.releases, self.budgets, self.resets = {}, {}, self.resets + 1
+            case "slots":
+                told = json.loads(data)
+                self.slots = [slot["slot"] for slot in told["slots"]]
+                self.releases = {each: of for each, of in self.releases.items() if each.split("/")[1] in self.slots}
+            case "release":
+                self.releases[json.loads(data)["release_id"]] = data
+            case "budget":
+                self.budgets[json.loads(data)["date"]] = data
+
+
+class Listener:
+    """A viewer of a stream that is open."""
+
+    def __init__(self, response: ClientResponse, unpack: Callable[[bytes], bytes]) -> None:
+        self._response = response
+        self._unpack = unpack
+        self._left = b""
+        self.page = Page()
+
+    async def until(self, text: bytes) -> None:
+        """Read until this has come, in a whole event."""
+        whole = b""
+        while text not in whole:
+            data = await asyncio.wait_for(self._response.content.readany(), 60)
+            assert data, "the stream ended"
+            events, end, self._left = (self._left + self._unpack(data)).rpartition(b"\n\n")
+            self.page.take(events)
+            whole += events + end
+
+
+@asynccontextmanager
+async def listening(client: ClientSession, url: str, seen: str = "", *, packed: bool = True) -> AsyncIterator[Listener]:
+    """A viewer whose stream is compressed, as a browser's is."""
+    headers = {"Accept-Encoding": "gzip" if packed else "identity"} | ({"Last-Event-ID": seen} if seen else {})
+    async with client.get(f"{url}/api/v1/events", headers=headers) as response:
+        assert response.status == 200
+        assert (response.headers.get("Content-Encoding") == "gzip") == packed
+        yield Listener(response, zlib.decompressobj(31).decompress if packed else bytes)
+
+
+def values_of(text: bytes) -> Mapping[str, Any]:
+    """JSON whose numbers stay their text: what the page shows."""
+    found: Mapping[str, Any] = json.loads(text, parse_float=str, parse_int=str)
+    return found

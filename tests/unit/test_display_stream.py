@@ -1,0 +1,129 @@
+"""The stream of changes: shared bytes, ids that hold across restarts, and nobody who misses anything."""
+
+import zlib
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.display import feed as feed_module
+from agents.display.chunk import GZIP_HEADER, Chunk, event
+from agents.display.hub import MOST_WAITING, Hub
+from agents.display.position import Position, read_position
+from tests.displaying import CELLS, Page, budget, feed, publish, release
+
+offsets = st.lists(st.integers(0, 10**18 - 1), min_size=1, max_size=20)
+
+
+@given(st.lists(st.binary(max_size=300)))
+def test_compressed_chunks_may_be_strung_together_in_any_order(parts: list[bytes]) -> None:
+    unpack = zlib.decompressobj(31)
+    got = unpack.decompress(GZIP_HEADER)
+    for part in parts:
+        got += unpack.decompress(Chunk([part]).packed)
+        assert got.endswith(part), "a piece is whole when its last byte is there"
+    assert got == b"".join(parts)
+
+
+def test_a_record_in_several_lines_is_one_event() -> None:
+    assert event("release", b'{\n "a": 1\r\n}', "x") == b'id: x\nevent: release\ndata: {  "a": 1  }\n\n'
+
+
+@given(offsets, offsets)
+def test_an_id_is_read_as_it_was_written(means: list[int], budgets: list[int]) -> None:
+    position = Position("00ff00ff", means, budgets)
+    assert read_position(str(position)) == position
+
+
+@pytest.mark.parametrize("text", ["", "x", "00ff00ff", "00ff00ff-1-", "00ff00ff-1.-2", "00FF00FF-1-2", "0" * 9_000])
+def test_what_is_no_id_is_none(text: str) -> None:
+    assert read_position(text) is None
+
+
+def records(hours: int) -> list[bytes]:
+    made = [
+        release(hour, cell, f"{20 + hour % 7}.{100 + at}") for hour in range(hours) for at, cell in enumerate(CELLS)
+    ]
+    return [*made, budget(seq=hours)]
+
+
+def stream_to(page: Page, made: feed_module.Feed) -> None:
+    """What one who has seen that much is sent first."""
+    page.take(made.start(None, read_position(page.seen)).plain)
+
+
+@settings(max_examples=20)
+@given(st.lists(st.integers(0, 28), min_size=1, max_size=4).map(sorted))
+def test_one_who_comes_back_knows_in_the_end_what_one_who_stayed_knows(hours: list[int]) -> None:
+    """Away between any two batches, and meanwhile the server is another one: the topic is read anew each time."""
+    away = Page()
+    for upto in hours:
+        stream_to(away, feed(records(upto)))
+    stayed = Page()
+    made = feed()
+    stream_to(stayed, made)
+    with made.hub.viewer() as viewer:
+        for before, upto in pairwise([[], *map(records, hours)]):
+            publish(made, [each for each in upto if each not in before])
+        while viewer._waiting.qsize():
+            stayed.take(viewer._waiting.get_nowait().plain)
+    # One who begins is sent the latest slot, and asks for earlier ones.
+    first = feed(records(hours[0])).kept.policies.get("city")
+    latest = first.latest() if first else None
+    early = {each for each in stayed.releases if latest and each.split("/")[1] < latest.slot}
+    assert away.releases == {each: text for each, text in stayed.releases.items() if each not in early}
+    assert (away.slots, away.budgets) == (stayed.slots, stayed.budgets)
+    assert away.resets == 1
+
+
+def test_one_who_has_seen_another_log_starts_anew() -> None:
+    made = feed(records(3))
+    for seen in ("ffffffff-1.1-0", f"{made.position.log}-9999.0-0", f"{made.position.log}-0-0", "nonsense"):
+        page = Page()
+        page.seen = seen
+        stream_to(page, made)
+        assert page.resets == 1
+        assert page.seen == str(made.position)
+
+
+def test_one_who_missed_too_much_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_module, "MOST_MISSED", 7)
+    made, page = feed(records(1)), Page()
+    stream_to(page, made)
+    publish(made, records(3)[4:])
+    stream_to(page, made)
+    assert page.resets == 2
+
+
+def test_one_who_leaves_within_the_snapshot_has_no_id_and_starts_anew() -> None:
+    text = feed(records(3)).start(None, None).plain
+    page = Page()
+    page.take(text[: text.rindex(b"id: ")])
+    assert page.seen == ""
+
+
+def test_what_all_are_sent_is_made_and_compressed_once() -> None:
+    made = feed(records(3))
+    assert made.start(None, None) is made.start(None, None)
+    with made.hub.viewer() as one, made.hub.viewer() as other:
+        publish(made, [release(9)])
+        assert one._waiting.get_nowait() is other._waiting.get_nowait()
+
+
+def test_one_who_does_not_keep_up_is_let_go_and_the_others_are_not() -> None:
+    hub = Hub()
+    with hub.viewer() as slow, hub.viewer() as quick:
+        for _ in range(MOST_WAITING + 1):
+            hub.send(Chunk([b"x"]))
+            quick._waiting.get_nowait()
+        assert len(hub) == 1
+        assert slow._waiting.qsize() == MOST_WAITING
+        assert quick.offer(Chunk([b"y"]))
+
+
+def test_a_quiet_hour_tells_that_the_line_stands() -> None:
+    made = feed()
+    with made.hub.viewer() as viewer:
+        made.alive(17)
+        assert viewer._waiting.get_nowait().plain == b'event: alive\ndata: {"now": 17}\n\n'
