@@ -1,0 +1,109 @@
+"""A day of a made-up city on embedded topics, with every kind of release, and `hatcast display` over it."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import h3
+from confluent_kafka import Producer
+
+from agents.embedded import Services
+from tests.browser.demo import free_port
+from tests.displaying import CELLS, budget, release
+from tests.integration.tables import DEFAULTS, merged, toml
+from tests.services.data import ROOT
+
+TOPICS: Final = ("hats.means", "hats.budget")
+HOURS: Final = 24
+NO_MEAN: Final = {"suppressed": 2, "budget_exhausted": 3, "incomplete": 4}
+_START_S: Final = 60.0
+
+
+def hexagons() -> list[str]:
+    """The city's."""
+    return sorted(h3.grid_disk(CELLS[0], 3))
+
+
+def hour_of(hour: int) -> list[bytes]:
+    """Its releases of an hour; a few of each state without a mean."""
+    made = []
+    for at, cell in enumerate(hexagons()):
+        away = h3.grid_distance(CELLS[0], cell)
+        mean = 18 + 6.5 * away - 5 * math.sin((hour + at % 5) / 3.8) + at % 7 / 3
+        status = next((name for name, first in NO_MEAN.items() if away == 3 and at % 9 == first), None)
+        record = release(hour, cell, None if status else f"{mean:.3f}")
+        made.append(record.replace(b'"suppressed"', f'"{status}"'.encode()) if status else record)
+    return made
+
+
+class Day:
+    """The topics, and the map over them, which may be stopped and started again on its port."""
+
+    def __init__(self, kafka: str, folder: Path) -> None:
+        self._producer = Producer({"bootstrap.servers": kafka, "log_level": 0})
+        self._config = folder / "hatcast.toml"
+        table = {"kafka": {"bootstrap_servers": kafka}, "policy": {"name": "city"}}
+        self._config.write_text(toml(merged(DEFAULTS, table)))
+        self._port = free_port()
+        self._log = folder / "display.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = f"http://127.0.0.1:{self._port}/"
+
+    def publish(self, records: Iterable[bytes], topic: str = TOPICS[0]) -> None:
+        """To the topic; returns when they are there."""
+        for record in records:
+            self._producer.produce(topic, record)
+        assert self._producer.flush(30) == 0
+
+    def start(self) -> None:
+        """Start the map, and wait until it is ready."""
+        command = [sys.executable, "-m", "agents.cli", "display", "--config", self._config, "--port", str(self._port)]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(command, cwd=ROOT, env=os.environ, stdin=subprocess.DEVNULL, stderr=log)
+        deadline = time.monotonic() + _START_S
+        while not self._ready():
+            assert self._process.poll() is None, self._log.read_text()
+            assert time.monotonic() < deadline, self._log.read_text()
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Stop it in order."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            assert self._process.wait(30) == 0, self._log.read_text()
+            self._process = None
+
+    def get(self, path: str) -> bytes:
+        """The bytes of an answer."""
+        with urllib.request.urlopen(self.url.rstrip("/") + path, timeout=30) as response:
+            body: bytes = response.read()
+            return body
+
+    def _ready(self) -> bool:
+        try:
+            return bool(self.get("/readyz"))
+        except (urllib.error.URLError, ConnectionError):
+            return False
+
+
+@contextmanager
+def open_day(folder: Path) -> Iterator[Day]:
+    """A day that has been published, and the map over it."""
+    with Services(TOPICS) as services:
+        day = Day(services.wait().kafka, folder)
+        day.publish(record for hour in range(HOURS) for record in hour_of(hour))
+        day.publish([budget("2022-01-02", 15), budget("2022-01-03", 9)], TOPICS[1])
+        day.start()
+        try:
+            yield day
+        finally:
+            day.stop()

@@ -1,0 +1,45 @@
+"""The map of `scripts/demo`, as a newcomer sees it."""
+
+from playwright.sync_api import expect
+
+from agents.demo.defaults import VEHICLES
+from tests.browser.conftest import OpenPage, picture
+from tests.browser.demo import Demo, wait_for
+from tests.displaying import values_of
+
+FIRST_CELL_S = 60.0
+
+
+def test_the_first_cell_is_on_the_map_within_a_minute_and_is_what_the_api_says(demo: Demo, open_page: OpenPage) -> None:
+    page = open_page(demo.url, bodies=demo.bodies)
+    expect(page.locator("#connection")).to_have_text("live")
+    assert demo.first_cell_s < FIRST_CELL_S, demo.first_cell_s
+    print(f"first cell after {demo.first_cell_s:.1f} s")
+    expect(page.locator("#slot")).to_be_enabled()  # there are two hours
+    page.locator("#slot").focus()
+    page.keyboard.press("Home")  # an hour that stays as it is
+    page.wait_for_function("document.querySelector('#slot-title').textContent.includes('08:00–09:00')")
+    page.wait_for_selector("path.cell[data-status=released]")
+    date = values_of(demo.get("/api/v1/slots"))["slots"][0]["slot"]
+    records = {each["cell"]: each for each in values_of(demo.get(f"/api/v1/latest?slot={date}"))["releases"]}
+    shown = page.locator("path.cell[data-status=released]")
+    for path in shown.all():
+        assert path.get_attribute("data-mean") == records[path.get_attribute("data-cell") or ""]["mean"]
+    page.click("#follow")
+    picture(page, "demo")
+
+
+def test_nothing_that_a_demo_lets_out_names_a_vehicle(demo: Demo, open_page: OpenPage) -> None:
+    page = open_page(demo.url, bodies=demo.bodies)
+    wait_for(lambda: len(values_of(demo.get("/api/v1/slots"))["slots"]) >= 2, demo)
+    cell = page.locator("path.cell[data-status=released]").first.get_attribute("data-cell")
+    for path in ("/", f"/api/v1/cells/{cell}", "/api/v1/latest", "/livez", "/readyz"):
+        demo.get(path)
+    page.click("#show-table")
+    demo.bodies.append(page.content().encode())
+    told = b"\n".join(demo.told())
+    assert cell is not None
+    assert cell.encode() in told
+    assert b"worker started" in told or b"assigned" in told, "the worker's log is looked through too"
+    ids = [f"BUS-{number + 1:04d}".encode() for number in range(VEHICLES)]
+    assert [each for each in ids if each in told] == []
