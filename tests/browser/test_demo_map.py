@@ -14,7 +14,6 @@ def test_the_first_cell_is_on_the_map_within_a_minute_and_is_what_the_api_says(d
     page = open_page(demo.url, bodies=demo.bodies)
     expect(page.locator("#connection")).to_have_text("live")
     assert demo.first_cell_s < FIRST_CELL_S, demo.first_cell_s
-    print(f"first cell after {demo.first_cell_s:.1f} s")
     expect(page.locator("#slot")).to_be_enabled()  # there are two hours
     page.locator("#slot").focus()
     page.keyboard.press("Home")  # an hour that stays as it is
