@@ -66,7 +66,8 @@ class Day:
 
     def start(self) -> None:
         """Start the map, and wait until it is ready."""
-        command = [sys.executable, "-m", "agents.cli", "display", "--config", self._config, "--port", str(self._port)]
+        options = ["--config", str(self._config), "--port", str(self._port)]
+        command = [sys.executable, "-m", "agents.cli", "display", *options]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, cwd=ROOT, env=os.environ, stdin=subprocess.DEVNULL, stderr=log)
         deadline = time.monotonic() + _START_S

@@ -50,6 +50,10 @@ def answer(path: str, made: Feed | None = None, **headers: str) -> tuple[int, di
     return found[0], found[1], found[2]
 
 
+def cell_of(record: bytes) -> str:
+    return str(json.loads(record)["cell"])
+
+
 def latest() -> list[bytes]:
     return [record for record in RECORDS if b"T11:00/" in record]
 
@@ -57,7 +61,8 @@ def latest() -> list[bytes]:
 def test_the_latest_hour_is_the_topics_bytes() -> None:
     status, headers, body = answer("/api/v1/latest")
     assert (status, headers["Content-Type"]) == (200, "application/json; charset=utf-8")
-    assert b'"releases":[' + b",".join(sorted(latest(), key=lambda each: json.loads(each)["cell"])) + b"]" in body
+    records = sorted(latest(), key=cell_of)
+    assert b'"releases":[' + b",".join(records) + b"]" in body
     assert b'"budget":' + RECORDS[-1] in body
     assert json.loads(body)["slot"] == {
         "slot": "2022-01-02T11:00",

@@ -64,8 +64,8 @@ def test_one_who_comes_back_knows_in_the_end_what_one_who_stayed_knows(hours: li
     made = feed()
     stream_to(stayed, made)
     with made.hub.viewer() as viewer:
-        for before, upto in pairwise([[], *map(records, hours)]):
-            publish(made, [each for each in upto if each not in before])
+        for before, now in pairwise([[], *map(records, hours)]):
+            publish(made, [each for each in now if each not in before])
         while viewer._waiting.qsize():
             stayed.take(viewer._waiting.get_nowait().plain)
     # One who begins is sent the latest slot, and asks for earlier ones.
