@@ -183,7 +183,9 @@ class Pipeline:
     def is_caught_up(self) -> bool:
         """All records of the topic are in the stored state."""
         try:
-            return all((each["offset"] or 0) == each["end"] for each in self.status()["partitions"])
+            status = self.status()
+            partitions = [*status["partitions"], *status.get("reports", {"partitions": []})["partitions"]]
+            return all((each["offset"] or 0) == each["end"] for each in partitions)
         except Refusal:
             return False
 
@@ -254,13 +256,14 @@ class Pipeline:
 
     # The consumer group.
 
-    def members(self) -> list[str]:
-        """The ids of the group's members, dead ones too until their session ends."""
+    def members(self, group: str | None = None) -> list[str]:
+        """The ids of the members of a group (None: that of telemetry), dead ones too until their session ends."""
         from kafka import KafkaAdminClient
 
+        name = group or self._groups[0]
         with closing(KafkaAdminClient(bootstrap_servers=self.kafka.bootstrap_servers)) as admin:
-            group = admin.describe_groups([self._group])[self._group]
-        return [member["member_id"] for member in group["members"]]
+            found = admin.describe_groups([name])[name]
+        return [member["member_id"] for member in found["members"]]
 
     def bury(self, *stopped: WorkerProcess) -> None:
         """Let the group know that its members are dead, so that the next worker need not wait for their session.
@@ -271,14 +274,16 @@ class Pipeline:
         from kafka.admin import MemberToRemove
 
         assert all(process.code is not None for process in self.processes if process not in stopped)
-        dead = [MemberToRemove(member_id=member) for member in self.members()]
-        if dead:
-            with closing(KafkaAdminClient(bootstrap_servers=self.kafka.bootstrap_servers)) as admin:
-                admin.remove_group_members(self._group, dead)
+        for group in self._groups:
+            dead = [MemberToRemove(member_id=member) for member in self.members(group)]
+            if dead:
+                with closing(KafkaAdminClient(bootstrap_servers=self.kafka.bootstrap_servers)) as admin:
+                    admin.remove_group_members(group, dead)
 
     @property
-    def _group(self) -> str:
-        return f"hatcast-{self.settings.policy.name}"
+    def _groups(self) -> list[str]:
+        name = f"hatcast-{self.settings.policy.name}"
+        return [name, f"{name}/reports"] if self.settings.policy.takes_reports else [name]
 
 
 @contextmanager
@@ -287,7 +292,7 @@ def open_pipeline(
 ) -> Iterator[Pipeline]:
     """A pipeline with a name that no other has. `title` is for people; `changes` to the configuration's tables."""
     name = f"t-{title}-{os.getpid():x}-{uuid.uuid4().hex[:6]}"
-    topics = {role: f"{name}.{role}" for role in ("means", "queries", "budget", "dead_letters")}
+    topics = {role: f"{name}.{role}" for role in ("means", "queries", "budget", "dead_letters", "reports")}
     table = merged(
         DEFAULTS,
         {
