@@ -80,11 +80,11 @@ class NoiseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     RULES: ClassVar = (
         When("kind", ("laplace",), has=("scale",)),
-        When("kind", ("laplace_blend",), allows=("central_scale", "local_scale")),
+        When("kind", ("laplace_blend", "gaussian_blend"), allows=("central_scale", "local_scale")),
     )
 
     kind: Annotated[
-        Literal["laplace", "laplace_ratio", "laplace_blend"],
+        Literal["laplace", "laplace_ratio", "laplace_blend", "gaussian_blend"],
         msgspec.Meta(description="its distribution"),
     ]
     scale: (
@@ -110,7 +110,7 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     RULES: ClassVar = (
         When("status", ("released",), has=ANSWER, allows=BLEND),
         When("relation", ("replace",), has=("seq",)),
-        When("target", allows=("device_epsilon", *BLEND)),
+        When("target", allows=("device_epsilon", "delta", *BLEND)),
     )
 
     release_id: Annotated[
@@ -161,6 +161,10 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         | None
     ) = None
     device_epsilon: Annotated[float, msgspec.Meta(gt=0, description="of each device's own noise")] | None = None
+    delta: (
+        Annotated[float, msgspec.Meta(gt=0, lt=1, description="of Gaussian noise: it belongs to every epsilon here")]
+        | None
+    ) = None
     relation: Relation
     released_at: Instant
 

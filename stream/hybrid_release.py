@@ -11,27 +11,20 @@ from typing import Any
 import msgspec
 
 from stream.estimators import Users
-from stream.hybrid import HYBRID_ESTIMATORS, TARGET, HybridEstimate, HybridParameters, estimate
+from stream.hybrid import HYBRID_ESTIMATORS, TARGET, HybridEstimate, HybridParameters, delta_of_one, estimate
 from stream.mechanisms import Noise
 from stream.mechanisms.grid import Grid
-from stream.policy import NoiseKind, Policy
+from stream.policy import Policy
 from stream.reports import reports_of
 
 
 @dataclass(frozen=True, slots=True)
 class Blend:
-    """An estimate, and what else is told of it.
-
-    central, local   users of either group: c n and (1 - c) n
-    noise            of both groups
-    public_epsilon   what holds against those who see only what is published
-    """
+    """An estimate, and how many users of either group were there: c n and (1 - c) n."""
 
     estimate: HybridEstimate
     central: int
     local: int
-    noise: NoiseKind
-    public_epsilon: float
 
 
 def blend_of(policy: Policy, users: Users, reports: Iterable[bytes], noise: Noise) -> Blend | None:
@@ -40,16 +33,12 @@ def blend_of(policy: Policy, users: Users, reports: Iterable[bytes], noise: Nois
     users     those that trust the operator
     reports   packed, from all partitions
     """
-    keys, parameters = policy.hybrid, HybridParameters.of(policy)
-    if keys is None:
-        raise ValueError(f"{policy.estimator} takes no reports")
+    parameters = HybridParameters.of(policy)
     local = reports_of(reports, parameters)
     if len(users.counts) + len(local) < policy.min_users:
         return None
     found = estimate(HYBRID_ESTIMATORS[policy.estimator], users, local, parameters, noise)
-    if found is None:
-        return None
-    return Blend(found, len(users.counts), len(local), keys.noise, keys.charged(policy.epsilon))
+    return None if found is None else Blend(found, len(users.counts), len(local))
 
 
 def blend_published(blend: Blend, policy: Policy, unit: str) -> dict[str, Any]:
@@ -64,13 +53,13 @@ def blend_published(blend: Blend, policy: Policy, unit: str) -> dict[str, Any]:
         "mean": number(found.mean),
         "raw": number(found.raw),
         "unit": unit,
-        "noise": {"kind": f"{blend.noise.value}_blend"}
+        "noise": {"kind": f"{found.kind.value}_blend"}
         | {name: msgspec.Raw(grid.scale_text(scale).encode()) for name, scale in scales.items() if scale},
         "interval95": [number(steps) for steps in found.interval95],
         "covers": "noise",
         "weight": msgspec.Raw(found.weight_text.encode()),
         "users": {"central": blend.central, "local": blend.local},
-        "public_epsilon": blend.public_epsilon,
+        "public_epsilon": found.public_epsilon,
     }
 
 
@@ -78,4 +67,9 @@ def told_of_devices(policy: Policy) -> dict[str, Any]:
     """What every record of a policy with devices tells, whatever its status."""
     if policy.hybrid is None:
         return {}
-    return {"target": TARGET} | ({"device_epsilon": policy.hybrid.local_epsilon} if policy.takes_reports else {})
+    told: dict[str, Any] = {"target": TARGET}
+    if policy.takes_reports:
+        told["device_epsilon"] = policy.hybrid.local_epsilon
+    if not policy.is_pure:
+        told["delta"] = delta_of_one(policy)
+    return told

@@ -19,6 +19,7 @@ OUTCOMES: Final[dict[str, str]] = {
     Outcome.ZERO: "standing still",
     Outcome.DUPLICATE: "repeated",
     Outcome.OVER_CAP: "beyond a bus's share of the day",
+    Outcome.OTHER_POLICY: "reports made for another policy",
     Outcome.LATE: "too late",
     Outcome.OUTSIDE_DATES: "of another policy's day",
     Outcome.OUTSIDE_HOURS: "outside hours",

@@ -89,6 +89,11 @@ def hidden(*queries: Mapping[str, Any]) -> Policy:
 
 
 DEVICES: Final = policy("surat-devices", privacy={"local_epsilon": 1.5}, estimator={"name": "kvh", "sigma": 12.0})
+GAUSSIAN: Final = policy(
+    "surat-devices-gaussian",
+    privacy={"epsilon": 3.0, "local_epsilon": 1.5, "max_coalition": 2},
+    estimator={"name": "pwh", "noise": "gaussian"},
+)
 ALONE: Final = policy("surat-devices-alone", privacy={"epsilon": 8.0}, estimator={"name": "lm_only"})
 SPEED: Final = policy("surat-speed", MEAN, FAST)
 PRESENCE: Final = hidden({**FAST, "days": 1})
@@ -132,6 +137,7 @@ def releases() -> Iterator[tuple[str, Release]]:
         yield f"{relation}_budget_exhausted", exhausted_of(of, calendar, f"{DATE}/{SLOT}", CELL)
         yield f"{relation}_incomplete", incomplete_of(of, calendar, f"{DATE}/{SLOT}", CELL)
     yield "devices_released", blended(DEVICES, CROWD, [31_001, -41_250, 77_503], -441)
+    yield "devices_gaussian_released", blended(GAUSSIAN, CROWD, [31_001, -41_250, 77_503], -441)
     yield "devices_alone_released", blended(ALONE, CROWD, [21_007 + 3_001 * device for device in range(12)])
     yield "devices_suppressed", blended(DEVICES, CROWD[:3], [31_000])
 
