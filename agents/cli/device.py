@@ -158,9 +158,9 @@ def _live(settings: Settings, given: dict[str, Any], options: DeviceOptions, sto
         lines = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115 - read for as long as the process lives
         return run_live(settings, read_lines(lines, feed.decode), takes, options, stop)
     # Loaded here: whoever reads a file needs no MQTT.
-    from agents.device.mqtt import Broker, mqtt_readings
+    from agents.device.mqtt import Published, mqtt_readings
 
-    with mqtt_readings(Broker.of(given["mqtt"], os.environ), feed) as arrived:
+    with mqtt_readings(Published.of(given["mqtt"], os.environ), feed) as arrived:
         return run_live(settings, arrived, takes, options, stop)
 
 

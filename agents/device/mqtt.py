@@ -2,17 +2,17 @@
 
 import asyncio
 import queue
-import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Self
 from urllib.parse import unquote, urlsplit
 
 import structlog
 from aiomqtt import Client, MqttError
 
+from agents.bridge.access import PASSWORD_VARIABLE, Access, lost, secret, tls_context
 from agents.clock import now_ms
 from agents.device.live import Arrived
 from agents.device.sources import QUEUE_READINGS
@@ -22,22 +22,17 @@ from stream.feeds import Feed
 
 log = structlog.get_logger()
 
-PASSWORD_VARIABLE: Final = "HATCAST_FEED_PASSWORD"  # noqa: S105 - the name of a variable, not a password
 _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 _TIMEOUT_S: Final = 10.0
 _LEAVE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
-    """Where a device's readings are published. `tls`: encrypted, and the certificate is checked."""
+class Published:
+    """Where a device's readings are published."""
 
-    host: str
-    port: int
+    broker: Access
     topic: str
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
-    tls: bool = False
 
     @classmethod
     def of(cls, url: str, environment: Mapping[str, str]) -> Self:
@@ -48,8 +43,8 @@ class Broker:
             port = parts.port or _PORTS.get(parts.scheme)
             if port and parts.hostname and topic and parts.password is None:
                 user = None if parts.username is None else unquote(parts.username)
-                password = environment.get(PASSWORD_VARIABLE) or None
-                return cls(parts.hostname, port, topic, user, password, parts.scheme == "mqtts")
+                tls = tls_context() if parts.scheme == "mqtts" else None
+                return cls(Access(parts.hostname, port, user, secret(PASSWORD_VARIABLE, None, environment), tls), topic)
         raise Refusal(
             "--mqtt is no address: write mqtt://user@host:1883/topic or mqtts://..., and the password in"
             f" {PASSWORD_VARIABLE}"
@@ -57,11 +52,11 @@ class Broker:
 
 
 @contextmanager
-def mqtt_readings(broker: Broker, feed: Feed) -> Iterator["queue.Queue[Arrived]"]:
+def mqtt_readings(published: Published, feed: Feed) -> Iterator["queue.Queue[Arrived]"]:
     """Readings as they are published, each with its time of arrival, until the end of the block."""
     arrived: queue.Queue[Arrived] = queue.Queue(QUEUE_READINGS)
     loop = asyncio.new_event_loop()
-    task = loop.create_task(_read(broker, feed, arrived))
+    task = loop.create_task(_read(published, feed, arrived))
 
     def run() -> None:
         try:
@@ -77,18 +72,20 @@ def mqtt_readings(broker: Broker, feed: Feed) -> Iterator["queue.Queue[Arrived]"
     try:
         yield arrived
     finally:
-        loop.call_soon_threadsafe(task.cancel)
+        with suppress(RuntimeError):  # it has ended by itself
+            loop.call_soon_threadsafe(task.cancel)
         thread.join(_LEAVE_S)
 
 
-async def _read(broker: Broker, feed: Feed, arrived: "queue.Queue[Arrived]") -> None:
+async def _read(published: Published, feed: Feed, arrived: "queue.Queue[Arrived]") -> None:
     """For ever; a connection that is lost is made again."""
+    broker = published.broker
     failures, told = 0, ""
     while True:
         try:
             async with _client(broker) as client:
-                await client.subscribe(broker.topic, qos=1)
-                log.info("MQTT broker reached", host=broker.host)
+                await client.subscribe(published.topic, qos=1)
+                log.info("MQTT broker reached", broker=str(broker))
                 failures, told = 0, ""
                 async for message in client.messages:
                     for record in feed.split(message.payload, message.topic.value):
@@ -96,21 +93,21 @@ async def _read(broker: Broker, feed: Feed, arrived: "queue.Queue[Arrived]") -> 
                         if reading is not None:
                             _put(arrived, (now_ms(), reading))
         except MqttError as error:
-            reason = " ".join(str(error).split())
+            reason = str(lost(error))
             if reason != told:
-                log.warning("MQTT broker not reached, tried again", host=broker.host, reason=reason)
+                log.warning("MQTT broker not reached, tried again", broker=str(broker), reason=reason)
             told = reason
             await asyncio.sleep(back_off_s(failures))
             failures += 1
 
 
-def _client(broker: Broker) -> Client:
+def _client(broker: Access) -> Client:
     return Client(
         broker.host,
         broker.port,
         username=broker.user,
         password=broker.password,
-        tls_context=ssl.create_default_context() if broker.tls else None,
+        tls_context=broker.tls,
         timeout=_TIMEOUT_S,
     )
 

@@ -7,7 +7,7 @@ whatever is killed when, no HAT gets a second value, and no day more than it may
 import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -75,14 +75,20 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of the block is durable after it, or nothing is."""
-        self._sql.execute("BEGIN IMMEDIATE")
+        """All of the block is durable after it, or nothing is. Raises Refusal where the disk does not take it."""
         try:
+            self._sql.execute("BEGIN IMMEDIATE")
             yield
-        except BaseException:
-            self._sql.execute("ROLLBACK")
+            self.commit()
+        except BaseException as error:
+            with suppress(sqlite3.Error):  # it may have rolled back by itself
+                self._sql.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                raise Refusal(
+                    f"the state file cannot be written ({' '.join(str(error).split())}): see to its disk and start"
+                    " again; what is not stored was not sent"
+                ) from None
             raise
-        self.commit()
 
     def commit(self) -> None:
         """The moment from which on what was drawn is what will be sent."""

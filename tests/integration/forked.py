@@ -22,6 +22,7 @@ from tests.services.tied import PR_SET_PDEATHSIG
 
 # Imported, and not used: what is shared after the fork has no thread, no connection and no random state.
 _LOADED: Final = [
+    "agents.cli.device",
     "agents.cli.worker",
     "agents.topics",
     "agents.worker",

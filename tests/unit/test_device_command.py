@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from agents.cli.device import command
-from agents.device.mqtt import Broker
+from agents.device.mqtt import Published
 from agents.device.sources import Fleet, Own, read_lines, vehicles_in
 from stream.errors import Refusal
 from stream.feeds import FEEDS, jsonl
@@ -119,18 +119,23 @@ def test_the_vehicles_of_a_recording_are_counted_by_their_canonical_ids(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("url", "broker"),
+    ("url", "host", "port", "user", "topic"),
     [
-        ("mqtt://broker.example/bus/7", Broker("broker.example", 1883, "bus/7")),
-        ("mqtts://me@broker.example/bus/+", Broker("broker.example", 8883, "bus/+", "me", "secret", tls=True)),
-        ("mqtt://[::1]:18830/bus/#", Broker("::1", 18830, "bus/#")),
-        ("mqtt://me%40home@broker.example//bus", Broker("broker.example", 1883, "/bus", "me@home", "secret")),
+        ("mqtt://broker.example/bus/7", "broker.example", 1883, None, "bus/7"),
+        ("mqtts://me@broker.example/bus/+", "broker.example", 8883, "me", "bus/+"),
+        ("mqtt://[::1]:18830/bus/#", "::1", 18830, None, "bus/#"),
+        ("mqtt://me%40home@broker.example//bus", "broker.example", 1883, "me@home", "/bus"),
     ],
 )
-def test_an_mqtt_address_names_broker_user_and_topic(url: str, broker: Broker) -> None:
-    environment = {"HATCAST_FEED_PASSWORD": "secret"} if broker.user else {}
-    assert Broker.of(url, environment) == broker
-    assert "secret" not in repr(broker)
+def test_an_mqtt_address_names_broker_user_and_topic(
+    *, url: str, host: str, port: int, user: str | None, topic: str
+) -> None:
+    found = Published.of(url, {"HATCAST_FEED_PASSWORD": "secret"})
+    broker = found.broker
+    assert (broker.host, broker.port, broker.user, found.topic) == (host, port, user, topic)
+    assert (broker.tls is not None) == url.startswith("mqtts")
+    assert broker.password == "secret"
+    assert "secret" not in repr(found)
 
 
 @pytest.mark.parametrize(
@@ -138,4 +143,4 @@ def test_an_mqtt_address_names_broker_user_and_topic(url: str, broker: Broker) -
 )
 def test_what_is_no_mqtt_address_is_refused_and_no_password_is_taken_from_it(url: str) -> None:
     with pytest.raises(Refusal, match="HATCAST_FEED_PASSWORD"):
-        Broker.of(url, {})
+        Published.of(url, {})

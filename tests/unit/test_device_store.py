@@ -6,6 +6,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from agents.clock import now_ms
 from agents.device.drawing import Reporter
 from agents.device.outbox import Outbox
 from agents.device.own import OwnHat
-from agents.device.store import Place, Times, open_store
+from agents.device.store import Place, Store, Times, open_store
 from stream.errors import Refusal
 from stream.hats import Slot
 from stream.mechanisms.system import SystemNoise
@@ -147,6 +148,20 @@ def test_what_no_broker_has_is_kept_for_the_next_start(tmp_path: Path) -> None:
             assert not outbox.finish(0.0)
     with open_store(tmp_path / "state") as store:
         assert store.unsent() == [stored]
+
+
+def test_a_full_disk_is_told_in_one_line_and_nothing_is_sent_that_was_not_stored(tmp_path: Path) -> None:
+    with open_store(tmp_path / "state"):
+        pass
+    with closing(sqlite3.connect(tmp_path / "state", isolation_level=None)) as connection:
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+        store = Store(connection)
+        reporter = Reporter(rules_of(), store, Scripted([0] * 200))
+        with pytest.raises(Refusal, match="see to its disk") as refusal:
+            reporter.draw([hat(f"bus {number}") for number in range(200)], 0)
+        assert "\n" not in str(refusal.value)
+        assert store.unsent() == []
 
 
 def test_a_state_file_is_its_owners_only_and_one_process_has_it(tmp_path: Path) -> None:
