@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.exposed import figures
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
-from tests.integration.health import LISTEN, asked, is_ready, missing
+from tests.integration.health import LISTEN, asked, is_ready, missing, scraped
 from tests.services import KafkaServer, RedisServer
 
 
@@ -31,6 +32,9 @@ def test_two_workers_of_one_file_are_ready_only_while_redis_and_kafka_answer(
     breakable_redis.stop()
     wait_for_both("miss Redis", lambda worker: {"redis", "checkpoint"} <= missing(worker).keys())
     assert asked(workers[0], "/livez") == (200, {"alive": True})
+    page = scraped(workers[0])
+    assert (figures(page, "hatcast_ready")["redis",], figures(page, "hatcast_ready")["worker",]) == (0, 1)
+    assert sum(figures(page, "hatcast_troubles_total").values()) > 0
     breakable_redis.start()
     wait_for_both("are ready again", is_ready)
     breakable_kafka.pause()
