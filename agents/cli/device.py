@@ -79,7 +79,7 @@ def command(*, files: tuple[str, ...], config: Path, as_json: bool, **given: Any
     """Be a device that does not trust the operator: read its own readings, send one noisy mean a hexagon and hour.
 
     FILEs are recordings; - is standard input, one JSON reading a line, as they are made. No reading leaves the device.
-    At the end of a slot it takes its mean in each hexagon, cuts it to [0, upper_bound], adds Laplace noise for
+    At the end of a slot it takes its mean in each hexagon, cuts it to [0, upper_bound], adds its own noise for
     local_epsilon, stores the report in its state file and sends it, always as the same bytes. The state file keeps it
     from ever drawing twice: do not delete it while its day lasts, and give each device its own.
 

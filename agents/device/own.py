@@ -11,7 +11,7 @@ from stream.contributions import FoldOf
 from stream.errors import BadSetting, Refusal
 from stream.hats import Calendar, Slot
 from stream.hybrid import HybridParameters
-from stream.policy import NoiseKind, Policy
+from stream.policy import Policy
 from stream.pseudonyms import KEY_BYTES, Pseudonyms
 from stream.reading import Reading
 from stream.units import nano
@@ -50,8 +50,6 @@ class Rules:
                 f"policy {policy.name!r} takes no reports: its estimator is {policy.estimator}, and devices need one of"
                 " the hybrid model that reads them, such as pwh (docs/hybrid.md)"
             )
-        if policy.hybrid.noise is not NoiseKind.LAPLACE:
-            raise BadSetting("policy.estimator.noise", "is none that devices add", 'use "laplace"')
         if policy.lateness_ms < LATENESS_MIN_MS:
             raise BadSetting(
                 "policy.lateness", "is too short for reports, which are sent after a slot's end", 'use "5m"'

@@ -20,6 +20,7 @@ from stream.errors import BadSetting, Refusal
 from stream.feeds import FEEDS, Recorded
 from stream.hybrid import accepts, decode_report
 from stream.mechanisms.system import SystemNoise
+from stream.policy import NoiseKind
 from stream.pseudonyms import KEY_BYTES, Pseudonyms
 from stream.reading import Reading
 from tests.devices import EXACT, HOUR, NOON, PRIVACY, policy_of, rules_of
@@ -130,6 +131,16 @@ def test_a_report_says_the_mean_and_nothing_else_of_the_bus(tmp_path: Path) -> N
     assert (report.date, report.slot, report.policy_id) == ("2022-01-02", "12:00", rules.policy.policy_id)
     assert b"GJ05BX1234" not in body
     assert b"GJ05BX1234" not in report.id.encode()
+
+
+@pytest.mark.parametrize("noise", NoiseKind)
+def test_the_operator_takes_what_a_device_reports_of_either_noise(noise: NoiseKind, tmp_path: Path) -> None:
+    rules = rules_of(estimator={"name": "pwh", "noise": noise.value})
+    with open_store(tmp_path / "state") as store:
+        (body,) = draw(store, rules, [recorded(NOON, reading("bus", NOON, 21.2, 30.0))], SystemNoise())
+    report = decode_report(body)
+    assert report is not None
+    assert accepts(report.value, report.epsilon, rules.parameters)
 
 
 days = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5), st.integers(0, 3)), max_size=30)
