@@ -22,7 +22,10 @@ from tests.services.tied import PR_SET_PDEATHSIG
 
 # Imported, and not used: what is shared after the fork has no thread, no connection and no random state.
 _LOADED: Final = [
+    "agents.bridge.live",
+    "agents.bridge.mqtt",
     "agents.cli.device",
+    "agents.cli.feed",
     "agents.cli.worker",
     "agents.topics",
     "agents.worker",
