@@ -63,6 +63,7 @@ class Link:
         self._up_s = 0.0
         self._failures = 0  # one after another
         self._told = ""
+        self._end_s: float | None = None
         METERS.set(BRIDGE_UP, 0)
 
     async def keep(self, source: Source) -> None:
@@ -91,7 +92,6 @@ class Link:
         self.is_up = self._was_up = True
         METERS.set(BRIDGE_UP, 1)
         self._up_s = monotonic_s()
-        self._told = ""
         log.info("source reached", source=source.name, where=source.where, losses=self.losses)
 
     def state(self) -> str:
@@ -102,7 +102,7 @@ class Link:
         """Tell it, if it is another trouble than before; returns how many seconds to wait."""
         # One that lets us in and throws us out at once is not to be hammered either.
         if self.is_up and monotonic_s() - self._up_s >= _STEADY_S:
-            self._failures = 0
+            self._failures, self._told = 0, ""
         self.losses += 1
         METERS.count(BRIDGE_RECONNECTS)
         self._failures += 1
@@ -153,6 +153,11 @@ class Link:
 
     async def settle(self, window: Window) -> None:
         """Before a connection is closed in order: wait until Kafka has what it brought, so that the source is told."""
-        until_s = monotonic_s() + FINISH_S
-        while len(window) and monotonic_s() < until_s:
+        while len(window) and self.remaining_s() > 0:
             await asyncio.sleep(0.01)
+
+    def remaining_s(self) -> float:
+        """Of the seconds to end in, which begin with the first question for them."""
+        if self._end_s is None:
+            self._end_s = monotonic_s() + FINISH_S
+        return self._end_s - monotonic_s()

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from agents.bridge.door import Door
-from agents.bridge.link import FINISH_S, Link, Source
+from agents.bridge.link import Link, Source
 from agents.bridge.outlet import SILENT_S, Outlet
 from agents.bridge.target import live_addresses
 from agents.clock import monotonic_s, now_ms, pause
@@ -116,7 +116,7 @@ async def run_live(settings: Settings, wish: Wish, connect: Callable[[], Source]
         held.push_async_callback(_end, failed, work)
         await asyncio.wait((failed, work), return_when=asyncio.FIRST_COMPLETED)
         await (failed if failed.done() else work)
-        unconfirmed = await outlet.finish(FINISH_S)
+        unconfirmed = await outlet.finish(link.remaining_s())
     return LiveSummary(
         topic=outlet.topic,
         partitions=addresses.partitions,

@@ -24,7 +24,9 @@ from agents.bridge.parcels import Window
 NAME: Final = "mqtt"
 PROTOCOLS: Final = {"5": ProtocolVersion.V5, "3.1.1": ProtocolVersion.V311}
 PAYLOAD_BYTES_MAX: Final = 1 << 20
-WAITING_MAX: Final = 1_000  # messages that we have not told the broker of: it sends no more before (MQTT 5)
+WAITING_MAX: Final = 1_000  # messages that we have not told the broker of: it is to send no more before (MQTT 5)
+_WAITING_BYTES_MAX: Final = 64 << 20
+_BREATH: Final = 100  # messages after which others have a turn
 _TIMEOUT_S: Final = 10.0
 _KEEPALIVE_S: Final = 30
 
@@ -66,18 +68,37 @@ class Subscription:
 
 
 class _Waiting(asyncio.Queue[Message]):
-    """Messages that came and were not handed on: bounded, and what does not fit is counted, never only lost."""
+    """Messages that came and were not handed on: bounded in number and bytes. What does not fit is never only lost.
 
-    dropped = 0  # QoS 0: nobody sends them again
-    overrun = False  # QoS 1: sent again on the next connection
+    dropped   of QoS 0: nobody sends them again
+    overrun   one of QoS 1 did not fit: it is sent again on the next connection
+    Of QoS 1 there are 65,535 at most, by the protocol. Brokers go above our Receive Maximum: mosquitto 2.0 sends all
+    that it has kept at once.
+    """
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.dropped = 0
+        self.overrun = False
+        self._room = room
+        self._bytes = 0
 
     def put_nowait(self, item: Message) -> None:
-        if not self.full():
+        if self._bytes < _WAITING_BYTES_MAX and (item.qos or self.qsize() < self._room):
             super().put_nowait(item)
         elif item.qos:
             self.overrun = True
         else:
             self.dropped += 1
+
+    def _put(self, item: Message) -> None:
+        self._bytes += len(item.payload)
+        super()._put(item)
+
+    def _get(self) -> Message:
+        item: Message = super()._get()
+        self._bytes -= len(item.payload)
+        return item
 
 
 class MqttSource:
@@ -97,7 +118,8 @@ class MqttSource:
         window = Window()
         try:
             async with AsyncExitStack() as held:
-                client, waiting = self._client()
+                waiting = _Waiting(link.outlet.limit)
+                client = self._client(waiting)
                 # A login that is refused leaves it open, and a task that looks after it.
                 held.callback(client._client._sock_close)  # noqa: SLF001 - disconnect() does not close it either
                 await held.enter_async_context(client)
@@ -109,15 +131,9 @@ class MqttSource:
         except MqttError as error:
             raise _lost(error) from None
 
-    def _client(self) -> tuple[Client, _Waiting]:
+    def _client(self, waiting: _Waiting) -> Client:
         wanted, access = self._wanted, self._access
         newer = wanted.protocol == "5"
-        made: list[_Waiting] = []
-
-        def queue(maxsize: int = 0) -> _Waiting:
-            made.append(_Waiting(maxsize))
-            return made[-1]
-
         options: dict[str, Any] = {"clean_start": False, "properties": _session(wanted)} if newer else {}
         client = Client(
             access.host,
@@ -127,15 +143,14 @@ class MqttSource:
             identifier=self._client_id,
             protocol=PROTOCOLS[wanted.protocol],
             clean_session=None if newer else False,
-            queue_type=queue,  # type: ignore[arg-type]  # a maker does as well as a type: it is only called
-            max_queued_incoming_messages=2 * WAITING_MAX,
+            queue_type=lambda maxsize: waiting,  # type: ignore[arg-type]  # a maker does as well as a type: it is only called
             timeout=_TIMEOUT_S,
             keepalive=_KEEPALIVE_S,
             tls_context=access.tls,
             **options,
         )
         client._client.manual_ack_set(on=True)  # noqa: SLF001 - paho's own way to it, before anything is received
-        return client, made[0]
+        return client
 
     async def _subscribe(self, client: Client) -> None:
         wanted = self._wanted
@@ -151,14 +166,20 @@ class MqttSource:
                 raise SourceRefuses(f"it does not let us read {topic}: correct --topic, or let this user read it")
 
     async def _read(self, client: Client, waiting: _Waiting, link: Link, window: Window) -> None:
-        dropped = 0
-        async for message in client.messages:
-            await link.take(window, message.payload, _Told(client, message), message.topic.value)
+        taken = dropped = 0
+        async for first in client.messages:
+            message: Message | None = first
+            while message is not None:  # what waits beside it is there at once: aiomqtt makes a task for each
+                await link.take(window, message.payload, _Told(client, message), message.topic.value)
+                taken += 1
+                if not taken % _BREATH:
+                    await asyncio.sleep(0)
+                message = None if waiting.empty() else waiting.get_nowait()
             if waiting.dropped > dropped:
                 link.drop(waiting.dropped - dropped)
                 dropped = waiting.dropped
             if waiting.overrun:
-                raise SourceLost("it sends more than was confirmed (use --protocol 5, or lower its max_inflight)")
+                raise SourceLost(f"it sent more than {_WAITING_BYTES_MAX >> 20} MiB that it had not heard of yet")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,65 @@
+"""What waits in the MQTT bridge, and the name of its session."""
+
+import asyncio
+
+import pytest
+from aiomqtt import Message
+
+from agents.bridge import mqtt
+from agents.bridge.mqtt import Subscription, _Waiting
+
+
+def message(qos: int, size: int = 10) -> Message:
+    return Message("bus/1", bytes(size), qos, retain=False, mid=1, properties=None)
+
+
+def test_of_a_source_that_sends_again_nothing_is_dropped_whatever_the_buffer() -> None:
+    async def run() -> None:
+        waiting = _Waiting(5)
+        for _ in range(100):
+            waiting.put_nowait(message(1))
+        assert (waiting.qsize(), waiting.dropped, waiting.overrun) == (100, 0, False)
+
+    asyncio.run(run())
+
+
+def test_of_a_source_that_does_not_what_finds_no_room_is_counted_and_room_comes_back() -> None:
+    async def run() -> None:
+        waiting = _Waiting(5)
+        for _ in range(8):
+            waiting.put_nowait(message(0))
+        assert (waiting.qsize(), waiting.dropped) == (5, 3)
+        waiting.get_nowait()
+        waiting.put_nowait(message(0))
+        assert (waiting.qsize(), waiting.dropped, waiting.overrun) == (5, 3, False)
+
+    asyncio.run(run())
+
+
+def test_bytes_are_bounded_too_and_a_connection_that_passes_the_bound_is_to_be_made_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mqtt, "_WAITING_BYTES_MAX", 1_000)
+
+    async def run() -> None:
+        waiting = _Waiting(1_000_000)
+        for _ in range(3):
+            waiting.put_nowait(message(1, 400))
+        assert not waiting.overrun
+        waiting.put_nowait(message(1, 400))
+        waiting.put_nowait(message(0, 400))
+        assert (waiting.qsize(), waiting.dropped, waiting.overrun) == (3, 1, True)
+        while not waiting.empty():
+            waiting.get_nowait()
+        waiting.put_nowait(message(0, 400))
+        assert waiting.qsize() == 1
+
+    asyncio.run(run())
+
+
+def test_a_bridge_that_is_started_again_finds_its_session_and_another_bridge_has_its_own() -> None:
+    name = Subscription(["b/#", "a/#"]).identity("telemetry")
+    assert name == Subscription(["a/#", "b/#"]).identity("telemetry")
+    assert name != Subscription(["a/#"]).identity("telemetry") != Subscription(["a/#"]).identity("other")
+    assert len(name) <= 23  # what every broker of 3.1.1 takes
+    assert Subscription(["a/#"], client_id="mine").identity("telemetry") == "mine"
