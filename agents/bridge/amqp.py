@@ -6,13 +6,13 @@ whoever wants to know whether the source is there (docs/decisions/0017).
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 import aio_pika
-from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
+from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage, AbstractQueue
 from aio_pika.exceptions import (
     CONNECTION_EXCEPTIONS,
     AuthenticationError,
@@ -30,6 +30,7 @@ NAME: Final = "amqp"
 PREFETCH: Final = 1_000  # messages that the broker sends before it hears of the first
 _TIMEOUT_S: Final = 10.0
 _HEARTBEAT_S: Final = 30
+_CLOSE_S: Final = 5.0
 
 # What they have to say is said by ours, without the address that they put a password into.
 for _name in ("aio_pika", "aiormq"):
@@ -107,7 +108,7 @@ class AmqpSource:
             timeout=_TIMEOUT_S,
             heartbeat=_HEARTBEAT_S,
         )
-        held.push_async_callback(connection.close)
+        held.push_async_callback(_close, connection)
         channel = await connection.channel()
         await channel.set_qos(prefetch_count=PREFETCH)
         return channel
@@ -131,6 +132,13 @@ class AmqpSource:
             async for message in messages:
                 await link.take(window, message.body, partial(teller.done, message))
         raise SourceLost("the queue was closed")
+
+
+async def _close(connection: AbstractConnection) -> None:
+    """In order, unless the broker does not answer: what it was not told of it sends again in any case."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_CLOSE_S):
+            await connection.close()
 
 
 class _Teller:
