@@ -1,9 +1,14 @@
-"""`/metrics` of a worker process after a whole run: what is declared, what is stored, and nothing of a vehicle."""
+"""`/metrics` of real processes after a whole run: what is declared, what is stored, and nothing of a vehicle."""
 
 import re
+import threading
+import urllib.error
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,6 +20,7 @@ from tests.exposed import figures, undeclared, unset
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.health import LISTEN, asked, is_ready, scraped
 from tests.integration.tables import golden_table, merged
+from tests.integration.test_bridge_gtfs_rt import poll
 from tests.services import KafkaServer, RedisServer
 from tests.services.data import golden, recording
 
@@ -140,3 +146,61 @@ def test_no_figure_is_of_a_cell(run: Run) -> None:
     cells = {release_id.rpartition("/")[2] for release_id in run.pipeline.published()}
     assert cells
     assert not any(cell in run.page for cell in cells)
+
+
+@pytest.mark.timeout(240)
+def test_the_display_shows_all_that_is_declared_and_nothing_of_it_in_public(run: Run) -> None:
+    display = run.pipeline.start("display", "--port", 0, "--metrics-listen", "127.0.0.1:0")
+    run.pipeline.wait(lambda: is_ready(display), "a display that has read the topics", display)
+    page = scraped(display)
+    assert unset(page, Process.DISPLAY) == set()
+    assert undeclared(page, Process.DISPLAY) == set()
+    assert figures(page, "hatcast_display_kafka_up") == {(): 1}
+    (public,) = re.findall(r'"url": "http://([\d.:]+)/"', display.logged())
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(f"http://{public}/metrics", timeout=30.0)
+    with urllib.request.urlopen(f"http://{public}/api/v1/latest", timeout=30.0) as answer:
+        latest: bytes = answer.read()
+    assert display.terminate() == 0
+    for said in (latest, page.encode(), display.log.read_bytes()):
+        assert said
+        assert not VEHICLES.search(said)
+
+
+@pytest.mark.timeout(240)
+def test_a_bridge_shows_all_that_is_declared_and_no_vehicle(
+    kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    polls = iter(range(1_000_000))
+
+    class Agency(BaseHTTPRequestHandler):
+        """Each poll has a newer reading of the same buses."""
+
+        def do_GET(self) -> None:
+            body = poll(**{f"HEL-{bus:02}": 1_790_000_000 + next(polls) for bus in range(5)})
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    with (
+        open_pipeline(kafka, redis_server, tmp_path, "bridge") as pipeline,
+        ThreadingHTTPServer(("127.0.0.1", 0), Agency) as agency,
+    ):
+        threading.Thread(target=agency.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{agency.server_port}/positions.pb"
+        bridge = pipeline.start("feed", "gtfs-rt", url, "--every", "1s", "--metrics-listen", "127.0.0.1:0")
+        pipeline.wait(lambda: is_ready(bridge), "a bridge that is ready", bridge)
+        pipeline.wait(
+            lambda: figures(scraped(bridge), "hatcast_bridge_readings_total")[()] >= 5, "readings in Kafka", bridge
+        )
+        page = scraped(bridge)
+        assert bridge.terminate() in (0, 130)
+        agency.shutdown()
+    assert unset(page, Process.BRIDGE) == set()
+    assert undeclared(page, Process.BRIDGE) == set()
+    assert figures(page, "hatcast_bridge_source_up") == {(): 1}
+    assert not VEHICLES.search(page.encode() + bridge.log.read_bytes())

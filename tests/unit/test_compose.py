@@ -126,8 +126,6 @@ def test_every_command_of_the_compose_file_is_one_of_ours_with_options_that_it_h
     while hasattr(command, "get_command"):
         context = command.make_context("hatcast", [], parent=context, resilient_parsing=True)
         command = command.get_command(context, words.pop(0))
-        if command is None:
-            assert not (ROOT / "agents" / name).exists()  # the map is not built yet
-            return
+        assert command is not None
     options = {option for parameter in command.params for option in parameter.opts}
     assert {word.partition("=")[0] for word in words if word.startswith("--")} <= options
