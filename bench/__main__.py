@@ -8,7 +8,7 @@ import click
 
 from tests.services import ServiceAbsent
 
-NAMES: Final = ("ingest", "release", "ledger", "soak", "fold", "feeds", "estimators", "survey", "device")
+NAMES: Final = ("ingest", "release", "ledger", "soak", "fold", "feeds", "estimators", "survey", "device", "display")
 
 
 def main() -> int:

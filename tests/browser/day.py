@@ -76,6 +76,12 @@ class Day:
             assert time.monotonic() < deadline, self._log.read_text()
             time.sleep(0.05)
 
+    @property
+    def pid(self) -> int:
+        """Of the map's process, which runs."""
+        assert self._process is not None
+        return self._process.pid
+
     def stop(self) -> None:
         """Stop it in order."""
         if self._process is not None:

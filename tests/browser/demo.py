@@ -47,6 +47,15 @@ class Demo:
         self.bodies.append(body)
         return body
 
+    def listen(self, events: int) -> None:
+        """So many events of the stream, which are kept too."""
+        with urllib.request.urlopen(f"{self.url}api/v1/events", timeout=60) as stream:
+            while events:
+                line: bytes = stream.readline()
+                assert line, "the stream ended"
+                self.bodies.append(line)
+                events -= line.startswith(b"event:")
+
     def told(self) -> Iterator[bytes]:
         """All that it has let out so far: answers, what it printed, its logs."""
         yield from self.bodies

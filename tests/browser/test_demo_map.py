@@ -34,6 +34,7 @@ def test_nothing_that_a_demo_lets_out_names_a_vehicle(demo: Demo, open_page: Ope
     cell = page.locator("path.cell[data-status=released]").first.get_attribute("data-cell")
     for path in ("/", f"/api/v1/cells/{cell}", "/api/v1/latest", "/livez", "/readyz"):
         demo.get(path)
+    demo.listen(30)
     page.click("#show-table")
     demo.bodies.append(page.content().encode())
     told = b"\n".join(demo.told())

@@ -16,7 +16,6 @@ LOOKS: dict[str, dict[str, Any]] = {
     "light": {"color_scheme": "light"},
     "dark": {"color_scheme": "dark"},
     "phone": PHONE,
-    "phone-dark": PHONE | {"color_scheme": "dark"},
 }
 
 

@@ -1,0 +1,135 @@
+"""What it costs to show the map to a thousand people: CPU and memory of `hatcast display` on one core."""
+
+import asyncio
+import os
+import random
+import resource
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+from urllib.parse import urlsplit
+
+import click
+import h3
+
+from agents.embedded import Services
+from bench.figures import Figure, middle, say, show
+from bench.process import cpu_s, resident_mb
+from tests.browser.day import TOPICS, Day
+from tests.displaying import CELLS, release
+
+MOST_CORE: Final = 0.5  # of one, where an hour closes every second: 3,600 times as fast as in a city
+MOST_KB: Final = 100.0  # of memory for a viewer, with what its socket holds
+_KEPT_HOURS: Final = 24
+_PATIENCE_S: Final = 120.0
+_HEXAGONS_OUT: Final = 8  # rings around the middle: 217 hexagons
+_LOOK_S: Final = 0.005
+
+
+class Viewer:
+    """One who has the map open: reads all, looks at nothing. The first also unpacks, to know what has come."""
+
+    def __init__(self, *, looks: bool) -> None:
+        self._unpack = zlib.decompressobj(31) if looks else None
+        self.received = 0
+        self.last_s = 0.0
+        self.text = b""
+
+    async def follow(self, host: str, port: int) -> None:
+        """Until cancelled."""
+        reader, writer = await asyncio.open_connection(host, port)
+        # HTTP/1.0, so that the body comes without frames of its own
+        writer.write(b"GET /api/v1/events HTTP/1.0\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        while data := await reader.read(65_536):
+            self.received += len(data)
+            self.last_s = time.monotonic()
+            if self._unpack is not None:
+                self.text = (self.text + self._unpack.decompress(data))[-400_000:]
+        raise ConnectionError("a viewer was let go")
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One flat JSON object.")
+@click.option("--viewers", default=1_000, show_default=True, type=click.IntRange(1, 4_000))
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1))
+def command(as_json: bool, viewers: int, rounds: int) -> int:  # noqa: FBT001 - click's way
+    """CPU seconds for an hour's close that all viewers see, and memory by viewer. The server has one core."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a viewer is an open file here too
+    cells = sorted(h3.grid_disk(CELLS[0], _HEXAGONS_OUT))
+    with TemporaryDirectory(prefix="hatcast-bench-") as folder, Services(TOPICS) as services:
+        day = Day(services.wait().kafka, Path(folder))
+        say(f"{len(cells)} hexagons, {_KEPT_HOURS} hours of them kept")
+        day.publish(record for hour in range(_KEPT_HOURS) for record in hour_of(hour, cells))
+        day.start()
+        try:
+            os.sched_setaffinity(day.pid, {min(os.sched_getaffinity(0))})
+            figures = asyncio.run(_measure(day, cells, viewers, rounds))
+        finally:
+            day.stop()
+    return show(f"display: {viewers:,} viewers, {rounds} hours of {len(cells)} hexagons", figures, as_json=as_json)
+
+
+def hour_of(hour: int, cells: Sequence[str]) -> list[bytes]:
+    """An hour's releases, whose digits do not repeat: they are what is left to send once all else is compressed."""
+    drawn = random.Random(hour)
+    return [release(hour, cell, f"{drawn.uniform(10, 60):.3f}") for cell in cells]
+
+
+async def _measure(day: Day, cells: Sequence[str], number: int, rounds: int) -> list[Figure]:
+    address = urlsplit(day.url)
+    host, port = address.hostname or "", address.port or 0
+    before_mb, before_s, began = resident_mb(day.pid), cpu_s(day.pid), time.monotonic()
+    viewers = [Viewer(looks=not each) for each in range(number)]
+    tasks = [asyncio.create_task(viewer.follow(host, port)) for viewer in viewers]
+    await _until(lambda: b"event: ready" in viewers[0].text and _even(viewers), tasks)
+    joined_cpu_s, joined_s = cpu_s(day.pid) - before_s, time.monotonic() - began
+    say(f"{number:,} viewers have the snapshot")
+    cpu, delays, sizes = [], [], []
+    for turn in range(rounds):
+        records = hour_of(_KEPT_HOURS + turn, cells)
+        received, spent, sent = viewers[0].received, cpu_s(day.pid), time.monotonic()
+        await asyncio.to_thread(day.publish, records)
+        await _until(partial(_came, viewers, records), tasks)
+        delays.append(max(viewer.last_s for viewer in viewers) - sent)
+        cpu.append(cpu_s(day.pid) - spent)
+        sizes.append((viewers[0].received - received) / 1000)
+    more_mb = resident_mb(day.pid) - before_mb
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return [
+        middle("cores_with_an_hour_a_second", cpu, "s of CPU for an hour's close", most=MOST_CORE),
+        middle("delivered_to_all_s", delays, "s, from the first record's sending"),
+        middle("hour_kb", sizes, "kB to a viewer"),
+        Figure("snapshots_cpu_s", joined_cpu_s, "s of CPU, all viewers coming at once"),
+        Figure("snapshots_s", joined_s, "s"),
+        Figure("memory_kb_per_viewer", 1000 * more_mb / number, "kB", most=MOST_KB),
+        Figure("memory_mb", resident_mb(day.pid), "MB"),
+    ]
+
+
+def _came(viewers: Sequence[Viewer], records: Sequence[bytes]) -> bool:
+    """Whether all of these have come to all."""
+    return all(each in viewers[0].text for each in records) and _even(viewers)
+
+
+def _even(viewers: Sequence[Viewer]) -> bool:
+    """Whether all have as much as the first: what they are sent is the same bytes."""
+    return all(viewer.received == viewers[0].received for viewer in viewers)
+
+
+async def _until(is_so: Callable[[], bool], tasks: Sequence[asyncio.Task[None]]) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not is_so():
+        for task in tasks:
+            if task.done():
+                task.result()
+        if time.monotonic() > deadline:
+            raise TimeoutError("not all viewers got the same")
+        await asyncio.sleep(_LOOK_S)

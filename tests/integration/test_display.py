@@ -1,0 +1,88 @@
+"""`hatcast display` over a real broker: what is committed is shown byte for byte, and nothing else is."""
+
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from agents.metrics.kinds import Process
+from agents.topics import ensure_topics
+from tests.displaying import CELLS, budget, release
+from tests.exposed import undeclared, unset
+from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
+from tests.integration.health import is_ready, scraped
+from tests.services import KafkaServer, Record, RedisServer
+from tests.services.data import ROOT
+
+
+@pytest.fixture
+def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
+    with open_pipeline(kafka, redis_server, tmp_path, "map", {"kafka": {"partitions": 3}}) as made:
+        yield made
+
+
+def send(pipeline: Pipeline, *records: bytes, topic: str | None = None, aborted: bool = False) -> None:
+    """In a transaction of its own, as a worker does."""
+    name = topic or pipeline.settings.topics.means
+    producer = Producer({"bootstrap.servers": pipeline.kafka.bootstrap_servers, "transactional.id": f"{name}/map"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for record in records:
+        producer.produce(name, record, key=json.loads(record).get("release_id", "budget"))
+    producer.flush(30)
+    (producer.abort_transaction if aborted else producer.commit_transaction)(30)
+
+
+def url_of(display: WorkerProcess) -> str:
+    """Where the map is, once its log says so."""
+    for line in display.logged().splitlines():
+        if '"map served"' in line:
+            return str(json.loads(line)["url"])
+    return ""
+
+
+def shown(display: WorkerProcess) -> bytes:
+    with urllib.request.urlopen(f"{url_of(display)}api/v1/latest?policy=city", timeout=30) as answer:
+        body: bytes = answer.read()
+    return body
+
+
+def test_what_was_committed_is_shown_byte_for_byte_and_what_was_aborted_is_not(pipeline: Pipeline) -> None:
+    ensure_topics(pipeline.settings)
+    here, gone, later = (release(hour, CELLS[0], mean) for hour, mean in ((0, "21.870"), (1, "99.999"), (0, "30.000")))
+    spent = budget()
+    send(pipeline, here)
+    send(pipeline, gone, aborted=True)
+    pipeline.kafka.produce(pipeline.settings.topics.means, [Record(b"whatever it holds", b"x"), Record(None, b"y")])
+    send(pipeline, spent, topic=pipeline.settings.topics.budget)
+    display = pipeline.start("display", "--port", 0, "--metrics-listen", "127.0.0.1:0")
+    pipeline.wait(lambda: is_ready(display) and bool(url_of(display)), "a map that is ready", display)
+    assert b'"releases":[' + here + b"]" in shown(display)
+    assert b'"budget":' + spent in shown(display)
+    assert b"99.999" not in shown(display)
+
+    second = later.replace(CELLS[0].encode(), CELLS[1].encode())
+    send(pipeline, second)
+    pipeline.wait(lambda: second in shown(display), "a map that goes on", display)
+    page = scraped(display)
+    assert undeclared(page, Process.DISPLAY) == set()
+    assert unset(page, Process.DISPLAY) == set()
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(f"{url_of(display)}metrics", timeout=30)
+    assert '"what is no record of ours is passed over"' in display.logged()
+    assert "whatever it holds" not in display.logged()
+    assert display.terminate() == 0
+
+
+def test_without_its_topics_the_map_does_not_start_and_says_what_to_do(pipeline: Pipeline) -> None:
+    command = [sys.executable, "-m", "agents.cli", "display", "--port", "0", "--config", str(pipeline.config)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+    assert b"start a worker" in done.stderr
+    assert pipeline.settings.topics.means not in pipeline.kafka.topics(), "and it makes none"
