@@ -17,7 +17,7 @@ def test_the_first_cell_is_on_the_map_within_a_minute_and_is_what_the_api_says(d
     expect(page.locator("#slot")).to_be_enabled()  # there are two hours
     page.locator("#slot").focus()
     page.keyboard.press("Home")  # an hour that stays as it is
-    page.wait_for_function("document.querySelector('#slot-title').textContent.includes('08:00–09:00')")
+    expect(page.locator("#slot-title")).to_contain_text("08:00–09:00")
     page.wait_for_selector("path.cell[data-status=released]")
     date = values_of(demo.get("/api/v1/slots"))["slots"][0]["slot"]
     records = {each["cell"]: each for each in values_of(demo.get(f"/api/v1/latest?slot={date}"))["releases"]}

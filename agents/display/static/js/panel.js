@@ -82,7 +82,7 @@ function value(release) {
   }
   return [
     element("p", { class: "figure" }, element("strong", { id: "cell-mean" }, release.mean), ` ${release.unit ?? ""}`),
-    element("p", {}, "Noise, in 95 of 100 cases: ", element("span", { class: "numbers", id: "cell-interval" }, noiseOf(release))),
+    element("p", {}, "Noise, 95 %: ", element("span", { class: "numbers", id: "cell-interval" }, noiseOf(release))),
   ];
 }
 
