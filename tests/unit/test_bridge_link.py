@@ -1,0 +1,167 @@
+"""A source that is lost and found, and a bridge's ticks."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from agents.bridge import link as link_module
+from agents.bridge import live
+from agents.bridge.access import SourceLost, SourceRefuses
+from agents.bridge.link import Link
+from stream.errors import Refusal
+from stream.partitioner import by_murmur2
+from stream.replay import Addresses, Message
+
+Step = Callable[[Link, "Scripted"], None]
+
+
+class Scripted:
+    """A source that does one thing after another, each time it is served."""
+
+    name = "scripted"
+    where = "nowhere"
+
+    def __init__(self, *steps: Step) -> None:
+        self._steps = list(steps)
+
+    async def serve(self, link: Link) -> None:
+        if self._steps:
+            self._steps.pop(0)(link, self)
+        else:
+            link.stopping.set()
+
+
+def fails(error: SourceLost, *, after_up: bool = False) -> Step:
+    def step(link: Link, source: Scripted) -> None:
+        if after_up:
+            link.up(source)
+        raise error
+
+    return step
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long the link waited before each try; it does not wait here."""
+    waited: list[float] = []
+
+    async def pause(seconds: float, stopping: asyncio.Event) -> bool:
+        waited.append(seconds)
+        return not stopping.is_set()
+
+    monkeypatch.setattr(link_module, "pause", pause)
+    return waited
+
+
+def keep(*steps: Step) -> Link:
+    unused: Any = None  # neither door nor outlet: no message comes
+
+    async def run() -> Link:
+        link = Link(unused, unused, asyncio.Event())
+        await link.keep(Scripted(*steps))
+        return link
+
+    return asyncio.run(run())
+
+
+def test_a_source_that_stays_away_is_dialled_less_and_less_often_and_that_is_said_once(waits: list[float]) -> None:
+    with capture_logs() as logs:
+        link = keep(*[fails(SourceLost("connection refused"))] * 20, fails(SourceLost("no answer in time")))
+    assert link.losses == 21
+    assert waits[0] == 0.0
+    assert all(before <= after for before, after in pairwise(waits[1:22]))
+    assert 0.0 < waits[1] <= 0.1
+    assert waits[21] >= 5.0
+    assert [line["reason"] for line in logs if "reason" in line] == ["connection refused", "no answer in time"]
+
+
+def test_a_source_that_lets_us_in_and_throws_us_out_at_once_is_not_hammered(waits: list[float]) -> None:
+    keep(*[fails(SourceLost("the connection was closed"), after_up=True)] * 10)
+    assert waits[10] >= 5.0
+
+
+def test_a_connection_that_has_lasted_is_made_again_at_once(
+    waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(link_module, "monotonic_s", lambda: now[0])
+
+    def lasts(link: Link, source: Scripted) -> None:
+        link.up(source)
+        now[0] += 60.0
+        raise SourceLost("the connection was closed")
+
+    keep(*[fails(SourceLost("connection refused"))] * 10, lasts)
+    assert waits[10] >= 5.0
+    assert waits[11] <= 0.1
+
+
+def test_a_source_may_ask_for_a_longer_rest(waits: list[float]) -> None:
+    keep(fails(SourceLost("status 429", 120.0)))
+    assert waits[1] == 120.0
+
+
+def test_a_source_that_refuses_us_from_the_start_ends_the_bridge_and_later_it_is_tried_again(
+    waits: list[float],
+) -> None:
+    with pytest.raises(Refusal, match=r"scripted at nowhere: wrong password"):
+        keep(fails(SourceLost("connection refused")), fails(SourceRefuses("wrong password")))
+    link = keep(fails(SourceLost("gone"), after_up=True), *[fails(SourceRefuses("wrong password"))] * 3)
+    assert link.losses == 4
+    assert not link.is_up
+
+
+class Outlet:
+    """What ticks are handed to; `waiting_s` as if Kafka had been silent for so long."""
+
+    def __init__(self, stopping: asyncio.Event, rounds: int) -> None:
+        self.sent: list[Message] = []
+        self.waiting_s = 0.0
+        self._left = rounds
+        self._stopping = stopping
+
+    def waits_s(self) -> float:
+        self._left -= 1
+        if not self._left:
+            self._stopping.set()
+        return self.waiting_s
+
+    def tick(self, message: Message) -> None:
+        self.sent.append(message)
+
+
+@pytest.mark.parametrize("silent_s", [0.0, 60.0])
+def test_every_partition_is_ticked_each_ten_seconds_of_the_bridges_clock_unless_kafka_is_away(
+    silent_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1_795_000_003_700]
+
+    async def pause(seconds: float, stopping: asyncio.Event) -> bool:
+        now[0] += round(seconds * 1000)
+        return not stopping.is_set()
+
+    monkeypatch.setattr(live, "pause", pause)
+    monkeypatch.setattr(live, "now_ms", lambda: now[0])
+
+    async def run() -> list[Message]:
+        stopping = asyncio.Event()
+        outlet: Any = Outlet(stopping, 5)
+        outlet.waiting_s = silent_s
+        await live._tick(outlet, Addresses(8, by_murmur2), stopping)
+        sent: list[Message] = outlet.sent
+        return sent
+
+    sent = asyncio.run(run())
+    if silent_s:
+        assert sent == []
+    else:
+        assert all((message.key, message.value) == (None, b"") for message in sent)
+        rounds = Counter(message.timestamp_ms for message in sent)
+        assert set(rounds.values()) == {8}
+        assert sorted(rounds) == [1_795_000_010_000 + 10_000 * number for number in range(5)]
+        assert {message.partition for message in sent} == set(range(8))
