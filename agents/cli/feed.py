@@ -46,6 +46,7 @@ for _live in (feed_live.mqtt, feed_live.gtfs_rt, feed_live.amqp):
 )
 @click.option("--no-end", is_flag=True, help="Leave out the last ticks, which close the last slot.")
 @except_option
+@metrics_listen_option
 @config_option
 @json_option
 def replay(
@@ -62,7 +63,7 @@ def replay(
     The topic must keep records of that time: telemetry_retention = "none". Ctrl-C ends it with what was sent.
     """
     settings = load_settings(shared["config"])
-    with open_recording(files, FEEDS[feed]) as recording, stopping() as stop:
+    with open_recording(files, FEEDS[feed]) as recording, stopping() as stop, _served(shared["metrics_listen"]):
         summary = run_replay(settings, recording, speedup, stop, with_end=not no_end, left_out=left_out or frozenset())
     summary.show(as_json=shared["as_json"])
     if not summary.finished:
