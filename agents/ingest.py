@@ -38,7 +38,7 @@ class Held:
 
     base       the stored offset that the memory's changes follow
     next       the next record to fold
-    heard_s    when its last record came (monotonic seconds)
+    heard_s    when its last record came that counts as a sign of life (monotonic seconds)
     missing    records before `next` were deleted unread: the next record tells how long ago
     counted    outcome -> records, of those that are stored
     """
@@ -59,6 +59,8 @@ class Ingest:
     accept_gap   go on where records were deleted unread, instead of refusing
     answered_s   when Redis last answered (monotonic seconds)
     stored_s     the same, with all that was folded until then stored
+    by_clock     only records that move a clock are signs of life: who sends may be anybody, and could hold a partition
+                 back for ever with records of long ago
     claim   called whenever a state is loaded: keeps the policy and the user key again where Redis lost them too
     """
 
@@ -80,6 +82,7 @@ class Ingest:
         self._trouble = Trouble("ingest")
         self.accept_gap = False
         self.counted = READINGS
+        self.by_clock = False
         self.claim: Callable[[], Awaitable[None]] | None = None
         self._store = store
         self._make_fold = make_fold
@@ -146,9 +149,10 @@ class Ingest:
             # Whatever was made up to here may have stood in the deleted records.
             held.fold.complete_from = frame.timestamps[0] + held.fold.policy.max_ahead_ms
             held.missing = False
+        clock = held.fold.clock
         undecodable = held.fold.apply(now_ms(), frame.timestamps, frame.values)
         held.next, held.epoch = frame.next, frame.epoch
-        if frame.offsets:
+        if held.fold.clock != clock if self.by_clock else frame.offsets:
             held.heard_s = monotonic_s()
         for index in undecodable:
             self._dead_letters.add(partition, frame.offsets[index], "undecodable")

@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaProducer
 from agents.dead_letters import DeadLetters
 from agents.frames import Frame, FrameApp, FrameSettings, frame_app
 from agents.ingest import Ingest
-from agents.metrics.declared import READINGS
+from agents.metrics.declared import READINGS, REPORTS
 from agents.metrics.kinds import Counter
 from agents.settings import Settings
 from agents.store.hats import HatStore
@@ -61,6 +61,7 @@ class TopicFold:
         self.dead_letters = DeadLetters(producer, settings.topics.dead_letters, source.topic)
         self.ingest = Ingest(source.store, source.make_fold, self.dead_letters, settings.checkpoint_interval_s, fail)
         self.ingest.counted = source.counted
+        self.ingest.by_clock = source.counted is REPORTS
         self.ticker = Ticker(self.ingest, hats, producer, source.topic, settings.idle_after_ms)
 
     def label(self, partition: int) -> str:
