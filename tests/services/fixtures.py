@@ -4,7 +4,6 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -19,21 +18,11 @@ from tests.services.mosquitto import Mosquitto, local_mosquitto
 from tests.services.rabbitmq import RabbitMQ, local_rabbitmq
 from tests.services.redis_server import RedisServer, open_redis
 
-Server = TypeVar("Server", KafkaServer, RedisServer, Mosquitto)
+Server = TypeVar("Server", KafkaServer, RedisServer, Mosquitto, RabbitMQ)
 
 
 @pytest.fixture(scope="session")
-def rabbitmq_begun(request: pytest.FixtureRequest) -> "Iterator[Future[RabbitMQ] | None]":
-    """A RabbitMQ that starts beside the first tests with a Kafka, if a test of this run needs it: it takes so long."""
-    if not any("rabbitmq" in getattr(item, "fixturenames", ()) for item in request.session.items):
-        yield None
-        return
-    with ExitStack() as ends_with_the_run, ThreadPoolExecutor(1) as pool:
-        yield pool.submit(lambda: ends_with_the_run.enter_context(local_rabbitmq()))
-
-
-@pytest.fixture(scope="session")
-def kafka(rabbitmq_begun: object) -> Iterator[KafkaServer]:
+def kafka() -> Iterator[KafkaServer]:
     """A real Kafka with ``bootstrap_servers``, ``create_topic``, ``produce`` and ``read``."""
     with ExitStack() as ends_with_the_run:
         yield _enter(ends_with_the_run, open_kafka())
@@ -54,12 +43,10 @@ def mosquitto() -> Iterator[Mosquitto]:
 
 
 @pytest.fixture(scope="session")
-def rabbitmq(rabbitmq_begun: "Future[RabbitMQ]") -> RabbitMQ:
-    """A real AMQP broker, without TLS and with it. One a run: it takes six seconds of a processor to start."""
-    try:
-        return rabbitmq_begun.result()
-    except ServiceAbsent as reason:
-        absent(str(reason))
+def rabbitmq() -> Iterator[RabbitMQ]:
+    """A real AMQP broker, without TLS and with it; it takes six seconds of a processor to start: use it in one file."""
+    with ExitStack() as ends_with_the_run:
+        yield _enter(ends_with_the_run, local_rabbitmq())
 
 
 def _enter(stack: ExitStack, opened: AbstractContextManager[Server]) -> Server:

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from getpass import getuser
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,9 @@ START_SECONDS: Final = 30.0
 USER: Final = "bridge"
 PASSWORD: Final = "correct horse"
 # Nothing is lost while a client with a session is away, and `restart` keeps sessions. Debian has it in /usr/sbin.
+# Whoever starts it stays its user: one that becomes another user does not end with its parent any more (see tied.py).
 SETTINGS: Final = """\
+user {user}
 per_listener_settings true
 persistence true
 persistence_location {folder}/
@@ -61,17 +64,13 @@ def local_mosquitto() -> Iterator[Mosquitto]:
     if binary is None or tool is None:
         raise ServiceAbsent("no mosquitto: install it with the package manager")
     folder = Path(tempfile.mkdtemp(prefix="hatcast-mosquitto-"))
-    # Started by root it becomes the user `mosquitto`, who has to read and write here.
-    folder.chmod(0o777)
     certificate = make_certificate(folder)
     subprocess.run([tool, "-b", "-c", str(folder / "users"), USER, PASSWORD], check=True, capture_output=True)
-    for file in folder.iterdir():
-        file.chmod(0o644)
     settings = folder / "mosquitto.conf"
 
     def prepare() -> Mosquitto:
         with free_ports(2) as (port, tls_port):
-            text = SETTINGS.format(folder=folder, port=port, tls_port=tls_port, certificate=certificate)
+            text = SETTINGS.format(user=getuser(), folder=folder, port=port, tls_port=tls_port, certificate=certificate)
             settings.write_text(text)
         process = ServerProcess([binary, "-c", str(settings)], folder / "mosquitto.log")
         return Mosquitto(port, tls_port, certificate, process)
