@@ -20,6 +20,7 @@ class Body:
         self._kind = kind
         self._cache = cache
         self._level = level
+        self.size = len(content)
         self._tag = blake2b(content, digest_size=12).hexdigest()
 
     @cached_property

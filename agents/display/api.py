@@ -19,6 +19,7 @@ from agents.display.views import cell_view, geojson_view, history, slot_view, sl
 JSON: Final = "application/json; charset=utf-8"
 GEOJSON: Final = "application/geo+json; charset=utf-8"
 _BODIES_KEPT: Final = 256
+_BYTES_KEPT: Final = 32_000_000
 _LEVEL: Final = 6
 _SOON: Final = {"Retry-After": "2"}
 
@@ -28,7 +29,8 @@ class Api:
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        self._bodies: dict[tuple[str, ...], tuple[int, Body]] = {}
+        self._bodies: dict[tuple[str, ...], tuple[object, Body]] = {}
+        self._bytes = 0
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         """The paths."""
@@ -43,14 +45,15 @@ class Api:
         name, policy = self._policy(request)
         wanted = slot_of(request.query)
         slot = self._slot(policy, wanted)
+        version = policy and policy.version
         wants_geojson = "application/geo+json" in request.headers.get("Accept", "").lower()
         if wants_geojson:
             body = self._body(
-                ("geojson", name, wanted or ""), policy, lambda: Body(geojson_view(name, slot), GEOJSON, level=_LEVEL)
+                ("geojson", name, wanted or ""), version, lambda: Body(geojson_view(name, slot), GEOJSON, level=_LEVEL)
             )
         else:
             body = self._body(
-                ("latest", name, wanted or ""), policy, lambda: Body(slot_view(policy, name, slot), JSON, level=_LEVEL)
+                ("latest", name, wanted or ""), version, lambda: Body(slot_view(policy, name, slot), JSON, level=_LEVEL)
             )
         return body.answer(request, "Accept, Accept-Encoding")
 
@@ -59,8 +62,12 @@ class Api:
         only(request.query, "policy")
         name, policy = self._policy(request)
         kept = self._feed.kept
-        # Its list of policies changes with other policies too, so it is not kept.
-        return Body(slots_view(kept, policy, name), JSON, level=_LEVEL).answer(request)
+        body = self._body(
+            ("slots", name),
+            (policy and policy.version, kept.names()),  # the list of policies changes with other policies too
+            lambda: Body(slots_view(kept, policy, name), JSON, level=_LEVEL),
+        )
+        return body.answer(request)
 
     async def _cell(self, request: web.Request) -> web.StreamResponse:
         """What is kept of one cell."""
@@ -72,7 +79,7 @@ class Api:
             raise Wrong(404, "nothing was ever released of this cell; /api/v1/slots lists those of the last hours")
         body = self._body(
             ("cell", name, cell, str(begin), str(end)),
-            policy,
+            policy.version,
             lambda: Body(cell_view(name, cell, history(policy, cell, begin, end)), JSON, level=_LEVEL),
         )
         return body.answer(request)
@@ -124,15 +131,17 @@ class Api:
             raise Wrong(404, "nothing is kept of this slot; /api/v1/slots lists those that are")
         return slot
 
-    def _body(self, key: tuple[str, ...], policy: PolicyOf | None, make: Callable[[], Body]) -> Body:
-        version = -1 if policy is None else policy.version
+    def _body(self, key: tuple[str, ...], version: object, make: Callable[[], Body]) -> Body:
+        """What was made for this question, unless what it is about has another version since."""
         known = self._bodies.get(key)
         if known is not None and known[0] == version:
             return known[1]
-        if len(self._bodies) >= _BODIES_KEPT:
-            self._bodies.clear()
         body = make()
+        if self._bytes > _BYTES_KEPT or len(self._bodies) >= _BODIES_KEPT:
+            self._bodies.clear()
+            self._bytes = 0
         self._bodies[key] = (version, body)
+        self._bytes += body.size
         return body
 
 
@@ -143,8 +152,8 @@ def refused(wrong: Wrong) -> web.Response:
     return web.Response(status=wrong.status, body=content, headers=headers | {"Content-Type": JSON})
 
 
-async def beat(feed: Feed, seconds: float, now_ms: Callable[[], int]) -> None:
+async def beat(feed: Feed, seconds: float) -> None:
     """Tell all viewers now and then that the line stands, until cancelled."""
     while True:
         await asyncio.sleep(seconds)
-        feed.alive(now_ms())
+        feed.alive()

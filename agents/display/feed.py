@@ -14,7 +14,7 @@ from agents.display.views import slots_view
 
 MOST_MISSED: Final = 5_000  # changes that a viewer who comes back is sent; one who missed more starts anew
 _RETRY: Final = b"retry: 2000\n\n"
-_STARTS_KEPT: Final = 64
+_STARTS_KEPT: Final = 8
 
 
 class Changes:
@@ -68,9 +68,10 @@ class Feed:
         if events or changes.events:
             self.hub.send(Chunk([*events, *changes.events]))
 
-    def alive(self, now_ms: int) -> None:
-        """Tell all viewers that the line stands: else nobody knows in a quiet hour."""
-        self.hub.send(Chunk([event("alive", json.dumps({"now": now_ms}).encode())]))
+    def alive(self) -> None:
+        """Tell all viewers that the line stands, and which policy is shown now to one who names none."""
+        name, _ = self.chosen(None)
+        self.hub.send(Chunk([event("alive", json.dumps({"policy": name}).encode())]))
 
     def chosen(self, name: str | None) -> tuple[str, PolicyOf | None]:
         """The policy of that name; without one the configured, or the newest while that one has released nothing."""

@@ -47,9 +47,17 @@ class Viewer:
 
     async def chunks(self) -> AsyncIterator[Chunk]:
         """What is offered, one after another. Raises Fell."""
-        while not self._over.is_set():
-            yield await self._waiting.get()
-        raise Fell
+        while True:
+            chunk = await self._waiting.get()
+            if self._over.is_set():
+                raise Fell
+            yield chunk
+
+    def end(self) -> None:
+        """Nothing more: `chunks` raises Fell, also where it waits."""
+        self._over.set()
+        if self._waiting.empty():
+            self._waiting.put_nowait(Chunk([]))
 
     async def send(self, socket: Socket, data: bytes) -> None:
         """Write in pieces, so that little lies in the socket's buffer. Raises Fell."""
@@ -87,6 +95,11 @@ class Hub:
             yield viewer
         finally:
             self._viewers.discard(viewer)
+
+    def end(self) -> None:
+        """Let all of them go: they come back to whoever listens next."""
+        for viewer in self._viewers:
+            viewer.end()
 
     def send(self, chunk: Chunk) -> None:
         """To all of them."""

@@ -11,7 +11,6 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from agents.clock import now_ms
 from agents.display.api import JSON, Api, beat, refused
 from agents.display.asked import Wrong
 from agents.display.feed import Feed
@@ -64,7 +63,7 @@ class Display:
         self._reading = asyncio.create_task(
             Reader(self._settings, feed, check_crcs=self._check_crcs).run(self._stopping)
         )
-        self._tasks = [self._reading, asyncio.create_task(beat(feed, _BEAT_S, now_ms))]
+        self._tasks = [self._reading, asyncio.create_task(beat(feed, _BEAT_S))]
         host, port = self._runner.addresses[0][:2]
         return Address(host, port)
 
@@ -85,6 +84,8 @@ class Display:
             await asyncio.wait(self._tasks, timeout=_STOP_S)
             for task in self._tasks:
                 task.cancel()
+        if self._feed is not None:
+            self._feed.hub.end()
         if self._runner is not None:
             await self._runner.cleanup()
 

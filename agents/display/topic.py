@@ -4,7 +4,7 @@ Nothing is written to Kafka and nothing is remembered: a map that starts reads t
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -58,8 +58,10 @@ class Reader:
     def __init__(self, settings: Settings, feed: Feed, *, check_crcs: bool = True) -> None:
         """Args: `check_crcs`, False for the mock cluster, whose transaction markers have no checksum."""
         self._topics = settings.topics
+        self._where = broker_name(settings)
         self._feed = feed
         self._trouble = Trouble("map")
+        self._unread = 0
         self._consumer = AIOKafkaConsumer(
             **aiokafka_options(settings),
             auto_offset_reset="earliest",
@@ -73,10 +75,8 @@ class Reader:
         position = self._feed.position
         partitions = [TopicPartition(self._topics.means, each) for each in range(len(position.means))]
         partitions += [TopicPartition(self._topics.budget, each) for each in range(len(position.budget))]
-        await self._consumer.start()
         try:
-            self._consumer.assign(partitions)
-            ends = await self._consumer.end_offsets(partitions)
+            ends = await self._begin(partitions)
             while not stopping.is_set():
                 try:
                     batches = await self._consumer.getmany(timeout_ms=_WAIT_MS, max_records=_MOST_RECORDS)
@@ -97,6 +97,16 @@ class Reader:
             with suppress(KafkaError):
                 await self._consumer.stop()
 
+    async def _begin(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The ends that the partitions have now. Raises Refusal if the broker was lost since `find_log`."""
+        try:
+            await self._consumer.start()
+            self._consumer.assign(partitions)
+            ends: Mapping[TopicPartition, int] = await self._consumer.end_offsets(partitions)
+        except KafkaError as error:
+            raise Refusal(f"{self._where} was lost ({type(error).__name__}): see that it runs") from None
+        return ends
+
     def _answered(self, partitions: Sequence[TopicPartition]) -> bool:
         """Whether a broker has answered lately: it does twice a second, also where there is nothing new."""
         heard_ms = max((self._consumer.last_poll_timestamp(each) or 0 for each in partitions), default=0)
@@ -114,6 +124,11 @@ class Reader:
                     else:
                         changes.budget(read_budget(record.value, record.offset), record.partition)
                 except (msgspec.DecodeError, ValueError):
-                    # What it holds is public, but what cannot be read is not repeated: nobody has looked at it.
-                    where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
-                    log.warning("what is no record of ours is passed over", **where)
+                    self._pass_over(record)
+
+    def _pass_over(self, record: "ConsumerRecord[bytes, bytes]") -> None:
+        """Tell of the 1st, 10th, 100th ... of them, and never what it holds: nobody has looked at it."""
+        self._unread += 1
+        if str(self._unread).rstrip("0") == "1":
+            where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+            log.warning("what is no record of ours is passed over", so_far=self._unread, **where)

@@ -51,12 +51,17 @@ class Day:
     def __init__(self, kafka: str, folder: Path) -> None:
         self._producer = Producer({"bootstrap.servers": kafka, "log_level": 0})
         self._config = folder / "hatcast.toml"
-        table = {"kafka": {"bootstrap_servers": kafka}, "policy": {"name": "city"}}
-        self._config.write_text(toml(merged(DEFAULTS, table)))
+        self._kafka = kafka
+        self.configure("city")
         self._port = free_port()
         self._log = folder / "display.log"
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"http://127.0.0.1:{self._port}/"
+
+    def configure(self, policy: str) -> None:
+        """Which policy the map shows from its next start on."""
+        table = {"kafka": {"bootstrap_servers": self._kafka}, "policy": {"name": policy}}
+        self._config.write_text(toml(merged(DEFAULTS, table)))
 
     def publish(self, records: Iterable[bytes], topic: str = TOPICS[0]) -> None:
         """To the topic; returns when they are there."""

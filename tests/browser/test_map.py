@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import OpenPage, picture
 from tests.browser.day import HOURS, NO_MEAN, Day, hexagons, hour_of
-from tests.displaying import values_of
+from tests.displaying import release, values_of
 
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
 LOOKS: dict[str, dict[str, Any]] = {
@@ -210,3 +210,20 @@ def test_after_the_servers_restart_the_page_comes_back_and_gets_what_it_missed(d
     assert {cell: each["mean"] for cell, each in drawn(page).items()} == wanted
     assert page.evaluate("document.getElementById('map').dataset.mark") == "the same page"
     assert NO_MEAN.keys() <= {each["status"] for each in drawn(page).values()}
+
+
+def test_of_two_policies_one_can_be_chosen_and_else_the_configured_one_is_shown(day: Day, open_page: OpenPage) -> None:
+    """The last test of this day: it is not the same afterwards."""
+    chooses, watches = (open_page(day.url, foreseen="Failed to load resource") for _ in range(2))
+    day.publish(hour_of(HOURS))
+    day.publish(release(HOURS + 1, cell, "33.330", policy="next") for cell in hexagons())
+    chooses.select_option("#policy", "next")
+    expect(chooses.locator("#slot-title")).to_have_text("Mon 3 Jan 2022, 10:00–11:00")
+    assert {each["mean"] for each in drawn(chooses).values()} == {"33.330"}
+    expect(watches.locator("#policy")).to_have_value("city")
+    expect(watches.locator("#slot-title")).to_have_text("Mon 3 Jan 2022, 09:00–10:00")
+    day.stop()
+    day.configure("next")
+    day.start()
+    expect(watches.locator("#slot-title")).to_have_text("Mon 3 Jan 2022, 10:00–11:00")
+    expect(watches.locator("#policy")).to_have_value("next")

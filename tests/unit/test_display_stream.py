@@ -125,5 +125,5 @@ def test_one_who_does_not_keep_up_is_let_go_and_the_others_are_not() -> None:
 def test_a_quiet_hour_tells_that_the_line_stands() -> None:
     made = feed()
     with made.hub.viewer() as viewer:
-        made.alive(17)
-        assert viewer._waiting.get_nowait().plain == b'event: alive\ndata: {"now": 17}\n\n'
+        made.alive()
+        assert viewer._waiting.get_nowait().plain == b'event: alive\ndata: {"policy": "city"}\n\n'

@@ -20,7 +20,7 @@ export function chart(slots, releases, range, shown, unit) {
   for (const run of runs(found)) parts.push(...band(run, found, x, y, step));
   found.forEach((release, i) => {
     if (release === undefined) return;
-    if (release.mean !== undefined) {
+    if (release.mean != null) {
       parts.push(drawn("circle", { class: "mean", cx: x(i), cy: y(Number(release.mean)), r: 3.2, fill: fillOf(release, range) }));
     } else {
       const fill = `url(#hatch-${HATCH[release.status] ?? "incomplete"})`;
@@ -34,7 +34,7 @@ export function chart(slots, releases, range, shown, unit) {
 function runs(found) {
   const made = [];
   found.forEach((release, i) => {
-    if (release?.mean === undefined) return;
+    if (release?.mean == null) return;
     if (made.length > 0 && made[made.length - 1][1] === i - 1) made[made.length - 1][1] = i;
     else made.push([i, i]);
   });
@@ -66,7 +66,7 @@ function* axes(slots, top, x, y, unit) {
 }
 
 function told(slots, found, unit) {
-  const means = found.filter((each) => each?.mean !== undefined);
+  const means = found.filter((each) => each?.mean != null);
   if (means.length === 0) return "No mean in these hours.";
   const sorted = [...means].sort((one, other) => Number(one.mean) - Number(other.mean));
   const span = `${dayOf(slots[0].start)} ${clockOf(slots[0].start)} to ${dayOf(slots[slots.length - 1].end)} ${clockOf(slots[slots.length - 1].end)}`;

@@ -20,6 +20,6 @@ export const HATCH = { suppressed: "suppressed", budget_exhausted: "exhausted", 
 
 export function fillOf(release, range) {
   if (release === undefined) return null;
-  if (release.mean !== undefined) return colourOf(Number(release.mean), range);
+  if (release.mean != null) return colourOf(Number(release.mean), range);
   return `url(#hatch-${HATCH[release.status] ?? "incomplete"})`;
 }

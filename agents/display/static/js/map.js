@@ -64,7 +64,7 @@ export class MapView {
   #tip(cell) {
     const release = this.#model.release(cell);
     const lines = [];
-    if (release?.mean !== undefined) {
+    if (release?.mean != null) {
       lines.push(element("strong", {}, `${release.mean} ${release.unit ?? ""}`));
       lines.push(element("span", {}, `noise, 95 %: ${noiseOf(release)}`));
     } else {

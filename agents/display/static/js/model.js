@@ -5,17 +5,18 @@ import { parseExact } from "./exact.js";
 export class Model extends EventTarget {
   constructor() {
     super();
-    this.policy = null;
     this.policies = [];
     this.selected = null;
     this.connection = "connecting";
-    this.forget();
+    this.forget(null);
   }
 
   #drawing = false;
   #anew = false;
 
-  forget() {
+  // policy: null where the next that is told of is to be shown
+  forget(policy) {
+    this.policy = policy;
     this.slots = [];
     this.cells = [];
     this.range = [0, 5];
@@ -60,6 +61,7 @@ export class Model extends EventTarget {
 
   takeSlots(told) {
     this.policies = told.policies;
+    this.changed();
     if (this.policy !== null && told.policy !== this.policy) return;
     this.policy = told.policy;
     const known = new Set(this.slots.map((each) => each.slot));
@@ -73,7 +75,6 @@ export class Model extends EventTarget {
     const names = new Set(told.slots.map((each) => each.slot));
     for (const slot of [...this.bySlot.keys()]) if (!names.has(slot)) this.bySlot.delete(slot);
     if (this.slots.length > 0 && (this.following || !names.has(this.slot))) this.show(this.slots.length - 1);
-    this.changed();
   }
 
   takeRelease(release) {

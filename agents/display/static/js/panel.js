@@ -77,7 +77,7 @@ export class Panel {
 
 function value(release) {
   if (release === undefined) return [element("p", { class: "figure" }, "Nothing was published for this hour.")];
-  if (release.mean === undefined) {
+  if (release.mean == null) {
     return [element("p", { class: "figure" }, element("strong", {}, stateOf(release))), element("p", {}, WHY[release.status] ?? "")];
   }
   return [
@@ -90,7 +90,7 @@ function hours(slots, releases) {
   const rows = [...slots].reverse().map((slot) => {
     const release = releases.get(slot.slot);
     const mean = release === undefined ? "–" : release.mean ?? stateOf(release);
-    const noise = release?.interval95 === undefined ? "" : release.interval95.join(" to ");
+    const noise = release?.interval95 == null ? "" : release.interval95.join(" to ");
     return element("tr", {}, element("th", { scope: "row" }, shortOf(slot)), element("td", {}, mean), element("td", {}, noise));
   });
   return element("details", {}, element("summary", {}, "As a list"), element("table", { class: "hours" }, element("thead", {}, element("tr", {}, ...["hour", "mean", "noise, 95 %"].map((each) => element("th", { scope: "col" }, each)))), element("tbody", {}, ...rows)));

@@ -9,6 +9,7 @@ const AGAIN_MS = [1_000, 4_000];
 export class Source {
   #model;
   #stream = null;
+  #asked = null; // the policy that a person chose; without, the server's choice is shown
   #seen = "";
   #again = 0;
   #silent = 0;
@@ -17,10 +18,10 @@ export class Source {
     this.#model = model;
   }
 
-  open(policy = null) {
+  open() {
     this.close();
     const asked = new URLSearchParams();
-    if (policy !== null) asked.set("policy", policy);
+    if (this.#asked !== null) asked.set("policy", this.#asked);
     if (this.#seen !== "") asked.set("seen", this.#seen);
     this.#stream = new EventSource(`api/v1/events?${asked}`);
     const hear = (name, take) =>
@@ -29,21 +30,29 @@ export class Source {
         this.#watch();
         take(parseExact(event.data));
       });
-    hear("reset", () => this.#model.forget());
+    hear("reset", () => this.#model.forget(this.#asked));
     hear("slots", (told) => this.#model.takeSlots(told));
     hear("release", (release) => this.#model.takeRelease(release));
     hear("budget", (record) => this.#model.takeBudget(record));
-    hear("ready", () => this.#model.setConnection("live"));
-    hear("alive", () => {});
+    hear("ready", (told) => {
+      this.#model.setConnection("live");
+      this.#compare(told.policy);
+    });
+    hear("alive", (told) => this.#compare(told.policy));
     this.#stream.addEventListener("error", () => this.#lost());
     this.#watch();
   }
 
   change(policy) {
+    this.#asked = policy;
     this.#seen = "";
-    this.#model.policy = policy;
-    this.#model.forget();
-    this.open(policy);
+    this.#model.forget(policy);
+    this.open();
+  }
+
+  // One policy follows another while the page is open, on a wall perhaps, where nobody reloads it.
+  #compare(policy) {
+    if (this.#asked === null && policy !== this.#model.policy) this.change(null);
   }
 
   close() {
@@ -56,7 +65,7 @@ export class Source {
     clearTimeout(this.#silent);
     this.#silent = setTimeout(() => {
       this.#model.setConnection("reconnecting");
-      this.open(this.#model.policy);
+      this.open();
     }, SILENT_MS);
   }
 
@@ -65,6 +74,6 @@ export class Source {
     if (this.#stream.readyState !== EventSource.CLOSED) return;
     clearTimeout(this.#again);
     const [least, most] = AGAIN_MS;
-    this.#again = setTimeout(() => this.open(this.#model.policy), least + Math.random() * (most - least));
+    this.#again = setTimeout(() => this.open(), least + Math.random() * (most - least));
   }
 }

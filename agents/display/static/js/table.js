@@ -24,6 +24,7 @@ export class Table {
   #node;
   #by = 0;
   #down = false;
+  #drawn = "";
 
   constructor(model, node) {
     this.#model = model;
@@ -36,7 +37,10 @@ export class Table {
 
   draw() {
     if (this.#node.hidden) return;
-    const { shown } = this.#model;
+    const { shown, selected, policy } = this.#model;
+    const key = `${policy} ${shown?.slot} ${this.#model.releases().size} ${selected} ${this.#by} ${this.#down}`;
+    if (key === this.#drawn) return;
+    this.#drawn = key;
     const rows = [...this.#model.releases().values()].sort((one, other) => this.#compare(one, other));
     this.caption.textContent = shown === null ? "No hour yet" : `${dayOf(shown.start)}, ${hoursOf(shown)}: ${rows.length} hexagons. Noise: in 95 of 100 cases.`;
     [...this.head.children].forEach((cell, i) => {
