@@ -1,16 +1,19 @@
 """`hatcast`: one command a file. A command is loaded when it is named, so that `--help` is quick."""
 
+import difflib
 import importlib
 import sys
 from typing import Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from stream.errors import Refusal
 
 # In the order of a newcomer's day, with the line that `hatcast --help` shows.
 COMMANDS: Final[dict[str, str]] = {
     "demo": "All of it on this machine: a feed, a worker, a live map.",
+    "init": "Write a first hatcast.toml, after a few questions, and check it.",
     "worker": "Fold telemetry and release private means, against your Kafka and Redis.",
     "feed": "Send telemetry: MQTT, GTFS-RT, AMQP, a recording or a synthetic city.",
     "device": "A device that does not trust the operator, or a fleet of them.",
@@ -25,6 +28,7 @@ COMMANDS: Final[dict[str, str]] = {
     "cluster": "Private K-means over recordings, in the central, local or hybrid model.",
     "evaluate": "Compare estimators by simulation; releases nothing.",
     "doctor": "Check brokers, topics, Redis, clocks and configuration.",
+    "completion": "Shell code that completes commands with the Tab key.",
 }
 
 
@@ -47,6 +51,11 @@ class Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """What begins so, without loading any command; click's own would load all of them at each Tab."""
+        commands = [CompletionItem(name, help=said) for name, said in COMMANDS.items() if name.startswith(incomplete)]
+        return commands + click.Command.shell_complete(self, ctx, incomplete)
+
 
 @click.group(
     cls=Commands,
@@ -59,14 +68,20 @@ def hatcast() -> None:
 
 
 def main() -> None:
-    """The console script. A refusal is one line on standard error and exit 1."""
+    """The console script. A refusal is one line on standard error and exit 1, wrong usage one and exit 2."""
     try:
-        hatcast.main(standalone_mode=False)
+        hatcast.main(prog_name="hatcast", standalone_mode=False)  # also as `python -m agents.cli`
     except Refusal as refusal:
         print(f"hatcast: {refusal}", file=sys.stderr)
         sys.exit(1)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
+    except click.exceptions.NoArgsIsHelpError as asked:  # a group that was named without a command
+        asked.show()
+        sys.exit(asked.exit_code)
+    except click.UsageError as wrong:
+        print(usage_line(wrong), file=sys.stderr)
+        sys.exit(wrong.exit_code)
     except click.ClickException as wrong:
         wrong.show()
         sys.exit(wrong.exit_code)
@@ -75,3 +90,13 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output left, as in `hatcast tail | head`
         sys.stderr.close()
         sys.exit(1)
+
+
+def usage_line(wrong: click.UsageError) -> str:
+    """What is wrong, and where it says what is right: one line."""
+    path = "hatcast" if wrong.ctx is None else wrong.ctx.command_path
+    said = " ".join(wrong.format_message().split()).rstrip(".")
+    if wrong.ctx is not None and wrong.ctx.command is hatcast and said.startswith("No such command"):
+        near = difflib.get_close_matches(said.split("'")[1], COMMANDS, n=1)
+        said += f", did you mean {near[0]}?" if near and "mean" not in said else ""
+    return f"{path}: {said[:1].lower()}{said[1:]}; see {path} --help"

@@ -174,7 +174,8 @@ def test_a_missing_recording_is_refused(pipeline: Pipeline, command: tuple[str, 
 def test_wrong_usage_is_exit_2_and_says_how_to_get_help(pipeline: Pipeline, arguments: tuple[str, ...]) -> None:
     done = pipeline.hatcast(*arguments)
     assert (done.code, done.out) == (2, "")
-    assert "Usage:" in done.err
+    assert done.err.rstrip().endswith("--help")
+    assert done.err.count("\n") == 1
     assert "Traceback" not in done.err
 
 

@@ -1,0 +1,113 @@
+"""What every command does: an example in its help, colours for terminals only, errors in one line."""
+
+import io
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from agents.cli import COMMANDS, hatcast, main
+from tests.commands import problem_of, said_in
+
+ROOT = Path(__file__).parents[2]
+ESCAPE = "\x1b"
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(hatcast, info_name="hatcast")
+    for name in COMMANDS:
+        command = hatcast.get_command(context, name)
+        assert command is not None
+        yield name, command
+        if isinstance(command, click.Group):
+            yield from ((f"{name} {inner}", each) for inner, each in command.commands.items())
+
+
+@pytest.mark.parametrize(("name", "command"), [pytest.param(*each, id=each[0]) for each in commands()])
+def test_every_help_has_an_example_that_is_right(name: str, command: click.Command) -> None:
+    result = CliRunner().invoke(hatcast, [*name.split(), "--help"], terminal_width=200)
+    assert result.exit_code == 0
+    found = re.search(r"xamples?:(.*)", result.output, re.IGNORECASE | re.DOTALL)
+    assert found is not None
+    said = [*said_in(found[1])]
+    assert said
+    assert [problem for problem in map(problem_of, said) if problem is not None] == []
+    assert any(" ".join(words[1:]).startswith(name) for words in said)
+
+
+def test_every_file_of_a_command_is_listed() -> None:
+    files = (ROOT / "agents" / "cli").glob("*.py")
+    assert {path.stem for path in files if "\ndef command(" in path.read_text()} == set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["wrker"], "did you mean worker?; see hatcast --help"),
+        (["worker", "--no-such"], "hatcast worker: no such option: --no-such; see hatcast worker --help"),
+        (["feed", "replay"], "see hatcast feed replay --help"),
+        (["batch", "x", "--format", "none"], "'jsonl', 'itms'"),
+        (["doctor", "surplus"], "hatcast doctor: got unexpected extra argument"),
+        (["budget", "--config", "/none/hatcast.toml"], "hatcast: /none/hatcast.toml: no such file; write one or name"),
+    ],
+)
+def test_what_goes_wrong_is_one_line_that_says_what_to_do(
+    arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["hatcast", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == (1 if says.startswith("hatcast: ") else 2)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert says in err
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def output_of(arguments: list[str], stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> str:
+    with monkeypatch.context() as patched:
+        for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+            patched.delenv(name, raising=False)
+        patched.setenv("TERM", "xterm-256color")
+        patched.setattr(sys, "stdout", stream)
+        patched.setattr(sys, "stderr", stream)
+        patched.setattr(sys, "argv", ["hatcast", *arguments])
+        try:
+            main()
+        except SystemExit as ended:
+            assert ended.code in (0, 1)
+    return stream.getvalue()
+
+
+DOCTOR = ["doctor", "--config", "/none/hatcast.toml"]  # a problem, in red
+RECORDING = ROOT / "tests" / "data" / "golden" / "edge.jsonl"
+FOLDED = ["batch", str(RECORDING), "--format", "jsonl", "--config", str(ROOT / "hatcast.toml")]
+
+
+def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert f"{ESCAPE}[1;31m" in output_of(DOCTOR, Terminal(), monkeypatch)
+    assert ESCAPE not in output_of(DOCTOR, io.StringIO(), monkeypatch)
+
+
+def test_no_color_takes_them_from_terminals_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    said = output_of(DOCTOR, Terminal(), monkeypatch)
+    assert "problem" in said
+    assert f"{ESCAPE}[1;31m" not in said
+
+
+def test_bars_of_progress_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert f"{ESCAPE}[?25l" in output_of(FOLDED, Terminal(), monkeypatch)  # a bar hides the cursor
+    said = output_of(FOLDED, io.StringIO(), monkeypatch)
+    assert "accepted" in said
+    assert ESCAPE not in said

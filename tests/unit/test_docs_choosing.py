@@ -1,0 +1,74 @@
+"""The numbers of docs/choosing.md are hatcast's own."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agents.budget_words import certainty, factor
+from agents.first_file import Answers, checked, text_of
+from stream.estimators import ESTIMATORS, Parameters, Users
+from stream.mechanisms.grid import quantile95
+from stream.policy import Policy
+from stream.promise import day_loss
+from stream.units import NANO
+from tests.support import Scripted
+
+TEXT = (Path(__file__).parents[2] / "docs" / "choosing.md").read_text()
+HATS = (10, 20, 40, 89)
+BUSES = (10, 20, 50, 200)
+
+
+def policy_of(epsilon: float, hats: int = 89) -> Policy:
+    answers = Answers(timezone="UTC", epsilon=epsilon, max_hats_per_day=hats)
+    return checked(text_of(answers), Path(), {}).policy
+
+
+@cache
+def tables() -> list[dict[float, list[str]]]:
+    """The rows of each table whose first column is epsilon, by it."""
+    found = []
+    for table in re.findall(r"^\| epsilon \|.*\n\|[-|]+\n((?:\|.*\n)+)", TEXT, re.MULTILINE):
+        rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()]
+        found.append({float(row[0]): row[1:] for row in rows})
+    return found
+
+
+def noise95(epsilon: float, buses: int) -> float:
+    """km/h, of as many buses with 30 readings each."""
+    policy = policy_of(epsilon)
+    users = Users(np.full(buses, 30), np.full(buses, 30 * 30_000))
+    estimate = ESTIMATORS[policy.estimator].estimate(users, Parameters.of(policy), Scripted([0]))
+    assert estimate is not None
+    assert estimate.scale is not None
+    return quantile95(estimate.scale) * float(policy.grid)
+
+
+def test_there_are_three_tables_with_all_their_rows() -> None:
+    assert [len(table) for table in tables()] == [6, 4, 3]
+
+
+def test_how_sure_one_can_become_is_what_explain_says() -> None:
+    assert tables()[0] == {epsilon: [factor(epsilon), certainty(epsilon)] for epsilon in tables()[0]}
+
+
+def test_how_far_noise_moves_a_mean_is_what_releases_say() -> None:
+    assert tables()[1] == {epsilon: [f"{noise95(epsilon, buses):.1f}" for buses in BUSES] for epsilon in tables()[1]}
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0])
+def test_what_a_day_can_lose_is_what_budgets_say(epsilon: float) -> None:
+    said = []
+    for hats in HATS:
+        policy = policy_of(epsilon, hats)
+        loss = day_loss(policy)
+        said.append(f"{loss.bound / NANO:g} / {loss.finer(1, policy.delta):.1f}")
+    assert tables()[2][epsilon] == said
+
+
+def test_the_rule_of_thumb_is_computed_right() -> None:
+    assert "D = 10 and K = 40, epsilon is 0.25" in TEXT
+    assert f"off by up to {noise95(0.25, 200):.1f} km/h, one of 50 by {noise95(0.25, 50):.1f}" in TEXT
+    assert day_loss(policy_of(0.25, 40)).bound == 10 * NANO

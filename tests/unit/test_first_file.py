@@ -1,0 +1,170 @@
+"""`hatcast init`: what it writes is what was asked for, and nothing that would be refused is written."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agents.cli.init import command
+from agents.first_file import FIRST_ESTIMATORS, zone_of_machine
+from agents.reference.meanings import TABLES, keys_of
+from agents.settings import load_settings
+from stream.errors import Refusal
+from stream.feeds import FEEDS
+
+ZONES = ("Asia/Kolkata", "Europe/Helsinki", "America/Chicago", "UTC")
+names = st.from_regex(r"[A-Za-z0-9._][-A-Za-z0-9._]{0,79}", fullmatch=True)
+epsilons = st.floats(0.001, 10)
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).filter(lambda text: text[0] != "-")
+
+
+def run(path: Path, *arguments: str, **extra: Any) -> Result:
+    return CliRunner().invoke(command, ["--config", str(path), *arguments], **extra)
+
+
+wishes = st.fixed_dictionaries(
+    {
+        "--name": names,
+        "--timezone": st.sampled_from(ZONES),
+        "--upper-bound": st.floats(0.001, 150),
+        "--epsilon": epsilons,
+        "--max-hats": st.integers(1, 65535),
+        "--daily-limit": st.floats(10, 10_000),
+        "--estimator": st.sampled_from(FIRST_ESTIMATORS),
+        "--kafka": texts,
+        "--format": st.sampled_from([*FEEDS]),
+    }
+)
+
+
+@given(wish=wishes)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_is_written_loads_and_is_the_policy_that_was_asked_for(tmp_path: Path, wish: dict[str, Any]) -> None:
+    path = tmp_path / "hatcast.toml"
+    result = run(path, "--force", *(str(part) for pair in wish.items() for part in pair))
+    assert result.exit_code == 0, result.output
+    found = load_settings(path, {})
+    policy = found.policy
+    assert policy.upper_bound == pytest.approx(wish.pop("--upper-bound") * 1000, abs=0.5)
+    assert wish == {
+        "--name": policy.name,
+        "--timezone": policy.timezone,
+        "--epsilon": policy.epsilon,
+        "--max-hats": policy.max_hats_per_day,
+        "--daily-limit": policy.daily_limit,
+        "--estimator": policy.estimator,
+        "--kafka": found.kafka.bootstrap_servers,
+        "--format": found.topics.telemetry_format,
+    }
+
+
+@given(epsilon=epsilons, hats=st.integers(1, 65535))
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_without_a_limit_a_day_has_room_for_all_its_hats_and_no_more(tmp_path: Path, epsilon: float, hats: int) -> None:
+    path = tmp_path / "hatcast.toml"
+    result = run(path, "--timezone", "UTC", "--epsilon", repr(epsilon), "--max-hats", str(hats), "--force")
+    assert result.exit_code == 0, result.output
+    policy = load_settings(path, {}).policy
+    assert hats * policy.epsilon_nano <= policy.daily_limit_nano < (hats + 1) * policy.epsilon_nano
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_key_of_the_reference_is_written_or_has_a_default(tmp_path: Path, table: str) -> None:
+    assert run(tmp_path / "hatcast.toml", "--timezone", "UTC").exit_code == 0
+    written: Any = tomllib.loads((tmp_path / "hatcast.toml").read_text())
+    for part in table.split("."):
+        written = written.get(part, {})
+    required = {key for key, field in keys_of(table).items() if field.required}
+    assert set(written) <= keys_of(table).keys() | {"privacy", "estimator"}
+    assert table == "policy.query" or required <= set(written)
+
+
+def test_a_file_that_is_there_is_not_overwritten_without_force(tmp_path: Path) -> None:
+    path = tmp_path / "hatcast.toml"
+    path.write_text("mine")
+    result = run(path, "--timezone", "UTC")
+    assert isinstance(result.exception, Refusal)
+    assert "--force" in str(result.exception)
+    assert path.read_text() == "mine"
+    assert run(path, "--timezone", "UTC", "--force").exit_code == 0
+    assert [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--timezone", "Mars/Olympus"], "policy.timezone"),
+        (["--timezone", "UTC", "--epsilon", "nan"], "policy.privacy.epsilon"),
+        (["--timezone", "UTC", "--epsilon", "11"], "acknowledge_weak_privacy"),
+        (["--timezone", "UTC", "--epsilon", "2", "--daily-limit", "1"], "daily_limit"),
+        (["--timezone", "UTC", "--max-hats", "0"], "max_hats_per_day"),
+        (["--timezone", "UTC", "--name", "a b"], "policy.name"),
+    ],
+)
+def test_what_would_be_refused_is_not_written(tmp_path: Path, arguments: list[str], says: str) -> None:
+    result = run(tmp_path / "hatcast.toml", *arguments)
+    assert isinstance(result.exception, Refusal)
+    assert says in str(result.exception)
+    assert "is not written" in str(result.exception)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_without_a_terminal_the_time_zone_has_to_be_named(tmp_path: Path) -> None:
+    result = run(tmp_path / "hatcast.toml")
+    assert result.exit_code == 2
+    assert "--timezone" in result.output
+
+
+def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    result = run(tmp_path / "none" / "hatcast.toml", "--timezone", "UTC")
+    assert isinstance(result.exception, Refusal)
+    assert "cannot be written" in str(result.exception)
+
+
+def test_on_a_terminal_it_asks_for_what_no_option_names_and_again_what_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agents.cli.init._on_terminal", lambda: True)
+    path = tmp_path / "hatcast.toml"
+    answers = ["Mars/Olympus", "Asia/Kolkata", "eighty", "80", "0.5", "20", "", "levy", "", "", "itms"]
+    result = run(path, "--name", "asked", input="\n".join(answers) + "\n")
+    assert result.exit_code == 0, result.output
+    assert "no known time zone" in result.output
+    policy = load_settings(path, {}).policy
+    assert (policy.name, policy.timezone, policy.upper_bound) == ("asked", "Asia/Kolkata", 80_000)
+    assert (policy.epsilon, policy.max_hats_per_day, policy.daily_limit) == (0.5, 20, 10.0)
+    assert policy.estimator == "levy"
+    assert load_settings(path, {}).topics.telemetry_format == "itms"
+
+
+def test_the_machines_zone_is_offered_where_it_is_a_place() -> None:
+    assert zone_of_machine({"TZ": "Asia/Kolkata"}) == "Asia/Kolkata"
+    assert zone_of_machine({"TZ": ":Europe/Helsinki"}) == "Europe/Helsinki"
+    assert zone_of_machine({"TZ": "CET-1CEST"}) != "CET-1CEST"
+
+
+def test_doctor_runs_on_it_where_that_is_asked(tmp_path: Path) -> None:
+    asked: list[Path] = []
+
+    @click.command
+    @click.option("--config")
+    @click.option("--json", "as_json", is_flag=True)
+    def doctor(config: Path, *, as_json: bool) -> None:
+        assert not as_json
+        asked.append(config)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("agents.cli.init._doctor", lambda: doctor)
+        result = run(tmp_path / "hatcast.toml", "--timezone", "UTC", "--check-services")
+    assert (result.exit_code, asked) == (0, [tmp_path / "hatcast.toml"])
+
+
+def test_strings_are_written_as_toml_has_them(tmp_path: Path) -> None:
+    awkward = 'a"b\\c\x7f\u00e9\n#\t\U0001f68c'
+    assert run(tmp_path / "hatcast.toml", "--timezone", "UTC", "--kafka", awkward).exit_code == 0
+    assert load_settings(tmp_path / "hatcast.toml", {}).kafka.bootstrap_servers == awkward
