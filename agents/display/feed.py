@@ -20,23 +20,25 @@ _STARTS_KEPT: Final = 8
 class Changes:
     """The events of one batch of records."""
 
-    def __init__(self, kept: Kept, position: Position) -> None:
+    def __init__(self, kept: Kept, position: Position, *, told: bool) -> None:
+        """Args: `told`, whether anybody is told: while the topics are read to their end nobody is there."""
         self._kept = kept
         self._position = position
+        self._told = told
         self.events: list[bytes] = []
         self.policies: set[str] = set()
 
     def release(self, release: Release) -> None:
         """A record of `hats.means`."""
         self._position.means[release.partition] = release.offset + 1
-        if self._kept.add(release):
+        if self._kept.add(release) and self._told:
             self.events.append(event("release", release.record, str(self._position)))
             self.policies.add(release.policy)
 
     def budget(self, budget: Budget, partition: int) -> None:
         """A record of `hats.budget`."""
         self._position.budget[partition] = budget.offset + 1
-        if self._kept.add_budget(budget):
+        if self._kept.add_budget(budget) and self._told:
             self.events.append(event("budget", budget.record, str(self._position)))
 
 
@@ -59,11 +61,9 @@ class Feed:
     @contextmanager
     def changing(self) -> Iterator[Changes]:
         """Take records in; at the block's end all viewers are told."""
-        changes = Changes(self.kept, self.position)
+        changes = Changes(self.kept, self.position, told=self.caught_up)
         yield changes
         self._starts.clear()
-        if not self.caught_up:
-            return
         events = [event("slots", view) for name in sorted(changes.policies) if (view := self._changed(name))]
         if events or changes.events:
             self.hub.send(Chunk([*events, *changes.events]))
