@@ -41,7 +41,9 @@ class KeepTotals:
         self.hats: dict[str, Totals] = {}
 
     def look(self, fold: PartitionFold[V], partition: int, *, ended: bool) -> None:
-        """Count a slot once: when it closes, or at the end."""
+        """Count a slot once: when it closes, or at the end. Reports are no readings: only their outcomes are told."""
+        if isinstance(fold, ReportFold):
+            return
         clock = -1 if fold.clock is None else fold.clock
         closing = [slot for slot in fold.slots.values() if ended or clock >= slot.closes_ms]
         for key, (users, count, total, maximum) in totals(closing).items():

@@ -23,6 +23,7 @@ from agents.fold_makers import fold_maker, report_fold_maker
 from agents.kafka_dump import DUMP, Dump
 from agents.recordings import open_recording
 from agents.settings import Settings, load_settings
+from stream.errors import Refusal
 from stream.feeds import FEEDS
 from stream.hats import Calendar
 from stream.policy import Relation
@@ -118,6 +119,10 @@ def _fold(given: _Files, keeper: Keeper) -> Folded:
         return folded
     with _progress() as of, open_recording([given.reports], DUMP) as recording:
         dump = Dump(recording, str(given.reports))
+        if dump.head.topic == settings.topics.telemetry:
+            raise Refusal(
+                f"{given.reports} is a dump of telemetry: give --reports the output of `hatcast dump reports`"
+            )
         make_reports = report_fold_maker(settings.policy, calendar, pseudonyms, dump.head.partitions)
         return folded.beside(fold_dump(dump, job(of(len(recording))), make_reports))
 

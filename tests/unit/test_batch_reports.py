@@ -1,0 +1,94 @@
+"""`hatcast batch --reports`: what devices sent is blended, and counted by the worker's rules."""
+
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import h3.api.basic_str as h3
+import pytest
+
+from agents.settings import load_settings
+from stream.hybrid import Report, encode_report
+from tests.folding import BUS, HOUR, NOON
+from tests.unit.test_batch import CONFIG, USERS, batch, dump_of, refusal, releases, telemetry
+
+OVER = NOON + HOUR
+END = NOON + 30 * HOUR
+CELL = h3.latlng_to_cell(BUS["lat"], BUS["lon"], 7)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "hatcast.toml"
+    path.write_text(CONFIG.replace("baseline", "pwh").replace("hats_per_day = 40", "hats_per_day = 2"))
+    return path
+
+
+def a_report(config: Path, number: int, **changes: Any) -> bytes:
+    policy_id = load_settings(config, {}).policy.policy_id
+    fields = {"cell": CELL, "date": "2022-01-02", "slot": "12:00", "value": Decimal(40), "epsilon": 1.0} | changes
+    return encode_report(Report(id=f"{number:032x}", policy_id=fields.pop("policy_id", policy_id), **fields))
+
+
+def buses(tmp_path: Path) -> Path:
+    logs = telemetry(1, NOON)
+    logs[0].append((END, b""))
+    return dump_of(tmp_path / "telemetry.jsonl", logs)
+
+
+def devices(tmp_path: Path, log: Sequence[tuple[int, bytes | None]], start: int = 0) -> Path:
+    path = dump_of(tmp_path / "reports.jsonl", [log], [start])
+    path.write_bytes(path.read_bytes().replace(b'"telemetry"', b'"reports"'))
+    return path
+
+
+def run(tmp_path: Path, config: Path, reports: Path, *options: object) -> Any:
+    return batch(buses(tmp_path), "--format", "kafka", "--config", config, "--reports", reports, "--json", *options)
+
+
+def test_reports_are_counted_once_within_their_cap_and_under_their_policy(tmp_path: Path, config: Path) -> None:
+    far = [h3.latlng_to_cell(lat, 72.8, 7) for lat in (22.0, 23.0)]
+    sent = [a_report(config, 1), a_report(config, 1, value=Decimal(41)), a_report(config, 2)]
+    sent += [a_report(config, 1, cell=cell) for cell in far]
+    sent += [a_report(config, 3, policy_id="b2:" + "0" * 32), a_report(config, 4, epsilon=2.0)]
+    log = [*((OVER, value) for value in sent), (OVER + HOUR, a_report(config, 5)), (END, b"")]
+    reports = devices(tmp_path, log)
+    found = json.loads(run(tmp_path, config, reports).stdout)["outcomes"]
+    assert {name: found[name] for name in found if name.startswith("reports.")} == {
+        "reports.accepted": 3,
+        "reports.duplicate": 1,
+        "reports.over_cap": 1,
+        "reports.other_policy": 1,
+        "reports.bad_value": 1,
+        "reports.late": 1,
+        "reports.tick": 1,
+    }
+    made = {each["cell"]: each for each in releases(run(tmp_path, config, reports, "--ledger", tmp_path / "ledger"))}
+    assert made[CELL]["users"] == {"central": len(USERS), "local": 2}
+    assert made[far[0]]["status"] == "suppressed"  # one device, and min_users is 3
+
+
+def test_contributions_are_those_of_readings_whatever_devices_sent(tmp_path: Path, config: Path) -> None:
+    reports = devices(tmp_path, [(OVER, a_report(config, 1)), (END, b"")])
+    found = json.loads(run(tmp_path, config, reports, "--contributions").stdout)
+    assert found["hats"] == {f"{CELL}/2022-01-02/12:00": [12, 12, 360_000, 30_000]}
+    assert found["outcomes"]["reports.accepted"] == 1
+
+
+def test_nothing_is_final_before_the_clocks_of_reports_say_so(tmp_path: Path, config: Path) -> None:
+    reports = devices(tmp_path, [(OVER, a_report(config, 1))])
+    assert run(tmp_path, config, reports, "--ledger", tmp_path / "ledger").stdout == ""
+
+
+def test_a_day_that_has_lost_reports_is_incomplete(tmp_path: Path, config: Path) -> None:
+    reports = devices(tmp_path, [(OVER, a_report(config, 1)), (END, b"")], start=5)
+    (made,) = releases(run(tmp_path, config, reports, "--ledger", tmp_path / "ledger"))
+    assert made["status"] == "incomplete"
+
+
+def test_a_dump_of_telemetry_is_not_taken_for_one_of_reports(tmp_path: Path, config: Path) -> None:
+    path = buses(tmp_path)
+    said = refusal(path, "--format", "kafka", "--config", config, "--reports", path, "--ledger", tmp_path / "ledger")
+    assert "hatcast dump reports" in said
