@@ -1,4 +1,7 @@
-"""Builds the documents strictly into a temporary folder, and looks for what a page would load from another host."""
+"""Builds the documents strictly into a temporary folder, and looks for what a page would load from another host.
+
+And for lists and tables that are shown as text, since the site's Markdown wants an empty line there, or four spaces.
+"""
 
 import logging
 import os
@@ -18,6 +21,8 @@ LINKS = {"stylesheet", "preload", "prefetch", "preconnect", "dns-prefetch", "ico
 FOREIGN = re.compile(r"(?:https?:)?//", re.IGNORECASE)
 IMPORTED = re.compile(r"(?:@import|url\()\s*[\"']?((?:https?:)?//[^\"')\s]+)", re.IGNORECASE)
 
+TEXT = re.compile(r"<p>(?:(?!</p>).)*?\n((?:- |\d+\. |\|)(?:(?!</p>|\n).)*)", re.DOTALL)
+
 
 class Loads(HTMLParser):
     """What a page loads from elsewhere."""
@@ -36,14 +41,15 @@ class Loads(HTMLParser):
                 self.foreign.append(value or "")
 
 
-def foreign(folder: Path) -> list[str]:
-    """Everything that a page or a style sheet below `folder` loads from another host."""
+def problems(folder: Path) -> list[str]:
+    """Everything that a page or a style sheet below `folder` loads from another host, and lists that are none."""
     found = []
     for path in sorted(folder.rglob("*")):
         if path.suffix == ".html":
-            page = Loads()
-            page.feed(path.read_text(encoding="utf-8"))
+            page, text = Loads(), path.read_text(encoding="utf-8")
+            page.feed(text)
             urls = page.foreign
+            found += [f"{path.relative_to(folder)} shows a list as text: {line}" for line in TEXT.findall(text)]
         elif path.suffix in (".css", ".svg"):
             urls = IMPORTED.findall(path.read_text(encoding="utf-8"))
         else:
@@ -61,7 +67,7 @@ def main() -> None:
             build(load_config(str(ROOT / "mkdocs.yml"), strict=True, site_dir=folder))
         except Abort:
             sys.exit("the documents do not build: see above")
-        if found := foreign(Path(folder)):
+        if found := problems(Path(folder)):
             sys.exit("\n".join(found))
     print("the documents build, and load nothing from elsewhere")
 

@@ -19,10 +19,10 @@ _QUESTIONS = {
     "epsilon": "Epsilon of one release; smaller hides more",
     "max_hats_per_day": "K, hexagons and hours of a bus's day that count",
     "daily_limit": "Most that a bus's day may cost",
-    "estimator": "Estimator",
+    "estimator": f"Estimator ({', '.join(FIRST_ESTIMATORS)})",
     "kafka": "Kafka's bootstrap servers",
     "redis": "Redis",
-    "telemetry_format": "Format of telemetry",
+    "telemetry_format": f"Format of telemetry ({', '.join(FEEDS)})",
 }
 
 

@@ -68,6 +68,16 @@ def test_what_goes_wrong_is_one_line_that_says_what_to_do(
     assert says in err
 
 
+def test_the_list_of_commands_loads_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str) -> None:
+        raise AssertionError(name)
+
+    monkeypatch.setattr("importlib.import_module", load)
+    result = CliRunner().invoke(hatcast, ["--help"])
+    assert result.exit_code == 0
+    assert all(name in result.output for name in COMMANDS)
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

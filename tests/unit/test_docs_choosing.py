@@ -1,13 +1,14 @@
-"""The numbers of docs/choosing.md are hatcast's own."""
+"""The numbers of docs/choosing.md are hatcast's own, and docs/statement.md names figures that there are."""
 
 import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from agents.budget_words import certainty, factor
+from agents.budget_words import certainty, factor, figures
 from agents.first_file import Answers, checked, text_of
 from stream.estimators import ESTIMATORS, Parameters, Users
 from stream.mechanisms.grid import quantile95
@@ -16,7 +17,8 @@ from stream.promise import day_loss
 from stream.units import NANO
 from tests.support import Scripted
 
-TEXT = (Path(__file__).parents[2] / "docs" / "choosing.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+TEXT = (DOCS / "choosing.md").read_text()
 HATS = (10, 20, 40, 89)
 BUSES = (10, 20, 50, 200)
 
@@ -72,3 +74,13 @@ def test_the_rule_of_thumb_is_computed_right() -> None:
     assert "D = 10 and K = 40, epsilon is 0.25" in TEXT
     assert f"off by up to {noise95(0.25, 200):.1f} km/h, one of 50 by {noise95(0.25, 50):.1f}" in TEXT
     assert day_loss(policy_of(0.25, 40)).bound == 10 * NANO
+
+
+def test_the_statement_names_figures_that_explain_has() -> None:
+    found = figures(policy_of(1.0), 31, "not read")
+    paths = set(re.findall(r"`\.([a-z_.]+)`", (DOCS / "statement.md").read_text()))
+    assert {"hat.epsilon", "day.bound", "over_days.bound"} <= paths
+    for path in paths - {"day.delta"}:  # Gaussian noise has it
+        inside: Any = found
+        for part in path.split("."):
+            inside = inside[part]

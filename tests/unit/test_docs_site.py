@@ -26,10 +26,15 @@ _SPEC.loader.exec_module(check_site)
 )
 def test_what_a_page_loads_from_elsewhere_is_found(tmp_path: Path, name: str, text: str, loads: str) -> None:
     (tmp_path / name).write_text(text)
-    assert check_site.foreign(tmp_path) == [f"{name} loads {loads}"]
+    assert check_site.problems(tmp_path) == [f"{name} loads {loads}"]
 
 
 def test_links_that_a_reader_follows_are_no_loads(tmp_path: Path) -> None:
     page = '<a href="https://kafka.apache.org/">Kafka</a><img src="figures/map.png"><link rel="canonical" href="//a/b">'
     (tmp_path / "index.html").write_text(page)
-    assert check_site.foreign(tmp_path) == []
+    assert check_site.problems(tmp_path) == []
+
+
+def test_a_list_that_is_shown_as_text_is_found(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("<p>It has\n- one <b>part</b></p>\n<ul>\n<li>a list\n- of its own</li></ul>")
+    assert check_site.problems(tmp_path) == ["index.html shows a list as text: - one <b>part</b>"]
