@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from secrets import randbelow  # to wait a little more or less: nothing that is published
 from typing import Any, Final, Protocol
 
 import structlog
@@ -21,6 +22,7 @@ log = structlog.get_logger()
 
 FINISH_S: Final = 10.0  # for what was taken when a bridge is told to stop
 _STEADY_S: Final = 10.0  # a connection that lasted so long was a good one: the next is dialled at once
+_SPREAD_PERCENT: Final = 25  # on top of each wait
 _BREATH: Final = 500  # readings of one message after which others have a turn
 
 
@@ -110,7 +112,8 @@ class Link:
         if reason != self._told:
             log.warning("source lost, tried again", source=source.name, where=source.where, reason=reason)
         self._told = reason
-        return max(back_off_s(self._failures - 1), error.wait_s)
+        # All that a broker had lose it at one moment, and are not to come back at one.
+        return max(back_off_s(self._failures - 1), error.wait_s) * (1 + randbelow(_SPREAD_PERCENT + 1) / 100)
 
     async def take(self, window: Window, body: bytes, done: Callable[[], object], topic: str = "") -> None:
         """Hand on one message; waits while too much is on its way. `done` is called once Kafka has its readings."""

@@ -6,6 +6,7 @@ What aiomqtt has no name for is done on the paho client beneath it: acknowledgin
 import asyncio
 import hashlib
 import logging
+import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -62,8 +63,11 @@ class Subscription:
     protocol: str = "5"
 
     def identity(self, target: str) -> str:
-        """The client id: the same for the same topics and target, so that a restarted bridge finds its session."""
-        said = "\n".join((*sorted(self.topics), target))
+        """The client id: the same on this machine for the same topics and target, so that a restart finds its session.
+
+        Another machine's is another one: many may read the same topics of one public broker.
+        """
+        said = "\n".join((*sorted(self.topics), target, socket.gethostname()))
         return self.client_id or f"hatcast-{hashlib.blake2b(said.encode(), digest_size=6).hexdigest()}"
 
 

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
@@ -33,6 +34,19 @@ def _duration(_: click.Context, parameter: click.Parameter, text: str) -> float:
     if not 1 <= seconds <= 366 * 86_400:
         raise click.BadParameter('write "15s", "5m" or "1d": 1 s or more')
     return seconds
+
+
+def _filters(_: click.Context, __: click.Parameter, topics: tuple[str, ...]) -> tuple[str, ...]:
+    from aiomqtt import Wildcard
+
+    for topic in topics:
+        try:
+            Wildcard(topic)
+        except ValueError:
+            raise click.BadParameter(
+                f"{topic!r} is no filter: + and # stand alone between slashes, and # comes last"
+            ) from None
+    return topics
 
 
 def _together(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
@@ -78,10 +92,17 @@ _broker = _together(
     epilog="Example:  hatcast feed mqtt --host mqtt.hsl.fi --tls --format hfp --topic '/hfp/v2/journey/ongoing/vp/#'",
 )
 @_broker
-@click.option("--topic", "topics", multiple=True, required=True, help="A filter, with + and #; may be repeated.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    required=True,
+    callback=_filters,
+    help="A filter, with + and #; may be repeated.",
+)
 @click.option("--format", "feed", type=click.Choice(list(FEEDS)), required=True, help="What the payloads are.")
 @click.option("--qos", type=click.IntRange(0, 1), default=1, show_default=True, help="0: nothing is sent again.")
-@click.option("--client-id", help="Whose session the broker keeps.  [default: by topics and target]")
+@click.option("--client-id", help="Whose session the broker keeps.  [default: by topics, target and machine]")
 @click.option("--session", callback=_duration, default="1d", show_default=True, help="How long it keeps it (MQTT 5).")
 @click.option("--protocol", type=click.Choice(["5", "3.1.1"]), default="5", show_default=True)
 @_running
@@ -118,8 +139,8 @@ def gtfs_rt(**given: Any) -> None:
 
     What has not changed is not sent twice: neither a whole answer nor a vehicle whose timestamp has not moved.
     """
-    if not given["url"].startswith(("http://", "https://")):
-        raise click.UsageError("write the address as http://... or https://...")
+    if not _is_address(given["url"]):
+        raise click.UsageError("write the address as http://host/... or https://host/...")
     settings = _settings(given)
     from agents.bridge.access import KEY_VARIABLE, secret, tls_context
     from agents.bridge.gtfs_rt import Poll, PollSource
@@ -162,6 +183,14 @@ def amqp(**given: Any) -> None:
     access = _access(given, _AMQP_PORTS)
     wanted = Consumption(given["queue"], given["vhost"], given["exchange"], given["routing_key"])
     _run(given, settings, given["feed"], lambda: AmqpSource(access, wanted))
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # such as a port that is no number
+        return False
 
 
 def _check_tls(given: dict[str, Any]) -> None:

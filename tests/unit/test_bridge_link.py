@@ -74,10 +74,16 @@ def test_a_source_that_stays_away_is_dialled_less_and_less_often_and_that_is_sai
         link = keep(*[fails(SourceLost("connection refused"))] * 20, fails(SourceLost("no answer in time")))
     assert link.losses == 21
     assert waits[0] == 0.0
-    assert all(before <= after for before, after in pairwise(waits[1:22]))
-    assert 0.0 < waits[1] <= 0.1
+    assert all(before <= after * 1.25 for before, after in pairwise(waits[1:22]))
+    assert 0.1 <= waits[1] <= 0.125
     assert waits[21] >= 5.0
     assert [line["reason"] for line in logs if "reason" in line] == ["connection refused", "no answer in time"]
+
+
+def test_bridges_that_lost_a_source_together_do_not_come_back_together(waits: list[float]) -> None:
+    keep(*[fails(SourceLost("connection refused"))] * 100)
+    # 94 of 26 waits each: that all are alike has a chance of 26^-93.
+    assert len(set(waits[7:101])) > 1
 
 
 def test_a_source_that_lets_us_in_and_throws_us_out_at_once_is_not_hammered(waits: list[float]) -> None:
@@ -98,12 +104,12 @@ def test_a_connection_that_has_lasted_is_made_again_at_once(
 
     keep(*[fails(SourceLost("connection refused"))] * 10, lasts)
     assert waits[10] >= 5.0
-    assert waits[11] <= 0.1
+    assert waits[11] <= 0.125
 
 
 def test_a_source_may_ask_for_a_longer_rest(waits: list[float]) -> None:
     keep(fails(SourceLost("status 429", 120.0)))
-    assert waits[1] == 120.0
+    assert 120.0 <= waits[1] <= 150.0
 
 
 def test_a_source_that_refuses_us_from_the_start_ends_the_bridge_and_later_it_is_tried_again(

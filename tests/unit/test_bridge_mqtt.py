@@ -57,9 +57,13 @@ def test_bytes_are_bounded_too_and_a_connection_that_passes_the_bound_is_to_be_m
     asyncio.run(run())
 
 
-def test_a_bridge_that_is_started_again_finds_its_session_and_another_bridge_has_its_own() -> None:
+def test_a_bridge_that_is_started_again_finds_its_session_and_another_bridge_has_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     name = Subscription(["b/#", "a/#"]).identity("telemetry")
     assert name == Subscription(["a/#", "b/#"]).identity("telemetry")
     assert name != Subscription(["a/#"]).identity("telemetry") != Subscription(["a/#"]).identity("other")
     assert len(name) <= 23  # what every broker of 3.1.1 takes
     assert Subscription(["a/#"], client_id="mine").identity("telemetry") == "mine"
+    monkeypatch.setattr("socket.gethostname", lambda: "another-machine")
+    assert name != Subscription(["b/#", "a/#"]).identity("telemetry")
