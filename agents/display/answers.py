@@ -1,6 +1,7 @@
 """Bytes as HTTP answers: compressed once, and not sent again to one who has them.    [RFC 9110]"""
 
 import gzip
+import re
 from functools import cached_property
 from hashlib import blake2b
 from typing import Final
@@ -9,6 +10,7 @@ from aiohttp import web
 
 _LEAST: Final = 860  # bytes: what is shorter fits into one packet either way
 _LEVEL: Final = 9
+_WEIGHT: Final = re.compile(r"[01](\.\d{0,3})?")
 
 
 class Body:
@@ -42,11 +44,24 @@ class Body:
 
 def takes_gzip(request: web.Request) -> bool:
     """Whether the one who asks can read gzip."""
-    for part in request.headers.get("Accept-Encoding", "").split(","):
-        coding, _, weight = part.partition(";")
-        if coding.strip().lower() in ("gzip", "*"):
-            return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
-    return False
+    weights = _weights(request.headers.get("Accept-Encoding", ""))
+    return weights.get("gzip", weights.get("*", 0.0)) > 0
+
+
+def prefers(request: web.Request, kind: str, other: str) -> bool:
+    """Whether the one who asks names a media type, and has the other no rather."""
+    weights = _weights(request.headers.get("Accept", ""))
+    return weights.get(kind, 0.0) > 0 and weights[kind] >= weights.get(other, 0.0)
+
+
+def _weights(header: str) -> dict[str, float]:
+    """What a header such as Accept names, and how much it is wanted: 1 where nothing is said.    [RFC 9110, 12.4.2]"""
+    found = dict[str, float]()
+    for part in header.lower().split(","):
+        name, *parameters = (each.strip() for each in part.split(";"))
+        said = next((each for each in parameters if each.startswith("q=")), "q=1")
+        found[name] = float(said[2:]) if _WEIGHT.fullmatch(said[2:]) else 0.0
+    return found
 
 
 def _knows(request: web.Request, tag: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from agents.display.answers import Body, takes_gzip
+from agents.display.answers import Body, prefers, takes_gzip
 from agents.display.asked import Wrong, cell_of, only, policy_of, slot_of, span_of
 from agents.display.chunk import GZIP_HEADER
 from agents.display.feed import Feed
@@ -21,7 +21,7 @@ GEOJSON: Final = "application/geo+json; charset=utf-8"
 _BODIES_KEPT: Final = 256
 _BYTES_KEPT: Final = 32_000_000
 _LEVEL: Final = 6
-_SOON: Final = {"Retry-After": "2"}
+_BESIDE: Final = {405: {"Allow": "GET, HEAD"}, 503: {"Retry-After": "2"}}  # headers that belong to a status
 
 
 class Api:
@@ -46,8 +46,7 @@ class Api:
         wanted = slot_of(request.query)
         slot = self._slot(policy, wanted)
         version = policy and policy.version
-        wants_geojson = "application/geo+json" in request.headers.get("Accept", "").lower()
-        if wants_geojson:
+        if prefers(request, "application/geo+json", "application/json"):
             body = self._body(
                 ("geojson", name, wanted or ""), version, lambda: Body(geojson_view(name, slot), GEOJSON, level=_LEVEL)
             )
@@ -147,7 +146,7 @@ class Api:
 
 def refused(wrong: Wrong) -> web.Response:
     """The answer to a question that cannot be answered."""
-    headers = {"Cache-Control": "no-store"} | (_SOON if wrong.status == 503 else {})
+    headers = {"Cache-Control": "no-store"} | _BESIDE.get(wrong.status, {})
     content = msgspec.json.encode({"error": wrong.why}) + b"\n"
     return web.Response(status=wrong.status, body=content, headers=headers | {"Content-Type": JSON})
 

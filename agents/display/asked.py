@@ -3,11 +3,14 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import h3.api.basic_str as h3
 
 from agents.display.record import instant_ms
+
+if TYPE_CHECKING:
+    from multidict import MultiMapping
 
 _CELL: Final = re.compile(r"[0-9a-f]{15}")
 _SLOT: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}")
@@ -24,8 +27,10 @@ class Wrong(Exception):
     why: str
 
 
-def only(query: Mapping[str, str], *known: str) -> None:
-    """Raises Wrong if the query has a parameter that is not known: it would be passed over in silence."""
+def only(query: "MultiMapping[str]", *known: str) -> None:
+    """Raises Wrong if the query has a parameter that is not known, or one twice: it would be passed over in silence."""
+    if len(set(query)) < len(query):
+        raise Wrong(400, "a parameter is there twice: write it once")
     for name in query:
         if name not in known:
             told = f"there are {', '.join(known)}" if known else "there are none here"

@@ -123,7 +123,7 @@ class Reader:
                         changes.release(read_release(record.value, record.partition, record.offset))
                     else:
                         changes.budget(read_budget(record.value, record.offset), record.partition)
-                except (msgspec.DecodeError, ValueError):
+                except (msgspec.DecodeError, ValueError, RecursionError):  # the last: JSON nested without end
                     self._pass_over(record)
 
     def _pass_over(self, record: "ConsumerRecord[bytes, bytes]") -> None:

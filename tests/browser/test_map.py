@@ -126,6 +126,20 @@ def test_the_noise_is_told_on_hover(day: Day, open_page: OpenPage) -> None:
     expect(page.locator(".tip")).to_contain_text(" to ".join(record["interval95"]))
 
 
+def test_what_is_told_on_hover_is_not_cut_off_at_the_edge_of_a_narrow_map(day: Day, open_page: OpenPage) -> None:
+    page = open_page(day.url, viewport={"width": 420, "height": 740})
+    edge = page.locator("#map").bounding_box()
+    assert edge is not None
+    for cell in [*latest(day)][::4]:
+        page.locator(f"path.cell[data-cell='{cell}']").hover()
+        box = page.locator(".tip", has_text=cell).bounding_box()
+        assert box is not None
+        assert edge["x"] <= box["x"] + 0.5
+        assert box["x"] + box["width"] <= edge["x"] + edge["width"] + 0.5
+        assert edge["y"] <= box["y"] + 0.5
+        assert box["y"] + box["height"] <= edge["y"] + edge["height"] + 0.5
+
+
 def test_the_slider_and_play_show_the_hours_as_they_were(day: Day, open_page: OpenPage) -> None:
     page = open_page(day.url)
     slider = page.locator("#slot")

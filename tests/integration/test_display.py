@@ -27,6 +27,13 @@ def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> I
         yield made
 
 
+POISON = [
+    Record(b"whatever it holds", b"x"),
+    Record(None, b"y"),
+    Record(release(2, CELLS[0]).replace(b"{", b'{"deep":' + b"[" * 50_000 + b"]" * 50_000 + b",", 1), b"z"),
+]
+
+
 def send(pipeline: Pipeline, *records: bytes, topic: str | None = None, aborted: bool = False) -> None:
     """In a transaction of its own, as a worker does."""
     name = topic or pipeline.settings.topics.means
@@ -59,7 +66,7 @@ def test_what_was_committed_is_shown_byte_for_byte_and_what_was_aborted_is_not(p
     spent = budget()
     send(pipeline, here)
     send(pipeline, gone, aborted=True)
-    pipeline.kafka.produce(pipeline.settings.topics.means, [Record(b"whatever it holds", b"x"), Record(None, b"y")])
+    pipeline.kafka.produce(pipeline.settings.topics.means, POISON)
     send(pipeline, spent, topic=pipeline.settings.topics.budget)
     display = pipeline.start("display", "--port", 0, "--metrics-listen", "127.0.0.1:0")
     pipeline.wait(lambda: is_ready(display) and bool(url_of(display)), "a map that is ready", display)

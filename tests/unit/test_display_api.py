@@ -137,6 +137,7 @@ def test_a_cells_hours_are_those_that_begin_from_then_until_then(span: str, hour
         ("/api/v1/latest?slot=1999-01-01T09:00", 404, "nothing is kept"),
         ("/api/v1/latest?policy=other", 404, "no release of this policy"),
         ("/api/v1/latest?policy=a%20b", 400, "no name of a policy"),
+        (f"/api/v1/cells/{CELLS[0]}?from=2022-01-02T09:00Z&from=2022-01-02T10:00Z", 400, "twice"),
         ("/api/v1/nothing", 404, "nothing here"),
         ("/../../etc/passwd", 404, "nothing here"),
         ("/js/", 404, "nothing here"),
@@ -150,11 +151,28 @@ def test_a_question_that_cannot_be_answered_gets_one_line_that_says_why(path: st
     assert body.count(b"\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("application/geo+json", "application/geo+json"),
+        ("Application/GEO+json; q=0.9, text/html;q=0.1, */*", "application/geo+json"),
+        ("application/json;q=0.5, application/geo+json", "application/geo+json"),
+        ("application/geo+json;q=0.1, application/json", "application/json"),
+        ("application/geo+json;q=0", "application/json"),
+        ("application/geo+json;q=much", "application/json"),
+        ("text/html, */*", "application/json"),
+        ("", "application/json"),
+    ],
+)
+def test_the_form_that_is_wanted_most_is_answered(accept: str, kind: str) -> None:
+    assert answer("/api/v1/latest", Accept=accept)[1]["Content-Type"].startswith(f"{kind};")
+
+
 def test_nothing_can_be_changed() -> None:
     async def asking(url: str, client: ClientSession) -> None:
         for method in ("POST", "PUT", "DELETE", "PATCH"):
             async with client.request(method, f"{url}/api/v1/latest") as response:
-                assert response.status == 405
+                assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD")
 
     ask(feed(RECORDS), asking)
 

@@ -8,6 +8,18 @@ import { noiseOf, stateOf } from "./words.js";
 const HOVERS = matchMedia("(hover: hover)").matches; // a finger chooses, and the panel says the same
 const WORLD = { center: [20, 0], zoom: 2 };
 
+// Leaflet lets a tooltip run over the map's edge, where it is cut off.
+const Tip = L.Tooltip.extend({
+  _setPosition(at) {
+    L.Tooltip.prototype._setPosition.call(this, at);
+    const box = this._container.getBoundingClientRect();
+    const edge = this._map.getContainer().getBoundingClientRect();
+    const right = Math.max(edge.left - box.left, Math.min(0, edge.right - box.right));
+    const down = Math.max(edge.top - box.top, Math.min(0, edge.bottom - box.bottom));
+    if (right || down) L.DomUtil.setPosition(this._container, L.DomUtil.getPosition(this._container).add([right, down]));
+  },
+});
+
 export class MapView {
   #model;
   #map;
@@ -55,7 +67,10 @@ export class MapView {
     if (!h3.isValidCell(cell)) return null;
     const polygon = L.polygon(ringOf(cell), { weight: 1.25, bubblingMouseEvents: false });
     polygon.on("click", () => this.#model.choose(cell));
-    if (HOVERS) polygon.bindTooltip(() => this.#tip(cell), { sticky: true, className: "tip", opacity: 1 });
+    if (HOVERS) {
+      const tip = new Tip({ sticky: true, className: "tip", opacity: 1 }, polygon);
+      polygon.bindTooltip(tip.setContent(() => this.#tip(cell)));
+    }
     polygon.addTo(this.#map);
     this.#polygons.set(cell, polygon);
     return polygon;
