@@ -1,4 +1,7 @@
-"""The demo, the day and the browser: each is started once. Every page is watched for what no page may do."""
+"""The demo, the day and the browser: each is started once, by the one file that needs it. Every page is watched.
+
+Not for the session: Playwright keeps an event loop running, in which no test after it could call `asyncio.run`.
+"""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -20,20 +23,20 @@ OpenPage = Callable[..., Page]
 expect.set_options(timeout=PATIENCE_MS)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with open_chromium() as opened:
         yield opened
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def demo(browser: Browser) -> Iterator[Demo]:
     assert browser.is_connected()  # where there is no browser no demo is needed
     with run_demo() as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def day(browser: Browser) -> Iterator[Day]:
     assert browser.is_connected()
     with tempfile.TemporaryDirectory(prefix="hatcast-test-", dir="/tmp") as folder, open_day(Path(folder)) as running:
