@@ -67,6 +67,7 @@ class Link:
         self._told = ""
         self._end_s: float | None = None
         METERS.set(BRIDGE_UP, 0)
+        METERS.set_now(BRIDGE_LAST_READING)  # one that never has any is silent too
 
     async def keep(self, source: Source) -> None:
         """Serve a source until `stopping` is set, connecting again and again.

@@ -72,6 +72,7 @@ class Reader:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Read until `stopping`. A broker that goes away is waited for."""
+        METERS.set_now(DISPLAY_LAST_RELEASE)  # one that never reads any is stale too
         position = self._feed.position
         partitions = [TopicPartition(self._topics.means, each) for each in range(len(position.means))]
         partitions += [TopicPartition(self._topics.budget, each) for each in range(len(position.budget))]

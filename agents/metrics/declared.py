@@ -168,7 +168,9 @@ BRIDGE_UP: Final = Gauge(
     "hatcast_bridge_source_up", "1 while the source is connected, or answered last, else 0.", _BRIDGE
 )
 BRIDGE_LAST_READING: Final = Gauge(
-    "hatcast_bridge_last_reading_timestamp_seconds", "When the last reading came from the source.", _BRIDGE
+    "hatcast_bridge_last_reading_timestamp_seconds",
+    "When the last reading came from the source; before the first, when the bridge began.",
+    _BRIDGE,
 )
 BRIDGE_LAST_POLL: Final = Gauge(
     "hatcast_bridge_last_poll_timestamp_seconds",
@@ -186,7 +188,9 @@ DISPLAY_DROPPED: Final = Counter(
 )
 DISPLAY_EVENTS: Final = Counter("hatcast_display_events_total", "Events sent, to all clients together.", _DISPLAY)
 DISPLAY_LAST_RELEASE: Final = Gauge(
-    "hatcast_display_last_release_timestamp_seconds", "When the last release was read from Kafka.", _DISPLAY
+    "hatcast_display_last_release_timestamp_seconds",
+    "When the last release was read from Kafka; before the first, when the display began.",
+    _DISPLAY,
 )
 DISPLAY_KAFKA_UP: Final = Gauge(
     "hatcast_display_kafka_up", "1 while Kafka answers what follows the releases, else 0.", _DISPLAY

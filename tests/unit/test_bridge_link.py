@@ -13,6 +13,8 @@ from agents.bridge import link as link_module
 from agents.bridge import live
 from agents.bridge.access import SourceLost, SourceRefuses
 from agents.bridge.link import Link
+from agents.metrics.declared import BRIDGE_LAST_READING
+from agents.metrics.kinds import Gauge
 from stream.errors import Refusal
 from stream.partitioner import by_murmur2
 from stream.replay import Addresses, Message
@@ -84,6 +86,13 @@ def test_bridges_that_lost_a_source_together_do_not_come_back_together(waits: li
     keep(*[fails(SourceLost("connection refused"))] * 100)
     # 94 of 26 waits each: that all are alike has a chance of 26^-93.
     assert len(set(waits[7:101])) > 1
+
+
+def test_a_bridge_that_never_gets_a_reading_is_silent_since_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Gauge] = []
+    monkeypatch.setattr(link_module.METERS, "set_now", told.append)
+    keep()
+    assert told == [BRIDGE_LAST_READING]
 
 
 def test_a_source_that_lets_us_in_and_throws_us_out_at_once_is_not_hammered(waits: list[float]) -> None:
