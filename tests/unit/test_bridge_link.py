@@ -15,6 +15,7 @@ from agents.bridge.access import SourceLost, SourceRefuses
 from agents.bridge.link import Link
 from agents.metrics.declared import BRIDGE_LAST_READING
 from agents.metrics.kinds import Gauge
+from agents.metrics.meters import METERS
 from stream.errors import Refusal
 from stream.partitioner import by_murmur2
 from stream.replay import Addresses, Message
@@ -90,7 +91,7 @@ def test_bridges_that_lost_a_source_together_do_not_come_back_together(waits: li
 
 def test_a_bridge_that_never_gets_a_reading_is_silent_since_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Gauge] = []
-    monkeypatch.setattr(link_module.METERS, "set_now", told.append)
+    monkeypatch.setattr(METERS, "set_now", told.append)
     keep()
     assert told == [BRIDGE_LAST_READING]
 
