@@ -36,9 +36,9 @@ def _dated(pattern: str, form: str, description: str) -> msgspec.Meta:
 _DATE: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME: Final = "[0-9]{2}:[0-9]{2}"
 _CELL: Final = "[0-9a-f]{15}"
-_NAME: Final = "[^{}:/ ]{1,80}"  # as stream.policy_checks.check_name
+_NAME: Final = "[A-Za-z0-9._-]{1,80}"  # as stream.policy_checks.check_name
 
-Name = Annotated[str, _text(f"^{_NAME}$", "ASCII without braces, colons, slashes and spaces")]
+Name = Annotated[str, _text(f"^{_NAME}$", "ASCII letters, digits, '-', '_' and '.'")]
 Date = Annotated[str, _dated(f"^{_DATE}$", "date", "local date, YYYY-MM-DD")]
 Slot = Annotated[str, _text(f"^{_TIME}$", "local start of the slot, HH:MM")]
 Cell = Annotated[str, _text(f"^{_CELL}$", "H3 index")]

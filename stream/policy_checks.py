@@ -1,5 +1,6 @@
 """What a `[policy]` table may say, key by key: raises BadSetting with the key, the problem and the mend.    [I7]"""
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import date
 from decimal import Decimal
@@ -16,6 +17,7 @@ from stream.units import DAY_MS, HOUR_MS, MINUTE_MS, nano, nano_within
 
 STEPS_MAX: Final = 86_400  # of min_interval in a slot: which were seen is kept as one bit each, 11 kB a user
 ALL_CELLS: Final = "all"
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,80}")
 UNITS: Final = ("user_day", "user")
 TOTAL_MAX: Final = 9e6  # up to here 1e-9 is exact in a double, which is what the ledger's scripts count in
 
@@ -50,8 +52,10 @@ def check_values(given: PolicyTable) -> None:
 
 def check_name(name: str, key: str) -> None:
     """What may be part of a key in Redis or of a release_id."""
-    if not name or not name.isascii() or any(c in name for c in "{}:/ ") or len(name) > 80:
-        raise BadSetting(key, f"{name!r} cannot be part of a key", "use ASCII letters, digits, '-', '_' and '.'")
+    if not _NAME.fullmatch(name):
+        raise BadSetting(
+            key, f"{name!r} cannot be part of a key", "use ASCII letters, digits, '-', '_' and '.', at most 80"
+        )
 
 
 def check_succession(given: PolicyTable) -> None:

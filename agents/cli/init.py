@@ -26,9 +26,7 @@ _QUESTIONS = {
 }
 
 
-@click.command(
-    epilog="Example:  hatcast init --timezone Europe/Helsinki --epsilon 0.5 --max-hats 40 --format hfp --yes"
-)
+@click.command(epilog="Example:  hatcast init --timezone Europe/Helsinki --epsilon 0.5 --max-hats 40 --yes")
 @config_option
 @click.option("--name", help=f"Of the policy.  [default: {_DEFAULTS.name}]")
 @click.option("--timezone", help="Of the city, such as Asia/Kolkata.  [default on a terminal: this machine's]")
@@ -39,7 +37,12 @@ _QUESTIONS = {
 @click.option("--estimator", type=click.Choice(FIRST_ESTIMATORS), help="[default: array_averaging]")
 @click.option("--kafka", help="Bootstrap servers.  [default: localhost:9092]")
 @click.option("--redis", help="[default: redis://localhost:6379/0]")
-@click.option("--format", "telemetry_format", type=click.Choice(list(FEEDS)), help="Of telemetry.  [default: jsonl]")
+@click.option(
+    "--format",
+    "telemetry_format",
+    type=click.Choice(list(FEEDS)),
+    help="Of telemetry that you produce; `hatcast feed` sends jsonl.  [default: jsonl]",
+)
 @click.option("--yes", "-y", is_flag=True, help="Ask nothing: defaults for what is not named. So it is in scripts.")
 @click.option("--force", is_flag=True, help="Overwrite the file if there is one.")
 @click.option("--check-services", is_flag=True, help="Then run `hatcast doctor` on it.")

@@ -270,3 +270,14 @@ def test_defaults_are_those_of_the_design() -> None:
 def test_charges_are_rounded_up_and_limits_down() -> None:
     assert [nano(epsilon) for epsilon in (1.0, 0.1, 1e-9, 1.5e-9, 1e-12)] == [10**9, 10**8, 1, 2, 1]
     assert policy(privacy__daily_limit=105.0000000019).daily_limit_nano == 105_000_000_001
+
+
+@pytest.mark.parametrize("name", ["a\nb", 'a"b', "a'b", "a?b", "a%b", "a\x1bb", "a" * 81, "", "b\u00fcs"])
+def test_a_name_that_would_have_to_be_quoted_somewhere_is_refused(name: str) -> None:
+    with pytest.raises(BadSetting, match="ASCII letters"):
+        policy(name=name)
+
+
+def test_the_longest_name_of_every_kind_of_letter_is_taken() -> None:
+    name = "aZ0._-".ljust(80, "x")
+    assert policy(name=name).name == name
