@@ -185,7 +185,9 @@ def open_store(path: Path) -> Iterator[Store]:
     with closing(connection):
         try:
             _prepare(connection, path)
-        except sqlite3.DatabaseError as error:
+            for file in (path, path.with_name(f"{path.name}-wal")):  # also where they were made otherwise
+                file.chmod(0o600)
+        except (OSError, sqlite3.DatabaseError) as error:
             raise _refused(path, error) from None
         yield Store(connection)
 

@@ -172,6 +172,14 @@ def test_a_state_file_is_its_owners_only_and_one_process_has_it(tmp_path: Path) 
             pass
 
 
+def test_a_state_file_that_all_could_read_is_its_owners_again(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    path.touch(mode=0o644)
+    with open_store(path):
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+    assert modes == {"state": 0o600, "state-wal": 0o600}
+
+
 def test_what_is_no_state_file_is_refused_in_one_line(tmp_path: Path) -> None:
     text, other = tmp_path / "text", tmp_path / "other"
     text.write_text("not a database, but long enough to be read as the head of one\n" * 20)
