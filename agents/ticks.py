@@ -18,7 +18,7 @@ from agents.metrics.meters import METERS
 from agents.store.hats import HatStore
 from agents.trouble import Trouble
 
-LIVE_MS: Final = 600_000  # the greatest stored clock of a live topic is at most this far from now
+LIVE_MS: Final = 600_000  # the greatest stored clock of a live topic is at most this far in the past
 _ROUND_S: Final = 1.0
 
 
@@ -56,7 +56,7 @@ class Ticker:
         if not idle:
             return
         clocks = [clock for clock in await self._store.clocks() if clock is not None]
-        if not clocks or abs(now_ms() - max(clocks)) > LIVE_MS:
+        if not clocks or now_ms() - max(clocks) > LIVE_MS:
             return
         for partition in idle:
             await self._producer.send_and_wait(self._topic, b"", partition=partition, timestamp_ms=now_ms())

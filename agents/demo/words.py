@@ -148,4 +148,4 @@ def summary(state: State, seconds: float) -> Iterator[str]:
         yield f"next  a recording:    hatcast demo --feed FILE --format {'|'.join(FEEDS)}"
     else:
         yield "next  without noise:  hatcast batch FILE --format ... --contributions"
-    yield "      for real:       hatcast worker --config hatcast.toml  (see README.md)"
+    yield "      for real:       hatcast init, then hatcast worker  (see README.md)"
