@@ -86,7 +86,8 @@ class PartitionFold(Generic[V]):
             if timestamp > latest:
                 outcomes[_FUTURE] += 1
                 continue
-            clock = max(clock, timestamp)
+            if timestamp > clock:
+                clock = timestamp
             if timestamp < 0:
                 outcome = _UNDECODABLE
             elif value:
@@ -122,7 +123,8 @@ class PartitionFold(Generic[V]):
             return _DUPLICATE
         known.count += 1
         known.total += value
-        known.maximum = max(known.maximum, value)
+        if value > known.maximum:
+            known.maximum = value
         known.seen |= 1 << step
         if not hat.changed:
             self._changed.append((slot, cell, hat))
