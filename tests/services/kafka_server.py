@@ -2,7 +2,6 @@
 
 import base64
 import os
-import shutil
 import subprocess
 import tempfile
 import uuid
@@ -23,7 +22,7 @@ from tests.services.lifecycle import (
     accepts,
     docker_answers,
     free_ports,
-    started,
+    serving,
     wait_until,
 )
 
@@ -165,14 +164,8 @@ def local_kafka(heap: str = "512m", settings: Mapping[str, str] | None = None) -
     """Kafka from its jars on a free port, data in a temporary folder. Raises ServiceAbsent without Java 17."""
     java = [kafka_jars.java(), "-cp", f"{kafka_jars.jars()}/*", *_SHORT_LIFE, f"-Dlog4j2.configurationFile={_log4j()}"]
     folder = Path(tempfile.mkdtemp(prefix="hatcast-kafka-"))
-    try:
-        server = started(lambda: _prepare_local(java, folder, heap, settings or {}))
-        try:
-            yield server
-        finally:
-            server.ours.close()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with serving(lambda: _prepare_local(java, folder, heap, settings or {}), folder) as server:
+        yield server
 
 
 def _log4j() -> Path:

@@ -3,6 +3,7 @@
 import atexit
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -286,6 +287,19 @@ def started(prepare: Callable[[], Prepared]) -> Prepared:
         else:
             return server
     raise last or ServerDidNotStart("never tried")
+
+
+@contextmanager
+def serving(prepare: Callable[[], Prepared], folder: Path) -> Iterator[Prepared]:
+    """A server that answers, for as long as the block; its folder goes with it."""
+    try:
+        server = started(prepare)
+        try:
+            yield server
+        finally:
+            server.ours.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @atexit.register

@@ -10,7 +10,7 @@ from getpass import getuser
 from pathlib import Path
 from typing import Final
 
-from tests.services.lifecycle import ServerProcess, ServiceAbsent, accepts, free_ports, started, wait_until
+from tests.services.lifecycle import ServerProcess, ServiceAbsent, accepts, free_ports, serving, wait_until
 from tests.services.tls import Certificate, make_certificate
 
 START_SECONDS: Final = 30.0
@@ -75,11 +75,5 @@ def local_mosquitto() -> Iterator[Mosquitto]:
         process = ServerProcess([binary, "-c", str(settings)], folder / "mosquitto.log")
         return Mosquitto(port, tls_port, certificate, process)
 
-    try:
-        server = started(prepare)
-        try:
-            yield server
-        finally:
-            server.ours.close()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with serving(prepare, folder) as server:
+        yield server

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.services.lifecycle import ServerProcess, ServiceAbsent, accepts, free_ports, started, wait_until
+from tests.services.lifecycle import ServerProcess, ServiceAbsent, accepts, free_ports, serving, wait_until
 from tests.services.tls import Certificate, make_certificate
 
 START_SECONDS: Final = 100.0  # 4 s on an idle machine; five times that under load
@@ -88,11 +88,8 @@ def local_rabbitmq() -> Iterator[RabbitMQ]:
     try:
         names.start()
         wait_until(lambda: accepts("127.0.0.1", mapper_port), names, START_SECONDS, "epmd")
-        broker = started(prepare)
-        try:
+        with serving(prepare, folder) as broker:
             yield broker
-        finally:
-            broker.ours.close()
     finally:
         names.close()
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)  # also where the mapper did not start

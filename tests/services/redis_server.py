@@ -19,7 +19,7 @@ from tests.services.lifecycle import (
     ServiceAbsent,
     docker_answers,
     free_ports,
-    started,
+    serving,
     wait_until,
 )
 
@@ -138,14 +138,8 @@ def local_redis(*options: str) -> Iterator[RedisServer]:
         process = ServerProcess(command, folder / "redis.log")
         return RedisServer(f"redis://127.0.0.1:{port}/0", f"local {binary}", data, process)
 
-    try:
-        server = started(prepare)
-        try:
-            yield server
-        finally:
-            server.ours.close()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with serving(prepare, folder) as server:
+        yield server
 
 
 def _binary() -> str:
