@@ -3,6 +3,7 @@
 A pure function of the log: `PartitionFold.apply` takes records in offset order.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
@@ -36,7 +37,7 @@ class Vehicle:
     user: UserOfDay | None = None
 
 
-class PartitionFold(Generic[V]):
+class PartitionFold(ABC, Generic[V]):
     """One partition's state: clock, outcomes, open slots, days. V: what a record is handed over as.
 
     clock      greatest arrival (ms UTC) applied so far; None before the first record
@@ -100,9 +101,9 @@ class PartitionFold(Generic[V]):
         self.clock = None if clock < 0 else clock
         return undecodable
 
+    @abstractmethod
     def _fold(self, timestamp: int, clock: int, value: V) -> str:
         """One record with a value; returns its outcome."""
-        raise NotImplementedError
 
     def _enter(self, vehicle: Vehicle, slot: OpenSlot, cell: int, step: int, milli: int) -> str:
         """Rules 10 to 13: the reading's user, its HAT, and whether it counts there."""
