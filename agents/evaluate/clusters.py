@@ -7,7 +7,6 @@ measured is the paper's WCSS, of all users and by the final centres, here as a m
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
@@ -38,27 +37,15 @@ class Synthetic:
 
 
 class SimulatedNoise:
-    """`Noise` that can be drawn again. It protects nobody."""
+    """`LaplaceNoise` that can be drawn again. It protects nobody."""
 
     def __init__(self, draws: Draws) -> None:
         self._draws = draws
 
     def laplace(self, value: int, distance: int, epsilon: float) -> Noisy:
-        """See Noise."""
+        """See LaplaceNoise."""
         scale = distance / epsilon
         return Noisy(value + int(self._draws.laplace(np.array([scale]))[0]), scale)
-
-    def gaussian(self, value: int, distance: int, epsilon: float, delta: float) -> Noisy:
-        """Nothing that is drawn here has it."""
-        raise NotImplementedError
-
-    def choose(self, weights: Integers, costs: Integers, rate: Fraction) -> int:
-        """See Noise."""
-        return int(self._draws.choose((weights * np.exp(-float(rate) * costs))[None])[0])
-
-    def uniform(self, number: int) -> int:
-        """See Noise."""
-        return int(self._draws.uniform(np.array([number]))[0])
 
 
 class SimulatedDevices:

@@ -12,7 +12,7 @@ from stream.kmeans.devices import Reports
 from stream.kmeans.means import Floats, Means, blend, central_means, local_means
 from stream.kmeans.seeding import seeds, uniform
 from stream.kmeans.setting import Setting
-from stream.mechanisms import Noise
+from stream.mechanisms import LaplaceNoise
 
 _UNIFORM: Final = 12  # the variance of a point anywhere in [0, m] is m^2 / 12
 _ASIDE: Final = 25  # of the cube: a cluster starts anew within m / 50 of another one's centre, in each coordinate
@@ -40,7 +40,7 @@ Found = tuple[Means, Floats]
 """Of one iteration: means, and what the central group weighs in them [K, d]"""
 
 
-def cluster(central: Integers | None, local: Reports | None, setting: Setting, noise: Noise) -> Clusters:
+def cluster(central: Integers | None, local: Reports | None, setting: Setting, noise: LaplaceNoise) -> Clusters:
     """K centres for exactly `setting.epsilon` of each user.
 
     central   int64 [n, d] in [0, top], steps: the vectors of those that trust the operator; None: nobody does

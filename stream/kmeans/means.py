@@ -23,7 +23,7 @@ from stream.hybrid import pwh
 from stream.kmeans.devices import Reports
 from stream.kmeans.setting import Setting
 from stream.kmeans.tally import noisy_tally
-from stream.mechanisms import Noise
+from stream.mechanisms import LaplaceNoise
 
 Floats = NDArray[np.float64]
 
@@ -42,7 +42,7 @@ class Means:
     variances: Floats
 
 
-def central_means(vectors: Integers, centres: Integers, setting: Setting, noise: Noise) -> Means:
+def central_means(vectors: Integers, centres: Integers, setting: Setting, noise: LaplaceNoise) -> Means:
     """By the users that trust the operator. vectors [n, d]; costs `setting.central_epsilon`.
 
     The noise on the count counts too: mean' - mean is about (noise on the sum - mean x noise on the count) / N.

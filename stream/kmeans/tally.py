@@ -25,7 +25,7 @@ import numpy as np
 
 from stream.grouping import Integers
 from stream.kmeans.setting import Setting
-from stream.mechanisms import Noise
+from stream.mechanisms import LaplaceNoise
 
 
 def nearest(vectors: Integers, centres: Integers) -> Integers:
@@ -57,7 +57,9 @@ def inside(vectors: Integers, setting: Setting) -> Integers:
     return vectors
 
 
-def noisy_tally(vectors: Integers, centres: Integers, setting: Setting, noise: Noise) -> tuple[Integers, Integers]:
+def noisy_tally(
+    vectors: Integers, centres: Integers, setting: Setting, noise: LaplaceNoise
+) -> tuple[Integers, Integers]:
     """Counts [K], `unit` steps a user, and sums [K, d]; both with noise. For exactly `setting.central_epsilon`.
 
     Raises ValueError unless the vectors are inside the cube.

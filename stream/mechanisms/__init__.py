@@ -29,8 +29,8 @@ class Noisy:
     scale: float
 
 
-class Noise(Protocol):
-    """The only chance the core knows. The one implementation that ships draws from the system and takes no seed."""
+class LaplaceNoise(Protocol):
+    """What code needs that draws nothing else: simulations of it need no more."""
 
     def laplace(self, value: int, distance: int, epsilon: float) -> Noisy:
         """`value` plus discrete Laplace noise that hides a move by `distance`, all in grid steps.
@@ -40,6 +40,10 @@ class Noise(Protocol):
         Raises UnsafeNoise rather than saturate.
         """
         ...
+
+
+class Noise(LaplaceNoise, Protocol):
+    """The only chance the core knows. The one implementation that ships draws from the system and takes no seed."""
 
     def gaussian(self, value: int, distance: int, epsilon: float, delta: float) -> Noisy:
         """`value` plus discrete Gaussian noise that hides a move by `distance`, all in grid steps.
