@@ -2,13 +2,13 @@
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as Delivered
 
 from agents.bridge.pace import Pace
+from agents.bridge.queued import Queued
 from agents.bridge.room import Room
 from agents.metrics.declared import BRIDGE_READINGS
 from agents.metrics.meters import METERS
@@ -25,11 +25,10 @@ Say = Callable[[int, int], object]
 """Told now and then how many records were sent, and the time (ms UTC) of the next."""
 
 
-class Sender:
+class Sender(Queued):
     """A producer of one topic: idempotent, acks=all, every message to the partition it names.
 
     records, ticks   handed over so far; `finish` says whether the broker has them
-    Use it as a context manager: leaving it by an exception drops what is still queued, and does not wait.
     """
 
     def __init__(self, options: Mapping[str, Any], topic: str, stop: threading.Event, room: Room | None = None) -> None:
@@ -61,14 +60,6 @@ class Sender:
                 "on_delivery": self._delivered,
             }
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if kind is not None:
-            self._producer.purge()
-            self._producer.flush(1.0)
 
     def send_all(self, messages: Iterable[Message], pace: Pace, say: Say | None = None) -> bool:
         """Send messages when they are due; True at their end, False if the feed was stopped before.

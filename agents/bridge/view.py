@@ -75,15 +75,19 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         if as_json:
             click.echo(msgspec.json.encode(self))
             return
-        ended = "" if self.finished else "stopped: "
         click.echo(
-            f"{ended}sent {self.records:,} records and {self.ticks:,} ticks to {self.topic}"
-            f" ({self.partitions} partitions) in {self.seconds:.1f} s"
+            f"{'' if self.finished else 'stopped: '}sent {self.records:,} records and {self.ticks:,} ticks to"
+            f" {self.topic} ({self.partitions} partitions) in {self.seconds:.1f} s"
         )
-        for count, what in (
+        show_counts(
             (self.undecodable, "of them cannot be decoded and were sent as they are"),
             (self.arrived_in_future, "more arrived in the future and were not sent"),
             (self.arrived_before_1970, "more arrived before 1970 and were not sent"),
-        ):
-            if count:
-                click.echo(f"{count:,} {what}")
+        )
+
+
+def show_counts(*counts: tuple[int, str]) -> None:
+    """To standard output, a line each: how many of what; nothing of what there is none of."""
+    for count, what in counts:
+        if count:
+            click.echo(f"{count:,} {what}")

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from agents.bridge.queued import Queued
 from agents.clock import monotonic_s
 from agents.device.store import Store, Stored
 from stream.errors import Refusal
@@ -21,7 +21,7 @@ _FINISH_S: Final = 10.0
 _LATER: Final = (KafkaError._MSG_TIMED_OUT, KafkaError._PURGE_QUEUE)  # noqa: SLF001 - librdkafka's names of its own
 
 
-class Outbox:
+class Outbox(Queued):
     """An idempotent producer of one topic, acks=all.
 
     sent, expired   reports that the broker has, or that came too late to be sent, since the start
@@ -64,14 +64,6 @@ class Outbox:
                 **options,
             }
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if kind is not None:
-            self._producer.purge()
-            self._producer.flush(1.0)
 
     def send(self, reports: Iterable[Stored]) -> None:
         """Hand reports over; those that are late already are marked so. Raises Refusal as `look` does."""

@@ -3,6 +3,8 @@
 import click
 import msgspec
 
+from agents.bridge.view import show_counts
+
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """What a device, or a fleet, did. Numbers of its own readings and reports, no place and no value.
@@ -42,12 +44,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
             f"{ended}read {sum(self.readings.values()):,} readings, sent {self.sent:,} reports to {self.topic}"
             f" ({self.partitions} partitions) in {self.seconds:.1f} s"
         )
-        for count, what in (
+        show_counts(
             (self.reported_before, "HATs have their report from before, and none is drawn again"),
             (self.over_cap, "HATs were left out: the day's reports are used up"),
             (self.forgotten, "HATs are of days too old for the state file, which may have reported them"),
             (self.expired, "reports were too late to be sent"),
             (self.unsent, "reports are kept and sent at the next start"),
-        ):
-            if count:
-                click.echo(f"{count:,} {what}")
+        )
