@@ -5,13 +5,13 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from getpass import getuser
 from pathlib import Path
 from typing import Final
 
-from tests.services.lifecycle import ServerProcess, ServiceAbsent, accepts, free_ports, serving, wait_until
-from tests.services.tls import Certificate, make_certificate
+from tests.services.broker import Broker
+from tests.services.lifecycle import ServerProcess, ServiceAbsent, free_ports, serving
+from tests.services.tls import make_certificate
 
 START_SECONDS: Final = 30.0
 USER: Final = "bridge"
@@ -37,23 +37,11 @@ keyfile {certificate.key_file}
 """
 
 
-@dataclass(eq=False)
-class Mosquitto:
-    """A broker that answers. Ports and sessions outlive `stop` and `start`."""
+class Mosquitto(Broker):
+    """A broker of MQTT."""
 
-    port: int
-    tls_port: int
-    certificate: Certificate
-    ours: ServerProcess
-
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
-        self.ours.start()
-        wait_until(lambda: accepts("127.0.0.1", self.port), self.ours, START_SECONDS, "mosquitto")
-
-    def stop(self) -> None:
-        """End it in order."""
-        self.ours.stop()
+    NAME = "mosquitto"
+    START_SECONDS = START_SECONDS
 
 
 @contextmanager

@@ -8,12 +8,12 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.services.broker import Broker
 from tests.services.lifecycle import ServerProcess, ServiceAbsent, accepts, free_ports, serving, wait_until
-from tests.services.tls import Certificate, make_certificate
+from tests.services.tls import make_certificate
 
 START_SECONDS: Final = 100.0  # 4 s on an idle machine; five times that under load
 PLACES: Final = "/usr/lib/rabbitmq/bin:/opt/homebrew/sbin:/usr/local/sbin"
@@ -29,23 +29,11 @@ log.file = false
 """
 
 
-@dataclass(eq=False)
-class RabbitMQ:
-    """A broker that answers, with the user guest. Ports and durable queues outlive `stop` and `start`."""
+class RabbitMQ(Broker):
+    """A broker of AMQP, with the user guest."""
 
-    port: int
-    tls_port: int
-    certificate: Certificate
-    ours: ServerProcess
-
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
-        self.ours.start()
-        wait_until(lambda: accepts("127.0.0.1", self.tls_port), self.ours, START_SECONDS, "RabbitMQ")
-
-    def stop(self) -> None:
-        """End it in order."""
-        self.ours.stop()
+    NAME = "RabbitMQ"
+    START_SECONDS = START_SECONDS
 
 
 @contextmanager
