@@ -91,7 +91,7 @@ def test_recorded_polls_arrive_once_each_whatever_is_repeated(pipeline: Pipeline
     paths = [data.recording(f"gtfs_rt/GTFS_VP2020-09-01_08_0{minute}.pb.gz") for minute in (0, 1)]
     with open_records(paths, FEEDS["gtfs-rt"]) as read:
         expected: Counter[Sent] = Counter(
-            {(each.reading.vehicle.strip(), each.reading.time) for each in read() if each.reading is not None}  # type: ignore[misc]
+            {(each.reading.vehicle.strip(), each.reading.time) for each in read() if each.reading is not None}  # type: ignore[misc]  # a time of GTFS-RT is an integer
         )
         undecodable = sum(each.reading is None for each in read())
     first, second = (gzip.decompress(path.read_bytes()) for path in paths)
@@ -118,7 +118,7 @@ def test_a_server_in_trouble_is_asked_again_and_garbage_is_only_counted(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gtfs_rt, "BODY_BYTES_MAX", 10_000)
-    broken = lambda _: web.Response(body=b"\x1f\x8b not gzip", headers={"Content-Encoding": "gzip"})  # noqa: E731
+    broken = lambda _: web.Response(body=b"\x1f\x8b not gzip", headers={"Content-Encoding": "gzip"})  # noqa: E731 - one line, used once
     answers = [
         status(500),
         said(bytes(20_000), '"too large"'),

@@ -71,7 +71,7 @@ async def arrived_after_subscription(pipeline: Pipeline, mosquitto: Mosquitto, t
     """Reading 0 has come through, so the subscription stands and the broker keeps what comes from now on."""
     publishing = asyncio.create_task(again_and_again(mosquitto, f"{pipeline.name}/first"))
     try:
-        await arrived(pipeline, task, lambda found: sent(0) in found)  # type: ignore[arg-type]
+        await arrived(pipeline, task, lambda found: sent(0) in found)  # type: ignore[arg-type]  # the lambda is of any set
     finally:
         publishing.cancel()
         await asyncio.gather(publishing, return_exceptions=True)

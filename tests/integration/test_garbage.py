@@ -71,7 +71,7 @@ def test_a_feed_of_nothing_but_garbage_stops_no_other_fills_nothing_and_is_count
             pipeline.processes.append(bridge)
             bridge.start()
         for bridge in bridges:
-            pipeline.wait(lambda bridge=bridge: "source reached" in bridge.logged(), "bridge", bridge)  # type: ignore[misc]
+            pipeline.wait(lambda bridge=bridge: "source reached" in bridge.logged(), "bridge", bridge)  # type: ignore[misc]  # mypy cannot infer a lambda with a default
         pipeline.wait_for_partitions(worker)
         began_s = time.monotonic()
         asyncio.run(publish(mosquitto, bad.topic, good.topic))

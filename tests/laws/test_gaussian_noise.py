@@ -143,7 +143,7 @@ def test_the_variance_and_the_quantile_are_those_of_the_sum(scale: float) -> Non
 
 def claimed(distance: int, scale: float) -> float:
     """OpenDP's own bound, r^2 / 2."""
-    return float(make_gaussian(atom_domain(T="i64"), absolute_distance(T="i64"), scale).map(distance))  # type: ignore[no-untyped-call]
+    return float(make_gaussian(atom_domain(T="i64"), absolute_distance(T="i64"), scale).map(distance))  # type: ignore[no-untyped-call]  # OpenDP leaves it untyped
 
 
 @few

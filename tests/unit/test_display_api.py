@@ -266,7 +266,7 @@ def test_all_that_the_page_is_made_of_weighs_less_than_250_kb_as_sent() -> None:
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_a_viewer_gets_a_snapshot_then_the_changes_and_after_a_break_what_it_missed(packed: bool) -> None:  # noqa: FBT001
+def test_a_viewer_gets_a_snapshot_then_the_changes_and_after_a_break_what_it_missed(packed: bool) -> None:  # noqa: FBT001 - a parameter of pytest
     made = feed(RECORDS)
 
     async def asking(url: str, client: ClientSession) -> None:

@@ -87,7 +87,7 @@ def lines(rows: Sequence[dict[str, Any]]) -> bytes:
     return text
 
 
-moments = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
+moments = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - the zone is given by timezones
 words = st.text(st.characters(codec="utf-8", exclude_characters="yaN"), max_size=5)  # no "Infinity", no "NaN"
 floats = st.none() | st.floats() | st.floats(-180, 180, width=32)
 
@@ -169,7 +169,7 @@ def test_a_time_of_any_precision_is_rounded_half_to_even(ticks: int, unit: str) 
 
 
 def test_a_time_without_a_zone_is_no_instant() -> None:
-    table = pa.Table.from_pylist([TRAM | {"time": datetime(2024, 5, 4, 9)}])  # noqa: DTZ001
+    table = pa.Table.from_pylist([TRAM | {"time": datetime(2024, 5, 4, 9)}])  # noqa: DTZ001 - no zone is what is tested
     [record] = read(written(table))
     assert record.reading is not None
     assert (record.arrival, parse_time(record.reading.time)) == (None, None)
