@@ -4,8 +4,9 @@ Secrets come from the environment or from `*_file` keys; relative paths are rela
 """
 
 import os
+import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,10 @@ from stream.tables import decode_table, duration_ms
 RETENTION_MIN_MS: Final = 72 * 3_600_000  # telemetry is what a lost Redis is rebuilt from
 _HOUR_MS: Final = 3_600_000
 DEFAULT_FILE: Final = "hatcast.toml"
+REGISTRY_SUFFIX: Final = ".hatcast"
+_NAMED: Final = ("telemetry", "means", "queries", "budget", "dead_letters", "reports")  # topics, by their keys
+_NAME_MAX: Final = 249  # Kafka's own limit
+_TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 KAFKA_VARIABLE: Final = "HATCAST_KAFKA_BOOTSTRAP_SERVERS"
 REDIS_VARIABLE: Final = "HATCAST_REDIS_URL"
 USER_KEY_VARIABLE: Final = "HATCAST_USER_KEY"
@@ -61,6 +66,7 @@ class RedisTable(msgspec.Struct, frozen=True, kw_only=True):
 class TopicsTable(msgspec.Struct, frozen=True, kw_only=True):
     """`[topics]`"""
 
+    prefix: str = ""
     telemetry: str = "telemetry"
     telemetry_format: str = "jsonl"
     telemetry_partitioner: str = "murmur2"
@@ -70,6 +76,21 @@ class TopicsTable(msgspec.Struct, frozen=True, kw_only=True):
     budget: str = "hats.budget"
     dead_letters: str = "hats.dead-letters"
     reports: str = "reports"
+
+    @property
+    def registry(self) -> str:
+        """The topic with what is fixed for this telemetry: its name is no setting, so that no worker misses it."""
+        return self.telemetry + REGISTRY_SUFFIX
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every topic's name."""
+        return *(getattr(self, role) for role in _NAMED), self.registry
+
+    def prefixed(self, written: Collection[str]) -> "TopicsTable":
+        """The same, with `prefix` before every topic name that is a default: whose key is not in `written`."""
+        names = {role: self.prefix + getattr(self, role) for role in _NAMED if role not in written}
+        return msgspec.structs.replace(self, **names)
 
 
 class WorkerTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,6 +195,7 @@ def load_settings(
 def settings_of(table: Mapping[str, Any], folder: Path, environment: Mapping[str, str]) -> Settings:
     """The settings in a decoded file. `folder` is where relative paths start. Raises BadSetting."""
     given = decode_table(table, _File, "")
+    given = msgspec.structs.replace(given, topics=given.topics.prefixed(table.get("topics", {})))
     _check_choices(given)
     retention = given.topics.telemetry_retention
     interval = _seconds(given.worker.checkpoint_interval, "worker.checkpoint_interval", 50, 60_000)
@@ -249,9 +271,20 @@ def _check_choices(given: _File) -> None:
         )
     if not 1 <= given.kafka.partitions <= 10_000:
         raise BadSetting("kafka.partitions", f"{given.kafka.partitions} is no number of partitions", "use 1 or more")
-    names = (topics.telemetry, topics.means, topics.queries, topics.budget, topics.dead_letters, topics.reports)
+    _check_names(topics)
+
+
+def _check_names(topics: TopicsTable) -> None:
+    names = topics.names
     if len(set(names)) != len(names):
         raise BadSetting("topics", "two topics have one name", "give each its own")
+    for name in names:
+        if len(name) > _NAME_MAX or not _TOPIC_NAME.fullmatch(name):
+            raise BadSetting(
+                "topics",
+                f"{name!r} is no topic name for Kafka",
+                f"use at most {_NAME_MAX} letters, digits, dots, underscores and hyphens",
+            )
 
 
 def _seconds(text: str, key: str, least_ms: int, most_ms: int) -> float:

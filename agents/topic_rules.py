@@ -153,6 +153,7 @@ def output_topics(settings: Settings, telemetry_partitions: int) -> list[WantedT
         WantedTopic(topics.queries, telemetry_partitions, compacted),
         WantedTopic(topics.budget, 1, compacted),
         WantedTopic(topics.dead_letters, 1, brief),
+        WantedTopic(topics.registry, 1, compacted),
     ]
 
 
@@ -192,7 +193,9 @@ def _partition_findings(wanted: WantedTopic, state: TopicState, settings: Settin
             setting=PARTITIONS,
             found=str(state.partitions),
             wanted=str(wanted.partitions),
-            mend="name another topic under [topics] before the first start, and hatcast makes it",
+            mend="delete it while it is empty, and hatcast makes it"
+            if wanted.name == settings.topics.registry
+            else "name another topic under [topics] before the first start, and hatcast makes it",
             breaks=wanted.name != settings.topics.dead_letters,
         )
     ]

@@ -20,7 +20,14 @@ from stream.policy import Policy
 from stream.units import DAY_MS
 
 TOPICS: Final = TopicsTable(telemetry_retention="none")
-TOPIC_NAMES: Final = (TOPICS.telemetry, TOPICS.means, TOPICS.queries, TOPICS.budget, TOPICS.dead_letters)
+TOPIC_NAMES: Final = (
+    TOPICS.telemetry,
+    TOPICS.means,
+    TOPICS.queries,
+    TOPICS.budget,
+    TOPICS.dead_letters,
+    TOPICS.registry,
+)
 VEHICLES: Final = 300  # of the city
 SPEEDUP: Final = 600.0  # an hour in 6 s
 WHOLE_RECORDING_S: Final = 60.0  # a recording longer than 10 hours is sent faster, so that it takes about so long

@@ -72,6 +72,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "ssl_keyfile": "PEM: its private key",
     },
     "topics": {
+        "prefix": 'stands before the name of every topic that is not written here, such as `"surat."`',
         "telemetry": "key = vehicle id in UTF-8; also the name of the budget's domain. Under `add_remove` with "
         "`message.timestamp.type = LogAppendTime`, so recordings cannot be replayed into it: use `batch --ledger`",
         "telemetry_format": "or another of [feeds.md](feeds.md): one reading a record",
