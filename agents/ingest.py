@@ -22,6 +22,7 @@ from agents.metrics.declared import CHECKPOINT_SECONDS, CHECKPOINTS, READINGS, R
 from agents.metrics.meters import METERS
 from agents.store.identity import other_count
 from agents.store.partition import PartitionStore
+from agents.store.user_keys import OtherUserKey, StoredKey
 from agents.trouble import Trouble, back_off_s
 from stream.checkpoint import restore, take_changes
 from stream.errors import Refusal
@@ -62,6 +63,8 @@ class Ingest:
     by_clock     only records that move a clock are signs of life: who sends may be anybody, and could hold a partition
                  back for ever with records of long ago
     claim   called whenever a state is loaded: keeps the policy and the user key again where Redis lost them too
+    user_key   under which the partitions are folded
+    confirm    confirms that the topic is still the registered one; None where the broker has no topic ids
     """
 
     def __init__(
@@ -84,6 +87,8 @@ class Ingest:
         self.counted = READINGS
         self.by_clock = False
         self.claim: Callable[[], Awaitable[None]] | None = None
+        self.user_key: StoredKey | None = None
+        self.confirm: Callable[[], Awaitable[None]] | None = None
         self._store = store
         self._make_fold = make_fold
         self._dead_letters = dead_letters
@@ -219,11 +224,17 @@ class Ingest:
         """Write them; False if they were refused, or may have been written or not."""
         following, changes = held.next, take_changes(held.fold)
         try:
+            if self.confirm is not None:  # now that the last of these records was fetched, and not before
+                await self.confirm()
             with METERS.timed(CHECKPOINT_SECONDS):
                 stored = await self._store.checkpoint(partition, held.base, following, changes)
-        except RedisError as error:  # it may have been written all the same: only the store knows
+        except (RedisError, KafkaError) as error:  # Redis may have written it all the same: only the store knows
             METERS.count(CHECKPOINTS, result="failed")
             self._trouble.met(error)
+            return False
+        except Refusal as refusal:
+            self.held.pop(partition, None)
+            self._fail(refusal)
             return False
         except BaseException:  # cancelled, or a bug: these changes are taken, so the memory misses them
             self.held.pop(partition, None)
@@ -271,8 +282,15 @@ class Ingest:
                 self._again.discard(partition)
 
     async def _start(self, partition: int) -> None:
+        if self.confirm is not None:
+            await self.confirm()
         start, end = (await self.frames.log_range([partition]))[partition]
-        offset, stored = await self._store.open(partition, start, accept_gap=self.accept_gap)
+        try:
+            offset, stored = await self._store.open(partition, start, self.user_key, accept_gap=self.accept_gap)
+        except OtherUserKey:
+            if self.claim is not None:  # where all of Redis went back to another key, this refuses with a simpler fix
+                await self.claim()
+            raise
         # After the open: what Redis loses from here on takes our right to write with it, so the user key that we found
         # is the one of all that we are going to store.
         if self.claim is not None:

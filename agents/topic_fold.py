@@ -16,6 +16,7 @@ from agents.metrics.kinds import Counter
 from agents.settings import Settings
 from agents.store.hats import HatStore
 from agents.store.partition import PartitionStore
+from agents.store.user_keys import StoredKey
 from agents.ticks import Ticker
 from stream.partition_fold import PartitionFold
 
@@ -69,13 +70,20 @@ class TopicFold:
         return str(partition) if self._source.counted is READINGS else f"{self._source.store.topic}/{partition}"
 
     @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self._source.topic
+
+    @property
     def loops(self) -> tuple[Loop, ...]:
         """What runs beside the app until the worker stops."""
         return self.ingest.checkpoint_regularly, self.ticker.run
 
-    def prepare(self, client: dict[str, Any], claim: Callable[[], Awaitable[None]], *, accept_gap: bool) -> None:
-        """Make the app. `claim`, `accept_gap`: see Ingest; `client`: options of aiokafka."""
-        self.ingest.claim, self.ingest.accept_gap = claim, accept_gap
+    def prepare(
+        self, client: dict[str, Any], claim: Callable[[], Awaitable[None]], user_key: StoredKey, *, accept_gap: bool
+    ) -> None:
+        """Make the app. `claim`, `user_key`, `accept_gap`: see Ingest; `client`: options of aiokafka."""
+        self.ingest.claim, self.ingest.user_key, self.ingest.accept_gap = claim, user_key, accept_gap
         self.app = self._app(client)
         self.ingest.attach(self.app.frames)  # before the start: partitions may be ours within it
 

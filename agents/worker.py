@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
@@ -13,7 +13,6 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
-from agents.clock import now_ms
 from agents.fold_makers import fold_maker, report_fold_maker
 from agents.health import Readiness
 from agents.kafka import aiokafka_options, broker_name
@@ -25,26 +24,25 @@ from agents.publisher import Publishers
 from agents.query_release import QueryReleaser
 from agents.recovery import Prover
 from agents.redial import redial_slowly
-from agents.redis_clients import AnyRedis
-from agents.redis_connection import connect_redis_async, patiently, redis_refusal
+from agents.redis_connection import connect_redis_async, redis_refusal
+from agents.registration import Registration
+from agents.registry import PolicyRecord
 from agents.release import Releaser
 from agents.settings import Settings
 from agents.slot_release import SlotReleaser
 from agents.store.hats import HatStore
-from agents.store.identity import check_policy, claim_policy, claim_user_key, keep_user_key
 from agents.store.kept import KeptStore
-from agents.store.keys import DomainKeys
 from agents.store.ledger import LedgerStore
 from agents.store.proof import ProofStore
 from agents.succession import Succession
 from agents.topic_fold import Loop, Source, TopicFold
+from agents.topic_ids import SameTopic, TopicIds
 from agents.watch import Watch, tell_readiness
 from stream.errors import Refusal
 from stream.hats import Calendar
 from stream.mechanisms.system import SystemNoise
 from stream.policy import Relation
 from stream.pseudonyms import Pseudonyms
-from stream.schedule import first_slot_ms
 
 log = structlog.get_logger()
 
@@ -54,16 +52,20 @@ _FINISH_S: Final = 10.0  # for a checkpoint or a release that is under way when 
 class Worker:
     """Everything one worker process runs. Parts are attributes, so that a test can wrap a step of one of them."""
 
-    def __init__(self, settings: Settings, partitions: int, *, accept_gap: bool = False) -> None:
+    def __init__(
+        self, settings: Settings, partitions: int, *, accept_gap: bool = False, topic_ids: bool = True
+    ) -> None:
         """Args:
         partitions:  of telemetry, as the topic has them
         accept_gap:  go on where records were deleted unread; what is unreleased of their days is incomplete
+        topic_ids:   compare them; the mock cluster cannot be asked
         """
         self.settings = settings
         self.accept_gap = accept_gap
         self.partitions = partitions
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.succession: Succession | None = None
+        self._topic_ids = TopicIds(settings) if topic_ids else None
         self._ready: dict[str, Readiness] = {}
         self._held = AsyncExitStack()
         self._stopping = asyncio.Event()
@@ -80,8 +82,9 @@ class Worker:
         store = HatStore.of(redis, policy, self.partitions)
         self._held.push_async_callback(self._sweep, store)  # after the last checkpoint
         ledger = LedgerStore(redis, settings.topics.telemetry, policy)
-        domain = DomainKeys(settings.topics.telemetry)
-        await patiently(settings, lambda: check_policy(redis, domain, policy, self.partitions))
+        known = await self._topic_ids.read_at_start(self._sources()) if self._topic_ids is not None else {}
+        registration = Registration(settings, redis, self.partitions, known)
+        await registration.check()
         producer = AIOKafkaProducer(acks="all", enable_idempotence=True, **client)
         redial_slowly(producer.client)
         await producer.start()
@@ -91,11 +94,12 @@ class Worker:
         prover = Prover(settings, ProofStore(redis, settings.topics.telemetry), publishers, self.partitions)
         self.succession = Succession(settings, redis, ledger, prover, producer)
         await self.succession.settle()
-        pseudonyms, claim = await patiently(settings, lambda: self._claim(redis, ledger, calendar))
-        self.folds = self._topic_folds(store, producer, calendar, pseudonyms)
+        await registration.register()
+        self.folds = self._topic_folds(store, producer, calendar, registration.pseudonyms)
         for fold in self.folds:
             self._held.push_async_callback(fold.dead_letters.flush)
-            fold.prepare(client, claim, accept_gap=self.accept_gap)
+            fold.prepare(client, registration.restore, registration.stored_key, accept_gap=self.accept_gap)
+        self._confirm_topics(registration.record)
         self.ingest = self.folds[0].ingest
         releaser = SlotReleaser if policy.relation is Relation.ADD_REMOVE else Releaser
         self.releaser = releaser(settings, store, ledger, prover, SystemNoise())
@@ -148,25 +152,16 @@ class Worker:
         policy = self.settings.policy
         log.info("worker started", policy=policy.name, policy_id=policy.policy_id, partitions=self.partitions)
 
-    async def _claim(
-        self, redis: AnyRedis, ledger: LedgerStore, calendar: Calendar
-    ) -> tuple[Pseudonyms, Callable[[], Awaitable[None]]]:
-        """Fix what a first start fixes, or take it as it is; and what keeps it again where Redis has lost it."""
-        settings, policy = self.settings, self.settings.policy
-        domain = DomainKeys(settings.topics.telemetry)
-        await claim_policy(redis, domain, policy, self.partitions)
-        pseudonyms = await claim_user_key(redis, domain, settings.user_key)
-        first_ms = None
-        if policy.relation is Relation.ADD_REMOVE:
-            first_ms = await ledger.progress.start(first_slot_ms(calendar, now_ms()))
+    def _sources(self) -> list[str]:
+        """The topics that are read."""
+        topics = self.settings.topics
+        return [topics.telemetry, topics.reports] if self.settings.policy.takes_reports else [topics.telemetry]
 
-        async def claim() -> None:
-            await claim_policy(redis, domain, policy, self.partitions)
-            await keep_user_key(redis, domain, pseudonyms, given=settings.user_key is not None)
-            if first_ms is not None:
-                await ledger.progress.restore(first_ms)
-
-        return pseudonyms, claim
+    def _confirm_topics(self, record: PolicyRecord) -> None:
+        """Let each fold confirm its topic's id, as far as the broker has ids."""
+        for fold, registered in zip(self.folds, (record.telemetry_id, record.reports_id), strict=False):
+            if self._topic_ids is not None and registered is not None:
+                fold.ingest.confirm = SameTopic(self._topic_ids, record.policy, fold.topic, registered).confirm
 
     async def _sweep(self, store: HatStore) -> None:
         if self.succession is not None:

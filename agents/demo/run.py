@@ -177,7 +177,7 @@ class _Demo:
         worker_module = await asyncio.to_thread(importlib.import_module, "agents.worker")
         if not self._stopping.is_set():
             # No look at what Redis keeps: the embedded one is made to go with the demo, and so is its Kafka.
-            await worker_module.Worker(self._settings, PARTITIONS).run(self._stopping.wait())
+            await worker_module.Worker(self._settings, PARTITIONS, topic_ids=False).run(self._stopping.wait())
 
     async def _time(self) -> None:
         try:

@@ -37,10 +37,10 @@ def check_policy_record(stored: PolicyRecord, own: PolicyRecord) -> None:
     if stored.domain != own.domain:
         raise Refusal(f"policy {name!r} is a policy of telemetry {stored.domain!r}, not of {own.domain!r}: {NEW_NAME}")
     if stored.policy_id != own.policy_id:
+        differing = differing_keys(bytes(stored.canonical), bytes(own.canonical))
         raise Refusal(
-            f"policy {name!r} was started with another"
-            f" {differing_keys(bytes(stored.canonical), bytes(own.canonical))}: a policy does not change; restore it, or"
-            " start the new one under a new policy.name"
+            f"policy {name!r} was started with another {differing}: a policy does not change; restore it, or start the"
+            " new one under a new policy.name"
         )
     for role in _ROLES:
         before, now = getattr(stored.topics, role), getattr(own.topics, role)
@@ -93,7 +93,7 @@ def _check_user_key(name: str, stored: UserKey, own: UserKey) -> None:
         )
 
 
-def same_but_for_user_key(stored: PolicyRecord, own: PolicyRecord) -> PolicyRecord:
+def with_todays_key(stored: PolicyRecord, own: PolicyRecord) -> PolicyRecord:
     """The record as it is to be stored: the first writer's facts, today's user key, and ids that were not known yet."""
     return msgspec.structs.replace(
         stored,
@@ -104,7 +104,7 @@ def same_but_for_user_key(stored: PolicyRecord, own: PolicyRecord) -> PolicyReco
 
 
 def other_domain(name: str, own: str, found: Iterable[PolicyRecord]) -> None:
-    """Raise Refusal if another domain of this Kafka has a policy of that name: both would use its group and its keys."""
+    """Raise Refusal if another domain of this Kafka has a policy of that name: groups and keys go by it."""
     for record in found:
         if record.policy == name and record.domain != own:
             raise Refusal(

@@ -21,8 +21,8 @@ from aiokafka.errors import (
 from agents.clock import monotonic_s
 from agents.kafka import aiokafka_options, confluent_options
 from agents.redial import redial_slowly
-from agents.registry.records import Facts
-from agents.settings import Settings
+from agents.registry.records import Facts, PolicyRecord
+from agents.settings import REGISTRY_SUFFIX, Settings
 from agents.trouble import back_off_s
 from agents.unread_errors import ignore_unread_kafka_errors
 
@@ -52,6 +52,13 @@ class Registry:
         record cannot be read.
         """
         return await asyncio.to_thread(read_registry, self._settings, self.topic)
+
+    async def read_others(self) -> list[PolicyRecord]:
+        """Return the policies in the other registries of this Kafka, as far as this user may see them.
+
+        Raises as `read` does.
+        """
+        return await asyncio.to_thread(_policies_elsewhere, self._settings)
 
     async def write(self, decide: Decide) -> Facts:
         """Let `decide` name the records to write (key -> value), and write them in one transaction, or none.
@@ -124,6 +131,22 @@ def read_registry(settings: Settings, topic: str) -> Facts:
         raise KafkaConnectionError(str(raised)) from None
     finally:
         consumer.close()
+
+
+def _policies_elsewhere(settings: Settings) -> list[PolicyRecord]:
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    try:
+        names = AdminClient(confluent_options(settings)).list_topics(timeout=_SILENCE_S).topics
+    except KafkaException as raised:
+        raise KafkaConnectionError(str(raised)) from None
+    found: list[PolicyRecord] = []
+    for name in sorted(names):
+        if name.endswith(REGISTRY_SUFFIX) and name != settings.topics.registry:
+            with suppress(UnknownTopicOrPartitionError):  # it was deleted meanwhile
+                found += read_registry(settings, name).policies.values()
+    return found
 
 
 def _look_for(consumer: "Consumer", topic: str) -> None:

@@ -25,7 +25,8 @@ class PartitionKeys:
     @property
     def state(self) -> str:
         """Hash: `offset` (the next record to read), `owner` (who may write), `clock`, `gap`; `complete_from` (ms), and
-        `lost_from` (ms), the clock at the first gap.
+        `lost_from` (ms), the clock at the first gap; `user_key`, the fingerprint of the user key that it was folded
+        under, and `made_key`, that key if hatcast made it.
         """
         return self.prefix + "state"
 
@@ -78,7 +79,9 @@ class DomainKeys:
         return f"{{{self.domain}}}:"
 
     def policy(self, name: str) -> str:
-        """Hash: `policy_id`, `canonical`, `partitions`, fixed at the first start under a name."""
+        """Hash: `policy_id`, `canonical`, `partitions`, fixed at the first start under a name; `registered`, a copy of
+        the policy's record in the registry topic.
+        """
         return f"{self.prefix}policy:{name}"
 
     @property

@@ -1,7 +1,15 @@
 -- Take a partition: from now on only the one who did so last may write it.    [decisions/0011]
 -- KEYS[1]  {name:p}:state
--- ARGV     the log's start, a token of whoever takes it
--- Returns the offset to read from.
+-- ARGV     the log's start, a token of whoever takes it, the fingerprint of its user key ('' for any), and the key
+--          itself if hatcast made it
+-- Returns the offset to read from; or '' and the fingerprint of the user key that the state was folded under, if that
+-- is another one: then nothing was written.
+local folded = redis.call('HGET', KEYS[1], 'user_key')
+if ARGV[3] ~= '' and folded ~= ARGV[3] then
+  if folded and redis.call('HEXISTS', KEYS[1], 'clock') == 1 then return {'', folded} end
+  redis.call('HSET', KEYS[1], 'user_key', ARGV[3])
+  if ARGV[4] == '' then redis.call('HDEL', KEYS[1], 'made_key') else redis.call('HSET', KEYS[1], 'made_key', ARGV[4]) end
+end
 redis.call('HSETNX', KEYS[1], 'offset', ARGV[1])
 redis.call('HSET', KEYS[1], 'owner', ARGV[2])
-return redis.call('HGET', KEYS[1], 'offset')
+return {redis.call('HGET', KEYS[1], 'offset'), ''}

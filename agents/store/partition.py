@@ -10,6 +10,7 @@ import msgspec
 from agents.redis_clients import AnyRedis
 from agents.store.keys import PartitionKeys
 from agents.store.scripts import Call, Part, Script
+from agents.store.user_keys import StoredKey, other_user_key
 from stream.checkpoint import Changes, Stored
 from stream.errors import Refusal
 from stream.open_slots import CHUNK_USERS
@@ -50,16 +51,25 @@ class PartitionStore:
         self._skip = Script(redis, "skip")
         self._sweep = Script(redis, "sweep")
 
-    async def open(self, partition: int, log_start: int, *, accept_gap: bool = False) -> tuple[int, Stored]:
+    async def open(
+        self, partition: int, log_start: int, user_key: StoredKey | None = None, *, accept_gap: bool = False
+    ) -> tuple[int, Stored]:
         """Take a partition; the offset to read from and the state at that offset.
 
         The start is written before the first fetch, else a lost first frame could not be seen. From here on nobody else
         can write the partition; whoever opens it after us ends that, and so does a Redis that goes back in time.
-        Raises Refusal if the log has lost records that were not folded yet, unless that is accepted.
+        Args: `user_key`, under which it is going to be folded; None: nothing is.
+        Raises OtherUserKey if it was folded under another one, and Refusal if the log has lost records that were not
+        folded yet, unless that is accepted.
         """
         keys = self._keys[partition]
-        owner = self._owners[partition] = secrets.token_hex(8)
-        offset = int(await self._open(keys=[keys.state], args=[str(log_start), owner]))
+        owner = secrets.token_hex(8)
+        key = ("", b"") if user_key is None else (user_key.fingerprint, user_key.key or b"")
+        found, folded_under = await self._open(keys=[keys.state], args=[str(log_start), owner, *key])
+        if folded_under:
+            raise other_user_key(self.name, partition, folded_under.decode(), key[0])
+        self._owners[partition] = owner
+        offset = int(found)
         if offset < log_start:
             if not accept_gap:
                 raise Refusal(
