@@ -4,6 +4,7 @@ Everything in them follows from the record, so that a record that is sent again 
 with equal `ce_source` and `ce_id` are one event.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -12,6 +13,8 @@ Headers = list[tuple[str, bytes]]
 
 CONTENT_TYPE: Final = "application/json"
 SPEC_VERSION: Final = "1.0"
+_SOURCE: Final = "ce_source"
+_SOURCES: Final = "hatcast/"
 
 
 class _Release(msgspec.Struct):
@@ -37,7 +40,7 @@ def cloud_event(name: str, event_id: str, telemetry: str, time: str | None = Non
     headers = [
         ("ce_specversion", SPEC_VERSION.encode()),
         ("ce_id", event_id.encode()),
-        ("ce_source", f"hatcast/{telemetry}".encode()),
+        (_SOURCE, f"{_SOURCES}{telemetry}".encode()),
         ("ce_type", event_type(name).encode()),
     ]
     if time is not None:
@@ -51,3 +54,12 @@ def release_event(name: str, release_id: str, telemetry: str, record: bytes) -> 
     Raises msgspec.DecodeError if they have none.
     """
     return cloud_event(name, release_id, telemetry, _RELEASE.decode(record).released_at)
+
+
+def source_of(headers: Iterable[tuple[str, bytes | str | None]]) -> str | None:
+    """Return the telemetry topic that a record comes of; None if its headers name none."""
+    for name, value in headers:
+        if name == _SOURCE and isinstance(value, bytes):
+            source = value.decode(errors="replace")
+            return source.removeprefix(_SOURCES) if source.startswith(_SOURCES) else None
+    return None

@@ -36,8 +36,8 @@ def date_of(due: Due) -> str:
     return due.hat.slot.partition("/")[0]
 
 
-def proposal_of(release: Release, at_ms: int) -> Proposal:
-    """What the ledger is asked to commit."""
+def proposal_of(release: Release, at_ms: int, release_partition: int) -> Proposal:
+    """Return what the ledger is asked to commit, by the owner of a release partition."""
     return Proposal(
         release_id=release.release_id,
         date=release.date,
@@ -46,4 +46,5 @@ def proposal_of(release: Release, at_ms: int) -> Proposal:
         record=release.record(at_ms),
         exhausted=release.exhausted().record(at_ms),
         fineness=release.fineness,
+        release_partition=release_partition,
     )

@@ -36,8 +36,8 @@ def by_asked(due: Iterable[DueAnswer]) -> Iterator[list[DueAnswer]]:
         yield list(group)
 
 
-def answer_proposal_of(answer: QueryRelease, at_ms: int) -> AnswerProposal:
-    """What the ledger is asked to commit."""
+def answer_proposal_of(answer: QueryRelease, at_ms: int, release_partition: int) -> AnswerProposal:
+    """Return what the ledger is asked to commit, by the owner of a release partition."""
     asked = answer.asked
     return AnswerProposal(
         release_id=answer.release_id,
@@ -47,4 +47,5 @@ def answer_proposal_of(answer: QueryRelease, at_ms: int) -> AnswerProposal:
         reserved=Reserved(asked.policy.most_hats, asked.query.epsilon_nano),
         record=answer.record(at_ms),
         exhausted=(answer.exhausted() if answer.status == Status.RELEASED else answer).record(at_ms),
+        release_partition=release_partition,
     )

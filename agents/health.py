@@ -9,7 +9,7 @@ from typing import Final
 from agents.clock import monotonic_s, now_ms
 from agents.ingest import Ingest
 from agents.metrics.server import READY
-from agents.recovery import Prover
+from agents.recovery import LedgerRecovery
 
 _INTERVALS: Final = 5  # checkpoint intervals that may pass without a good checkpoint
 _LEAST_S: Final = 5.0  # of these: a large state takes seconds to write
@@ -20,7 +20,7 @@ class Readiness:
     """What has to hold before a worker is ready, read from its parts."""
 
     ingest: Ingest
-    prover: Prover
+    recovery: LedgerRecovery
     checkpoint_interval_s: float
     session_timeout_s: float
 
@@ -31,7 +31,7 @@ class Readiness:
         loaded = len(assigned & self.ingest.held.keys())
         return {
             "redis": self._recent("answer", self.ingest.answered_s),
-            "proof": READY if self.prover.token or not assigned else "Redis is not proven yet",
+            "ledger": READY if self.recovery.is_recovered or not assigned else "the ledger is not recovered yet",
             "group": self._group(),
             "partitions": READY if loaded == len(assigned) else f"{loaded} of {len(assigned)} loaded",
             "checkpoint": self._recent("checkpoint", self.ingest.stored_s),

@@ -62,6 +62,7 @@ class Ingest:
     stored_s     the same, with all that was folded until then stored
     by_clock     only records that move a clock are signs of life: who sends may be anybody, and could hold a partition
                  back for ever with records of long ago
+    went_back   called where a stored offset is not what was stored last
     claim   called whenever a state is loaded: keeps the policy and the user key again where Redis lost them too
     user_key   under which the partitions are folded
     confirm    confirms that the topic is still the registered one; None where the broker has no topic ids
@@ -87,6 +88,7 @@ class Ingest:
         self.counted = READINGS
         self.by_clock = False
         self.claim: Callable[[], Awaitable[None]] | None = None
+        self.went_back: Callable[[], None] = lambda: None
         self.user_key: StoredKey | None = None
         self.confirm: Callable[[], Awaitable[None]] | None = None
         self._store = store
@@ -191,6 +193,7 @@ class Ingest:
             unchanged = self.held.get(partition) is held and held.next == held.base
             if unchanged and stored[partition] != held.base:
                 log.warning("stored offset went back", partition=partition, base=held.base)
+                self.went_back()
                 self._load_soon(partition)
         return True
 
@@ -244,6 +247,7 @@ class Ingest:
             held.counted = count_outcomes(self.counted, held.counted, changes.outcomes)
         else:
             log.warning("checkpoint refused", partition=partition, base=held.base)
+            self.went_back()  # or another worker has the partition
         return stored
 
     # Loading.

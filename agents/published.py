@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from agents.store.proof import Answered, Published
+from agents.store.adoption import Answered, Published
 from stream.contracts import Date
 from stream.policy import Relation
 from stream.queries import Period

@@ -1,11 +1,11 @@
-"""Transactional producers, one for each release partition that this worker owns.    [design 4, Release]
+"""Transactional producers, one for each release partition that this worker owns.    [decisions/0002, 0027]
 
-The `transactional.id` is `hatcast/<domain>/<r>`: a worker that takes over r fences whoever had it before, whose next
-send fails. What is sent in a transaction is seen by readers of committed records all at once, or not at all.
+The `transactional.id` is `hatcast/<domain>/<policy>/<r>`: a worker that takes over r fences whoever had it before,
+whose next send fails. What is sent in a transaction is seen by readers of committed records all at once, or not at all.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,11 +17,11 @@ from aiokafka.errors import IllegalOperation, KafkaConnectionError, KafkaError, 
 from agents.metrics.declared import FENCED, PUBLISH_SECONDS
 from agents.metrics.meters import METERS
 from agents.redial import redial_slowly
-from agents.store.proof import Term
 
 log = structlog.get_logger()
 
 _STOP_S: Final = 5.0  # the stop of a fenced producer may hang
+_AT_ONCE: Final = 16  # producers that are started side by side: each has connections of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,14 @@ class NotHeld(Exception):
 class Publishers:
     """The producers of one worker. One that was fenced, or failed, is dropped, and made again by the next `hold`."""
 
-    def __init__(self, domain: str, client: dict[str, Any]) -> None:
-        """Args: `client`, how aiokafka reaches the brokers."""
+    def __init__(self, domain: str, name: str, client: dict[str, Any]) -> None:
+        """Args: `name` of the policy; `client`, how aiokafka reaches the brokers."""
+        self.sent = 0  # records, since the start
         self._domain = domain
+        self._name = name
         self._client = client
         self._producers: dict[int, AIOKafkaProducer] = {}
+        self._renewed: set[int] = set()
 
     async def publish(self, release_partition: int, messages: Iterable[Message]) -> None:
         """Send all in one transaction and wait for its commit (acks=all).
@@ -66,7 +69,7 @@ class Publishers:
             raise NotHeld
         try:
             with METERS.timed(PUBLISH_SECONDS):
-                await _send(producer, messages)
+                self.sent += await _send(producer, messages)
         except (ProducerFenced, IllegalOperation):  # the second: between two sends, when the transaction is gone
             METERS.count(FENCED)
             await self._drop(release_partition)
@@ -81,18 +84,26 @@ class Publishers:
         Raises KafkaError.
         """
         missing = [r for r in sorted(release_partitions) if r not in self._producers]
-        for first in missing[:1]:  # alone: where no broker answers, one has asked for all
-            await self._make(first)
-        made = await asyncio.gather(*(self._make(r) for r in missing[1:]), return_exceptions=True)
-        for error in made:
-            if isinstance(error, BaseException):
-                raise error
+        for release_partition, producer in zip(missing, await self._made(self._name, missing), strict=True):
+            self._producers[release_partition] = producer
+            self._renewed.add(release_partition)
 
-    def held(self) -> dict[int, Term]:
-        """The producers that we have, some of which may be fenced by now."""
-        # aiokafka 0.14 has no public way to a producer's id; test_faust_pins.py hashes what it needs.
-        terms = {r: producer._txn_manager for r, producer in self._producers.items()}  # noqa: SLF001
-        return {r: Term(term.producer_id, term.producer_epoch) for r, term in terms.items()}
+    def renewed(self) -> frozenset[int]:
+        """Return the release partitions whose producer was made since the last call: others may have sent before."""
+        renewed = frozenset(self._renewed)
+        self._renewed.clear()
+        return renewed
+
+    async def fence(self, partitions: Mapping[str, int]) -> None:
+        """Fence every producer of the domain, ours too.
+
+        partitions   policy name -> its release partitions
+        Raises KafkaError.
+        """
+        await self.keep(frozenset())
+        for name, number in partitions.items():
+            for producer in await self._made(name, range(number)):
+                await _stop(producer)
 
     async def keep(self, owned: frozenset[int]) -> None:
         """Let go of the producers of release partitions that went to other workers."""
@@ -103,12 +114,26 @@ class Publishers:
         """Close all producers."""
         await self.keep(frozenset())
 
-    async def _make(self, release_partition: int) -> None:
+    async def _made(self, name: str, release_partitions: Sequence[int]) -> list[AIOKafkaProducer]:
+        """Start a producer for each, or none. Raises KafkaError."""
+        made: list[AIOKafkaProducer] = []
+        first, rest = release_partitions[:1], release_partitions[1:]
+        batches = [first, *(rest[at : at + _AT_ONCE] for at in range(0, len(rest), _AT_ONCE))]
+        for batch in batches:  # the first alone: where no broker answers, one has asked for all
+            started = await asyncio.gather(*(self._make(name, r) for r in batch), return_exceptions=True)
+            made += [each for each in started if isinstance(each, AIOKafkaProducer)]
+            for error in started:
+                if isinstance(error, BaseException):
+                    await asyncio.gather(*map(_stop, made))
+                    raise error
+        return made
+
+    async def _make(self, name: str, release_partition: int) -> AIOKafkaProducer:
         loop = asyncio.get_running_loop()
         if loop.get_exception_handler() is None:
             loop.set_exception_handler(_tell)
         producer = AIOKafkaProducer(
-            transactional_id=f"hatcast/{self._domain}/{release_partition}",
+            transactional_id=f"hatcast/{self._domain}/{name}/{release_partition}",
             acks="all",
             compression_type="gzip",
             **self._client,
@@ -122,7 +147,7 @@ class Publishers:
         except BaseException:
             await _stop(producer)
             raise
-        self._producers[release_partition] = producer
+        return producer
 
     async def _drop(self, release_partition: int) -> None:
         producer = self._producers.pop(release_partition, None)
@@ -130,7 +155,8 @@ class Publishers:
             await _stop(producer)
 
 
-async def _send(producer: AIOKafkaProducer, messages: Iterable[Message]) -> None:
+async def _send(producer: AIOKafkaProducer, messages: Iterable[Message]) -> int:
+    """Returns how many records were sent."""
     async with producer.transaction():
         sent = []
         for m in messages:
@@ -140,6 +166,7 @@ async def _send(producer: AIOKafkaProducer, messages: Iterable[Message]) -> None
             future.add_done_callback(_heard)
             sent.append(future)
         await asyncio.gather(*sent)
+    return len(sent)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

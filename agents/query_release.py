@@ -18,7 +18,7 @@ from agents.lots import publish_by_owner
 from agents.metrics.declared import COMMIT_SECONDS
 from agents.metrics.meters import METERS
 from agents.publisher import Message
-from agents.recovery import Prover
+from agents.recovery import LedgerRecovery
 from agents.settings import Settings
 from agents.store.hats import HatStore
 from agents.store.kept import Gap, Kept, KeptStore
@@ -38,13 +38,15 @@ __all__ = ["DueAnswer", "QueryReleaser"]
 class QueryReleaser:
     """The answers of one worker."""
 
-    def __init__(self, settings: Settings, kept: KeptStore, ledger: LedgerStore, prover: Prover, noise: Noise) -> None:
+    def __init__(
+        self, settings: Settings, kept: KeptStore, ledger: LedgerStore, recovery: LedgerRecovery, noise: Noise
+    ) -> None:
         self._settings = settings
         self._policy = settings.policy
         self._calendar = Calendar(settings.policy)
         self._kept = kept
         self._ledger = ledger
-        self._prover = prover
+        self._recovery = recovery
         self._noise = noise
         self._looked: object = None
         self._by_cell = settings.policy.relation is Relation.ADD_REMOVE
@@ -58,7 +60,7 @@ class QueryReleaser:
         if least is None or not owned:
             return
         newest = self._calendar.slot_at(least - self._policy.lateness_ms).key
-        looked = (newest, until, owned, self._prover.token)
+        looked = (newest, until, owned, self._recovery.guard.token)
         # Of a cluster a node may be lost that has HATs, which are kept again, and not the one that has the proof.
         if self._looked == (looked, await self._kept.numbers()):
             return
@@ -94,7 +96,10 @@ class QueryReleaser:
         False where a partition's clock has gone back, or a HAT is open again: then not all is done.
         """
         due = []
+        sealed = [one for one in asked if self._is_sealed(one)]  # answered for good; what is kept again goes
         for one in asked:
+            if self._is_sealed(one):
+                continue
             users = await self._users(one)
             for cell in sorted(users if cells is None else cells):
                 answer = DueAnswer(one.release_id(cell), cell, one, users.get(cell, 0))
@@ -112,8 +117,12 @@ class QueryReleaser:
             # have come to with the answers of all workers.
             await self._publish(all_records)
         if done or not self._by_cell:
-            await self._forget({one.asked.key: one.asked for one in all_records}.values(), until)
+            answered = {one.asked.key: one.asked for one in all_records}
+            await self._forget([*answered.values(), *sealed], until)
         return done
+
+    def _is_sealed(self, asked: Asked) -> bool:
+        return asked.closing.date <= self._recovery.sealed_through
 
     async def _users(self, asked: Asked) -> dict[str, int]:
         return await self._kept.cells([slot.key for slot in asked.slots])
@@ -128,8 +137,10 @@ class QueryReleaser:
 
     def release_partition(self, one: DueAnswer) -> int:
         """Whose owner answers it: under `add_remove` that of the cell's HATs."""
-        of = one.cell if self._by_cell else one.release_id
-        return by_murmur2(of.encode(), self._kept.partitions)
+        return self._partition_of(one.release_id, one.cell)
+
+    def _partition_of(self, release_id: str, cell: str) -> int:
+        return by_murmur2((cell if self._by_cell else release_id).encode(), self._kept.partitions)
 
     async def _records(self, due: Sequence[DueAnswer], first_ms: int) -> dict[DueAnswer, Committed]:
         """The one record of each, committed now where it is not there yet; without those that cannot be read now."""
@@ -169,6 +180,8 @@ class QueryReleaser:
 
     async def _is_answered(self, asked: Asked) -> bool:
         """Whether Kafka has the answers about all cells of which anything is kept."""
+        if self._is_sealed(asked):
+            return True
         cells = await self._users(asked)
         return all(await self._ledger.acknowledged(asked.closing.date, [*map(asked.release_id, cells)]))
 
@@ -208,9 +221,9 @@ class QueryReleaser:
     async def commit(self, answers: Sequence[QueryRelease]) -> list[Committed]:
         """committed: the records, with what the query reserves, in one step each; what was there already wins."""
         at_ms = now_ms()
-        proposals = [answer_proposal_of(answer, at_ms) for answer in answers]
+        proposals = [answer_proposal_of(one, at_ms, self._partition_of(one.release_id, one.cell)) for one in answers]
         with METERS.timed(COMMIT_SECONDS):
-            return await self._ledger.commit_answers(proposals, self._prover.token)
+            return await self._ledger.commit_answers(proposals, self._recovery.guard)
 
     async def send(self, release_partition: int, waiting: Sequence[tuple[DueAnswer, Committed]]) -> None:
         """sent and acked: the bytes in Redis, and the budget of all days that were read, in one transaction."""
@@ -231,7 +244,7 @@ class QueryReleaser:
             summary = await self._ledger.summary(date)
             # In a thread: composing a new number of charges takes up to a second of computing.
             messages.append(await asyncio.to_thread(budget_message, topics, self._policy, date, summary, public_ms))
-        await self._prover.publishers.publish(release_partition, messages)
+        await self._recovery.publishers.publish(release_partition, messages)
 
     async def mark(self, due: Sequence[DueAnswer]) -> None:
         """marked: Kafka has them."""

@@ -7,6 +7,7 @@ the password that its URL may hold.
 import asyncio
 import os
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -76,6 +77,27 @@ async def connect_redis_async(settings: Settings, patience_s: float = CONNECT_SE
             return redis.asyncio.Redis.from_url(url, retry=AsyncRetry(_again(), 1), **options)
 
         return await patiently(settings, connect, patience_s)
+
+
+def watch_reconnects(client: AnyRedis, happened: Callable[[], None]) -> None:
+    """Call `happened` whenever a connection of a client is opened again: behind it may be a Redis that went back."""
+    seen: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    async def connected(connection: Any) -> None:
+        await connection.on_connect()
+        if connection in seen:
+            happened()
+        seen.add(connection)
+
+    options: list[dict[str, Any]]
+    if isinstance(client, redis.asyncio.RedisCluster):
+        options = [client.connection_kwargs, client.nodes_manager.connection_kwargs]
+        nodes = client.get_nodes()
+        options += [node.connection_kwargs for node in nodes]
+    else:
+        options = [client.connection_pool.connection_kwargs]
+    for each in options:
+        each["redis_connect_func"] = connected
 
 
 async def patiently(

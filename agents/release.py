@@ -13,7 +13,7 @@ crash between any two of them is made good by whoever runs them next:
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -31,9 +31,9 @@ from agents.metrics.declared import COMMIT_SECONDS
 from agents.metrics.meters import METERS
 from agents.publisher import Message, NotHeld
 from agents.query_release import QueryReleaser
-from agents.recovery import Prover
+from agents.recovery import LedgerRecovery
 from agents.settings import Settings
-from agents.store.errors import Replaced, Unclaimed, Unproven
+from agents.store.errors import DaySealed, Replaced, Unclaimed, Unrecovered
 from agents.store.hats import HatStore
 from agents.store.ledger import Committed, LedgerStore, Proposal
 from agents.store.partition import FinalHat
@@ -44,7 +44,7 @@ from stream.hats import Calendar
 from stream.mechanisms import Noise
 from stream.partitioner import by_murmur2
 from stream.queries import is_read
-from stream.release import HatChunks, exhausted_of, incomplete_of, release_id, release_of
+from stream.release import HatChunks, Release, exhausted_of, incomplete_of, release_id, release_of
 
 log = structlog.get_logger()
 
@@ -56,6 +56,7 @@ class Releaser:
 
     owned     tells which release partitions are ours right now
     queries   answers those over days; None: the policy has none
+    seal      seals days that are over, after a round; None: no day is sealed
     closing   when we saw that slots are final
     """
 
@@ -64,7 +65,7 @@ class Releaser:
         settings: Settings,
         store: HatStore,
         ledger: LedgerStore,
-        prover: Prover,
+        recovery: LedgerRecovery,
         noise: Noise,
     ) -> None:
         self._settings = settings
@@ -72,11 +73,12 @@ class Releaser:
         self._calendar = Calendar(settings.policy)
         self._store = store
         self._ledger = ledger
-        self._prover = prover
-        self._publishers = prover.publishers
+        self._recovery = recovery
+        self._publishers = recovery.publishers
         self._noise = noise
         self.owned: Callable[[], frozenset[int]] = frozenset
         self.queries: QueryReleaser | None = None
+        self.seal: Callable[[Releaser], Awaitable[None]] | None = None
         self.closing = Closing()
 
     async def prepare(self) -> None:
@@ -91,7 +93,7 @@ class Releaser:
                 await self.round(stopping)
             except NotHeld:  # by a worker of another policy, or in a rebalance: it is ours again at the next hold
                 log.info("another worker took over publishing")
-            except (RedisError, KafkaError, Unproven, Replaced, Unclaimed) as error:
+            except (RedisError, KafkaError, Unrecovered, DaySealed, Replaced, Unclaimed) as error:
                 trouble.met(error)
             else:
                 trouble.over()
@@ -101,19 +103,24 @@ class Releaser:
         owned = self.owned()
         await self._publishers.keep(owned)
         await self._publishers.hold(owned)  # before anything is read: see Publishers.publish
-        if not await self._prover.ensure():
+        if not await self._recovery.ensure(owned):
             return 0
         done = await self._advance(owned, stopping)
+        if self.seal is not None:
+            await self.seal(self)
         if done:
             log.info("released", hats=done)
         return done
 
     async def _advance(self, owned: frozenset[int], stopping: asyncio.Event) -> int:
-        """What a round does once Redis is proven; returns how many HATs were deleted."""
+        """Do what a round does once the ledger is recovered; returns how many HATs were deleted."""
         done = 0
         for batch in batches_of(await self.due(owned)):
             if stopping.is_set():
                 break
+            if date_of(batch[0]) <= self._recovery.sealed_through:
+                await self.delete(batch)  # folded again, since their partition went back: all of it is published
+                continue
             records = await self.records(batch)
             if records is None:
                 continue  # a clock went back: its partition is being folded again
@@ -217,7 +224,7 @@ class Releaser:
             made = exhausted_of
         if made is not None:
             releases = (made(self._policy, self._calendar, one.hat.slot, one.hat.cell) for one in due)
-            return [proposal_of(release, now_ms()) for release in releases]
+            return self._proposals(due, releases)
         return await asyncio.to_thread(self._draw, due, loaded)
 
     def _draw(self, due: Sequence[Due], loaded: Sequence[HatChunks]) -> list[Proposal]:
@@ -225,7 +232,13 @@ class Releaser:
             release_of(self._policy, self._calendar, one.hat.slot, one.hat.cell, chunks, self._noise)
             for one, chunks in zip(due, loaded, strict=True)
         )
-        return [proposal_of(release, now_ms()) for release in releases]
+        return self._proposals(due, releases)
+
+    def _proposals(self, due: Sequence[Due], releases: Iterable[Release]) -> list[Proposal]:
+        return [
+            proposal_of(release, now_ms(), self.release_partition(one))
+            for one, release in zip(due, releases, strict=True)
+        ]
 
     async def has_room(self, due: Sequence[Due]) -> bool:
         """Whether the budget is asked before anything is drawn: here it is asked for each HAT at its commit."""
@@ -235,7 +248,7 @@ class Releaser:
     async def commit(self, proposals: Sequence[Proposal]) -> list[Committed]:
         """committed: record and charge, in one step each; what was there already wins."""
         with METERS.timed(COMMIT_SECONDS):
-            return await self._ledger.commit(proposals, self._prover.token)
+            return await self._ledger.commit(proposals, self._recovery.guard)
 
     async def send(self, release_partition: int, date: str, waiting: Sequence[tuple[Due, Committed]]) -> None:
         """sent and acked: the bytes in Redis, and the day's budget, in one transaction."""

@@ -100,7 +100,7 @@ class SlotReleaser(Releaser):
 
     async def _release(self, slot: Slot, owned: frozenset[int], stopping: asyncio.Event) -> int:
         """Our HATs of a slot through all steps; returns how many. 0 where other workers have no records yet."""
-        store, token = self._ledger.progress, self._prover.token
+        store, token = self._ledger.progress, self._recovery.guard.token
         if (await store.read()).through(Mark.PUBLISHED, owned) >= slot.end_ms:
             return 0
         due = await self._listed(slot, owned)

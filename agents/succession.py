@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from agents.budget import budget_message
 from agents.clock import now_ms, pause
-from agents.recovery import Prover
+from agents.recovery import LedgerRecovery
 from agents.redis_clients import AnyRedis
 from agents.release import Releaser
 from agents.settings import Settings
@@ -29,7 +29,7 @@ from stream.hats import Calendar
 log = structlog.get_logger()
 
 ROUND_S: Final = 0.5
-_PROOF_S: Final = 120.0  # how long a start waits for a Redis that another worker is proving
+_RECOVERY_S: Final = 120.0  # how long a start waits for a ledger that another worker recovers
 
 
 class Succession:
@@ -39,7 +39,12 @@ class Succession:
     """
 
     def __init__(
-        self, settings: Settings, redis: AnyRedis, ledger: LedgerStore, prover: Prover, producer: AIOKafkaProducer
+        self,
+        settings: Settings,
+        redis: AnyRedis,
+        ledger: LedgerStore,
+        recovery: LedgerRecovery,
+        producer: AIOKafkaProducer,
     ) -> None:
         self.over = asyncio.Event()
         self._settings = settings
@@ -47,26 +52,26 @@ class Succession:
         self._redis = redis
         self._store = SuccessionStore(redis, settings.topics.telemetry)
         self._ledger = ledger
-        self._prover = prover
+        self._recovery = recovery
         self._producer = producer
 
     async def settle(self) -> None:
         """At a start: follow the policy that ours replaces, before anything is kept of ours.
 
-        What Redis has lost of it stands on `hats.budget`, so Redis is proven first.
+        What Redis has lost of it is on `hats.budget`, so the ledger is recovered first.
         Raises Refusal: the other policy is unknown, begins later itself, has a successor already, or the date has
         begun.
         """
         if self._policy.replaces is None:
             return
         try:
-            async with asyncio.timeout(_PROOF_S):
-                while not (await self._prover.ensure() and await self._follow()):
+            async with asyncio.timeout(_RECOVERY_S):
+                while not (await self._recovery.ensure() and await self._follow()):
                     await asyncio.sleep(ROUND_S)
         except TimeoutError:
             raise Refusal(
-                f"policy {self._policy.name!r} follows another, and Redis could not be proven in {_PROOF_S:g} s: see"
-                " the log of the worker that is proving it, and start again"
+                f"policy {self._policy.name!r} follows another, and the ledger could not be recovered in"
+                f" {_RECOVERY_S:g} s: see the log of the worker that recovers it, and start again"
             ) from None
         await self._announce()
 
@@ -104,15 +109,15 @@ class Succession:
             log.warning("days of the successor not swept", error=type(error).__name__)
 
     async def _follow(self) -> bool:
-        """Claim the days from `from` on; False where Redis is not proven: then it cannot tell what is true."""
-        token = self._prover.token
+        """Claim the days from `from` on; False where the ledger is not recovered: then Redis may lack what is true."""
+        token = self._recovery.guard.token
         try:
             await self._claim()
         except Refusal:
-            if not await self._prover.is_proven(token):
+            if not await self._recovery.is_valid(token):
                 return False
             raise
-        return await self._prover.is_proven(token)
+        return await self._recovery.is_valid(token)
 
     async def _claim(self) -> None:
         old, ours = self._policy.replaces, Successor(str(self._policy.from_date), self._policy.name)

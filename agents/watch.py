@@ -99,7 +99,8 @@ class Watch:
         asked_s = monotonic_s()
         self._releaser.closing.only(await self._releaser.final_slots(), asked_s)
         METERS.set(declared.OPEN_SLOTS, len(await self._store.open_slots()))
-        METERS.set(declared.UNPUBLISHED, sum([await self._ledger.unpublished(d) for d in await self._ledger.dates()]))
+        dates = await self._ledger.unsealed_dates()
+        METERS.set(declared.UNPUBLISHED, sum([await self._ledger.unpublished(date) for date in dates]))
         clocks = [clock for clock in await self._store.clocks() if clock is not None]
         if clocks:
             summary = await self._ledger.summary(self._calendar.local(max(clocks)).date().isoformat())

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import signal
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
@@ -22,18 +22,21 @@ from agents.metrics.meters import METERS
 from agents.metrics.server import OperatorServer
 from agents.publisher import Publishers
 from agents.query_release import QueryReleaser
-from agents.recovery import Prover
+from agents.recovery import Domain, LedgerRecovery
 from agents.redial import redial_slowly
-from agents.redis_connection import connect_redis_async, redis_refusal
+from agents.redis_clients import AnyRedis
+from agents.redis_connection import connect_redis_async, redis_refusal, watch_reconnects
 from agents.registration import Registration
-from agents.registry import PolicyRecord
+from agents.registry import PolicyRecord, Registry
 from agents.release import Releaser
+from agents.sealing import Change, Sealer
 from agents.settings import Settings
 from agents.slot_release import SlotReleaser
 from agents.store.hats import HatStore
 from agents.store.kept import KeptStore
 from agents.store.ledger import LedgerStore
-from agents.store.proof import ProofStore
+from agents.store.recovery import RecoveryStore
+from agents.store.seals import SealStore
 from agents.succession import Succession
 from agents.topic_fold import Loop, Source, TopicFold
 from agents.topic_ids import SameTopic, TopicIds
@@ -89,30 +92,56 @@ class Worker:
         redial_slowly(producer.client)
         await producer.start()
         self._held.push_async_callback(producer.stop)
-        publishers = Publishers(settings.topics.telemetry, client)
+        publishers = Publishers(settings.topics.telemetry, policy.name, client)
         self._held.push_async_callback(publishers.stop)
-        prover = Prover(settings, ProofStore(redis, settings.topics.telemetry), publishers, self.partitions)
-        self.succession = Succession(settings, redis, ledger, prover, producer)
+        recovery = self._recovery(redis, publishers)
+        watch_reconnects(redis, recovery.doubt)
+        self.succession = Succession(settings, redis, ledger, recovery, producer)
         await self.succession.settle()
         await registration.register()
         self.folds = self._topic_folds(store, producer, calendar, registration.pseudonyms)
         for fold in self.folds:
             self._held.push_async_callback(fold.dead_letters.flush)
             fold.prepare(client, registration.restore, registration.stored_key, accept_gap=self.accept_gap)
+            fold.ingest.went_back = recovery.doubt
         self._confirm_topics(registration.record)
         self.ingest = self.folds[0].ingest
-        releaser = SlotReleaser if policy.relation is Relation.ADD_REMOVE else Releaser
-        self.releaser = releaser(settings, store, ledger, prover, SystemNoise())
-        if policy.queries:
-            kept = KeptStore(redis, policy.name, self.partitions)
-            self.releaser.queries = QueryReleaser(settings, kept, ledger, prover, SystemNoise())
+        self.releaser = self._releaser(redis, store, ledger, recovery)
         await self.succession.look(self.releaser)
         if not self.succession.over.is_set():
             await self._join(self.succession, Watch(policy, store, ledger, self.folds, self.releaser))
             limits = settings.checkpoint_interval_s, settings.session_timeout_s
             prefixes = ("", "reports ")[: len(self.folds)]
             for prefix, fold in zip(prefixes, self.folds, strict=True):
-                self._ready[prefix] = Readiness(fold.ingest, prover, *limits)
+                self._ready[prefix] = Readiness(fold.ingest, recovery, *limits)
+
+    def _recovery(self, redis: AnyRedis, publishers: Publishers) -> LedgerRecovery:
+        settings, registry = self.settings, Registry(self.settings)
+
+        async def domain() -> Domain:
+            return Domain.of(await registry.read(), settings, self.partitions)
+
+        async def topic_ids(topics: Iterable[str]) -> Mapping[str, str]:
+            found = {} if self._topic_ids is None else await self._topic_ids.read(list(topics))
+            return {topic: found.get(topic) or "" for topic in topics}
+
+        store = RecoveryStore(redis, settings.topics.telemetry, settings.policy.name)
+        return LedgerRecovery(settings, store, publishers, domain, topic_ids)
+
+    def _releaser(self, redis: AnyRedis, store: HatStore, ledger: LedgerStore, recovery: LedgerRecovery) -> Releaser:
+        settings, policy, registry = self.settings, self.settings.policy, Registry(self.settings)
+        kind = SlotReleaser if policy.relation is Relation.ADD_REMOVE else Releaser
+        releaser = kind(settings, store, ledger, recovery, SystemNoise())
+        if policy.queries:
+            kept = KeptStore(redis, policy.name, self.partitions)
+            releaser.queries = QueryReleaser(settings, kept, ledger, recovery, SystemNoise())
+
+        async def write(change: Change) -> None:
+            await registry.write(lambda facts: change(facts.values))
+
+        seals = SealStore(redis, settings.topics.telemetry)
+        releaser.seal = Sealer(settings, store, ledger, seals, recovery, write).look
+        return releaser
 
     def _topic_folds(
         self, store: HatStore, producer: AIOKafkaProducer, calendar: Calendar, pseudonyms: Pseudonyms

@@ -85,7 +85,7 @@ async def read_status(settings: Settings) -> dict[str, Any]:
         slots = await store.open_slots()
         cells = {slot: await store.cells(slot) for slot in slots}
         total = await ledger.total()
-        unpublished = {date: n for date in await ledger.dates() if (n := await ledger.unpublished(date))}
+        unpublished = {date: n for date in await ledger.unsealed_dates() if (n := await ledger.unpublished(date))}
         progress = await ledger.progress.read()
         successor = await ledger.successor()
         kept = KeptStore(redis, policy.name, int(stored))

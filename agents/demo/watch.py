@@ -64,6 +64,7 @@ class Stored:
     def __init__(self, settings: Settings, redis: AnyRedis) -> None:
         self._domain = DomainKeys(settings.topics.telemetry)
         self._redis = redis
+        self._policy = settings.policy.name
         self._store = PartitionStore(redis, settings.policy.name, PARTITIONS)
 
     @classmethod
@@ -91,10 +92,11 @@ class Stored:
         return sum(budget.releases for budget in state.budgets.values()) == state.counts["released"]
 
     async def _released(self) -> int:
+        """Records of all days; of a sealed day only their number is left."""
         total = 0
         for date in await self._redis.smembers(self._domain.dates):
-            text = date.decode() if isinstance(date, bytes) else date
-            total += await self._redis.hlen(self._domain.releases(text))
+            ledger = self._domain.ledger(date.decode() if isinstance(date, bytes) else date)
+            total += int(await self._redis.hget(ledger, f"commits:{self._policy}") or 0)
         return total
 
 

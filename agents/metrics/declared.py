@@ -118,14 +118,14 @@ OLDEST_FINAL: Final = Gauge(
 OPEN_SLOTS: Final = Gauge("hatcast_open_slots", "Slots with contributions. The same from every worker.", _WORKER)
 UNPUBLISHED: Final = Gauge(
     "hatcast_unpublished_releases",
-    "Releases committed and not acknowledged by Kafka, of all policies of the topic. The same from every worker.",
+    "Releases of the policy committed and not acknowledged by Kafka. The same from every worker.",
     _WORKER,
 )
-PROOFS: Final = Counter(
-    "hatcast_proofs_total",
-    "Times that this process began to prove Redis, by what came of it.",
+RECOVERIES: Final = Counter(
+    "hatcast_ledger_recoveries_total",
+    "Times that this process recovered the ledger, alone or with others, by whether it finished that.",
     _WORKER,
-    (Label("result", ("proven", "failed")),),
+    (Label("result", ("finished", "unfinished")),),
 )
 FENCED: Final = Counter(
     "hatcast_producers_fenced_total", "Producers of ours that another worker took over while they sent.", _WORKER

@@ -1,48 +1,106 @@
--- Take back records that stand on the output topics but not here: this Redis has lost them.    [design 4, Proven]
--- KEYS  1 releases, 2 ledger (of one domain and date), 3 costs, 4 levels (of one policy too), 5 dates, 6 total,
---       7 last dates
--- ARGV  1 date, 2 policy name, 3 the records (msgpack), each: release_id, cell/slot, charge (1e-9, text), seq, how fine
---       its noise is, the record itself; 2,000 at most, since a call takes 8,000 values
--- Returns how many were missing, then the release_ids that have other bytes here: supersede.lua deals with those.
--- In bulk, because a handful of commands for each record would take five times as long.
-local name, records, ids = ARGV[2], cmsgpack.unpack(ARGV[3]), {}
-for i, record in ipairs(records) do ids[i] = record[1] end
-local known, taken, lost, found = redis.call('HMGET', KEYS[1], unpack(ids)), {}, {}, {0}
-local charges, counts, fineness, seq = {}, {}, {}, 0
-for i, record in ipairs(records) do
-  local id, place, charge, bytes = record[1], record[2], record[3], record[6]
-  local here = known[i] or taken[id]
-  if not here then
-    taken[id] = bytes
+-- Adopt what one partition of an output topic holds from one offset to another, and store how far that is.
+-- KEYS  1 recovery, 2 adopted, 3 oldest, 4 sealed, 5 dates, 6 total, 7 last dates (of the domain), then for each group of
+--       records, which are those of one policy and date: releases, published, ledger, costs, levels, unsealed dates
+-- ARGV  1 2 a field of the recovery and the value that it must have: the token of a finished one, or of the one in
+--       progress; 3 `topic/partition`, 4 5 what is stored of it, before ('' for nothing) and after; 6 the groups
+--       (msgpack): policy name, date, the first offset (text), the greatest seq, and the records: release_id, the SHA-1 of its
+--       bytes, and of those that are missing here also cell/slot, charge (1e-9, text), how fine its noise is, the bytes,
+--       1 if Kafka has committed it. 1,000 records at most, since a call takes 8,000 values
+-- Returns {"OK"}; {"ended"}: it is not recovered, or not by this recovery; {"moved", what is stored}: somebody else has
+-- adopted this; {"missing", how many of the ids that follow are missing, those, then those that have other bytes here}.
+-- But for "OK" nothing was written.
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return {'ended'} end
+local stored = redis.call('HGET', KEYS[2], ARGV[3]) or ''
+if stored ~= ARGV[4] then return {'moved', stored} end
+
+local groups = {}
+for g, group in ipairs(cmsgpack.unpack(ARGV[6])) do
+  local name, date, records = group[1], group[2], group[5]
+  local sealed = redis.call('HGET', KEYS[4], name)
+  -- A sealed day is a summary by now, which holds all of this.
+  if not (sealed and date <= sealed) then
+    local at = 8 + (g - 1) * 6
+    groups[#groups + 1] = {
+      name = name, date = date, first = group[3], seq = group[4], records = records,
+      releases = KEYS[at], published = KEYS[at + 1], ledger = KEYS[at + 2], costs = KEYS[at + 3], levels = KEYS[at + 4],
+      unsealed = KEYS[at + 5],
+    }
+  end
+end
+
+local missing, different = {}, {}
+for _, group in ipairs(groups) do
+  local ids, given = {}, {}
+  for i, record in ipairs(group.records) do ids[i] = record[1] end
+  group.new = {}
+  local known = redis.call('HMGET', group.releases, unpack(ids))
+  for i, record in ipairs(group.records) do
+    local id = record[1]
+    local here = known[i] and redis.sha1hex(known[i]) or given[id]
+    if not here and not record[3] then
+      missing[#missing + 1] = id
+    elseif not here then
+      given[id] = record[2]
+      group.new[#group.new + 1] = record
+    elseif here ~= record[2] then
+      different[#different + 1] = id
+    end
+  end
+end
+if #missing + #different > 0 then
+  local found = {'missing', #missing}
+  for _, id in ipairs(missing) do found[#found + 1] = id end
+  for _, id in ipairs(different) do found[#found + 1] = id end
+  return found
+end
+
+for _, group in ipairs(groups) do
+  local name, ledger = group.name, group.ledger
+  -- The first record of a day, which its seal will tell: offsets of a topic that was made anew begin again.
+  local oldest, id = ARGV[3] .. ' ' .. group.date .. ' ' .. name, string.match(ARGV[5], '^(.*:)%d+$')
+  if string.match(redis.call('HGET', KEYS[3], oldest) or '', '^(.*:)%d+$') ~= id then
+    redis.call('HSET', KEYS[3], oldest, id .. group.first)
+  end
+  local lost, sent, charges, counts, fineness = {}, {}, {}, {}, {}
+  for _, record in ipairs(group.new) do
+    local id, place, charge, fine, bytes = record[1], record[3], record[4], record[5], record[6]
     lost[#lost + 1], lost[#lost + 2] = id, bytes
+    if record[7] == 1 then sent[#sent + 1] = id end
     if charge ~= '0' then
       charges[#charges + 1] = {place, charge}
       counts[charge] = (counts[charge] or 0) + 1
-      fineness[record[5]] = (fineness[record[5]] or 0) + 1
+      fineness[fine] = (fineness[fine] or 0) + 1
     end
-  elseif here ~= bytes then
-    found[#found + 1] = id
   end
-  seq = math.max(seq, record[4])
+  if #lost > 0 then
+    redis.call('HSET', group.releases, unpack(lost))
+    redis.call('HINCRBY', ledger, 'sequence', #lost / 2)
+    redis.call('SADD', KEYS[5], group.date)
+    redis.call('SADD', group.unsealed, group.date)
+    later(KEYS[7], name, group.date)
+  end
+  if #sent > 0 then redis.call('SADD', group.published, unpack(sent)) end
+  -- Numbers that were given out are not given out again. And a release may have been sent without its budget record,
+  -- while commits with smaller numbers were lost unsent: the day's number is at least all that its policies numbered.
+  if group.seq > tonumber(redis.call('HGET', ledger, 'commits:' .. name) or '0') then
+    redis.call('HSET', ledger, 'commits:' .. name, text(group.seq))
+  end
+  local numbered, fields = 0, redis.call('HGETALL', ledger)
+  for i = 1, #fields, 2 do
+    if string.sub(fields[i], 1, 8) == 'commits:' then numbered = numbered + tonumber(fields[i + 1]) end
+  end
+  if numbered > tonumber(redis.call('HGET', ledger, 'sequence') or '0') then
+    redis.call('HSET', ledger, 'sequence', text(numbered))
+  end
+  if #charges > 0 then
+    book_all(group.costs, group.levels, charges)
+    redis.call('HINCRBY', ledger, 'releases:' .. name, #charges)
+    for charge, number in pairs(counts) do multiply(ledger, 'epsilon:' .. name, charge, number) end
+    for fine, number in pairs(fineness) do redis.call('HINCRBY', ledger, 'fineness:' .. name .. ':' .. fine, number) end
+    -- The cap may be lost too: until recall.lua brings it back, every charge counts.
+    local cap = redis.call('HGET', ledger, 'cap:' .. name) or ''
+    settle(ledger, KEYS[6], name, cost_of_day(ledger, name, levels_in(group.levels), cap))
+  end
 end
--- Numbers that were given out are not given out again.
-if seq > tonumber(redis.call('HGET', KEYS[2], 'commits:' .. name) or '0') then
-  redis.call('HSET', KEYS[2], 'commits:' .. name, text(seq))
-end
-if #lost > 0 then
-  found[1] = #lost / 2
-  redis.call('HSET', KEYS[1], unpack(lost))
-  redis.call('HINCRBY', KEYS[2], 'sequence', found[1])
-  redis.call('SADD', KEYS[5], ARGV[1])
-  later(KEYS[7], name, ARGV[1])
-end
-if #charges > 0 then
-  book_all(KEYS[3], KEYS[4], charges)
-  redis.call('HINCRBY', KEYS[2], 'releases:' .. name, #charges)
-  for charge, number in pairs(counts) do multiply(KEYS[2], 'epsilon:' .. name, charge, number) end
-  for fine, number in pairs(fineness) do redis.call('HINCRBY', KEYS[2], 'fineness:' .. name .. ':' .. fine, number) end
-  -- The cap may be lost too: until recall.lua brings it back, every charge counts.
-  local cap = redis.call('HGET', KEYS[2], 'cap:' .. name) or ''
-  settle(KEYS[2], KEYS[6], name, cost_of_day(KEYS[2], name, levels_in(KEYS[4]), cap))
-end
-return found
+redis.call('HSET', KEYS[2], ARGV[3], ARGV[5])
+return {'OK'}

@@ -1,9 +1,9 @@
 -- Raise marks of a policy's progress; none goes back.    [decisions/0007]
--- KEYS  1 progress, 2 proof; ARGV  1 the proof's token, then field and value (ms UTC) of each mark
--- Returns "OK", or "unproven": then nothing was written, since what the marks speak of may be lost.
-local proof = redis.call('HMGET', KEYS[2], 'run_id', 'token')
-if proof[2] ~= ARGV[1] or proof[1] ~= string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') then
-  return 'unproven'
+-- KEYS  1 progress, 2 recovery; ARGV  1 the recovery's token, then field and value (ms UTC) of each mark
+-- Returns "OK", or "unrecovered": then nothing was written, since what the marks speak of may be lost.
+local recovery = redis.call('HMGET', KEYS[2], 'run_id', 'token')
+if recovery[2] ~= ARGV[1] or recovery[1] ~= string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') then
+  return 'unrecovered'
 end
 for i = 2, #ARGV, 2 do
   if tonumber(ARGV[i + 1]) > tonumber(redis.call('HGET', KEYS[1], ARGV[i]) or '0') then

@@ -1,23 +1,26 @@
--- Commit one release and its charge, or find the release that is there already.    [design 4, Release and Budget]
--- KEYS  1 releases, 2 published, 3 ledger (of one domain and date), 4 costs, 5 levels (of the policy too),
---       6 dates, 7 proof, 8 total, 9 successors, 10 last dates (of the domain)
+-- Commit one release and its charge, or find the release that is stored already.    [decisions/0027]
+-- KEYS  1 releases, 2 published (of one policy and date), 3 ledger (of the date), 4 costs, 5 levels (of the policy too),
+--       6 dates, 7 recovery, 8 total, 9 successors, 10 last dates, 11 sequences, 12 sealed (of the domain),
+--       13 unsealed dates (of the policy)
 -- ARGV  1 release_id, 2 policy name, 3 date, 4 cell/slot, 5 charge (1e-9), 6 cap K, 7 the day's limit (1e-9),
 --       8 the limit of all days ('' for none), 9 10 the record before and after its seq (nothing after: it has no seq),
---       11 12 the same for a budget that is exhausted, 13 the proof's token, 14 how fine its noise is, 15 the policy
---       that this one replaces ('' for none), 16 this one as its successor; then for each query over days that reads
---       this one: its name, in how many places a user can be, its epsilon there (1e-9), '1' if that is spent already
+--       11 12 the same for a budget that is exhausted, 13 the recovery's token, 14 how fine its noise is, 15 the policy
+--       that this one replaces ('' for none), 16 this one as its successor, 17 18 the commit sequence: its field and the
+--       value written last; then for each query over days that reads this one: its name, in how many places a user can
+--       be, its epsilon there (1e-9), '1' if that is spent already
 -- Returns {"committed" or "found", record, "1" if it is published}, or one word, and then nothing was written:
--- "unproven", "replaced" (the day is another policy's), "unclaimed" (we follow a policy that knows nothing of it).
+-- "unrecovered", "behind" (another commit sequence), "sealed" (the day is over for good), "replaced" (the day is another
+-- policy's), "unclaimed" (we follow a policy that knows nothing of it).
 local keys = {
-  releases = KEYS[1], published = KEYS[2], ledger = KEYS[3], dates = KEYS[6], proof = KEYS[7],
-  successors = KEYS[9], last = KEYS[10],
+  releases = KEYS[1], published = KEYS[2], ledger = KEYS[3], dates = KEYS[6], recovery = KEYS[7],
+  successors = KEYS[9], last = KEYS[10], sequences = KEYS[11], sealed = KEYS[12], unsealed = KEYS[13],
 }
 local id, name, date = ARGV[1], ARGV[2], ARGV[3]
-local answer = decided(keys, id, name, date, ARGV[13], ARGV[15], ARGV[16])
+local answer = decided(keys, id, name, date, ARGV[13], ARGV[15], ARGV[16], ARGV[17], ARGV[18])
 if answer then return answer end
 
 -- Before the day's first release, whatever becomes of it.
-for i = 17, #ARGV, 4 do
+for i = 19, #ARGV, 4 do
   reserve(KEYS[3], KEYS[8], name, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[7], ARGV[8], ARGV[i + 3] == '1')
 end
 
@@ -41,4 +44,4 @@ if charge > 0 then
     redis.call('HINCRBY', KEYS[3], 'fineness:' .. name .. ':' .. ARGV[14], 1)
   end
 end
-return keep(keys, id, name, date, head, tail)
+return keep(keys, id, name, date, head, tail, ARGV[17])

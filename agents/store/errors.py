@@ -4,8 +4,16 @@ from collections.abc import Mapping
 from typing import Final
 
 
-class Unproven(Exception):
-    """This Redis may have lost releases: nothing is committed before it is proven."""
+class Unrecovered(Exception):
+    """This Redis may have lost releases: nothing is committed before the ledger is recovered."""
+
+
+class Behind(Unrecovered):
+    """A commit sequence is not what its owner wrote last: Redis went back in time, or somebody else owns it."""
+
+
+class DaySealed(Exception):
+    """The day is over for good: its records are a summary, and nothing of it is committed any more."""
 
 
 class Replaced(Exception):
@@ -18,7 +26,9 @@ class Unclaimed(Exception):
 
 # What commit.lua answers where it has written nothing.
 REFUSED: Final[Mapping[bytes, type[Exception]]] = {
-    b"unproven": Unproven,
+    b"unrecovered": Unrecovered,
+    b"behind": Behind,
+    b"sealed": DaySealed,
     b"replaced": Replaced,
     b"unclaimed": Unclaimed,
 }

@@ -109,27 +109,48 @@ class DomainKeys:
         return self.prefix + "user-key"
 
     @property
-    def proof(self) -> str:
-        """Hash: `run_id`, `token`: this server, in this life, holds all that was published; `attempt`, of a prover."""
-        return self.prefix + "proof"
+    def recovery(self) -> str:
+        """Hash: `run_id`, `replid`, `token`: this server, in this life and replication history, holds all that was
+        published; `attempt`, `attempt_run_id`, `attempt_replid` of a recovery in progress.
+        """
+        return self.prefix + "recovery"
 
     @property
-    def producers(self) -> str:
-        """Hash: release partition -> `id:epoch` of its newest producer that this server has heard of."""
-        return self.prefix + "producers"
+    def ends(self) -> str:
+        """Hash: `topic/partition` -> `topic id:offset` to which a recovery in progress reads; none before its fence."""
+        return self.prefix + "ends"
 
     @property
-    def proving(self) -> str:
-        """String, for some seconds: a worker is proving Redis."""
-        return self.prefix + "proving"
+    def adopted(self) -> str:
+        """Hash: `topic/partition` -> `topic id:offset` up to which what was published is in the ledger."""
+        return self.prefix + "adopted"
 
-    def releases(self, date: str) -> str:
-        """Hash: release_id -> the record's bytes, which never change."""
-        return f"{self.prefix}releases:{date}"
+    @property
+    def oldest(self) -> str:
+        """Hash: `topic/partition date policy` -> `topic id:offset` of the first record of a day that is not sealed."""
+        return self.prefix + "oldest"
 
-    def published(self, date: str) -> str:
-        """Set: release_ids whose bytes were acknowledged by Kafka."""
-        return f"{self.prefix}published:{date}"
+    @property
+    def sequences(self) -> str:
+        """Hash: `policy/R` -> commits so far of release partition R, each found or new."""
+        return self.prefix + "sequences"
+
+    @property
+    def sealed(self) -> str:
+        """Hash: policy name -> the local date through which its days are sealed."""
+        return self.prefix + "sealed"
+
+    def unsealed(self, name: str) -> str:
+        """Set: local dates of a policy with records."""
+        return f"{self.prefix}unsealed:{name}"
+
+    def releases(self, date: str, name: str) -> str:
+        """Hash: release_id -> the record's bytes, which never change. Of one policy."""
+        return f"{self.prefix}releases:{date}:{name}"
+
+    def published(self, date: str, name: str) -> str:
+        """Set: release_ids whose bytes were acknowledged by Kafka. Of one policy."""
+        return f"{self.prefix}published:{date}:{name}"
 
     def ledger(self, date: str) -> str:
         """Hash: `sequence`, `cost` and `limit`; by policy name `commits:`, `releases:`, `epsilon:`, `cap:`, `cost:`,

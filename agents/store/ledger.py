@@ -1,16 +1,18 @@
 """What has been released and charged: one domain's records, marks and day ledgers in Redis."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 from agents.redis_clients import AnyRedis
 from agents.store.errors import REFUSED
+from agents.store.guard import CommitGuard
 from agents.store.keys import DomainKeys
 from agents.store.progress import ProgressStore
-from agents.store.scripts import Call, Script
+from agents.store.recovery import sequence_field
+from agents.store.scripts import Call, Part, Script
 from agents.store.succession import Successor, claim_of
 from stream.accounting import DaySummary, Reserved, Total, dearest, levels_met
 from stream.policy import Policy
@@ -28,6 +30,7 @@ class Proposal:
     record      the bytes before and after `seq`; none after: it has no `seq`
     exhausted   the same, for a day whose budget does not allow the charge
     fineness    of its noise, as `Release.fineness`; 0: not known
+    release_partition   whose owner commits it
     """
 
     release_id: str
@@ -37,6 +40,7 @@ class Proposal:
     record: tuple[bytes, bytes]
     exhausted: tuple[bytes, bytes]
     fineness: int = 0
+    release_partition: int = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ class AnswerProposal:
     query       its name
     reserved    what it costs a user on each of them
     record, exhausted   as those of a release
+    release_partition   whose owner commits it
     """
 
     release_id: str
@@ -57,6 +62,7 @@ class AnswerProposal:
     reserved: Reserved
     record: tuple[bytes, bytes]
     exhausted: tuple[bytes, bytes]
+    release_partition: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +102,8 @@ class LedgerStore:
         if not release_ids:
             return []
         async with self._redis.pipeline(transaction=False) as pipe:
-            pipe.hmget(self._keys.releases(date), list(release_ids))
-            pipe.smismember(self._keys.published(date), list(release_ids))
+            pipe.hmget(self._keys.releases(date, self._name), list(release_ids))
+            pipe.smismember(self._keys.published(date, self._name), list(release_ids))
             records, published = await pipe.execute()
         return [
             None if record is None else Committed(record, bool(mark), new=False)
@@ -108,7 +114,7 @@ class LedgerStore:
         """How many of these have no record yet."""
         async with self._redis.pipeline(transaction=False) as pipe:
             for release_id in release_ids:
-                pipe.hexists(self._keys.releases(date), release_id)
+                pipe.hexists(self._keys.releases(date, self._name), release_id)
             found = await pipe.execute()
         return found.count(False)
 
@@ -116,23 +122,34 @@ class LedgerStore:
         """Whether each of these is published, without reading it."""
         if not release_ids:
             return []
-        marks: Any = await self._redis.smismember(self._keys.published(date), list(release_ids))
+        marks: Any = await self._redis.smismember(self._keys.published(date, self._name), list(release_ids))
         return [bool(mark) for mark in marks]
 
-    async def commit(self, proposals: Sequence[Proposal], token: str) -> list[Committed]:
-        """Commit records with their charges, each in one step; a record that is there already wins.
+    async def commit(self, proposals: Sequence[Proposal], guard: CommitGuard) -> list[Committed]:
+        """Commit records with their charges, each in one step; a record that is stored already wins.
 
-        Raises, and then this one, at least, was not written: Unproven if Redis does not have the proof with this token;
-        Replaced if the day is of the policy that follows ours; Unclaimed if Redis does not know that ours follows one.
+        Raises, and then this one, at least, was not written: Unrecovered if this Redis may have lost something; Sealed
+        if the day is over for good; Replaced if it is of the policy that follows ours; Unclaimed if Redis does not know
+        that ours follows one.
         """
         wanted = {date: self._wanted(date) for date in {proposal.date for proposal in proposals}}
-        return _committed(
-            await self._commit.each([self._call(proposal, token, wanted[proposal.date]) for proposal in proposals])
-        )
+        calls = [self._call(proposal, guard, wanted[proposal.date]) for proposal in proposals]
+        return await self._guarded(self._commit, calls, {proposal.release_partition for proposal in proposals}, guard)
 
-    async def commit_answers(self, proposals: Sequence[AnswerProposal], token: str) -> list[Committed]:
+    async def commit_answers(self, proposals: Sequence[AnswerProposal], guard: CommitGuard) -> list[Committed]:
         """Commit answers to queries, each with what it reserves, as `commit`."""
-        return _committed(await self._answer.each([self._answer_call(proposal, token) for proposal in proposals]))
+        calls = [self._answer_call(proposal, guard) for proposal in proposals]
+        return await self._guarded(self._answer, calls, {proposal.release_partition for proposal in proposals}, guard)
+
+    async def _guarded(
+        self, script: Script, calls: Sequence[Call], release_partitions: Iterable[int], guard: CommitGuard
+    ) -> list[Committed]:
+        """Run commits. After any failure the sequences are in doubt: the partitions have to be taken over again."""
+        try:
+            return _committed(await script.each(calls))
+        except BaseException:
+            guard.disown(release_partitions)
+            raise
 
     def _wanted(self, date: str) -> list[str]:
         """The queries that read a date, for the script."""
@@ -142,29 +159,33 @@ class LedgerStore:
             for part in (query, str(reserved.places), str(reserved.epsilon), str(int(reserved.is_spent)))
         ]
 
-    def _answer_call(self, proposal: AnswerProposal, token: str) -> Call:
-        keys, date, reserved = self._keys, proposal.date, proposal.reserved
+    def _answer_call(self, proposal: AnswerProposal, guard: CommitGuard) -> Call:
+        keys, date, reserved, name = self._keys, proposal.date, proposal.reserved, self._name
         return (
             [
-                keys.releases(date),
-                keys.published(date),
+                keys.releases(date, name),
+                keys.published(date, name),
                 keys.ledger(date),
-                keys.proof,
+                keys.recovery,
                 keys.total,
                 keys.successors,
                 keys.last,
                 keys.dates,
+                keys.sequences,
+                keys.sealed,
+                keys.unsealed(name),
                 *(keys.ledger(day) for day in proposal.dates),
             ],
             [
                 proposal.release_id,
-                self._name,
+                name,
                 date,
                 *self._limits[1:],
                 *proposal.record,
                 *proposal.exhausted,
-                token,
+                guard.token,
                 *self._claim,
+                *self._sequence(proposal.release_partition, guard),
                 proposal.query,
                 str(reserved.places),
                 str(reserved.epsilon),
@@ -172,20 +193,23 @@ class LedgerStore:
             ],
         )
 
-    def _call(self, proposal: Proposal, token: str, wanted: Sequence[str]) -> Call:
+    def _call(self, proposal: Proposal, guard: CommitGuard, wanted: Sequence[str]) -> Call:
         keys, date, name = self._keys, proposal.date, self._name
         return (
             [
-                keys.releases(date),
-                keys.published(date),
+                keys.releases(date, name),
+                keys.published(date, name),
                 keys.ledger(date),
                 keys.costs(date, name),
                 keys.levels(date, name),
                 keys.dates,
-                keys.proof,
+                keys.recovery,
                 keys.total,
                 keys.successors,
                 keys.last,
+                keys.sequences,
+                keys.sealed,
+                keys.unsealed(name),
             ],
             [
                 proposal.release_id,
@@ -196,21 +220,31 @@ class LedgerStore:
                 *self._limits,
                 *proposal.record,
                 *proposal.exhausted,
-                token,
+                guard.token,
                 proposal.fineness,
                 *self._claim,
+                *self._sequence(proposal.release_partition, guard),
                 *wanted,
             ],
         )
 
+    def _sequence(self, release_partition: int, guard: CommitGuard) -> tuple[Part, ...]:
+        """The commit sequence of a release partition, and its value before this commit."""
+        return sequence_field(self._name, release_partition), str(guard.take(release_partition))
+
     async def mark(self, date: str, release_ids: Sequence[str]) -> None:
         """Remember that Kafka has acknowledged these releases."""
         if release_ids:
-            await self._redis.sadd(self._keys.published(date), *release_ids)
+            await self._redis.sadd(self._keys.published(date, self._name), *release_ids)
 
     async def dates(self) -> list[str]:
         """The local dates with a ledger, oldest first."""
         dates = await self._redis.smembers(self._keys.dates)
+        return sorted(date.decode() for date in dates if isinstance(date, bytes))
+
+    async def unsealed_dates(self) -> list[str]:
+        """The local dates of the policy whose records are in Redis, oldest first."""
+        dates = await self._redis.smembers(self._keys.unsealed(self._name))
         return sorted(date.decode() for date in dates if isinstance(date, bytes))
 
     async def summary(self, date: str) -> DaySummary:
@@ -250,11 +284,21 @@ class LedgerStore:
         spent, limit = await self._redis.hmget(self._keys.total, ["spent", "limit"])
         return Total(int(spent or 0), None if limit is None else int(limit))
 
+    async def unpublished_records(self, date: str) -> dict[str, bytes]:
+        """Return release_id -> record of what Kafka has not acknowledged yet of a day."""
+        names: Any = await self._redis.hkeys(self._keys.releases(date, self._name))  # bytes, but the types allow text
+        published = await self._redis.smembers(self._keys.published(date, self._name))
+        wanted = sorted(set(names) - set(published))
+        if not wanted:
+            return {}
+        records: Any = await self._redis.hmget(self._keys.releases(date, self._name), wanted)
+        return {name.decode(): record for name, record in zip(wanted, records, strict=True) if record is not None}
+
     async def unpublished(self, date: str) -> int:
         """How many records of a day Kafka has not acknowledged yet."""
         async with self._redis.pipeline(transaction=False) as pipe:
-            pipe.hlen(self._keys.releases(date))
-            pipe.scard(self._keys.published(date))
+            pipe.hlen(self._keys.releases(date, self._name))
+            pipe.scard(self._keys.published(date, self._name))
             records, published = await pipe.execute()
         return int(records) - int(published)
 
@@ -275,9 +319,9 @@ def _numbers(flat: Sequence[bytes]) -> dict[str, int]:
 def _queries(flat: Sequence[bytes]) -> dict[str, dict[str, Reserved]]:
     """By policy and query: what is reserved, from the fields of a day's ledger."""
     found: dict[str, dict[str, Reserved]] = {}
-    for field, value in zip(flat[::2], flat[1::2], strict=True):
-        if field.startswith(_QUERY):
-            _, policy, query = field.decode().split(":")
+    for name, value in zip(flat[::2], flat[1::2], strict=True):
+        if name.startswith(_QUERY):
+            _, policy, query = name.decode().split(":")
             places, _, epsilon = value.partition(b"x")
             found.setdefault(policy, {})[query] = Reserved(int(places), int(epsilon))
     return found

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from agents.redis_clients import AnyRedis
-from agents.store.errors import Unproven
+from agents.store.errors import Unrecovered
 from agents.store.keys import DomainKeys
 from agents.store.scripts import Script
 
@@ -45,7 +45,7 @@ class ProgressStore:
         self._redis = redis
         keys = DomainKeys(domain)
         self._key = keys.progress(name)
-        self._proof = keys.proof
+        self._recovery = keys.recovery
         self._advance = Script(redis, "advance")
         self._restore = Script(redis, "restore")
 
@@ -75,12 +75,12 @@ class ProgressStore:
     async def advance(self, mark: Mark, release_partitions: Iterable[int], end_ms: int, token: str) -> Progress:
         """Raise a mark to the end of a slot; returns the progress then.
 
-        Raises Unproven if Redis does not have the proof with this token: then nothing was written.
+        Raises Unrecovered if the ledger is not recovered under this token: then nothing was written.
         """
         marks = [(f"{mark}:{partition}", str(end_ms)) for partition in release_partitions]
         answer = await self._advance(
-            keys=[self._key, self._proof], args=[token, *(part for each in marks for part in each)]
+            keys=[self._key, self._recovery], args=[token, *(part for each in marks for part in each)]
         )
-        if answer == b"unproven":
-            raise Unproven
+        if answer == b"unrecovered":
+            raise Unrecovered
         return await self.read()

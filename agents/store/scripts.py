@@ -12,7 +12,7 @@ from agents.redis_clients import AnyRedis
 
 _BEFORE: Final[Mapping[str, frozenset[str]]] = MappingProxyType(  # parts, and the scripts that they stand before
     {
-        "booking": frozenset({"adopt", "answer", "commit", "recall", "reserved", "supersede"}),
+        "booking": frozenset({"adopt", "answer", "commit", "recall", "reserved", "restore_day", "supersede"}),
         "deciding": frozenset({"answer", "commit"}),
     }
 )

@@ -17,16 +17,17 @@ from agents.due import Due
 from agents.kafka import aiokafka_options
 from agents.publisher import Message, NotHeld, Publishers
 from agents.query_release import QueryReleaser
-from agents.recovery import Prover
+from agents.recovery import LedgerRecovery
 from agents.release import Releaser
+from agents.store.errors import Unrecovered
 from agents.store.hats import HatStore
 from agents.store.ledger import Committed, Proposal
-from agents.store.proof import ProofStore
 from agents.topics import ensure_topics
 from stream.mechanisms.system import SystemNoise
 from stream.release import HatChunks
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Stores, open_stores, store_closed, traffic
+from tests.integration.recovering import recovery_of
 from tests.integration.tables import PARTITIONS
 from tests.services import KafkaServer, RedisServer
 
@@ -78,13 +79,13 @@ async def releasing(
     stores: Stores,
     kind: type[Releaser] = Releaser,
     publishers: type[Publishers] = Publishers,
-    prover: type[Prover] = Prover,
+    kind_of_recovery: type[LedgerRecovery] = LedgerRecovery,
 ) -> AsyncIterator[Releaser]:
     """A releaser of a worker that owns all release partitions."""
     settings = pipeline.settings
-    made = publishers(settings.topics.telemetry, aiokafka_options(settings))
-    proof = prover(settings, ProofStore(stores.redis, pipeline.name), made, PARTITIONS)
-    releaser = kind(settings, HatStore(stores.partitions), stores.ledger, proof, SystemNoise())
+    made = publishers(settings.topics.telemetry, settings.policy.name, aiokafka_options(settings))
+    recovery = recovery_of(pipeline, stores.redis, made, kind_of_recovery)
+    releaser = kind(settings, HatStore(stores.partitions), stores.ledger, recovery, SystemNoise())
     releaser.owned = lambda: ALL
     try:
         yield releaser
@@ -127,7 +128,9 @@ def test_after_a_crash_at_any_step_another_worker_leaves_one_value_and_one_charg
 
 async def stored_records(pipeline: Pipeline, stores: Stores) -> dict[bytes, bytes]:
     """release_id -> record, in Redis."""
-    found: Any = await stores.redis.hgetall(f"{{{pipeline.name}}}:releases:{DATE}")  # Any: bytes, without decoding
+    found: Any = await stores.redis.hgetall(
+        f"{{{pipeline.name}}}:releases:{DATE}:{pipeline.settings.policy.name}"
+    )  # Any: bytes, without decoding
     kept: dict[bytes, bytes] = found
     return kept
 
@@ -154,17 +157,17 @@ def test_two_workers_that_release_the_same_hats_at_once_publish_one_value_of_eac
 
     async def race() -> dict[bytes, bytes]:
         async with open_stores(pipeline) as stores:
-            await finish(pipeline, stores)  # proves Redis, which one worker at a time does
+            await finish(pipeline, stores)  # recovers the ledger
             await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
             async with releasing(pipeline, stores, Racing) as one, releasing(pipeline, stores, Racing) as other:
-                for racer in (one, other):  # both have looked at the proof: else one would prove Redis, and not race
+                for racer in (one, other):  # both own all partitions, as far as they know: else one would not race
                     await racer._publishers.hold(ALL)
-                    assert await racer._prover.ensure()
+                    assert await racer._recovery.ensure(ALL)
                 ended = await asyncio.gather(
                     one.round(asyncio.Event()), other.round(asyncio.Event()), return_exceptions=True
                 )
                 # Whoever was fenced by the other starts again from Redis: that is its next round.
-                assert all(isinstance(each, (int, KafkaError, NotHeld)) for each in ended), ended
+                assert all(isinstance(each, (int, KafkaError, NotHeld, Unrecovered)) for each in ended), ended
             with suppress(KafkaError, NotHeld):
                 await finish(pipeline, stores)
             await finish(pipeline, stores)

@@ -1,0 +1,71 @@
+"""What a stretch of an output partition holds for the ledger."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+import structlog
+
+from agents.published import published_of
+from agents.recovery.outputs import Record
+from agents.store.adoption import Answered, Published, Span
+from stream.contracts import BUDGET, BudgetRecord
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Contents:
+    """The records of a stretch, decoded.
+
+    releases  means and answers, each with its offset
+    answered  by queries: what they have reserved
+    budgets   (policy name, date) -> the newest budget record
+    spans     policy name -> its slots, under `add_remove`
+    """
+
+    releases: list[tuple[int, Published]] = field(default_factory=list)
+    answered: set[Answered] = field(default_factory=set)
+    budgets: dict[tuple[str, str], BudgetRecord] = field(default_factory=dict)
+    spans: dict[str, Span] = field(default_factory=dict)
+
+    def see_budget(self, budget: BudgetRecord) -> None:
+        """Add a budget record, if it is the newest of its policy and date."""
+        known = self.budgets.get((budget.policy, budget.date))
+        if known is None or known.seq <= budget.seq:
+            self.budgets[budget.policy, budget.date] = budget
+
+    def see(self, offset: int, release: Published) -> None:
+        """Add a release or an answer."""
+        self.releases.append((offset, release))
+        if release.answered is not None:
+            self.answered.add(release.answered)
+        start_ms = release.slot_start_ms
+        if start_ms is not None:
+            self.spans[release.name] = self.spans.get(release.name, Span(start_ms, start_ms)).widened(start_ms)
+
+
+def contents_of(
+    topic: str,
+    records: Iterable[Record],
+    *,
+    holds_budgets: bool,
+    policy_id: str,
+    fineness: Callable[[float | None], int],
+) -> Contents:
+    """Decode the records of our own telemetry topic; those of other domains are left alone.
+
+    fineness   `stream.spending.fineness_of` the policy of this id; of other policies it is not known
+    """
+    contents = Contents()
+    for record in records:
+        if not record.is_ours:
+            continue
+        try:
+            if holds_budgets:
+                contents.see_budget(BUDGET.decode(record.value))
+            else:
+                contents.see(record.offset, published_of(record.value, policy_id, fineness))
+        except (msgspec.DecodeError, ValueError):
+            log.warning("unreadable record on an output topic", topic=topic)
+    return contents

@@ -1,0 +1,57 @@
+"""What recovery has to know of a domain: its output topics, its policies, its sealed days."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from agents.registry import Facts
+from agents.settings import Settings
+from agents.store.adoption import OutputPartition, Position
+from agents.store.sealed import DAY_KEY, SEALED_KEY, Sealed, SealedDay
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """One telemetry topic with all its policies.
+
+    releases     every topic that holds, or held, their means and answers
+    budgets      the same of their budgets
+    partitions   policy name -> its release partitions
+    sealed       policy name -> how far its days are sealed
+    days         the summaries of sealed days
+    """
+
+    releases: frozenset[str]
+    budgets: frozenset[str]
+    partitions: Mapping[str, int] = field(default_factory=dict)
+    sealed: Mapping[str, Sealed] = field(default_factory=dict)
+    days: tuple[SealedDay, ...] = ()
+
+    @property
+    def outputs(self) -> frozenset[str]:
+        """All output topics."""
+        return self.releases | self.budgets
+
+    def is_sealed(self, name: str, date: str) -> bool:
+        """Whether a local date of a policy is sealed."""
+        sealed = self.sealed.get(name)
+        return sealed is not None and date <= sealed.through
+
+    def read_from(self, place: OutputPartition) -> Position | None:
+        """Before which everything in an output partition is of sealed days; None where that is not known."""
+        known = [found for sealed in self.sealed.values() if (found := sealed.read_from(place)) is not None]
+        return max(known, key=lambda position: position.offset, default=None)
+
+    @classmethod
+    def of(cls, facts: Facts, settings: Settings, partitions: int) -> "Domain":
+        """What the registry holds, and the policy of this worker, which may not be registered yet."""
+        topics, used = settings.topics, facts.output_topics()
+        return cls(
+            releases=used.releases | {topics.means, topics.queries},
+            budgets=used.budget | {topics.budget},
+            partitions={settings.policy.name: partitions}
+            | {name: record.partitions for name, record in facts.policies.items()},
+            sealed={name: msgspec.json.decode(value, type=Sealed) for name, value in facts.of_kind(SEALED_KEY).items()},
+            days=tuple(msgspec.json.decode(value, type=SealedDay) for value in facts.of_kind(DAY_KEY).values()),
+        )

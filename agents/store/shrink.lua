@@ -1,0 +1,12 @@
+-- Delete what a sealed day of a policy does not need any more: its summary stays.    [decisions/0028]
+-- KEYS  1 sealed, 2 unsealed dates, 3 oldest, 4 releases, 5 published, 6 costs; ARGV  1 policy name, 2 date
+-- Returns 1, or 0 where the day is not sealed: then nothing was deleted.
+local sealed = redis.call('HGET', KEYS[1], ARGV[1])
+if not sealed or ARGV[2] > sealed then return 0 end
+redis.call('UNLINK', KEYS[4], KEYS[5], KEYS[6])
+redis.call('SREM', KEYS[2], ARGV[2])
+local ending = ' ' .. ARGV[2] .. ' ' .. ARGV[1]
+for _, field in ipairs(redis.call('HKEYS', KEYS[3])) do
+  if string.sub(field, -#ending) == ending then redis.call('HDEL', KEYS[3], field) end
+end
+return 1

@@ -1,0 +1,56 @@
+"""The recovery of the ledger as a worker has it, for tests that drive it themselves."""
+
+from collections.abc import Iterable, Mapping
+
+from agents.publisher import Publishers
+from agents.recovery import Domain, LedgerRecovery
+from agents.redis_clients import AnyRedis
+from agents.registry import Registry
+from agents.settings import Settings
+from agents.store.adoption import OutputPartition, Position
+from agents.store.guard import CommitGuard
+from agents.store.recovery import RecoveryStore
+from agents.topic_ids import TopicIds
+from tests.integration.harness import Pipeline
+from tests.integration.tables import PARTITIONS
+
+
+def recovery_of(
+    pipeline: Pipeline, redis: AnyRedis, publishers: Publishers, kind: type[LedgerRecovery] = LedgerRecovery
+) -> LedgerRecovery:
+    """The recovery of a worker of the pipeline's policy."""
+    return recovery_with(pipeline.settings, redis, publishers, kind)
+
+
+def recovery_with(
+    settings: Settings,
+    redis: AnyRedis,
+    publishers: Publishers,
+    kind: type[LedgerRecovery] = LedgerRecovery,
+    partitions: int = PARTITIONS,
+) -> LedgerRecovery:
+    """The same, of any settings."""
+    registry, ids = Registry(settings), TopicIds(settings)
+
+    async def domain() -> Domain:
+        return Domain.of(await registry.read(), settings, partitions)
+
+    async def topic_ids(topics: Iterable[str]) -> Mapping[str, str]:
+        return {topic: found or "" for topic, found in (await ids.read(list(topics))).items()}
+
+    store = RecoveryStore(redis, settings.topics.telemetry, settings.policy.name)
+    return kind(settings, store, publishers, domain, topic_ids)
+
+
+async def guard_of_all(redis: AnyRedis, domain: str, name: str, partitions: int = PARTITIONS) -> CommitGuard:
+    """What owns all release partitions of a domain in which nothing was ever published: its recovery reads nothing."""
+    store = RecoveryStore(redis, domain, name)
+    look = await store.look(range(partitions))
+    if not look.token:
+        attempt = await store.begin()
+        assert await store.fenced(attempt, {OutputPartition("none", 0): Position("", 0)})
+        assert await store.finish(attempt)
+        look = await store.look(range(partitions))
+    guard = CommitGuard(look.token)
+    guard.own(look.sequences)
+    return guard
