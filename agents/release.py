@@ -33,7 +33,7 @@ from agents.publisher import Message, NotHeld
 from agents.query_release import QueryReleaser
 from agents.recovery import LedgerRecovery
 from agents.settings import Settings
-from agents.store.errors import DaySealed, Replaced, Unclaimed, Unrecovered
+from agents.store.errors import Behind, DaySealed, Replaced, Unclaimed, Unrecovered
 from agents.store.hats import HatStore
 from agents.store.ledger import Committed, LedgerStore, Proposal
 from agents.store.partition import FinalHat
@@ -91,8 +91,8 @@ class Releaser:
         while await pause(max(ROUND_S, trouble.wait_s), stopping):
             try:
                 await self.round(stopping)
-            except NotHeld:  # by a worker of another policy, or in a rebalance: it is ours again at the next hold
-                log.info("another worker took over publishing")
+            except (NotHeld, Behind):  # in a rebalance, or by a recovery: it is ours again after the next takeover
+                log.info("release partition taken over by another worker")
             except (RedisError, KafkaError, Unrecovered, DaySealed, Replaced, Unclaimed) as error:
                 trouble.met(error)
             else:

@@ -6,10 +6,14 @@ from agents.publisher import Publishers
 from agents.recovery import Domain, LedgerRecovery
 from agents.redis_clients import AnyRedis
 from agents.registry import Registry
+from agents.sealing import Change, Sealer
 from agents.settings import Settings
 from agents.store.adoption import OutputPartition, Position
 from agents.store.guard import CommitGuard
+from agents.store.hats import HatStore
+from agents.store.ledger import LedgerStore
 from agents.store.recovery import RecoveryStore
+from agents.store.seals import SealStore
 from agents.topic_ids import TopicIds
 from tests.integration.harness import Pipeline
 from tests.integration.tables import PARTITIONS
@@ -54,3 +58,14 @@ async def guard_of_all(redis: AnyRedis, domain: str, name: str, partitions: int 
     guard = CommitGuard(look.token)
     guard.own(look.sequences)
     return guard
+
+
+def sealer_of(pipeline: Pipeline, redis: AnyRedis, ledger: LedgerStore, recovery: LedgerRecovery) -> Sealer:
+    """The sealer of a worker of the pipeline's policy."""
+    settings, registry = pipeline.settings, Registry(pipeline.settings)
+
+    async def write(change: Change) -> None:
+        await registry.write(lambda facts: change(facts.values))
+
+    store = HatStore.of(redis, settings.policy, PARTITIONS)
+    return Sealer(settings, store, ledger, SealStore(redis, settings.topics.telemetry), recovery, write)
