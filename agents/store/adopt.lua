@@ -74,7 +74,6 @@ for _, group in ipairs(groups) do
   end
   if #lost > 0 then
     redis.call('HSET', group.releases, unpack(lost))
-    redis.call('HINCRBY', ledger, 'sequence', #lost / 2)
     redis.call('SADD', KEYS[5], group.date)
     redis.call('SADD', group.unsealed, group.date)
     later(KEYS[7], name, group.date)
@@ -82,8 +81,10 @@ for _, group in ipairs(groups) do
   if #sent > 0 then redis.call('SADD', group.published, unpack(sent)) end
   -- Numbers that were given out are not given out again. And a release may have been sent without its budget record,
   -- while commits with smaller numbers were lost unsent: the day's number is at least all that its policies numbered.
-  if group.seq > tonumber(redis.call('HGET', ledger, 'commits:' .. name) or '0') then
-    redis.call('HSET', ledger, 'commits:' .. name, text(group.seq))
+  -- It is raised to that and not counted on: recall.lua may have raised it already, by the records that follow here.
+  local commits = math.max(group.seq, redis.call('HLEN', group.releases))
+  if commits > tonumber(redis.call('HGET', ledger, 'commits:' .. name) or '0') then
+    redis.call('HSET', ledger, 'commits:' .. name, text(commits))
   end
   local numbered, fields = 0, redis.call('HGETALL', ledger)
   for i = 1, #fields, 2 do
