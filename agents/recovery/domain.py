@@ -61,7 +61,12 @@ class Domain:
             budgets=used.budget | {topics.budget},
             partitions={settings.policy.name: partitions}
             | {name: record.partitions for name, record in facts.policies.items()},
-            sealed={name: msgspec.json.decode(value, type=Sealed) for name, value in facts.of_kind(SEALED_KEY).items()},
+            ended=frozenset(
+                record.replaces
+                for record in facts.policies.values()
+                if record.replaces in sealed and _day_before(record.first_date) <= sealed[record.replaces].through
+            ),
+            sealed=sealed,
             days=tuple(msgspec.json.decode(value, type=SealedDay) for value in facts.of_kind(DAY_KEY).values()),
         )
 

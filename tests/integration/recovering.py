@@ -1,6 +1,7 @@
 """The recovery of the ledger as a worker has it, for tests that drive it themselves."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from agents.publisher import Publishers
 from agents.recovery import Domain, LedgerRecovery
@@ -8,15 +9,17 @@ from agents.redis_clients import AnyRedis
 from agents.registry import Registry
 from agents.sealing import Change, Sealer
 from agents.settings import Settings
-from agents.store.adoption import OutputPartition, Position
+from agents.store.adoption import Chunk, OutputPartition, Position, Published
 from agents.store.guard import CommitGuard
 from agents.store.hats import HatStore
 from agents.store.ledger import LedgerStore
-from agents.store.recovery import RecoveryStore
+from agents.store.recovery import Grounds, Missing, RecoveryStore
 from agents.store.seals import SealStore
 from agents.topic_ids import TopicIds
 from tests.integration.harness import Pipeline
 from tests.integration.tables import PARTITIONS
+
+OUTPUT: Final = OutputPartition("means", 0)  # of tests that need no topic
 
 
 def recovery_of(
@@ -49,12 +52,17 @@ def recovery_with(
 async def guard_of_all(redis: AnyRedis, domain: str, name: str, partitions: int = PARTITIONS) -> CommitGuard:
     """What owns all release partitions of a domain in which nothing was ever published: its recovery reads nothing."""
     store = RecoveryStore(redis, domain, name)
-    look = await store.look(range(partitions))
-    if not look.token:
+    if not (await store.look()).token:
         attempt = await store.begin()
-        assert await store.fenced(attempt, {OutputPartition("none", 0): Position("", 0)})
+        assert await store.fenced(attempt, {OUTPUT: Position("", 0)})
         assert await store.finish(attempt)
-        look = await store.look(range(partitions))
+    return await guard_of(store, partitions)
+
+
+async def guard_of(store: RecoveryStore, partitions: int = PARTITIONS) -> CommitGuard:
+    """What owns all release partitions of a ledger that is recovered."""
+    look = await store.look(range(partitions))
+    assert look.token
     guard = CommitGuard(look.token)
     guard.own(look.sequences)
     return guard
@@ -69,3 +77,18 @@ def sealer_of(pipeline: Pipeline, redis: AnyRedis, ledger: LedgerStore, recovery
 
     store = HatStore.of(redis, settings.policy, PARTITIONS)
     return Sealer(settings, store, ledger, SealStore(redis, settings.topics.telemetry), recovery, write)
+
+
+async def adopt(
+    store: RecoveryStore, grounds: Grounds, records: Sequence[Published], committed: frozenset[str] = frozenset()
+) -> None:
+    """Adopt the next records of `OUTPUT`, as `LedgerRecovery` does where the ledger has no others in their place."""
+    known = (await store.adopted()).get(OUTPUT)
+    start = 0 if known is None else known.offset
+    following = Position("", start + len(records))
+    chunk = Chunk(OUTPUT, known, following, list(enumerate(records, start)))
+    try:
+        await store.adopt(grounds, chunk)
+    except Missing as lacking:
+        assert not lacking.different
+        await store.adopt(grounds, chunk, lacking.missing, committed)

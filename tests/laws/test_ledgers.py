@@ -17,18 +17,22 @@ from redis.asyncio import Redis
 
 from agents.ledger_file import open_ledger
 from agents.published import published_of
+from agents.store.adoption import Published
 from agents.store.ledger import LedgerStore, Proposal
-from agents.store.proof import ProofStore
+from agents.store.recovery import Grounds, RecoveryStore
 from stream.accounting import DayLedger, DaySummary, Total
-from stream.contracts import BUDGET
+from stream.contracts import BUDGET, BudgetRecord
 from stream.estimators import Estimate
 from stream.hats import Calendar, Slot
 from stream.mechanisms import Noisy
+from stream.partitioner import by_murmur2
 from stream.policy import Policy
 from stream.release import Release, Status, budget_record
 from stream.spending import fineness_of
 from stream.units import DAY_MS
 from tests.integration.readings import HOUR_MS, NOON_MS
+from tests.integration.recovering import adopt, guard_of_all
+from tests.integration.tables import PARTITIONS
 from tests.replayed import policy_of
 from tests.services import RedisServer
 
@@ -130,15 +134,10 @@ of_a_policy = st.tuples(epsilons, st.integers(1, 5), limits, st.one_of(st.none()
 three_policies = st.tuples(*[of_a_policy] * 3).map(lambda three: [_policy(n, *each) for n, each in enumerate(three)])
 
 
-async def _proven(redis: Redis, domain: str) -> str:
-    """The token of a proof: nothing was ever published in this domain."""
-    store = ProofStore(redis, domain)
-    attempt = await store.begin()
-    assert await store.prove(attempt)
-    return attempt.token
-
-
-async def _commit(redis: Redis, domain: str, releases: Sequence[Release], token: str) -> list[bytes]:
+async def _commit(redis: Redis, domain: str, releases: Sequence[Release]) -> list[bytes]:
+    """One after the other, each by the worker that owns all release partitions of its policy."""
+    names = dict.fromkeys(release.policy.name for release in releases)
+    guards = {name: await guard_of_all(redis, domain, name) for name in names}
     records = []
     for release in releases:
         store = LedgerStore(redis, domain, release.policy)
@@ -150,8 +149,9 @@ async def _commit(redis: Redis, domain: str, releases: Sequence[Release], token:
             release.record(NOW),
             release.exhausted().record(NOW),
             release.fineness,
+            release_partition=by_murmur2(release.release_id.encode(), PARTITIONS),
         )
-        (committed,) = await store.commit([proposal], token)
+        (committed,) = await store.commit([proposal], guards[release.policy.name])
         found = await store.find(release.date, [release.release_id])
         assert found[0] is not None
         assert found[0].record == committed.record
@@ -179,7 +179,7 @@ class Books:
     ) -> tuple[list[bytes], list[DaySummary]]:
         domain = f"t-laws-{uuid.uuid4().hex[:8]}"
         async with Redis.from_url(self.redis_server.url) as redis:
-            records = await _commit(redis, domain, asked, await _proven(redis, domain))
+            records = await _commit(redis, domain, asked)
             days = await _summaries(redis, domain, policies)
         self.redis_server.delete(f"{{{domain}}}*")
         return records, days
@@ -229,7 +229,7 @@ def test_a_ledger_that_redis_lost_is_booked_again_from_what_was_published(
 async def _lose_and_take_back(
     redis_server: RedisServer, policies: Sequence[Policy], releases: Sequence[Release], kept: int, order: random.Random
 ) -> None:
-    """Redis goes back to when `kept` of the releases were committed, and is proven from the topics."""
+    """Redis goes back to when `kept` of the releases were committed, and is recovered from the topics."""
     model = Model(policies)
     records = [model.commit(release) for release in releases]
     budgets = [
@@ -240,18 +240,22 @@ async def _lose_and_take_back(
     ]
     domain = f"t-laws-{uuid.uuid4().hex[:8]}"
     async with Redis.from_url(redis_server.url) as redis:
-        await _commit(redis, domain, releases[:kept], await _proven(redis, domain))
+        await _commit(redis, domain, releases[:kept])
         of = {record: release.policy for record, release in zip(records, releases, strict=True)}
         # Each by a worker of its policy; an aborted send, and its repetition.
         published = [published_of(record, p.policy_id, fineness_of(p)) for record, p in of.items()] * 2
         order.shuffle(published)
-        store = ProofStore(redis, domain)
-        for at in range(0, len(published), 7):
-            await store.adopt(published[at : at + 7])
-        for date in DATES:
-            await store.number(date)
-        for record in order.sample(budgets, len(budgets)) * 2:
-            await store.recall(BUDGET.decode(record))
+        store = RecoveryStore(redis, domain, policies[0].name)
+        attempt = await store.begin()
+        # A topic's partitions are read side by side, and those of `hats.budget` beside those of releases.
+        steps: list[list[Published] | BudgetRecord] = [published[at : at + 7] for at in range(0, len(published), 7)]
+        steps += [BUDGET.decode(record) for record in budgets] * 2
+        order.shuffle(steps)
+        for step in steps:
+            if isinstance(step, BudgetRecord):
+                await store.recall(step)
+            else:
+                await adopt(store, Grounds.in_progress(attempt.token), step)
         days = await _summaries(redis, domain, policies)
     redis_server.delete(f"{{{domain}}}*")
     assert days == model.summaries()
@@ -268,14 +272,14 @@ def test_no_number_that_was_sent_is_above_the_ledgers_though_commits_before_it_w
 
     async def lose_and_go_on() -> tuple[DaySummary, bytes, DaySummary]:
         async with Redis.from_url(redis_server.url) as redis:
-            records = await _commit(redis, domain, releases[:3], await _proven(redis, domain))
+            records = await _commit(redis, domain, releases[:3])
             redis_server.delete(f"{{{domain}}}*")
-            proof = ProofStore(redis, domain)
-            await proof.adopt([published_of(records[2], policy.policy_id, fineness_of(policy))])
-            await proof.number(DATES[0])
+            store = RecoveryStore(redis, domain, policy.name)
+            grounds = Grounds.in_progress((await store.begin()).token)
+            await adopt(store, grounds, [published_of(records[2], policy.policy_id, fineness_of(policy))])
             ledger = LedgerStore(redis, domain, policy)
             before = await ledger.summary(DATES[0])
-            (record,) = await _commit(redis, domain, releases[3:], await _proven(redis, domain))
+            (record,) = await _commit(redis, domain, releases[3:])
             return before, record, await ledger.summary(DATES[0])
 
     before, record, after = asyncio.run(lose_and_go_on())

@@ -21,11 +21,14 @@ from agents.store.ledger import LedgerStore
 from stream.accounting import DayLedger, DaySummary, PolicyDay, Total
 from stream.cells_file import Chosen
 from stream.hats import Calendar
+from stream.partitioner import by_murmur2
 from stream.policy import Policy
 from stream.queries import KeptDay, reservations
 from stream.query_release import QueryRelease, asked_in, query_release_of
 from stream.release import Release, Status, numbered
-from tests.laws.test_ledgers import DATES, NOW, Charged, _proven
+from tests.integration.recovering import guard_of_all
+from tests.integration.tables import PARTITIONS
+from tests.laws.test_ledgers import DATES, NOW, Charged
 from tests.replayed import policy_of
 from tests.services import RedisServer
 from tests.support import Scripted
@@ -179,13 +182,15 @@ class Books:
     async def _redis(self, policies: Sequence[Policy], asked: Sequence[Either]) -> Booked:
         domain, records = f"t-laws-{uuid.uuid4().hex[:8]}", []
         async with Redis.from_url(self._redis_server.url) as redis:
-            token = await _proven(redis, domain)
+            guards = {policy.name: await guard_of_all(redis, domain, policy.name) for policy in policies}
             for one in asked:
-                store = LedgerStore(redis, domain, policy_behind(one))
+                policy = policy_behind(one)
+                store, guard = LedgerStore(redis, domain, policy), guards[policy.name]
+                release_partition = by_murmur2(one.release_id.encode(), PARTITIONS)
                 if isinstance(one, QueryRelease):
-                    [committed] = await store.commit_answers([answer_proposal_of(one, NOW)], token)
+                    [committed] = await store.commit_answers([answer_proposal_of(one, NOW, release_partition)], guard)
                 else:
-                    [committed] = await store.commit([proposal_of(one, NOW)], token)
+                    [committed] = await store.commit([proposal_of(one, NOW, release_partition)], guard)
                 records.append(committed.record)
             stores = [LedgerStore(redis, domain, policy) for policy in policies]
             days = [told(await store.summary(day)) for store in stores for day in DATES]

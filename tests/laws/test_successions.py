@@ -10,13 +10,16 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from agents.published import published_of
+from agents.store.adoption import Position, Published
 from agents.store.errors import Replaced, Unclaimed
+from agents.store.guard import CommitGuard
 from agents.store.ledger import LedgerStore, Proposal
-from agents.store.proof import ProofStore, Published
+from agents.store.recovery import Grounds, RecoveryStore
 from agents.store.succession import Begun, SuccessionStore, Successor
 from stream.contracts import BUDGET
 from stream.policy import Policy
 from stream.release import budget_record
+from tests.integration.recovering import OUTPUT, adopt, guard_of_all
 from tests.laws.test_ledgers import Charged
 from tests.replayed import policy_of
 from tests.services import RedisServer
@@ -39,6 +42,7 @@ def proposal(policy: Policy, date: str, hour: int) -> Proposal:
         release.charge,
         release.record(NOW),
         release.exhausted().record(NOW),
+        release_partition=0,
     )
 
 
@@ -52,31 +56,35 @@ class World:
 
     redis: Redis
     domain: str
-    token: str = ""
+    guards: dict[str, CommitGuard] = field(default_factory=dict)
     records: list[bytes] = field(default_factory=list)
     budgets: list[bytes] = field(default_factory=list)
 
-    async def prove(self) -> None:
-        """As recovery does: what the topics tell goes back before anything is committed."""
-        store = ProofStore(self.redis, self.domain)
+    async def recover(self) -> None:
+        """As `LedgerRecovery` does: what is on the topics is put back before anything is committed."""
+        store = RecoveryStore(self.redis, self.domain, OLD.name)
         attempt = await store.begin()
-        await store.adopt([published(record) for record in self.records])
+        assert await store.fenced(attempt, {OUTPUT: Position("", len(self.records))})
+        await adopt(store, Grounds.in_progress(attempt.token), [published(record) for record in self.records])
         for budget in self.budgets:
             await store.recall(BUDGET.decode(budget))
-        self.token = attempt.token if await store.prove(attempt) else ""
+        assert await store.finish(attempt)
+        for policy in (OLD, NEW, LATER):
+            self.guards[policy.name] = await guard_of_all(self.redis, self.domain, policy.name)
 
     async def forget(self) -> None:
         keys = [key async for key in self.redis.scan_iter(f"{{{self.domain}}}*")]
         if keys:
             await self.redis.delete(*keys)
-        await self.prove()
+        await self.recover()
 
     async def release(self, policy: Policy, date: str, hour: int) -> str:
         """One release of a policy, with its budget record; what became of it."""
         store = LedgerStore(self.redis, self.domain, policy)
         try:
-            (committed,) = await store.commit([proposal(policy, date, hour)], self.token)
+            (committed,) = await store.commit([proposal(policy, date, hour)], self.guards[policy.name])
         except (Replaced, Unclaimed) as refused:
+            self.guards[policy.name] = await guard_of_all(self.redis, self.domain, policy.name)
             return type(refused).__name__
         self.records.append(committed.record)
         self.budgets.append(budget_record(policy, date, await store.summary(date)))
@@ -116,7 +124,7 @@ async def _take(redis_server: RedisServer, steps: list[tuple[str, ...]]) -> None
     domain = f"t-laws-{uuid.uuid4().hex[:8]}"
     async with Redis.from_url(redis_server.url) as redis:
         world, followed, began = World(redis, domain), False, False
-        await world.prove()
+        await world.recover()
         for what, *arguments in steps:
             if what == "forget":
                 await world.forget()
@@ -143,7 +151,7 @@ def test_a_policy_has_one_successor_and_the_first_one_stays(redis_server: RedisS
         domain = f"t-laws-{uuid.uuid4().hex[:8]}"
         async with Redis.from_url(redis_server.url) as redis:
             world = World(redis, domain)
-            await world.prove()
+            await world.recover()
             assert await world.follow(NEW) == Successor(FROM, "new")
             assert await world.follow(LATER) == Successor(FROM, "new")
             await world.forget()
@@ -161,7 +169,7 @@ def test_what_is_known_of_a_policy_survives_in_what_it_has_published(redis_serve
         domain = f"t-laws-{uuid.uuid4().hex[:8]}"
         async with Redis.from_url(redis_server.url) as redis:
             world, store = World(redis, domain), SuccessionStore(redis, domain)
-            await world.prove()
+            await world.recover()
             assert await store.known("old") is None
             await world.release(OLD, DATES[0], 12)
             await world.follow(NEW)
