@@ -4,6 +4,7 @@ Everything in them follows from the record, so that a record that is sent again 
 with equal `ce_source` and `ce_id` are one event.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -12,6 +13,7 @@ Headers = list[tuple[str, bytes]]
 
 CONTENT_TYPE: Final = "application/json"
 SPEC_VERSION: Final = "1.0"
+_SOURCE: Final = "ce_source"
 
 
 class _Release(msgspec.Struct):
@@ -37,12 +39,22 @@ def cloud_event(name: str, event_id: str, telemetry: str, time: str | None = Non
     headers = [
         ("ce_specversion", SPEC_VERSION.encode()),
         ("ce_id", event_id.encode()),
-        ("ce_source", f"hatcast/{telemetry}".encode()),
+        (_SOURCE, source_of(telemetry)),
         ("ce_type", event_type(name).encode()),
     ]
     if time is not None:
         headers.append(("ce_time", time.encode()))
     return [*headers, ("content-type", CONTENT_TYPE.encode())]
+
+
+def source_of(telemetry: str) -> bytes:
+    """`ce_source` of everything that comes of a telemetry topic."""
+    return f"hatcast/{telemetry}".encode()
+
+
+def comes_of_another(headers: Iterable[tuple[str, bytes | None]], telemetry: str) -> bool:
+    """Whether a record says that it comes of another telemetry topic: several may share output topics."""
+    return any(name == _SOURCE and value != source_of(telemetry) for name, value in headers)
 
 
 def release_event(name: str, release_id: str, telemetry: str, record: bytes) -> Headers:
