@@ -6,8 +6,7 @@ the stored state, go on from the stored offset in a new epoch.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import structlog
@@ -18,6 +17,7 @@ from agents.clock import monotonic_s, now_ms, pause
 from agents.counted import count_outcomes
 from agents.dead_letters import DeadLetters
 from agents.frames import Frame, FrameConsumer
+from agents.held import Held
 from agents.metrics.declared import CHECKPOINT_SECONDS, CHECKPOINTS, READINGS, REBALANCES
 from agents.metrics.meters import METERS
 from agents.store.identity import other_count
@@ -31,27 +31,6 @@ from stream.partition_fold import PartitionFold
 log = structlog.get_logger()
 
 CHECKPOINT_RECORDS: Final = 100_000  # of one partition: with the interval, what memory may hold beyond the store
-
-
-@dataclass(slots=True)
-class Held:
-    """A partition's memory.
-
-    base       the stored offset that the memory's changes follow
-    next       the next record to fold
-    heard_s    when its last record came that counts as a sign of life (monotonic seconds)
-    missing    records before `next` were deleted unread: the next record tells how long ago
-    counted    outcome -> records, of those that are stored
-    """
-
-    fold: PartitionFold[bytes]
-    base: int
-    next: int
-    heard_s: float
-    missing: bool = False
-    counted: Mapping[str, int] = field(default_factory=dict)
-    epoch: int | None = None
-    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Ingest:

@@ -85,7 +85,7 @@ class Worker:
         store = HatStore.of(redis, policy, self.partitions)
         self._held.push_async_callback(self._sweep, store)  # after the last checkpoint
         ledger = LedgerStore(redis, settings.topics.telemetry, policy)
-        known = await self._topic_ids.read_at_start(self._sources()) if self._topic_ids is not None else {}
+        known = await self._topic_ids.read_at_start(settings.sources) if self._topic_ids is not None else {}
         registration = Registration(settings, redis, self.partitions, known)
         await registration.check()
         producer = AIOKafkaProducer(acks="all", enable_idempotence=True, **client)
@@ -180,11 +180,6 @@ class Worker:
             self._run(watch.run)
         policy = self.settings.policy
         log.info("worker started", policy=policy.name, policy_id=policy.policy_id, partitions=self.partitions)
-
-    def _sources(self) -> list[str]:
-        """The topics that are read."""
-        topics = self.settings.topics
-        return [topics.telemetry, topics.reports] if self.settings.policy.takes_reports else [topics.telemetry]
 
     def _confirm_topics(self, record: PolicyRecord) -> None:
         """Let each fold confirm its topic's id, as far as the broker has ids."""

@@ -15,6 +15,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord
 
 from agents.clock import now_ms, pause
+from agents.cloud_events import comes_of_another
 from agents.display.feed import Feed
 from agents.display.position import Position, log_name
 from agents.display.record import read_budget, read_release
@@ -116,7 +117,7 @@ class Reader:
     def _take(self, records: "Sequence[ConsumerRecord[bytes, bytes]]") -> None:
         with self._feed.changing() as changes:
             for record in records:
-                if record.value is None:
+                if record.value is None or comes_of_another(record.headers, self._topics.telemetry):
                     continue
                 try:
                     if record.topic == self._topics.means:

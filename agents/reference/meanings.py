@@ -8,7 +8,8 @@ from typing import Final
 
 import msgspec
 
-from agents.settings import DisplayTable, KafkaTable, RedisTable, TopicsTable, WorkerTable
+from agents.settings import DisplayTable, KafkaTable, RedisTable, WorkerTable
+from agents.topics_table import TopicsTable
 from stream.policy_table import EstimatorTable, PolicyTable, PrivacyTable, QueryTable
 
 TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
