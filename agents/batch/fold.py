@@ -13,9 +13,10 @@ from stream.contributions import FoldOf
 from stream.feeds import Recorded
 from stream.hats import Calendar
 from stream.partition_fold import PartitionFold
-from stream.policy import Policy
+from stream.policy import Policy, Relation
 from stream.pseudonyms import Pseudonyms
 from stream.reading import Reading
+from stream.recording import by_their_own
 
 V = TypeVar("V")
 
@@ -113,9 +114,13 @@ class _Partition(Generic[V]):
 
 
 def fold_recording(records: Iterable[tuple[int, Recorded]], job: Job) -> Folded:
-    """(arrival, record) in arrival order, without rule 10. At the end every slot is final, as by replay's last tick."""
+    """Fold (arrival, record) in arrival order, without rule 10.
+
+    At the end every slot is final, as by replay's last tick. Under `add_remove` a record that does not say when it
+    arrived is undecodable.
+    """
     partition = _Partition(job, 0, FoldOf(job.policy, Calendar(job.policy), job.pseudonyms, _reading_of, None))
-    rest = iter(records)
+    rest = iter(by_their_own(records) if job.policy.relation is Relation.ADD_REMOVE else records)
     while taken := list(islice(rest, _RECORDS)):
         arrivals, values = zip(*taken, strict=True)
         partition.apply(arrivals, values)
