@@ -6,13 +6,15 @@ from itertools import islice
 from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
+import h3.api.basic_int as h3
+
 from agents.batch.keep import Keeper
 from agents.kafka_dump import Dump
 from stream.clock import slowest
 from stream.contributions import FoldOf
 from stream.feeds import Recorded
 from stream.hats import Calendar
-from stream.partition_fold import PartitionFold
+from stream.partition_fold import Earlier, PartitionFold
 from stream.policy import Policy, Relation
 from stream.pseudonyms import Pseudonyms
 from stream.reading import Reading
@@ -32,6 +34,7 @@ class Job:
 
     now_ms     the time of the start: later records arrived in the future
     progress   is told how many records were folded
+    earlier    what earlier runs have entered and released
     """
 
     policy: Policy
@@ -39,6 +42,7 @@ class Job:
     now_ms: int
     keeper: Keeper
     progress: Callable[[int], None]
+    earlier: Earlier | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class Folded:
     first_ms        the least arrival (ms UTC) that moved a clock; None: none did
     last_ms         the greatest one
     complete_from   ms UTC: what arrived before was deleted in some partition; None: nowhere
+    too_late        (`date/slot`, cell) of HATs that had their record when somebody else's readings came
     """
 
     outcomes: dict[str, int]
@@ -57,6 +62,7 @@ class Folded:
     first_ms: int | None
     last_ms: int | None
     complete_from: int | None
+    too_late: frozenset[tuple[str, str]] = frozenset()
 
     def beside(self, reports: "Folded") -> "Folded":
         """These, and what devices' reports came to: their outcomes are told apart by `reports.`"""
@@ -68,6 +74,7 @@ class Folded:
             first_ms=min((one.first_ms for one in both if one.first_ms is not None), default=None),
             last_ms=max((one.last_ms for one in both if one.last_ms is not None), default=None),
             complete_from=max((one.complete_from for one in both if one.complete_from is not None), default=None),
+            too_late=self.too_late | reports.too_late,
         )
 
 
@@ -79,6 +86,7 @@ class _Partition(Generic[V]):
 
     def __init__(self, job: Job, number: int, fold: PartitionFold[V], *, missing: bool = False) -> None:
         self.fold = fold
+        fold.earlier = job.earlier
         self.first_ms: int | None = None
         self._missing = missing
         self._job = job
@@ -159,6 +167,9 @@ def _folded(partitions: Sequence[_Partition[V]], is_final: Callable[[int], bool]
         first_ms=min(firsts, default=None),
         last_ms=max(clocks, default=None),
         complete_from=max(complete, default=None),
+        too_late=frozenset(
+            (slot, h3.int_to_str(cell)) for partition in partitions for slot, cell in partition.fold.too_late
+        ),
     )
 
 
