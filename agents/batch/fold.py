@@ -6,16 +6,19 @@ from itertools import islice
 from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
+import h3.api.basic_int as h3
+
 from agents.batch.keep import Keeper
 from agents.kafka_dump import Dump
 from stream.clock import slowest
 from stream.contributions import FoldOf
 from stream.feeds import Recorded
 from stream.hats import Calendar
-from stream.partition_fold import PartitionFold
-from stream.policy import Policy
+from stream.partition_fold import Earlier, PartitionFold
+from stream.policy import Policy, Relation
 from stream.pseudonyms import Pseudonyms
 from stream.reading import Reading
+from stream.recording import by_their_own
 
 V = TypeVar("V")
 
@@ -31,6 +34,7 @@ class Job:
 
     now_ms     the time of the start: later records arrived in the future
     progress   is told how many records were folded
+    earlier    what earlier runs have entered and released
     """
 
     policy: Policy
@@ -38,6 +42,7 @@ class Job:
     now_ms: int
     keeper: Keeper
     progress: Callable[[int], None]
+    earlier: Earlier | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,7 @@ class Folded:
     first_ms        the least arrival (ms UTC) that moved a clock; None: none did
     last_ms         the greatest one
     complete_from   ms UTC: what arrived before was deleted in some partition; None: nowhere
+    too_late        (`date/slot`, cell) of HATs that had their record when somebody else's readings came
     """
 
     outcomes: dict[str, int]
@@ -56,6 +62,7 @@ class Folded:
     first_ms: int | None
     last_ms: int | None
     complete_from: int | None
+    too_late: frozenset[tuple[str, str]] = frozenset()
 
     def beside(self, reports: "Folded") -> "Folded":
         """These, and what devices' reports came to: their outcomes are told apart by `reports.`"""
@@ -67,6 +74,7 @@ class Folded:
             first_ms=min((one.first_ms for one in both if one.first_ms is not None), default=None),
             last_ms=max((one.last_ms for one in both if one.last_ms is not None), default=None),
             complete_from=max((one.complete_from for one in both if one.complete_from is not None), default=None),
+            too_late=self.too_late | reports.too_late,
         )
 
 
@@ -78,6 +86,7 @@ class _Partition(Generic[V]):
 
     def __init__(self, job: Job, number: int, fold: PartitionFold[V], *, missing: bool = False) -> None:
         self.fold = fold
+        fold.earlier = job.earlier
         self.first_ms: int | None = None
         self._missing = missing
         self._job = job
@@ -113,9 +122,13 @@ class _Partition(Generic[V]):
 
 
 def fold_recording(records: Iterable[tuple[int, Recorded]], job: Job) -> Folded:
-    """(arrival, record) in arrival order, without rule 10. At the end every slot is final, as by replay's last tick."""
+    """Fold (arrival, record) in arrival order, without rule 10.
+
+    At the end every slot is final, as by replay's last tick. Under `add_remove` a record that does not say when it
+    arrived is undecodable.
+    """
     partition = _Partition(job, 0, FoldOf(job.policy, Calendar(job.policy), job.pseudonyms, _reading_of, None))
-    rest = iter(records)
+    rest = iter(by_their_own(records) if job.policy.relation is Relation.ADD_REMOVE else records)
     while taken := list(islice(rest, _RECORDS)):
         arrivals, values = zip(*taken, strict=True)
         partition.apply(arrivals, values)
@@ -154,6 +167,9 @@ def _folded(partitions: Sequence[_Partition[V]], is_final: Callable[[int], bool]
         first_ms=min(firsts, default=None),
         last_ms=max(clocks, default=None),
         complete_from=max(complete, default=None),
+        too_late=frozenset(
+            (slot, h3.int_to_str(cell)) for partition in partitions for slot, cell in partition.fold.too_late
+        ),
     )
 
 
