@@ -171,16 +171,16 @@ class Ingest:
 
         False if Redis did not answer.
         """
-        waiting = {partition: held for partition, held in self.held.items() if held.next == held.base}
+        idle = {partition: (held, held.base) for partition, held in self.held.items() if held.next == held.base}
         try:
             stored = await self._store.offsets()
         except RedisError as error:
             self._trouble.met(error)
             return False  # the next checkpoint or the next look will tell what became of the state
-        for partition, held in waiting.items():
-            unchanged = self.held.get(partition) is held and held.next == held.base
-            if unchanged and stored[partition] != held.base:
-                log.warning("stored offset went back", partition=partition, base=held.base)
+        for partition, (held, base) in idle.items():
+            unchanged = self.held.get(partition) is held and held.next == held.base == base
+            if unchanged and stored[partition] != base:
+                log.warning("stored offset went back", partition=partition, base=base)
                 self._load_soon(partition)
         return True
 
