@@ -2,11 +2,13 @@
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 import pytest
+from kafka import KafkaAdminClient, TopicPartition
 
 from agents.topics import ensure_topics
 from tests.exposed import figures
@@ -16,6 +18,7 @@ from tests.integration.health import LISTEN, is_ready, missing, scraped
 from tests.integration.readings import Sample, ticks
 from tests.integration.tables import PARTITIONS, merged
 from tests.integration.test_ingest import assert_exact, committed_offsets, restore, snapshot
+from tests.integration.test_topics import alter
 from tests.services import KafkaServer, Record, RedisServer
 from tests.services.faketime import FakeClock
 
@@ -117,7 +120,7 @@ def test_a_worker_that_rejects_what_is_ahead_of_its_clock_is_told_apart(pipeline
     send(pipeline, BEHIND_S, 0)
     worker = start(pipeline, FakeClock(tmp_path, -BEHIND_S), HASTY)
     pipeline.wait(pipeline.is_caught_up, "log that is read to its end", worker)
-    assert pipeline.outcomes() == {"accepted": VEHICLES, "arrived_in_future": VEHICLES}
+    assert pipeline.outcomes() == {"accepted": VEHICLES, "arrived_in_future": VEHICLES + PARTITIONS}
     assert pipeline.contributions() != pipeline.oracle()
 
 
@@ -179,3 +182,67 @@ def test_partitions_that_wait_move_to_a_worker_whose_clock_is_right_and_back(
     pipeline.wait(pipeline.is_caught_up, "rest of the log", follower)
     assert_exact(pipeline)
     assert pipeline.outcomes() == {"accepted": 3 * VEHICLES}
+
+
+def test_one_record_of_2099_holds_one_partition_until_it_is_deleted_and_the_gap_accepted(
+    kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    changes = merged(CHANGES, {"policy": {"estimator": {"name": "pwh"}}})
+    with open_pipeline(kafka, redis_server, tmp_path, "2099", changes) as pipeline:
+        ensure_topics(pipeline.settings)
+        reports = pipeline.settings.topics.reports
+        send(pipeline, 10)
+        produce_in_2099(pipeline, pipeline.name, Record(b"{}", b"GJ05SECRET", 3, EVER_MS))
+        produce_in_2099(pipeline, reports, Record(b"", None, 2, EVER_MS))  # a heartbeat moves the clock as well
+        send(pipeline, 0)
+        place = first_ahead(pipeline, EVER_MS)
+
+        worker = pipeline.worker()
+        pipeline.wait(lambda: missing(worker).keys() == {"clock", "reports clock"}, "two waits", worker)
+        assert f"{pipeline.name} partition 3 waits at offset {place[3]}: " in missing(worker)["clock"]
+        assert f"{reports} partition 2 waits at offset 0: " in missing(worker)["reports clock"]
+        pipeline.wait(lambda: folded_but(pipeline) == {(pipeline.name, 3), (reports, 2)}, "all other records", worker)
+        page = scraped(worker)
+        assert {part for (part,), ready in figures(page, "hatcast_ready").items() if not ready} == {
+            "clock",
+            "reports clock",
+        }
+        waiting = {where for (where,), ahead in figures(page, "hatcast_ahead_seconds").items() if ahead}
+        assert waiting == {"3", "reports/2"}
+        assert "SECRET" not in worker.logged()
+        assert worker.terminate() == 0
+
+        # What the line says to do.
+        delete_before(pipeline, {(pipeline.name, 3): place[3] + 1, (reports, 2): 1})
+        refused = pipeline.hatcast("worker")
+        assert (refused.code, "--accept-gap" in refused.err) == (1, True)
+        worker = pipeline.worker("--accept-gap")
+        pipeline.wait(pipeline.is_caught_up, "all that is left", worker)
+        assert "waits at offset" not in worker.logged()
+        assert pipeline.outcomes() == {"accepted": 2 * VEHICLES}
+        pipeline.wait(lambda: is_ready(worker), "worker that is ready", worker)
+
+
+def produce_in_2099(pipeline: Pipeline, topic: str, record: Record) -> None:
+    """Send it past the topic's limit, as to a broker before 3.6, which has none."""
+    alter(pipeline.kafka, topic, message_timestamp_after_max_ms=str((1 << 63) - 1), retention_ms="-1")
+    pipeline.kafka.produce(topic, [record])
+    alter(pipeline.kafka, topic, message_timestamp_after_max_ms=str(MAX_AHEAD_S * 1000), retention_ms="-1")
+
+
+def folded_but(pipeline: Pipeline) -> set[tuple[str, int]]:
+    """The partitions (topic, number) that are not folded to their ends."""
+    status = pipeline.status()
+    of_topics = {pipeline.name: status, pipeline.settings.topics.reports: status["reports"]}
+    return {
+        (topic, each["partition"])
+        for topic, found in of_topics.items()
+        for each in found["partitions"]
+        if (each["offset"] or 0) != each["end"]
+    }
+
+
+def delete_before(pipeline: Pipeline, offsets: Mapping[tuple[str, int], int]) -> None:
+    """What kafka-delete-records.sh does."""
+    with closing(KafkaAdminClient(bootstrap_servers=pipeline.kafka.bootstrap_servers)) as admin:
+        admin.delete_records({TopicPartition(*place): offset for place, offset in offsets.items()})

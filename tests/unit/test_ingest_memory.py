@@ -25,6 +25,10 @@ class Store:
         return [self._offset]
 
 
+def unforeseen(error: Exception) -> None:
+    raise error
+
+
 def keeps_its_memory(offset: int, stored_meanwhile: int) -> bool:
     """Whether a partition is still held whose memory stands at 8, or is stored further while Redis answers."""
     held = Held(fold_of(policy_of()), 8, 8, 0.0)
@@ -34,7 +38,7 @@ def keeps_its_memory(offset: int, stored_meanwhile: int) -> bool:
 
     async def look() -> bool:
         unused = cast("Any", None)
-        ingest = Ingest(cast("Any", Store(offset, go_on)), unused, unused, 1.0, pytest.fail)
+        ingest = Ingest(cast("Any", Store(offset, go_on)), unused, unused, 1.0, unforeseen)
         ingest.held[0] = held
         await ingest._reload_forgotten()
         return 0 in ingest.held
