@@ -54,6 +54,7 @@ class Watch:
         METERS.set(declared.POLICY_INFO, 1, policy=self._policy.name, policy_id=self._policy.policy_id)
         METERS.read(declared.CLOCK, self._clocks)
         METERS.read(declared.BEHIND, self._behind)
+        METERS.read(declared.AHEAD, self._ahead)
         METERS.read(declared.FRAMES_WAITING, lambda: {(): sum(one.frames.waiting() for one in ingests)})
         METERS.read(declared.UNSTORED, lambda: {(): sum(h.next - h.base for one in ingests for h in one.held.values())})
         METERS.read(declared.PARTITIONS, self._partitions)
@@ -81,6 +82,14 @@ class Watch:
             for fold in self._folds
             for partition, held in fold.ingest.held.items()
             if (end := fold.ingest.frames.end(partition)) is not None
+        }
+
+    def _ahead(self) -> Figures:
+        waiting = [(fold, fold.ingest.waits.waiting()) for fold in self._folds]
+        return {
+            (fold.label(partition),): records[partition].seconds() if partition in records else 0.0
+            for fold, records in waiting
+            for partition in fold.ingest.held
         }
 
     async def run(self, stopping: asyncio.Event) -> None:

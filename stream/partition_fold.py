@@ -4,7 +4,7 @@ A pure function of the log: `PartitionFold.apply` takes records in offset order.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -90,10 +90,22 @@ class PartitionFold(ABC, Generic[V]):
         self._greatest = greatest
         self._vehicles: dict[str, Vehicle | None] = {}
 
+    def allowed(self, now_ms: int, timestamps: Sequence[int]) -> int:
+        """How many records, from the first on, the clock of whoever folds them allows.
+
+        The next one is dated further ahead than `max_ahead`. Of a log it has to wait, since the broker accepted it:
+        were it rejected, the state would depend on a clock and not on the log. `timestamps` as for `apply`.
+        """
+        latest = now_ms + self._max_ahead
+        if not timestamps or max(timestamps) <= latest:
+            return len(timestamps)
+        return next(index for index, timestamp in enumerate(timestamps) if timestamp > latest)
+
     def apply(self, now_ms: int, timestamps: Iterable[int], values: Iterable[V | None]) -> list[int]:
         """Fold records: `timestamps` are their arrivals in ms UTC, `values` what they hold (empty or None: a tick).
 
-        Returns the indexes of those that ended as undecodable, for the dead letters.
+        Records that the clock does not allow are rejected, as recordings need it; of a log, hand over those only that
+        `allowed` counts. Returns the indexes of those that ended as undecodable, for the dead letters.
         """
         latest = now_ms + self._max_ahead
         clock = -1 if self.clock is None else self.clock

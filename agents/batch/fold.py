@@ -1,13 +1,14 @@
 """Recordings and dumps through the fold.    [fold.md, "Recordings"]"""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
 import h3.api.basic_int as h3
 
+from agents.ahead import Ahead
 from agents.batch.keep import Keeper
 from agents.kafka_dump import Dump
 from stream.clock import slowest
@@ -24,6 +25,9 @@ V = TypeVar("V")
 
 _RECORDS: Final = 4_096  # folded at once
 _LOOK_RECORDS: Final = 100_000  # between two looks of the keeper: with open slots, what memory holds
+
+_Lines = tuple[list[int], list[int], list[bytes | None]]
+"""Offsets, timestamps and values of a partition's records."""
 
 _reading_of: Final[Callable[[Recorded], Reading | None]] = attrgetter("reading")
 
@@ -55,6 +59,7 @@ class Folded:
     last_ms         the greatest one
     complete_from   ms UTC: what arrived before was deleted in some partition; None: nowhere
     too_late        (`date/slot`, cell) of HATs that had their record when somebody else's readings came
+    ahead           of a dump: why partitions were not folded to their ends, as the worker says it
     """
 
     outcomes: dict[str, int]
@@ -63,6 +68,7 @@ class Folded:
     last_ms: int | None
     complete_from: int | None
     too_late: frozenset[tuple[str, str]] = frozenset()
+    ahead: tuple[str, ...] = ()
 
     def beside(self, reports: "Folded") -> "Folded":
         """These, and what devices' reports came to: their outcomes are told apart by `reports.`"""
@@ -75,6 +81,7 @@ class Folded:
             last_ms=max((one.last_ms for one in both if one.last_ms is not None), default=None),
             complete_from=max((one.complete_from for one in both if one.complete_from is not None), default=None),
             too_late=self.too_late | reports.too_late,
+            ahead=self.ahead + reports.ahead,
         )
 
 
@@ -82,12 +89,14 @@ class _Partition(Generic[V]):
     """One partition's fold, fed in lists.
 
     missing   records before the first one were deleted
+    ahead     of a dump: the record that ended it
     """
 
     def __init__(self, job: Job, number: int, fold: PartitionFold[V], *, missing: bool = False) -> None:
         self.fold = fold
         fold.earlier = job.earlier
         self.first_ms: int | None = None
+        self.ahead: Ahead | None = None
         self._missing = missing
         self._job = job
         self._number = number
@@ -107,6 +116,14 @@ class _Partition(Generic[V]):
         if self._since_look >= _LOOK_RECORDS:
             self._since_look = 0
             self._look(ended=False)
+
+    def apply_dumped(self, offsets: Sequence[int], timestamps: Sequence[int], values: Sequence[V | None]) -> None:
+        """Fold records of a dump, as a worker does: up to the first that is dated too far ahead of the clock."""
+        allowed = 0 if self.ahead else self.fold.allowed(self._job.now_ms, timestamps)
+        if allowed < len(timestamps) and self.ahead is None:
+            self.ahead = Ahead(offsets[allowed], timestamps[allowed], self._job.policy.max_ahead_ms)
+        self.apply(timestamps[:allowed], values[:allowed])
+        self._job.progress(len(timestamps) - allowed)
 
     def end(self) -> None:
         """The last look."""
@@ -142,19 +159,22 @@ def fold_dump(dump: Dump, job: Job, make_fold: Callable[[int], PartitionFold[byt
         _Partition(job, number, make_fold(number), missing=start > 0)
         for number, start in enumerate(dump.head.start_offsets)
     ]
-    waiting: list[tuple[list[int], list[bytes | None]]] = [([], []) for _ in partitions]
+    waiting: list[_Lines] = [([], [], []) for _ in partitions]
     for line in dump:
-        timestamps, values = waiting[line.partition]
+        offsets, timestamps, values = waiting[line.partition]
+        offsets.append(line.offset)
         timestamps.append(line.ts)
         values.append(line.value)
         if len(values) == _RECORDS:
-            partitions[line.partition].apply(timestamps, values)
-            waiting[line.partition] = ([], [])
-    for partition, held in zip(partitions, waiting, strict=True):
-        partition.apply(*held)
+            partitions[line.partition].apply_dumped(offsets, timestamps, values)
+            waiting[line.partition] = ([], [], [])
+    for partition, lines in zip(partitions, waiting, strict=True):
+        partition.apply_dumped(*lines)
         partition.end()
     least = slowest(partition.fold.clock for partition in partitions)
-    return _folded(partitions, lambda closes_ms: least is not None and least >= closes_ms)
+    folded = _folded(partitions, lambda closes_ms: least is not None and least >= closes_ms)
+    ahead = [(number, each.ahead) for number, each in enumerate(partitions) if each.ahead is not None]
+    return replace(folded, ahead=tuple(each.stops(dump.head.topic, number) for number, each in ahead))
 
 
 def _folded(partitions: Sequence[_Partition[V]], is_final: Callable[[int], bool]) -> Folded:

@@ -132,7 +132,7 @@ def _fold(given: _Files, keeper: Keeper, ledger: "LedgerFile | None" = None) -> 
             make = fold_maker(settings.policy, calendar, pseudonyms, settings, dump.head.partitions)
             folded = fold_dump(dump, job(of(len(recording)), vehicles), make)
     if given.reports is None:
-        return folded
+        return _told(folded)
     with _progress() as of, open_recording([given.reports], DUMP) as recording:
         dump = Dump(recording, str(given.reports))
         if dump.head.topic == settings.topics.telemetry:
@@ -140,7 +140,14 @@ def _fold(given: _Files, keeper: Keeper, ledger: "LedgerFile | None" = None) -> 
                 f"{given.reports} is a dump of telemetry: give --reports the output of `hatcast dump reports`"
             )
         make_reports = report_fold_maker(settings.policy, calendar, pseudonyms, dump.head.partitions)
-        return folded.beside(fold_dump(dump, job(of(len(recording)), devices), make_reports))
+        return _told(folded.beside(fold_dump(dump, job(of(len(recording)), devices), make_reports)))
+
+
+def _told(folded: Folded) -> Folded:
+    """Say which partitions were not folded to their ends."""
+    for why in folded.ahead:
+        click.echo(why, err=True)
+    return folded
 
 
 @contextmanager
