@@ -6,7 +6,7 @@ the stored state, go on from the stored offset in a new epoch.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -29,6 +29,7 @@ from stream.partition_fold import PartitionFold
 
 log = structlog.get_logger()
 
+_CHECKPOINT: Final = "write a checkpoint"
 CHECKPOINT_RECORDS: Final = 100_000  # of one partition: with the interval, what memory may hold beyond the store
 
 
@@ -169,7 +170,13 @@ class Ingest:
                 self.answered_s = monotonic_s()
                 if all(stored) and self.held.keys() >= self.frames.assigned():
                     self.stored_s = self.answered_s
-                    self._trouble.over()
+                    if not self._is_behind(self._trouble.unfinished(_CHECKPOINT)):
+                        self._trouble.over()
+
+    def _is_behind(self, partitions: Iterable[int]) -> bool:
+        """Whether some of these are ours with records that were folded before, and are not stored again yet."""
+        mine = [(partition, self.held[partition]) for partition in partitions if partition in self.held]
+        return any(not self.frames.position_at_end(partition, held.base) for partition, held in mine)
 
     async def _reload_forgotten(self) -> bool:
         """Idle partitions would not notice that Redis went back: nothing of theirs is checkpointed.
@@ -178,7 +185,8 @@ class Ingest:
         """
         waiting = {partition: held for partition, held in self.held.items() if held.next == held.base}
         try:
-            stored = await self._store.offsets()
+            with self._trouble.doing("read the stored offsets"):
+                stored = await self._store.offsets()
         except RedisError as error:
             self._trouble.met(error)
             return False  # the next checkpoint or the next look will tell what became of the state
@@ -219,7 +227,7 @@ class Ingest:
         """Write them; False if they were refused, or may have been written or not."""
         following, changes = held.next, take_changes(held.fold)
         try:
-            with METERS.timed(CHECKPOINT_SECONDS):
+            with METERS.timed(CHECKPOINT_SECONDS), self._trouble.naming(_CHECKPOINT, partition):
                 stored = await self._store.checkpoint(partition, held.base, following, changes)
         except RedisError as error:  # it may have been written all the same: only the store knows
             METERS.count(CHECKPOINTS, result="failed")
@@ -230,6 +238,7 @@ class Ingest:
             raise
         METERS.count(CHECKPOINTS, result="stored" if stored else "refused")
         if stored:
+            self._trouble.done(_CHECKPOINT, partition)
             held.counted = count_outcomes(self.counted, held.counted, changes.outcomes)
         else:
             log.warning("checkpoint refused", partition=partition, base=held.base)
@@ -249,7 +258,7 @@ class Ingest:
 
     def _loaded(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._fail(error if isinstance(error, Exception) else RuntimeError(str(error)))
+            self._fail(error if isinstance(error, Exception) else RuntimeError(type(error).__name__))
 
     async def _load(self, partition: int) -> None:
         """Park the partition, read its state, start it there; again, with back-off, until it is ours no more."""
@@ -258,7 +267,8 @@ class Ingest:
             try:
                 await self.frames.park_partition(partition)
                 if partition in self.frames.assigned():
-                    await self._start(partition)
+                    with self._trouble.doing("load a partition", partition):
+                        await self._start(partition)
             except ConsumerStoppedError:
                 return
             except (RedisError, KafkaError) as error:
