@@ -6,7 +6,7 @@ the stored state, go on from the stored offset in a new epoch.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 import structlog
@@ -31,6 +31,7 @@ from stream.partition_fold import PartitionFold
 
 log = structlog.get_logger()
 
+_CHECKPOINT: Final = "write a checkpoint"
 CHECKPOINT_RECORDS: Final = 100_000  # of one partition: with the interval, what memory may hold beyond the store
 
 
@@ -171,7 +172,13 @@ class Ingest:
                 self.answered_s = monotonic_s()
                 if all(stored) and self.held.keys() >= self.frames.assigned():
                     self.stored_s = self.answered_s
-                    self._trouble.over()
+                    if not self._is_behind(self._trouble.unfinished(_CHECKPOINT)):
+                        self._trouble.over()
+
+    def _is_behind(self, partitions: Iterable[int]) -> bool:
+        """Whether some of these are ours with records that were folded before, and are not stored again yet."""
+        mine = [(partition, self.held[partition]) for partition in partitions if partition in self.held]
+        return any(not self.frames.position_at_end(partition, held.base) for partition, held in mine)
 
     async def _reload_forgotten(self) -> bool:
         """Idle partitions would not notice that Redis went back: nothing of theirs is checkpointed.
@@ -180,7 +187,8 @@ class Ingest:
         """
         idle = {partition: (held, held.base) for partition, held in self.held.items() if held.next == held.base}
         try:
-            stored = await self._store.offsets()
+            with self._trouble.doing("read the stored offsets"):
+                stored = await self._store.offsets()
         except RedisError as error:
             self._trouble.met(error)
             return False  # the next checkpoint or the next look will tell what became of the state
@@ -222,9 +230,9 @@ class Ingest:
         """Write them; False if they were refused, or may have been written or not."""
         following, changes = held.next, take_changes(held.fold)
         try:
-            if self.confirm is not None:  # now that the last of these records was fetched, and not before
-                await self.confirm()
-            with METERS.timed(CHECKPOINT_SECONDS):
+            with METERS.timed(CHECKPOINT_SECONDS), self._trouble.naming(_CHECKPOINT, partition):
+                if self.confirm is not None:  # now that the last of these records was fetched, and not before
+                    await self.confirm()
                 stored = await self._store.checkpoint(partition, held.base, following, changes)
         except (RedisError, KafkaError) as error:  # Redis may have written it all the same: only the store knows
             METERS.count(CHECKPOINTS, result="failed")
@@ -239,6 +247,7 @@ class Ingest:
             raise
         METERS.count(CHECKPOINTS, result="stored" if stored else "refused")
         if stored:
+            self._trouble.done(_CHECKPOINT, partition)
             held.counted = count_outcomes(self.counted, held.counted, changes.outcomes)
         else:
             log.warning("checkpoint refused", partition=partition, base=held.base)
@@ -262,7 +271,7 @@ class Ingest:
 
     def _loaded(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._fail(error if isinstance(error, Exception) else RuntimeError(str(error)))
+            self._fail(error if isinstance(error, Exception) else RuntimeError(type(error).__name__))
 
     async def _load(self, partition: int) -> None:
         """Park the partition, wait for the clock or read its state, start it there.
@@ -278,7 +287,8 @@ class Ingest:
                     if held is not None and held.ahead is not None:
                         await self._start_when_allowed(partition, held, held.ahead)
                     else:
-                        await self._start(partition)
+                        with self._trouble.doing("load a partition", partition):
+                            await self._start(partition)
             except ConsumerStoppedError:
                 return
             except (RedisError, KafkaError) as error:

@@ -97,7 +97,8 @@ class Watch:
         trouble = Trouble("watch")
         while await pause(max(ROUND_S, trouble.wait_s), stopping):
             try:
-                await self.look()
+                with trouble.doing("read what Redis knows for /metrics"):
+                    await self.look()
             except RedisError as error:
                 trouble.met(error)
             else:

@@ -13,6 +13,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
+from agents.causes import cause_of
 from agents.fold_makers import fold_maker, report_fold_maker
 from agents.health import Readiness
 from agents.kafka import aiokafka_options, broker_name
@@ -40,6 +41,7 @@ from agents.store.seals import SealStore
 from agents.succession import Succession
 from agents.topic_fold import Loop, Source, TopicFold
 from agents.topic_ids import SameTopic, TopicIds
+from agents.unforeseen import brief
 from agents.watch import Watch, tell_readiness
 from stream.errors import Refusal
 from stream.hats import Calendar
@@ -236,9 +238,8 @@ class Worker:
         try:
             await self.start()
         except KafkaError as error:
-            said = " ".join(str(error).split())
-            where = broker_name(self.settings)
-            raise Refusal(f"{where} was lost during the start ({said}): start again once it answers") from None
+            where, why = broker_name(self.settings), cause_of(error).text
+            raise Refusal(f"{where} was lost during the start ({why}): start again once it answers") from None
         except RedisError as error:
             raise redis_refusal(self.settings, error) from None
 
@@ -277,4 +278,4 @@ async def run_worker(settings: Settings, partitions: int, *, accept_gap: bool = 
         raise redis_refusal(settings, error) from error
     except Exception as error:
         log.exception("worker failed")
-        raise Refusal(f"the worker failed ({type(error).__name__}: {error}); its log has the details") from error
+        raise Refusal(f"the worker failed ({brief(error)}); its log has the details") from error

@@ -81,10 +81,11 @@ class Reader:
             ends = await self._begin(partitions)
             while not stopping.is_set():
                 try:
-                    batches = await self._consumer.getmany(timeout_ms=_WAIT_MS, max_records=_MOST_RECORDS)
-                    if not self._feed.caught_up:
-                        behind = [each for each in partitions if await self._consumer.position(each) < ends[each]]
-                        self._feed.caught_up = not batches and not behind
+                    with self._trouble.doing("read the output topics"):
+                        batches = await self._consumer.getmany(timeout_ms=_WAIT_MS, max_records=_MOST_RECORDS)
+                        if not self._feed.caught_up:
+                            behind = [each for each in partitions if await self._consumer.position(each) < ends[each]]
+                            self._feed.caught_up = not batches and not behind
                 except KafkaError as error:
                     self._trouble.met(error)
                     METERS.set(DISPLAY_KAFKA_UP, 0)
