@@ -193,7 +193,7 @@ def _kafka_text(error: BaseException) -> str:
 
 
 def _tls_reason(error: ssl.SSLError) -> str:
-    reason = error.reason or ""
+    reason = str(getattr(error, "reason", ""))
     return f" ({reason})" if _TLS_REASON.fullmatch(reason) else ""
 
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import faust
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import UnsupportedCodecError
 
 from agents.dead_letters import DeadLetters
 from agents.frames import Frame, FrameApp, FrameSettings, frame_app
@@ -18,6 +19,8 @@ from agents.store.hats import HatStore
 from agents.store.partition import PartitionStore
 from agents.store.user_keys import StoredKey
 from agents.ticks import Ticker
+from agents.topic_rules import readable_codecs
+from stream.errors import Refusal
 from stream.partition_fold import PartitionFold
 
 Loop = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
@@ -95,6 +98,18 @@ class TopicFold:
     async def stop(self) -> None:
         """Write the last checkpoint and leave the group."""
         await self.app.stop()
+
+    @property
+    def crash(self) -> BaseException | None:
+        """What ended the app; a Refusal where somebody has to change something."""
+        reason = self.app.crash_reason
+        if isinstance(reason, UnsupportedCodecError):
+            return Refusal(
+                f"topic {self._source.topic} holds records in a compression that this worker cannot read (it reads"
+                f" {', '.join(readable_codecs())}): install the package cramjam beside hatcast, or let the producers"
+                " use gzip in a new topic; nothing was skipped"
+            )
+        return reason
 
     def _app(self, client: dict[str, Any]) -> FrameApp:
         security = {key: value for key, value in client.items() if key not in ("bootstrap_servers", "client_id")}

@@ -21,7 +21,14 @@ RETENTION: Final = "retention.ms"
 RETENTION_BYTES: Final = "retention.bytes"
 CLEANUP: Final = "cleanup.policy"
 COMPRESSION: Final = "compression.type"
+LARGEST: Final = "max.message.bytes"
 PARTITIONS: Final = "partitions"
+
+# The largest batch that each client of ours sends, before compression; clients leave a batch as it is where compression
+# would not shrink it, and a topic may decompress it. A record alone in its batch is far smaller.
+WORKER_BATCH_BYTES: Final = 16_384  # aiokafka's max_batch_size: releases, answers, budget, ticks
+FEED_BATCH_BYTES: Final = 1_000_000  # librdkafka's message.max.bytes: feeds and devices
+_KAFKAS_DEFAULT: Final = 1_048_588
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +107,13 @@ def telemetry_topic(settings: Settings) -> WantedTopic:
     rules = {
         TIMESTAMP_TYPE: _exactly("LogAppendTime" if stamped else "CreateTime"),
         CLEANUP: _exactly("delete"),  # compaction would keep one reading a vehicle
+        COMPRESSION: Rule(
+            made="producer",
+            wanted=f"producer, uncompressed or {' or '.join(readable_codecs())}",
+            holds=is_readable,
+        ),
+        # A worker sends ticks there, and others may feed it: too little for our feeds is theirs to refuse.
+        LARGEST: _at_least(FEED_BATCH_BYTES, breaks_below=WORKER_BATCH_BYTES),
         RETENTION: Rule(
             made=FOR_EVER if retention is None else str(retention),
             wanted=f"at least {RETENTION_MIN_MS} (72h), or -1 for ever",
@@ -133,8 +147,9 @@ def output_topics(settings: Settings, telemetry_partitions: int) -> list[WantedT
             made="producer",
             wanted="producer, gzip or uncompressed, which every client can read",
             holds=lambda value: value in ("producer", "gzip", "uncompressed"),
-            breaks=lambda _: False,
+            breaks=lambda value: not is_readable(value),
         ),
+        LARGEST: _at_least(WORKER_BATCH_BYTES),
     }
     brief = {
         CLEANUP: _exactly("delete", breaks=False),
@@ -144,6 +159,7 @@ def output_topics(settings: Settings, telemetry_partitions: int) -> list[WantedT
             holds=lambda value: value != FOR_EVER and int(value) <= DEAD_LETTERS_MS,
             breaks=lambda _: False,
         ),
+        LARGEST: _at_least(WORKER_BATCH_BYTES, breaks_below=0),  # what is not taken is counted, and holds up nothing
     }
     topics = settings.topics
     reports = [reports_topic(settings, telemetry_partitions)] if settings.policy.takes_reports else []
@@ -160,6 +176,30 @@ def output_topics(settings: Settings, telemetry_partitions: int) -> list[WantedT
 def reports_topic(settings: Settings, telemetry_partitions: int) -> WantedTopic:
     """What devices send: kept and stamped as telemetry is."""
     return WantedTopic(settings.topics.reports, telemetry_partitions, telemetry_topic(settings).rules)
+
+
+def readable_codecs() -> list[str]:
+    """Return the compressions that a worker can read, by Kafka's names: aiokafka leaves some to a library."""
+    from aiokafka import codec
+
+    known = {"gzip": codec.has_gzip, "snappy": codec.has_snappy, "lz4": codec.has_lz4, "zstd": codec.has_zstd}
+    return [name for name, has in known.items() if has()]
+
+
+def is_readable(compression: str) -> bool:
+    """Return whether a worker can read what a topic of this `compression.type` holds, as far as the topic says."""
+    return compression in ("producer", "uncompressed", *readable_codecs())
+
+
+def _at_least(wanted: int, *, breaks_below: int | None = None) -> Rule:
+    """Bytes of the largest batch that a topic takes."""
+    least = wanted if breaks_below is None else breaks_below
+    return Rule(
+        made=str(_KAFKAS_DEFAULT),
+        wanted=f"at least {wanted}, the largest batch that hatcast sends there",
+        holds=lambda value: int(value) >= wanted,
+        breaks=lambda value: int(value) < least,
+    )
 
 
 def _exactly(value: str, *, breaks: bool = True) -> Rule:
@@ -184,21 +224,21 @@ def findings(wanted: WantedTopic, state: TopicState, settings: Settings) -> list
 
 
 def _partition_findings(wanted: WantedTopic, state: TopicState, settings: Settings) -> list[Finding]:
-    """Telemetry may have any number of partitions: it is fixed by the first start, not by the settings."""
-    if wanted.name == settings.topics.telemetry or wanted.partitions in (None, state.partitions):
+    """Telemetry may have any number of partitions: it is fixed by the first start, not by the settings.
+
+    So may topics that have one: all of it goes to partition 0 then, and who reads the ledger back reads all that there
+    are. Kafka takes no partition away again, so to refuse them would leave no way out.
+    """
+    topics = settings.topics
+    if wanted.name == topics.telemetry or wanted.partitions in (None, state.partitions):
         return []
-    return [
-        Finding(
-            topic=wanted.name,
-            setting=PARTITIONS,
-            found=str(state.partitions),
-            wanted=str(wanted.partitions),
-            mend="delete it while it is empty, and hatcast makes it"
-            if wanted.name == settings.topics.registry
-            else "name another topic under [topics] before the first start, and hatcast makes it",
-            breaks=wanted.name != settings.topics.dead_letters,
-        )
-    ]
+    grown = wanted.name in (topics.budget, topics.dead_letters)
+    mend = "name another topic under [topics] before the first start, and hatcast makes it"
+    if grown:
+        mend = "nothing need be done: records are in partition 0, and the others stay empty"
+    elif wanted.name == topics.registry:
+        mend = "delete it while it is empty, and hatcast makes it"
+    return [Finding(wanted.name, PARTITIONS, str(state.partitions), str(wanted.partitions), mend, breaks=not grown)]
 
 
 def alter_command(settings: Settings, topic: str, setting: str, value: str) -> str:

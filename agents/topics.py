@@ -13,6 +13,7 @@ from agents.topic_rules import (
     AFTER_MAX,
     BEFORE_MAX,
     FOR_EVER,
+    LARGEST,
     RETENTION,
     TIMESTAMP_TYPE,
     Finding,
@@ -116,9 +117,11 @@ def topic_range(settings: Settings, name: str) -> list[tuple[int, int]]:
 
 
 def ensure_telemetry(settings: Settings) -> TopicState:
-    """The telemetry topic, made if it is missing; not checked. Raises Refusal."""
+    """The telemetry topic, made if it is missing. Raises Refusal: it would not take what feeds send."""
     with admin_client(settings) as admin:
-        return _ensure(admin, settings, [telemetry_topic(settings)])[settings.topics.telemetry]
+        state = _ensure(admin, settings, [telemetry_topic(settings)])[settings.topics.telemetry]
+    _refuse_small(settings, state)
+    return state
 
 
 def check_replay_target(settings: Settings, first_arrival_ms: int) -> TopicState:
@@ -139,6 +142,7 @@ def check_replay_target(settings: Settings, first_arrival_ms: int) -> TopicState
 
 def _refuse_replay(settings: Settings, state: TopicState, first_ms: int, there: TopicState | None) -> None:
     name = settings.topics.telemetry
+    _refuse_small(settings, state)
     age_ms = now_ms() - first_ms
     if state.log_append_time:
         raise Refusal(
@@ -159,6 +163,17 @@ def _refuse_replay(settings: Settings, state: TopicState, first_ms: int, there: 
         raise Refusal(
             f"topic {name} refuses records older than {_hours(before_max)} ({BEFORE_MAX}), and these begin at"
             f" {first}: {alter_command(settings, name, BEFORE_MAX, str(2**63 - 1))}"
+        )
+
+
+def _refuse_small(settings: Settings, state: TopicState) -> None:
+    """Raises Refusal where the broker would refuse a full batch of a feed, and with it its readings."""
+    name = settings.topics.telemetry
+    rule, largest = telemetry_topic(settings).rules[LARGEST], state.configs.get(LARGEST)
+    if largest is not None and not rule.holds(largest):
+        raise Refusal(
+            f"topic {name}: {LARGEST} is {largest}, wanted {rule.wanted};"
+            f" {alter_command(settings, name, LARGEST, rule.made)}"
         )
 
 

@@ -26,9 +26,9 @@ Operation = tuple[str, int | None]
 class Trouble:
     """What fails in one loop of a worker.
 
-    Steps run inside `doing`, so that a failure has their name, and so that the end of a failure can be told apart: an
-    operation that has succeeded since was done again; of any other nothing is left to do here, since it was done before
-    its answer was lost, or elsewhere.
+    Steps run inside `doing`, so that a failure has their name, and so that its end is logged as what it was: an
+    operation that has succeeded since was done again; of any other nothing is left to do here, since it was done
+    before its answer was lost, or elsewhere.
     """
 
     def __init__(self, loop: str) -> None:

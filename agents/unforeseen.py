@@ -215,5 +215,9 @@ def _place(frame: traceback.FrameSummary) -> str:
     path = frame.filename
     if path.startswith(_OURS):
         return f"{Path(path).relative_to(_ROOT)}:{frame.lineno}"
-    path = path.replace(os.sep, "/").rpartition("/site-packages/")[2]
-    return f"{path.rpartition('/lib/')[2]}:{frame.lineno}"
+    path = path.replace(os.sep, "/")
+    for folder in ("/site-packages/", "/lib/"):
+        _, found, below = path.rpartition(folder)
+        if found:
+            return f"{below}:{frame.lineno}"
+    return f"{Path(path).name}:{frame.lineno}"

@@ -256,8 +256,8 @@ class Worker:
             if self.failed.done():
                 self.failed.result()
             for fold, app in zip(self.folds, stopped, strict=True):
-                if app.done() and fold.app.crash_reason is not None:
-                    raise fold.app.crash_reason
+                if app.done() and (crash := fold.crash) is not None:
+                    raise crash
         finally:
             stop.cancel()
             await self.stop()

@@ -86,8 +86,8 @@ TICKS: Final = Counter("hatcast_ticks_total", "Ticks sent to silent partitions."
 TROUBLES: Final = Counter(
     "hatcast_troubles_total",
     "Tries of a loop that failed, mostly since Redis or Kafka did not answer; each is tried again.",
-    _WORKER,
-    (Label("loop", ("ingest", "release", "ticks", "succession", "watch")),),
+    (*_WORKER, *_DISPLAY),
+    (Label("loop", ("ingest", "release", "ticks", "succession", "watch", "map")),),
 )
 READY: Final = Gauge(
     "hatcast_ready",

@@ -1,6 +1,8 @@
 """Topics on a real broker: made where they are missing, checked where they are there."""
 
+import asyncio
 import logging
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -8,11 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from aiokafka.errors import MessageSizeTooLargeError
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from agents.clock import now_ms
+from agents.kafka import aiokafka_options
+from agents.publisher import Message, Publishers
 from agents.settings import Settings, load_settings
+from agents.topic_rules import WORKER_BATCH_BYTES
 from agents.topics import (
     check_replay_target,
     check_topics,
@@ -24,6 +30,7 @@ from agents.topics import (
 from stream.errors import Refusal
 from stream.policy import Relation
 from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.readings import NOON_MS, ticks, traffic
 from tests.services import KafkaServer, Record, RedisServer
 
 DAY_MS = 86_400_000
@@ -62,10 +69,20 @@ def test_missing_topics_are_made_as_the_contract_says(pipeline: Pipeline, kafka:
         "retention.ms": str(3 * DAY_MS),
         "retention.bytes": "-1",
         "message.timestamp.after.max.ms": "120000",
+        "compression.type": "producer",
+        "max.message.bytes": "1048588",
     }
     for name in (topics.means, topics.queries, topics.budget, topics.registry):
-        assert described(kafka, name) == {"cleanup.policy": "compact", "compression.type": "producer"}
-    assert described(kafka, topics.dead_letters) == {"cleanup.policy": "delete", "retention.ms": str(DAY_MS)}
+        assert described(kafka, name) == {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "max.message.bytes": "1048588",
+        }
+    assert described(kafka, topics.dead_letters) == {
+        "cleanup.policy": "delete",
+        "retention.ms": str(DAY_MS),
+        "max.message.bytes": "1048588",
+    }
     report = check_topics(pipeline.settings)
     assert dict(report.partitions) == {
         topics.telemetry: 8,
@@ -152,9 +169,76 @@ def test_releases_that_would_be_deleted_are_refused(pipeline: Pipeline, kafka: K
 
 
 def test_another_number_of_output_partitions_is_refused(pipeline: Pipeline, kafka: KafkaServer) -> None:
-    kafka.create_topic(pipeline.settings.topics.budget, 2, {"cleanup.policy": "compact"})
-    with pytest.raises(Refusal, match="partitions is 2, wanted 1"):
+    kafka.create_topic(pipeline.settings.topics.means, 2, {"cleanup.policy": "compact"})
+    with pytest.raises(Refusal, match="partitions is 2, wanted 8"):
         ensure_topics(pipeline.settings)
+
+
+@pytest.mark.parametrize("role", ["means", "queries", "budget"])
+def test_an_output_topic_that_would_not_take_a_full_batch_is_refused_and_so_does_its_broker(
+    role: str, pipeline: Pipeline, kafka: KafkaServer
+) -> None:
+    topic = getattr(pipeline.settings.topics, role)
+    ensure_topics(pipeline.settings)
+    for limit, taken in ((WORKER_BATCH_BYTES, True), (WORKER_BATCH_BYTES // 2, False)):
+        alter(kafka, topic, max_message_bytes=str(limit))
+        assert asyncio.run(takes_full_batches(pipeline.settings, topic)) is taken
+        if taken:
+            ensure_topics(pipeline.settings)
+        else:
+            with pytest.raises(Refusal, match=rf"max\.message\.bytes is {limit}, wanted at least .* --add-config max"):
+                ensure_topics(pipeline.settings)
+
+
+def test_a_budget_topic_that_has_grown_is_read_back_and_written_as_before(
+    pipeline: Pipeline, kafka: KafkaServer, redis_server: RedisServer
+) -> None:
+    budget = pipeline.settings.topics.budget
+    kafka.create_topic(budget, 3, {"cleanup.policy": "compact"})
+    samples = traffic()
+    worker = pipeline.worker()
+    kafka.produce(pipeline.name, [*(each.record() for each in samples), *ticks(NOON_MS + 3 * HOUR_MS)])
+    pipeline.wait(lambda: pipeline.is_settled() and len(pipeline.published()) == 6, "releases", worker)
+    assert {each.partition for each in kafka.read(budget)} == {0}
+    assert worker.terminate() == 0
+    spent = pipeline.budget_records()
+    redis_server.delete(f"{{{pipeline.name}*")
+    again = pipeline.worker()
+    pipeline.wait(pipeline.is_settled, "settled state", again)
+    assert {len(set(values)) for values in pipeline.published().values()} == {1}
+    kept = pipeline.budget_records()
+    assert {key: record["epsilon_sum"] for key, record in kept.items()} == {
+        key: record["epsilon_sum"] for key, record in spent.items()
+    }
+    assert pipeline.hatcast("budget").code == 0
+
+
+async def takes_full_batches(settings: Settings, topic: str) -> bool:
+    """Whether a transaction of so many records that batches are full goes through; they cannot be compressed."""
+    publishers = Publishers(settings.topics.telemetry, aiokafka_options(settings))
+    messages = [Message(topic, 0, b"%d" % number, os.urandom(700)) for number in range(200)]
+    try:
+        await publishers.hold(frozenset({0}))
+        await publishers.publish(0, messages)
+    except MessageSizeTooLargeError:
+        return False
+    finally:
+        await publishers.stop()
+    return True
+
+
+def test_a_feed_into_a_topic_that_would_not_take_its_batches_is_refused_with_the_command_that_mends_it(
+    pipeline: Pipeline, kafka: KafkaServer
+) -> None:
+    topic = pipeline.settings.topics.telemetry
+    ensure_topics(pipeline.settings)
+    alter(kafka, topic, max_message_bytes="999999")
+    assert ensure_topics(pipeline.settings) == 8  # others may feed it in smaller batches
+    line = r"max\.message\.bytes is 999999, .*--add-config max\.message\.bytes=1048588$"
+    with pytest.raises(Refusal, match=line):
+        ensure_telemetry(pipeline.settings)
+    with pytest.raises(Refusal, match=line):
+        check_replay_target(pipeline.settings, now_ms())
 
 
 def test_several_broken_topics_are_counted_in_the_one_line(pipeline: Pipeline, kafka: KafkaServer) -> None:

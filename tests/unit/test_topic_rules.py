@@ -1,12 +1,17 @@
 """What is found wrong about a topic, without a broker: brokers of other ages and with other rights too."""
 
 from collections.abc import Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import pytest
+from aiokafka import AIOKafkaProducer
+
 from agents.settings import Settings, settings_of
-from agents.topic_rules import TopicState, findings, output_topics, telemetry_topic
+from agents.topic_rules import WORKER_BATCH_BYTES, TopicState, WantedTopic, findings, output_topics, telemetry_topic
 from tests.integration.tables import DEFAULTS, merged
+from tests.services.data import ROOT
 
 
 def settings(**tables: Any) -> Settings:
@@ -52,6 +57,64 @@ def test_retention_may_be_longer_than_asked_for_but_not_shorter_than_72_hours() 
 def test_telemetry_may_have_any_number_of_partitions_as_its_first_start_found_it() -> None:
     given = settings(kafka={"partitions": 3})
     assert findings(telemetry_topic(given), TopicState(8, MADE), given) == []
+
+
+def of_output(role: str, changes: Mapping[str, str], partitions: int | None = None) -> dict[str, bool]:
+    """The same of an output topic."""
+    given = settings()
+    name = getattr(given.topics, role)
+    topic = next(each for each in output_topics(given, 8) if each.name == name)
+    state = TopicState(partitions or topic.partitions or 0, topic.configs | dict(changes))
+    return {each.setting: each.breaks for each in findings(topic, state, given)}
+
+
+def test_a_budget_topic_may_have_grown_since_kafka_takes_no_partition_back_but_means_may_not() -> None:
+    assert of_output("budget", {}, 3) == {"partitions": False}
+    assert of_output("dead_letters", {}, 3) == {"partitions": False}
+    assert of_output("means", {}, 9) == {"partitions": True}
+    assert of_output("queries", {}, 7) == {"partitions": True}
+
+
+def test_a_topic_takes_the_largest_batch_that_is_sent_there() -> None:
+    for role in ("means", "queries", "budget"):
+        assert of_output(role, {"max.message.bytes": "16384"}) == {}
+        assert of_output(role, {"max.message.bytes": "16383"}) == {"max.message.bytes": True}
+    assert of_output("dead_letters", {"max.message.bytes": "100"}) == {"max.message.bytes": False}
+    assert found(MADE | {"max.message.bytes": "1000000"}) == {}
+    assert found(MADE | {"max.message.bytes": "999999"}) == {"max.message.bytes": False}, "others may feed it"
+    assert found(MADE | {"max.message.bytes": "16383"}) == {"max.message.bytes": True}, "not even ticks"
+
+
+def test_the_largest_batch_is_that_of_the_clients_and_no_record_of_ours_is_larger() -> None:
+    assert signature(AIOKafkaProducer.__init__).parameters["max_batch_size"].default == WORKER_BATCH_BYTES
+    longest = "n" * 80  # of a policy's name, which every key and record has a few times
+    golden = [path.read_bytes() for path in (ROOT / "schemas" / "golden").rglob("*.json")]
+    assert len(golden) > 10
+    assert max(map(len, golden)) + 10 * len(longest) < WORKER_BATCH_BYTES / 2
+
+
+def test_a_compression_that_a_worker_cannot_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for codec in ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"):
+        assert found(MADE | {"compression.type": codec}) == {}
+    assert found(MADE | {"compression.type": "brotli"}) == {"compression.type": True}
+    assert of_output("means", {"compression.type": "zstd"}) == {"compression.type": False}
+    monkeypatch.setattr("aiokafka.codec.cramjam", None)  # as where its wheel could not be installed
+    assert found(MADE | {"compression.type": "zstd"}) == {"compression.type": True}
+    assert of_output("means", {"compression.type": "zstd"}) == {"compression.type": True}
+    assert found(MADE | {"compression.type": "gzip"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("compression.type", "brotli"), ("max.message.bytes", "100"), ("partitions", "")]
+)
+def test_rules_that_forget_one_of_these_find_nothing(setting: str, value: str) -> None:
+    """Mutants: topics are compared as before these rules."""
+    given = settings()
+    rules = {key: rule for key, rule in telemetry_topic(given).rules.items() if key != setting}
+    forgetful = WantedTopic(given.topics.telemetry, None, rules)
+    assert findings(forgetful, TopicState(9, MADE | {setting: value}), given) == []
+    if setting != "partitions":
+        assert findings(telemetry_topic(given), TopicState(9, MADE | {setting: value}), given) != []
 
 
 def test_under_add_remove_the_broker_has_to_stamp_telemetry(tmp_path: Path) -> None:

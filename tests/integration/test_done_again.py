@@ -1,0 +1,94 @@
+"""`done again` in a worker's log: of what it has done again, and of nothing that another worker did instead."""
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from agents.frames import FrameConsumer
+from agents.ingest import Ingest
+from agents.store.partition import PartitionStore
+from agents.topics import ensure_topics
+from agents.trouble import Trouble
+from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
+from tests.integration.readings import Sample, traffic
+from tests.integration.tables import PARTITIONS
+from tests.services import KafkaServer, RedisServer
+
+ALL = frozenset(range(PARTITIONS))
+
+
+def fail_alone(*, boast: bool) -> None:
+    """No checkpoint reaches Redis while this worker owns all partitions; `boast`: a mutant of Trouble."""
+    attach, checkpoint = Ingest.attach, PartitionStore.checkpoint
+    consumers: list[FrameConsumer] = []
+
+    def attached(self: Ingest, frames: FrameConsumer) -> None:
+        consumers.append(frames)
+        attach(self, frames)
+
+    async def failing(self: PartitionStore, *arguments: Any) -> bool:
+        if consumers[0].assigned() in (frozenset(), ALL):
+            raise RedisConnectionError
+        return await checkpoint(self, *arguments)
+
+    Ingest.attach, PartitionStore.checkpoint = attached, failing  # type: ignore[method-assign,assignment]  # wrapped
+    if boast:
+        over = Trouble.over
+
+        def boasting(self: Trouble) -> None:
+            self._failed = dict.fromkeys(self._failed, True)
+            over(self)
+
+        Trouble.over = boasting  # type: ignore[method-assign]
+
+
+@pytest.fixture
+def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
+    with open_pipeline(kafka, redis_server, tmp_path, "again") as opened:
+        ensure_topics(opened.settings)
+        yield opened
+
+
+def lines(worker: WorkerProcess, event: str) -> list[Mapping[str, Any]]:
+    found = (json.loads(line) for line in worker.logged().splitlines() if line.startswith("{"))
+    return [line for line in found if line["event"] == event]
+
+
+def partitions(worker: WorkerProcess, event: str) -> set[int]:
+    """Of the checkpoints that a worker has logged so."""
+    told = [line for line in lines(worker, event) if line["operation"] == "write a checkpoint"]
+    return {partition for line in told for partition in line["partitions"]}
+
+
+def share(pipeline: Pipeline, samples: list[Sample], *, boast: bool) -> tuple[WorkerProcess, set[int], set[int]]:
+    """A worker fails all checkpoints until a second one takes some of its partitions; with the partitions of both."""
+    pipeline.kafka.produce(pipeline.name, [each.record() for each in samples])
+    first = pipeline.worker(wrap=partial(fail_alone, boast=boast))
+    failed = '"operation": "write a checkpoint", "service": "Redis"'
+    pipeline.wait(lambda: failed in first.logged(), "failed checkpoint", first)
+    assert pipeline.folded() == 0
+    second = pipeline.worker()
+    pipeline.wait(pipeline.is_caught_up, "folded log", first, second)
+    pipeline.wait(lambda: bool(partitions(first, "done again")), "end of the trouble", first)
+    ours, theirs = (set(lines(each, "partitions assigned")[-1]["partitions"]) for each in (first, second))
+    assert ours
+    assert theirs
+    assert ours | theirs == ALL
+    return first, ours, theirs
+
+
+@pytest.mark.parametrize("kind", ["product", "mutant"])
+def test_a_worker_whose_partitions_went_says_done_again_only_of_those_that_it_has_kept(
+    kind: str, pipeline: Pipeline
+) -> None:
+    samples = traffic(hours=1, vehicles=100, places=1)
+    assert {each.partition for each in samples} == ALL
+    worker, ours, theirs = share(pipeline, samples, boast=kind == "mutant")
+    assert pipeline.outcomes() == {"accepted": len(samples)}
+    true = partitions(worker, "done again") == ours and partitions(worker, "nothing left to do here") == theirs
+    assert true is (kind == "product")

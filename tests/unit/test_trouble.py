@@ -1,0 +1,122 @@
+"""What a loop logs of its failures, and of their end."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError, ResponseError
+from structlog.testing import capture_logs
+
+from agents.metrics.declared import TROUBLES
+from agents.trouble import Trouble
+from tests.services.data import ROOT
+
+
+def fails(trouble: Trouble, operation: str, error: Exception, partition: int | None = None) -> None:
+    """A try in which an operation fails."""
+    with pytest.raises(type(error)), trouble.doing(operation, partition):
+        raise error
+    trouble.met(error)
+
+
+def works(trouble: Trouble, operation: str, partition: int | None = None) -> None:
+    with trouble.doing(operation, partition):
+        pass
+
+
+def logged(story: Callable[[Trouble], None], trouble: Trouble | None = None) -> list[dict[str, Any]]:
+    with capture_logs() as lines:
+        story(trouble or Trouble("release"))
+    return [
+        {key: value for key, value in line.items() if key not in ("after_s", "log_level")}
+        for line in map(dict[str, Any], lines)
+    ]
+
+
+def test_a_failure_is_logged_once_with_operation_service_and_cause() -> None:
+    def story(trouble: Trouble) -> None:
+        for _ in range(3):
+            fails(trouble, "commit releases", ResponseError("READONLY 38.5"))
+        fails(trouble, "publish releases", RedisConnectionError("GJ05"))
+
+    told = {"event": "not done, tried again", "loop": "release", "service": "Redis"}
+    readonly = "it is a read-only replica (READONLY): let redis.url name the master"
+    gone = "no connection (closed by the server)"
+    assert logged(story) == [
+        told | {"operation": "commit releases", "cause": readonly, "error": "ResponseError"},
+        told | {"operation": "publish releases", "cause": gone, "error": "ConnectionError"},
+    ]
+
+
+def test_the_innermost_name_of_an_operation_counts_and_an_error_that_is_raised_again_gets_its_new_one() -> None:
+    error = RedisConnectionError("again")
+
+    def story(trouble: Trouble) -> None:
+        with pytest.raises(RedisError), trouble.doing("answer queries"):
+            fails(trouble, "load contributions", error)
+            raise ResponseError("READONLY") from None
+        fails(trouble, "mark releases as published", error)
+        trouble.met(RedisConnectionError("MASTERDOWN"))
+
+    assert logged(story)[0]["operation"] == "load contributions"
+    trouble = Trouble("release")
+    trouble.met(error)  # its name was taken off
+    assert trouble.unfinished("load contributions") == set()
+
+
+def ends(trouble: Trouble) -> list[dict[str, Any]]:
+    """Partitions 1 to 3 fail; 1 is written again here, 2 and 3 are not, and neither is what another loop's step is."""
+
+    def story(trouble: Trouble) -> None:
+        for partition in (3, 1, 2):
+            fails(trouble, "write a checkpoint", RedisConnectionError(), partition)
+        fails(trouble, "read the stored offsets", RedisConnectionError())
+        works(trouble, "write a checkpoint", 1)
+        works(trouble, "read the stored offsets")
+        assert trouble.unfinished("write a checkpoint") == {2, 3}
+        trouble.over()
+        trouble.over()
+
+    return logged(story, trouble)[1:]
+
+
+TRUE_ENDS = [
+    {"event": "done again", "loop": "ingest", "operation": "write a checkpoint", "tries": 4, "partitions": [1]},
+    {"event": "done again", "loop": "ingest", "operation": "read the stored offsets", "tries": 4},
+    {"event": "nothing left to do here", "loop": "ingest", "operation": "write a checkpoint", "tries": 4}
+    | {"partitions": [2, 3]},
+]
+
+
+def test_done_again_is_what_was_done_here_and_all_else_is_said_to_be_left_to_nobody() -> None:
+    assert ends(Trouble("ingest")) == TRUE_ENDS
+
+
+def test_a_trouble_that_says_done_again_of_all_that_failed_is_seen() -> None:
+    class Boasting(Trouble):
+        def over(self) -> None:
+            self._failed = dict.fromkeys(self._failed, True)
+            super().over()
+
+    assert ends(Boasting("ingest")) != TRUE_ENDS
+
+
+def test_every_loop_that_has_troubles_is_declared_as_a_label_of_their_counter() -> None:
+    sources = (path.read_text() for path in (ROOT / "agents").rglob("*.py"))
+    loops = {loop for source in sources for loop in re.findall(r"Trouble\(\"(\w+)\"\)", source)}
+    assert loops == set(TROUBLES.labels[0].values)
+
+
+def test_a_round_that_could_not_try_is_not_the_end_of_a_trouble() -> None:
+    def story(trouble: Trouble) -> None:
+        fails(trouble, "commit releases", RedisConnectionError())
+        trouble.not_tried()
+        trouble.over()
+        assert trouble.wait_s > 0
+        works(trouble, "commit releases")
+        trouble.over()
+        assert trouble.wait_s == 0
+
+    assert [line["event"] for line in logged(story)] == ["not done, tried again", "done again"]
