@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from redis.exceptions import NoPermissionError
+
 from agents.redis_clients import AnyRedis
 from agents.store.keys import DomainKeys, PartitionKeys
 from agents.store.scripts import Script
@@ -44,19 +46,27 @@ def other_user_key(name: str, partition: int, stored: str, own: str) -> OtherUse
 
 
 async def folded_under(redis: AnyRedis, states: Iterable[PartitionKeys]) -> list[tuple[PartitionKeys, StoredKey]]:
-    """The user key of each of these partition states, of those that are stored. Errors of redis-py pass through."""
+    """The user key of each of these partition states, of those that are stored and that this user may read.
+
+    Other errors of redis-py pass through.
+    """
     wanted = list(states)
     if not wanted:
         return []
     async with redis.pipeline(transaction=False) as pipe:
         for keys in wanted:
             pipe.hmget(keys.state, ["user_key", "made_key"])
-        found = await pipe.execute()
-    return [
-        (keys, StoredKey(fingerprint.decode(), made))
-        for keys, (fingerprint, made) in zip(wanted, found, strict=True)
-        if fingerprint is not None
-    ]
+        answers = await pipe.execute(raise_on_error=False)
+    found = []
+    for keys, answer in zip(wanted, answers, strict=True):
+        if isinstance(answer, NoPermissionError):  # another policy's
+            continue
+        if isinstance(answer, Exception):
+            raise answer
+        fingerprint, made = answer
+        if fingerprint is not None:
+            found.append((keys, StoredKey(fingerprint.decode(), made)))
+    return found
 
 
 async def restore_made_key(redis: AnyRedis, keys: DomainKeys, registered: str | None, copies: list[StoredKey]) -> None:

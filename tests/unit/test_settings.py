@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from agents.settings import Address, settings_of
+from agents.topics_table import TopicsTable
 from stream.errors import BadSetting
 from tests.integration.tables import DEFAULTS, merged
 
@@ -25,3 +26,29 @@ def test_an_address_to_listen_on_is_a_host_and_a_port(text: str) -> None:
 def test_what_is_no_address_to_listen_on_is_refused(text: str) -> None:
     with pytest.raises(BadSetting, match=r"worker\.listen"):
         listening(text)
+
+
+def topics(**given: str) -> TopicsTable:
+    return settings_of(merged(DEFAULTS, {"policy": {"name": "p"}, "topics": given}), Path("/nowhere"), {}).topics
+
+
+def test_a_prefix_stands_before_every_topic_name_that_is_not_written() -> None:
+    made = topics(prefix="surat.", queries="answers")
+    assert made.names == (
+        "surat.telemetry",
+        "surat.hats.means",
+        "answers",
+        "surat.hats.budget",
+        "surat.hats.dead-letters",
+        "surat.reports",
+        "surat.telemetry.hatcast",
+    )
+    assert topics().means == "hats.means"
+
+
+@pytest.mark.parametrize(
+    "given", [{"means": "telemetry.hatcast"}, {"prefix": "a/"}, {"telemetry": "t" * 242}, {"budget": ""}]
+)
+def test_a_topic_name_that_is_taken_or_that_kafka_would_not_take_is_refused(given: dict[str, str]) -> None:
+    with pytest.raises(BadSetting, match=r"^topics: "):
+        topics(**given)
