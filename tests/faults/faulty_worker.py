@@ -16,17 +16,22 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from agents.query_release import QueryReleaser
 from agents.store.partition import PartitionStore
-from agents.store.proof import ProofStore
+from agents.store.recovery import RecoveryStore
+from agents.store.seals import SealStore
 from tests.integration.crashing_worker import ANSWERING, METHODS
 
-# Of the release, of answers to queries, then of the proof of Redis, then of the ingest.
+# Of the release, of answers to queries, then of ledger recovery and of seals, then of the ingest.
 STEPS: Final[dict[str, tuple[type, str]]] = {
     **METHODS,
     **ANSWERING,
     "answers sent": (AIOKafkaProducer, "commit_transaction"),  # as `sent`, within the send of answers
-    "looked": (ProofStore, "run_id"),
-    "adopted": (ProofStore, "adopt"),
-    "proven": (ProofStore, "prove"),
+    "looked": (RecoveryStore, "look"),
+    "begun": (RecoveryStore, "begin"),
+    "fenced": (RecoveryStore, "fenced"),
+    "adopted": (RecoveryStore, "adopt"),
+    "finished": (RecoveryStore, "finish"),
+    "sealed": (SealStore, "seal"),
+    "shrunk": (SealStore, "shrink"),
     "opened": (PartitionStore, "open"),
     "checkpointing": (PartitionStore, "checkpoint"),
     "checkpointed": (PartitionStore, "checkpoint"),

@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from agents.store.proof import Answered, ProofStore, Published, Term
 from msgspec.structs import replace
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
@@ -17,7 +18,6 @@ from agents.store.keys import DomainKeys
 from agents.store.ledger import AnswerProposal, LedgerStore, Proposal
 from agents.store.partition import PartitionStore
 from agents.store.progress import Mark
-from agents.store.proof import Answered, ProofStore, Published, Term
 from agents.store.succession import SuccessionStore, Successor
 from agents.topics import ensure_topics
 from agents.trouble import is_full

@@ -6,11 +6,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from agents.store.proof import ProofStore
 
 from agents.doctor import State, examine
 from agents.redis_connection import connect_redis_async
 from agents.store.keys import DomainKeys, PartitionKeys
-from agents.store.proof import ProofStore
 from agents.topics import ensure_topics
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import EXACT, HOUR_MS, NOON_MS, assert_exact_means, ticks, traffic

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agents.store.proof import ProofStore
 from aiokafka import AIOKafkaProducer
 
 from agents.kafka import aiokafka_options
@@ -20,7 +21,6 @@ from agents.slot_release import SlotReleaser
 from agents.store.hats import HatStore
 from agents.store.identity import check_policy, claim_policy
 from agents.store.keys import DomainKeys, PartitionKeys
-from agents.store.proof import ProofStore
 from agents.store.succession import SuccessionStore, Successor
 from agents.succession import Succession
 from agents.topics import ensure_topics
