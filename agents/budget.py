@@ -4,7 +4,7 @@ from typing import Final
 
 from agents.cloud_events import cloud_event
 from agents.publisher import Message
-from agents.settings import TopicsTable
+from agents.topics_table import TopicsTable
 from stream.accounting import DaySummary
 from stream.policy import Policy
 from stream.release import budget_record

@@ -14,7 +14,6 @@ Headers = list[tuple[str, bytes]]
 CONTENT_TYPE: Final = "application/json"
 SPEC_VERSION: Final = "1.0"
 _SOURCE: Final = "ce_source"
-_SOURCES: Final = "hatcast/"
 
 
 class _Release(msgspec.Struct):
@@ -40,12 +39,22 @@ def cloud_event(name: str, event_id: str, telemetry: str, time: str | None = Non
     headers = [
         ("ce_specversion", SPEC_VERSION.encode()),
         ("ce_id", event_id.encode()),
-        (_SOURCE, f"{_SOURCES}{telemetry}".encode()),
+        (_SOURCE, source_of(telemetry)),
         ("ce_type", event_type(name).encode()),
     ]
     if time is not None:
         headers.append(("ce_time", time.encode()))
     return [*headers, ("content-type", CONTENT_TYPE.encode())]
+
+
+def source_of(telemetry: str) -> bytes:
+    """`ce_source` of everything that comes of a telemetry topic."""
+    return f"hatcast/{telemetry}".encode()
+
+
+def comes_of_another(headers: Iterable[tuple[str, bytes | None]], telemetry: str) -> bool:
+    """Whether a record says that it comes of another telemetry topic: several may share output topics."""
+    return any(name == _SOURCE and value != source_of(telemetry) for name, value in headers)
 
 
 def release_event(name: str, release_id: str, telemetry: str, record: bytes) -> Headers:
@@ -54,12 +63,3 @@ def release_event(name: str, release_id: str, telemetry: str, record: bytes) -> 
     Raises msgspec.DecodeError if they have none.
     """
     return cloud_event(name, release_id, telemetry, _RELEASE.decode(record).released_at)
-
-
-def source_of(headers: Iterable[tuple[str, bytes | str | None]]) -> str | None:
-    """Return the telemetry topic that a record comes of; None if its headers name none."""
-    for name, value in headers:
-        if name == _SOURCE and isinstance(value, bytes):
-            source = value.decode(errors="replace")
-            return source.removeprefix(_SOURCES) if source.startswith(_SOURCES) else None
-    return None

@@ -1,5 +1,6 @@
 """Is everything there, and set so that the promises can be kept? Nothing is changed and nothing is made."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
 from agents.clock import now_ms
@@ -14,8 +16,12 @@ from agents.durability import KEEPS_ALL, Persistence, info, read_durability
 from agents.kafka import broker_name
 from agents.redis_clients import SyncRedis, primaries
 from agents.redis_connection import connect_redis, redis_name, redis_refusal
+from agents.registration import configured_key, own_record
+from agents.registry import PolicyRecord, Registry
+from agents.registry.checks import check_facts, other_domain
 from agents.settings import Settings, load_settings
 from agents.store.keys import DomainKeys
+from agents.topic_ids import TopicIds
 from agents.topics import TopicReport, check_topics
 from stream.errors import Refusal
 from stream.pseudonyms import Pseudonyms
@@ -66,6 +72,7 @@ def examine(config: Path) -> Iterator[Check]:
         yield Check("kafka", State.OK, broker_name(settings).removeprefix("Kafka at "))
         yield from _topic_checks(topics)
         partitions = topics.partitions.get(settings.topics.telemetry)
+        yield from _registry_checks(settings, topics)
     try:
         with closing(connect_redis(settings, PATIENCE_SECONDS)) as redis:
             yield Check("redis", State.OK, redis_name(settings).removeprefix("Redis at "))
@@ -91,6 +98,42 @@ def _topic_checks(topics: TopicReport) -> Iterator[Check]:
         yield Check(f"topic {finding.topic}", state, f"{finding.setting} is {finding.found}", mend)
     for name in topics.missing:
         yield Check(f"topic {name}", State.WARNING, "missing: the first worker makes it")
+
+
+def _registry_checks(settings: Settings, topics: TopicReport) -> Iterator[Check]:
+    """What is registered for this telemetry, and whether the settings agree with it."""
+    if settings.topics.registry in topics.missing:
+        return
+    registry = Registry(settings)
+    try:
+        facts = asyncio.run(registry.read())
+        for name, record in facts.policies.items():
+            yield Check(f"registered policy {name}", State.OK, _registered(record))
+        partitions = topics.partitions.get(settings.topics.telemetry)
+        if partitions is None:
+            return
+        ids = asyncio.run(_topic_ids(settings, [name for name in settings.sources if name in topics.partitions]))
+        check_facts(facts, own_record(settings, partitions, ids, configured_key(settings)))
+        if settings.policy.name not in facts.policies:
+            other_domain(settings.policy.name, settings.topics.telemetry, asyncio.run(registry.read_others()))
+    except Refusal as refusal:
+        yield Check("registry", State.PROBLEM, "workers do not start", str(refusal))
+    except KafkaError as error:
+        yield Check("registry", State.PROBLEM, f"not read ({type(error).__name__})", "see that all brokers run")
+    else:
+        yield Check("registry", State.OK, "agrees with the configuration")
+
+
+async def _topic_ids(settings: Settings, names: list[str]) -> dict[str, str | None]:
+    return await TopicIds(settings).read(names)
+
+
+def _registered(record: PolicyRecord) -> str:
+    whose = "made by hatcast" if record.user_key.made else "given"
+    return (
+        f"{record.policy_id}, {record.partitions} partitions by {record.partitioner}, {record.timezone}, topic id"
+        f" {record.telemetry_id or 'unknown'}, user key {record.user_key.fingerprint[:8]} {whose}"
+    )
 
 
 def _redis_checks(redis: "Redis", node: str) -> Iterator[Check]:

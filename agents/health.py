@@ -25,7 +25,10 @@ class Readiness:
     session_timeout_s: float
 
     def parts(self) -> dict[str, str]:
-        """Part -> `READY`, or what is missing. The texts hold counts of partitions and seconds, and no more."""
+        """Part -> `READY`, or what is missing.
+
+        The texts hold counts of partitions, seconds, and a record's offset and timestamp, and no more.
+        """
         frames = self.ingest.frames
         assigned = frames.assigned()
         loaded = len(assigned & self.ingest.held.keys())
@@ -35,6 +38,7 @@ class Readiness:
             "group": self._group(),
             "partitions": READY if loaded == len(assigned) else f"{loaded} of {len(assigned)} loaded",
             "checkpoint": self._recent("checkpoint", self.ingest.stored_s),
+            "clock": self.ingest.waits.problem() or READY,
         }
 
     def _recent(self, what: str, last_s: float | None) -> str:

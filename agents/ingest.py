@@ -6,18 +6,19 @@ the stored state, go on from the stored offset in a new epoch.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 import structlog
 from aiokafka.errors import ConsumerStoppedError, KafkaError
 from redis.exceptions import RedisError
 
+from agents.ahead import Ahead, ClockWaits
 from agents.clock import monotonic_s, now_ms, pause
 from agents.counted import count_outcomes
 from agents.dead_letters import DeadLetters
 from agents.frames import Frame, FrameConsumer
+from agents.held import Held
 from agents.metrics.declared import CHECKPOINT_SECONDS, CHECKPOINTS, READINGS, REBALANCES
 from agents.metrics.meters import METERS
 from agents.store.identity import other_count
@@ -30,28 +31,8 @@ from stream.partition_fold import PartitionFold
 
 log = structlog.get_logger()
 
+_CHECKPOINT: Final = "write a checkpoint"
 CHECKPOINT_RECORDS: Final = 100_000  # of one partition: with the interval, what memory may hold beyond the store
-
-
-@dataclass(slots=True)
-class Held:
-    """A partition's memory.
-
-    base       the stored offset that the memory's changes follow
-    next       the next record to fold
-    heard_s    when its last record came that counts as a sign of life (monotonic seconds)
-    missing    records before `next` were deleted unread: the next record tells how long ago
-    counted    outcome -> records, of those that are stored
-    """
-
-    fold: PartitionFold[bytes]
-    base: int
-    next: int
-    heard_s: float
-    missing: bool = False
-    counted: Mapping[str, int] = field(default_factory=dict)
-    epoch: int | None = None
-    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Ingest:
@@ -63,6 +44,7 @@ class Ingest:
     by_clock     only records that move a clock are signs of life: who sends may be anybody, and could hold a partition
                  back for ever with records of long ago
     went_back   called where a stored offset is not what was stored last
+    waits        the partitions that wait for this machine's clock
     claim   called whenever a state is loaded: keeps the policy and the user key again where Redis lost them too
     user_key   under which the partitions are folded
     confirm    confirms that the topic is still the registered one; None where the broker has no topic ids
@@ -87,6 +69,7 @@ class Ingest:
         self.accept_gap = False
         self.counted = READINGS
         self.by_clock = False
+        self.waits = ClockWaits(store.topic)
         self.claim: Callable[[], Awaitable[None]] | None = None
         self.went_back: Callable[[], None] = lambda: None
         self.user_key: StoredKey | None = None
@@ -121,6 +104,7 @@ class Ingest:
         if count not in (None, self._store.partitions):  # the topic has grown while we ran
             self._fail(other_count(self._store.name, self._store.partitions, count))
             return
+        self.waits.keep_only(partitions)
         for partition in partitions:
             self._load_soon(partition)
 
@@ -144,55 +128,74 @@ class Ingest:
     # What the agent and the worker call.
 
     async def fold(self, frame: Frame) -> None:
-        """Fold a frame. Waits for the store only where `CHECKPOINT_RECORDS` are not stored yet."""
+        """Fold a frame, up to the first record that is dated too far ahead of this machine's clock.
+
+        Waits for the store only at such a record, or where `CHECKPOINT_RECORDS` are not stored yet.
+        """
         partition = frame.partition
         if self.frames.epoch(partition) != frame.epoch:
             return  # fetched before the last seek: it will come again
         held = self.held.get(partition)
+        if held is not None and held.ahead is not None:
+            return  # fetched behind a record that waits for the clock: it will come again, too
         if held is None or held.next != frame.base:
             self._load_soon(partition)
             return
+        now = now_ms()
+        frame, ahead = held.split(frame, now)
         if held.missing and frame.timestamps:
             # Whatever was made up to here may have stood in the deleted records.
             held.fold.complete_from = frame.timestamps[0] + held.fold.policy.max_ahead_ms
             held.missing = False
         clock = held.fold.clock
-        undecodable = held.fold.apply(now_ms(), frame.timestamps, frame.values)
+        undecodable = held.fold.apply(now, frame.timestamps, frame.values)
         held.next, held.epoch = frame.next, frame.epoch
         if held.fold.clock != clock if self.by_clock else frame.offsets:
             held.heard_s = monotonic_s()
         for index in undecodable:
             self._dead_letters.add(partition, frame.offsets[index], "undecodable")
-        if held.next - held.base >= CHECKPOINT_RECORDS:
-            await self.checkpoint(partition)
+        held.ahead = ahead
+        if ahead is not None or held.next - held.base >= CHECKPOINT_RECORDS:
+            await self.checkpoint(partition)  # before it is parked: Kafka takes no acknowledgement then
+        if ahead is not None and self.held.get(partition) is held:
+            self.waits.meet(partition, ahead)
+            self._park_soon(partition)
 
     async def checkpoint_regularly(self, stopping: asyncio.Event) -> None:
         """Store what changed, every interval, until `stopping` is set; never leaves a checkpoint half way."""
         silent = 0  # looks in a row that Redis did not answer
         while await pause(max(self._interval, back_off_s(silent - 1) if silent else 0.0), stopping):
             stored = await asyncio.gather(*(self.checkpoint(partition) for partition in list(self.held)))
+            self.waits.waiting()  # logs those that are over
             silent = 0 if await self._reload_forgotten() else silent + 1
             if not silent:
                 self.answered_s = monotonic_s()
                 if all(stored) and self.held.keys() >= self.frames.assigned():
                     self.stored_s = self.answered_s
-                    self._trouble.over()
+                    if not self._is_behind(self._trouble.unfinished(_CHECKPOINT)):
+                        self._trouble.over()
+
+    def _is_behind(self, partitions: Iterable[int]) -> bool:
+        """Whether some of these are ours with records that were folded before, and are not stored again yet."""
+        mine = [(partition, self.held[partition]) for partition in partitions if partition in self.held]
+        return any(not self.frames.position_at_end(partition, held.base) for partition, held in mine)
 
     async def _reload_forgotten(self) -> bool:
         """Idle partitions would not notice that Redis went back: nothing of theirs is checkpointed.
 
         False if Redis did not answer.
         """
-        waiting = {partition: held for partition, held in self.held.items() if held.next == held.base}
+        idle = {partition: (held, held.base) for partition, held in self.held.items() if held.next == held.base}
         try:
-            stored = await self._store.offsets()
+            with self._trouble.doing("read the stored offsets"):
+                stored = await self._store.offsets()
         except RedisError as error:
             self._trouble.met(error)
             return False  # the next checkpoint or the next look will tell what became of the state
-        for partition, held in waiting.items():
-            unchanged = self.held.get(partition) is held and held.next == held.base
-            if unchanged and stored[partition] != held.base:
-                log.warning("stored offset went back", partition=partition, base=held.base)
+        for partition, (held, base) in idle.items():
+            unchanged = self.held.get(partition) is held and held.next == held.base == base
+            if unchanged and stored[partition] != base:
+                log.warning("stored offset went back", partition=partition, base=base)
                 self.went_back()
                 self._load_soon(partition)
         return True
@@ -227,9 +230,9 @@ class Ingest:
         """Write them; False if they were refused, or may have been written or not."""
         following, changes = held.next, take_changes(held.fold)
         try:
-            if self.confirm is not None:  # now that the last of these records was fetched, and not before
-                await self.confirm()
-            with METERS.timed(CHECKPOINT_SECONDS):
+            with METERS.timed(CHECKPOINT_SECONDS), self._trouble.naming(_CHECKPOINT, partition):
+                if self.confirm is not None:  # now that the last of these records was fetched, and not before
+                    await self.confirm()
                 stored = await self._store.checkpoint(partition, held.base, following, changes)
         except (RedisError, KafkaError) as error:  # Redis may have written it all the same: only the store knows
             METERS.count(CHECKPOINTS, result="failed")
@@ -244,16 +247,20 @@ class Ingest:
             raise
         METERS.count(CHECKPOINTS, result="stored" if stored else "refused")
         if stored:
+            self._trouble.done(_CHECKPOINT, partition)
             held.counted = count_outcomes(self.counted, held.counted, changes.outcomes)
         else:
             log.warning("checkpoint refused", partition=partition, base=held.base)
             self.went_back()  # or another worker has the partition
         return stored
 
-    # Loading.
+    # Loading, and waiting for the clock: one task for each partition parks and starts it.
 
     def _load_soon(self, partition: int) -> None:
         self.held.pop(partition, None)
+        self._park_soon(partition)
+
+    def _park_soon(self, partition: int) -> None:
         running = self._loading.get(partition)
         if running is not None and not running.done():
             self._again.add(partition)  # it may be past the point that this asks for
@@ -264,16 +271,24 @@ class Ingest:
 
     def _loaded(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._fail(error if isinstance(error, Exception) else RuntimeError(str(error)))
+            self._fail(error if isinstance(error, Exception) else RuntimeError(type(error).__name__))
 
     async def _load(self, partition: int) -> None:
-        """Park the partition, read its state, start it there; again, with back-off, until it is ours no more."""
+        """Park the partition, wait for the clock or read its state, start it there.
+
+        Again, with back-off, until it is ours no more.
+        """
         attempt = 0
         while True:
             try:
                 await self.frames.park_partition(partition)
                 if partition in self.frames.assigned():
-                    await self._start(partition)
+                    held = self.held.get(partition)
+                    if held is not None and held.ahead is not None:
+                        await self._start_when_allowed(partition, held, held.ahead)
+                    else:
+                        with self._trouble.doing("load a partition", partition):
+                            await self._start(partition)
             except ConsumerStoppedError:
                 return
             except (RedisError, KafkaError) as error:
@@ -284,6 +299,14 @@ class Ingest:
                 if partition not in self._again:
                     return
                 self._again.discard(partition)
+
+    async def _start_when_allowed(self, partition: int, held: Held, ahead: Ahead) -> None:
+        """Start a partition from its memory once the clock allows its next record, unless the memory is dropped."""
+        await self.waits.until_allowed(partition, ahead, lambda: self.held.get(partition) is held)
+        if self.held.get(partition) is held:
+            held.ahead = None
+            if await self.frames.start_partition(partition, held.next) is None:
+                self.held.pop(partition, None)
 
     async def _start(self, partition: int) -> None:
         if self.confirm is not None:

@@ -9,8 +9,15 @@ from typing import Final
 from stream.errors import Refusal
 
 _APPLICATION_ID: Final = 0x68636C64  # "hcld": what tells the file from any other database
-_VERSION: Final = 3
+_VERSION: Final = 4
+_WITHOUT_USERS: Final = 3  # the version before who entered a HAT was kept
 # No STRICT and no RETURNING: SQLite has them only since 2021, and Python takes the system's.
+_USERS: Final = """
+CREATE TABLE user_key (fingerprint TEXT NOT NULL, key BLOB);
+CREATE TABLE entered (date TEXT, policy TEXT, place TEXT, vehicles BLOB NOT NULL, devices BLOB NOT NULL,
+                      digest BLOB NOT NULL, PRIMARY KEY (date, policy, place)) WITHOUT ROWID;
+CREATE TABLE unknown_users (date TEXT, policy TEXT, PRIMARY KEY (date, policy)) WITHOUT ROWID;
+"""
 _SCHEMA: Final = """
 CREATE TABLE policies (name TEXT PRIMARY KEY, policy_id TEXT NOT NULL, canonical BLOB NOT NULL);
 CREATE TABLE successors (name TEXT PRIMARY KEY, from_date TEXT NOT NULL, successor TEXT NOT NULL);
@@ -30,7 +37,10 @@ INSERT INTO total VALUES (0, NULL);
 
 
 def hold(database: sqlite3.Connection, path: Path) -> None:
-    """Take the file for this process, durably written from here on, and make its tables if it is new."""
+    """Take the file for this process, durably written from here on, and make the tables that it lacks.
+
+    Of a file of the version before, it is not known who entered the HATs of its days: `unknown_users` names these.
+    """
     database.execute("PRAGMA locking_mode = EXCLUSIVE")
     database.execute("PRAGMA synchronous = EXTRA")  # FULL, and no journal that comes back after a power cut
     database.execute("BEGIN EXCLUSIVE")
@@ -38,15 +48,23 @@ def hold(database: sqlite3.Connection, path: Path) -> None:
     (version,) = database.execute("PRAGMA user_version").fetchone()
     (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application == 0 and tables == 0:
-        for statement in _SCHEMA.split(";")[:-1]:
-            database.execute(statement)
+        _make(database, _SCHEMA + _USERS)
         database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-        database.execute(f"PRAGMA user_version = {_VERSION}")
     elif application != _APPLICATION_ID:
         raise Refusal(f"{path}: is no ledger of hatcast; name another file with --ledger")
+    elif version == _WITHOUT_USERS:
+        _make(database, _USERS)
+        database.execute("INSERT INTO unknown_users SELECT DISTINCT date, policy FROM spent WHERE commits > 0")
     elif version != _VERSION:
         raise Refusal(f"{path}: was written by another version of hatcast; use that one, or another file")
+    if version != _VERSION:
+        database.execute(f"PRAGMA user_version = {_VERSION}")
     database.execute("COMMIT")
+
+
+def _make(database: sqlite3.Connection, schema: str) -> None:
+    for statement in schema.split(";")[:-1]:
+        database.execute(statement)
 
 
 @contextmanager

@@ -1,18 +1,21 @@
 """The ledger of `hatcast batch`: one file that holds what was released and charged.    [design 3: I1, I2; 4, Release]
 
 The arithmetic is that of `agents/store/commit.lua`. A file is a domain: charges of all policies in it add up. One
-process holds it at a time, and a commit is on the disk before `commit` returns.
+process holds it at a time, and a commit is on the disk before `commit` returns. With a record it keeps who entered the
+HAT, so that K binds a user's day over all runs; so the file is not private.
 """
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
 from agents.ledger_database import hold, step, unusable
+from agents.ledger_users import NOBODY, Entered, Users, claim_user_key
 from stream.accounting import DayLedger, DaySummary, PolicyDay, Reserved, Total
 from stream.errors import Refusal
 from stream.policy import Policy
@@ -22,15 +25,20 @@ from stream.query_release import QueryRelease
 from stream.release import Release, Status, numbered
 
 _DAYS: Final = 8  # kept in memory: releases come by date
+_NOBODY: Final[Mapping[str, Entered]] = MappingProxyType({})
 
 
 class LedgerFile:
-    """The records and day ledgers in a file, for one policy. Made by `open_ledger`."""
+    """The records and day ledgers in a file, for one policy. Made by `open_ledger`.
 
-    def __init__(self, database: sqlite3.Connection, path: Path, policy: Policy) -> None:
+    users   who has entered the HATs that have their records
+    """
+
+    def __init__(self, database: sqlite3.Connection, path: Path, policy: Policy, users: Users) -> None:
         self._database = database
         self._path = path
         self.policy = policy
+        self.users = users
         self._days: dict[str, DayLedger] = {}
 
     @property
@@ -44,8 +52,15 @@ class LedgerFile:
         row = self._database.execute("SELECT record FROM releases WHERE release_id = ?", (release_id,)).fetchone()
         return None if row is None else bytes(row[0])
 
-    def commit(self, releases: Sequence[Release | QueryRelease], now_ms: int) -> dict[str, bytes]:
+    def commit(
+        self,
+        releases: Sequence[Release | QueryRelease],
+        now_ms: int,
+        entered: Mapping[str, Entered] = _NOBODY,
+    ) -> dict[str, bytes]:
         """Keep the releases with their charges, in order, in one durable step; what has a record keeps it.
+
+        With each HAT's record it keeps who has `entered` it, by release_id.
 
         A date's first HAT reserves what the queries cost that read it, and an answer what its query costs on those days
         of its period that had no HAT. Returns the records that are in the file now, by release_id.
@@ -57,7 +72,11 @@ class LedgerFile:
                 total = self._total()
                 for release in releases:
                     record = self.find(release.release_id)
-                    records[release.release_id] = self._keep(release, total, now_ms) if record is None else record
+                    if record is None:
+                        record = self._keep(release, total, now_ms)
+                        if isinstance(release, Release):
+                            self.users.keep(release.date, release.place, entered.get(release.release_id, NOBODY))
+                    records[release.release_id] = record
         except BaseException:
             self._days.clear()  # they may hold charges that the file does not
             raise
@@ -189,20 +208,25 @@ class LedgerFile:
 
 
 @contextmanager
-def open_ledger(path: Path, policy: Policy) -> Iterator[LedgerFile]:
-    """The ledger in a file, made if it is not there, held until the end.
+def open_ledger(path: Path, policy: Policy, user_key: bytes | None = None) -> Iterator[LedgerFile]:
+    """The ledger in a file, made if it is not there (for its owner alone), held until the end.
+
+    user_key   of the settings; None: made with the file and kept in it
 
     Raises Refusal: no ledger, in use, unreadable, its policy of this name has another policy_id, its policies another
-    time zone; or the policy cannot follow the one that it replaces.
+    time zone, its users another key; or the policy cannot follow the one that it replaces.
     """
     database = None
     try:
+        with suppress(OSError):  # SQLite says what is wrong with the place
+            path.touch(mode=0o600, exist_ok=False)
         # Transactions are begun by hand; timeout 0: whoever else holds the file is named at once.
         database = sqlite3.connect(path, timeout=0, isolation_level=None)
         hold(database, path)
         with step(database, path):
             _claim(database, path, policy)
-        yield LedgerFile(database, path, policy)
+            pseudonyms = claim_user_key(database, path, user_key)
+        yield LedgerFile(database, path, policy, Users(database, path, policy.name, pseudonyms))
     except sqlite3.OperationalError as error:
         raise unusable(path, error) from None
     except sqlite3.DatabaseError:

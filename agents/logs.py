@@ -1,13 +1,17 @@
 """Structured logs on standard error: one JSON object a line, or coloured lines on a terminal.
 
-No line holds a vehicle, a reading, a pseudonym, a count of users or a mean: logs are for operators, and travel far.
+No line holds a vehicle, a reading, a pseudonym, a count of users or a mean: logs are for operators, and travel far. So
+no line holds the text of an error that is not ours, whoever logs it: `without_texts` and `WithoutTexts` see all lines.
 """
 
 import logging
 import sys
-from typing import Final
+from typing import Any, Final
 
 import structlog
+
+from agents.unforeseen import WARNING, WithoutTexts, brief, kind_of, place_of, shows_texts, trace_of
+from stream.errors import Refusal
 
 _AGAIN_S: Final = 60.0
 _TEXTS: Final = 1_000  # kept at most: a library may write what changes into the text itself
@@ -40,11 +44,32 @@ class Seldom(logging.Filter):
         return True
 
 
+def without_texts(_logger: Any, _method: str, event: structlog.types.EventDict) -> structlog.types.EventDict:
+    """Replace errors in an event by their types and places: a processor of structlog."""
+    error = _error_of(event.pop("exc_info", None))
+    event.pop("stack_info", None)
+    for key, value in event.items():
+        if isinstance(value, BaseException):
+            event[key] = str(value) if isinstance(value, Refusal) else brief(value)
+    if error is not None:
+        event["error"], event["at"], event["trace"] = kind_of(error), place_of(error), trace_of(error)
+    return event
+
+
+def _error_of(given: object) -> BaseException | None:
+    if isinstance(given, BaseException):
+        return given
+    if isinstance(given, tuple):
+        return given[1] if isinstance(given[1], BaseException) else None
+    return sys.exception() if given else None
+
+
 def configure_logs(level: str = "info") -> None:
     """Set up structlog, and send what libraries log (warnings and worse) the same way."""
     shared: list[structlog.types.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        without_texts,
     ]
     terminal = sys.stderr.isatty()
     renderer: structlog.types.Processor = (
@@ -52,12 +77,13 @@ def configure_logs(level: str = "info") -> None:
     )
     least = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
-        processors=[*shared, structlog.processors.format_exc_info, renderer],
+        processors=[*shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(least),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(WithoutTexts())
     handler.addFilter(Seldom())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -70,3 +96,5 @@ def configure_logs(level: str = "info") -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
+    if shows_texts():
+        structlog.get_logger().warning(WARNING)

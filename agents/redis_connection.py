@@ -5,7 +5,7 @@ the password that its URL may hold.
 """
 
 import asyncio
-import os
+import re
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Iterator
@@ -30,10 +30,10 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
+from agents.causes import cause_of, connection_text, is_full
 from agents.clock import monotonic_s
 from agents.redis_clients import AnyRedis, AsyncCluster, Cluster, SyncRedis, is_cluster
 from agents.settings import Settings
-from agents.trouble import is_full
 from stream.errors import BadSetting, Refusal
 
 Answer = TypeVar("Answer")
@@ -46,6 +46,7 @@ BACKOFF_S: Final = 0.1
 BACKOFF_MAX_S: Final = 2.0
 
 _PASSING: Final = (BusyLoadingError, ClusterError)  # it loads its data, or its cluster misses a node
+_NOT_ALLOWED: Final = re.compile(r"'([a-z|]{1,40})' command")
 _TLS_FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")  # keys of [redis], named as redis-py does
 _FIRST_ANSWER: Final[dict[str, Any]] = {"socket_timeout": DIAL_SECONDS}  # a PING is answered at once, or not at all
 
@@ -199,16 +200,16 @@ def _refusal(settings: Settings, error: Exception, patience_s: float | None = No
     if is_full(error):
         return f"{where} is full: raise its `maxmemory`, and start again"
     if isinstance(error, NoPermissionError):
-        return f"{where} does not allow this user to do that ({_text(error)}): change its ACL"
+        return f"{where} does not allow this user to do that{_command(error)}: change its ACL"
     if isinstance(error, ResponseError) and not isinstance(error, _PASSING):
-        return f"{where} did not do what was asked ({_text(error)}): correct redis.url or that server's settings"
+        why = cause_of(error).text
+        return f"{where} did not do what was asked ({why}): correct redis.url or that server's settings"
     tried = "" if patience_s is None else f"; tried for {patience_s:g} s"
-    return f"{where} cannot be reached ({_text(error)}{tried}): start it, or correct redis.url or HATCAST_REDIS_URL"
+    why = cause_of(error).text if isinstance(error, _PASSING) else connection_text(error)
+    return f"{where} cannot be reached ({why}{tried}): start it, or correct redis.url or HATCAST_REDIS_URL"
 
 
-def _text(error: Exception) -> str:
-    cause = error.__cause__ or error.__context__
-    if isinstance(cause, OSError) and cause.errno:
-        # A host that is unknown has a number of its own; asyncio adds the address to the text of the others.
-        return str(cause.strerror if cause.errno < 0 else os.strerror(cause.errno)).lower()
-    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
+def _command(error: NoPermissionError) -> str:
+    """The command that is not allowed: Redis' own name for it, and nothing else of the error's text."""
+    found = _NOT_ALLOWED.search(str(error))
+    return "" if found is None else f" (command {found[1]})"

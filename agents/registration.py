@@ -66,7 +66,7 @@ class Registration:
     async def check(self) -> None:
         """Compare with the registry and with Redis; nothing is written. Raises Refusal and KafkaError."""
         settings, name = self._settings, self._policy.name
-        own = self._own(self._configured_key())
+        own = self._own(configured_key(self._settings))
         await patiently(settings, self._check_redis)
         facts = await self._registry.read()
         check_facts(facts, own)
@@ -107,32 +107,10 @@ class Registration:
         cached: Any = await self._redis.hget(self._domain.policy(self._policy.name), "registered")
         if cached is not None:
             with suppress(msgspec.DecodeError):  # of another version; the registry has it too
-                check_policy_record(PolicyRecord.decoded(cached), self._own(self._configured_key()))
-
-    def _configured_key(self) -> UserKey:
-        """Before a key was made or found, its fingerprint is not known."""
-        given = self._settings.user_key
-        return UserKey(fingerprint="" if given is None else Pseudonyms(given).fingerprint, made=given is None)
+                check_policy_record(PolicyRecord.decoded(cached), self._own(configured_key(self._settings)))
 
     def _own(self, user_key: UserKey) -> PolicyRecord:
-        """The record as this worker's settings have it."""
-        topics, policy = self._settings.topics, self._policy
-        reports = topics.reports if policy.takes_reports else None
-        return PolicyRecord(
-            domain=topics.telemetry,
-            policy=policy.name,
-            policy_id=policy.policy_id,
-            canonical=msgspec.Raw(policy.canonical),
-            topics=Topics(means=topics.means, queries=topics.queries, budget=topics.budget, reports=reports),
-            telemetry_id=self._topic_ids.get(topics.telemetry),
-            reports_id=None if reports is None else self._topic_ids.get(reports),
-            partitions=self._partitions,
-            partitioner=topics.telemetry_partitioner,
-            timezone=policy.timezone,
-            user_key=user_key,
-            first_date=policy.from_date,
-            replaces=policy.replaces,
-        )
+        return own_record(self._settings, self._partitions, self._topic_ids, user_key)
 
     async def _with_first_slot(self, own: PolicyRecord) -> PolicyRecord:
         """Under `add_remove`: with the first slot that Redis has, else the one that begins next."""
@@ -164,6 +142,35 @@ class Registration:
 
     def _own_states(self) -> list[PartitionKeys]:
         return _states_of(self._policy.name, self._partitions, reports=self._policy.takes_reports)
+
+
+def configured_key(settings: Settings) -> UserKey:
+    """The user key as far as the settings tell: the fingerprint of one that hatcast makes is not known ("")."""
+    given = settings.user_key
+    return UserKey(fingerprint="" if given is None else Pseudonyms(given).fingerprint, made=given is None)
+
+
+def own_record(
+    settings: Settings, partitions: int, topic_ids: Mapping[str, str | None], user_key: UserKey
+) -> PolicyRecord:
+    """The policy's record as these settings have it. `partitions`: of telemetry; `topic_ids`: of the topics read."""
+    topics, policy = settings.topics, settings.policy
+    reports = topics.reports if policy.takes_reports else None
+    return PolicyRecord(
+        domain=topics.telemetry,
+        policy=policy.name,
+        policy_id=policy.policy_id,
+        canonical=msgspec.Raw(policy.canonical),
+        topics=Topics(means=topics.means, queries=topics.queries, budget=topics.budget, reports=reports),
+        telemetry_id=topic_ids.get(topics.telemetry),
+        reports_id=None if reports is None else topic_ids.get(reports),
+        partitions=partitions,
+        partitioner=topics.telemetry_partitioner,
+        timezone=policy.timezone,
+        user_key=user_key,
+        first_date=policy.from_date,
+        replaces=policy.replaces,
+    )
 
 
 def _decide(facts: Facts, own: PolicyRecord) -> dict[str, bytes]:

@@ -33,7 +33,7 @@ from agents.publisher import Message, NotHeld
 from agents.query_release import QueryReleaser
 from agents.recovery import LedgerRecovery
 from agents.settings import Settings
-from agents.store.errors import DaySealed, Replaced, Unclaimed, Unrecovered
+from agents.store.errors import Behind, DaySealed, Replaced, Unclaimed, Unrecovered
 from agents.store.hats import HatStore
 from agents.store.ledger import Committed, LedgerStore, Proposal
 from agents.store.partition import FinalHat
@@ -80,6 +80,7 @@ class Releaser:
         self.queries: QueryReleaser | None = None
         self.seal: Callable[[Releaser], Awaitable[None]] | None = None
         self.closing = Closing()
+        self._trouble = Trouble("release")
 
     async def prepare(self) -> None:
         """Load what the first release would hold up the event loop for: dp-accounting takes a second or two."""
@@ -87,12 +88,12 @@ class Releaser:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Release what becomes final, until `stopping` is set. A failed round is tried again: Redis has all of it."""
-        trouble = Trouble("release")
+        trouble = self._trouble
         while await pause(max(ROUND_S, trouble.wait_s), stopping):
             try:
                 await self.round(stopping)
-            except NotHeld:  # by a worker of another policy, or in a rebalance: it is ours again at the next hold
-                log.info("another worker took over publishing")
+            except (NotHeld, Behind):  # in a rebalance, or by a recovery: it is ours again after the next takeover
+                log.info("release partition taken over by another worker")
             except (RedisError, KafkaError, Unrecovered, DaySealed, Replaced, Unclaimed) as error:
                 trouble.met(error)
             else:
@@ -102,8 +103,13 @@ class Releaser:
         """Release every final HAT of ours once; returns how many were deleted."""
         owned = self.owned()
         await self._publishers.keep(owned)
-        await self._publishers.hold(owned)  # before anything is read: see Publishers.publish
-        if not await self._recovery.ensure(owned):
+        if owned:
+            with self._trouble.doing("take over release partitions"):
+                await self._publishers.hold(owned)  # before anything is read: see Publishers.publish
+        with self._trouble.doing("recover the ledger"):
+            recovered = await self._recovery.ensure(owned)
+        if not recovered:
+            self._trouble.not_tried()
             return 0
         done = await self._advance(owned, stopping)
         if self.seal is not None:
@@ -123,17 +129,20 @@ class Releaser:
                 continue
             records = await self.records(batch)
             if records is None:
+                self._trouble.not_tried()
                 continue  # a clock went back: its partition is being folded again
             await self.publish(records)
             await self.delete(batch)
             done += len(batch)
         if self.queries is not None and not stopping.is_set():
-            await self.queries.round(self._store, owned, await self.until())
+            with self._trouble.doing("answer queries"):
+                await self.queries.round(self._store, owned, await self.until())
         return done
 
     async def due(self, owned: frozenset[int]) -> list[Due]:
         """Our final HATs, by slot, then cell: the order in which a tight budget serves them."""
-        least = slowest(await self._store.clocks())
+        with self._trouble.doing("read the clocks of the partitions"):
+            least = slowest(await self._store.clocks())
         if least is None or not owned:
             return []
         until = await self.until()
@@ -210,7 +219,8 @@ class Releaser:
 
     async def load(self, due: Sequence[Due]) -> list[HatChunks] | None:
         """loaded: each HAT's chunks; None if a partition's clock is missing or too small."""
-        return await self._store.load([one.hat for one in due])
+        with self._trouble.doing("load contributions"):
+            return await self._store.load([one.hat for one in due])
 
     async def draw(self, due: Sequence[Due], loaded: Sequence[HatChunks], complete_from: int | None) -> list[Proposal]:
         """drawn: each HAT's estimate with its noise, in a thread: a large one takes a second of computing.
@@ -247,8 +257,11 @@ class Releaser:
 
     async def commit(self, proposals: Sequence[Proposal]) -> list[Committed]:
         """committed: record and charge, in one step each; what was there already wins."""
-        with METERS.timed(COMMIT_SECONDS):
-            return await self._ledger.commit(proposals, self._recovery.guard)
+        with METERS.timed(COMMIT_SECONDS), self._trouble.naming("commit releases"):
+            committed = await self._ledger.commit(proposals, self._recovery.guard)
+        if any(each.new for each in committed):
+            self._trouble.done("commit releases")
+        return committed
 
     async def send(self, release_partition: int, date: str, waiting: Sequence[tuple[Due, Committed]]) -> None:
         """sent and acked: the bytes in Redis, and the day's budget, in one transaction."""
@@ -269,13 +282,16 @@ class Releaser:
         messages.append(
             await asyncio.to_thread(budget_message, topics, self._policy, date, summary, waiting[-1][0].released_at_ms)
         )
-        await self._publishers.publish(release_partition, messages)
+        with self._trouble.doing("publish releases"):
+            await self._publishers.publish(release_partition, messages)
 
     async def mark(self, date: str, due: Sequence[Due]) -> None:
         """marked: Kafka has them."""
-        await self._ledger.mark(date, [one.release_id for one in due])
+        with self._trouble.doing("mark releases as published"):
+            await self._ledger.mark(date, [one.release_id for one in due])
 
     async def delete(self, due: Sequence[Due]) -> None:
         """deleted: their contributions, but for what queries over days will read."""
         keep = is_read(self._policy, date_of(due[0]))
-        await self._store.delete([one.hat for one in due], keep=keep)
+        with self._trouble.doing("delete contributions"):
+            await self._store.delete([one.hat for one in due], keep=keep)

@@ -4,9 +4,8 @@ Secrets come from the environment or from `*_file` keys; relative paths are rela
 """
 
 import os
-import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from agents.topics_table import TopicsTable
 from stream.errors import BadSetting, Refusal
 from stream.estimators import ESTIMATOR_KEYS, Parameters
 from stream.feeds import FEEDS
@@ -27,10 +27,6 @@ from stream.tables import decode_table, duration_ms
 RETENTION_MIN_MS: Final = 72 * 3_600_000  # telemetry is what a lost Redis is rebuilt from
 _HOUR_MS: Final = 3_600_000
 DEFAULT_FILE: Final = "hatcast.toml"
-REGISTRY_SUFFIX: Final = ".hatcast"
-_NAMED: Final = ("telemetry", "means", "queries", "budget", "dead_letters", "reports")  # topics, by their keys
-_NAME_MAX: Final = 249  # Kafka's own limit
-_TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 KAFKA_VARIABLE: Final = "HATCAST_KAFKA_BOOTSTRAP_SERVERS"
 REDIS_VARIABLE: Final = "HATCAST_REDIS_URL"
 USER_KEY_VARIABLE: Final = "HATCAST_USER_KEY"
@@ -61,36 +57,6 @@ class RedisTable(msgspec.Struct, frozen=True, kw_only=True):
     ssl_ca_certs: str | None = None
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
-
-
-class TopicsTable(msgspec.Struct, frozen=True, kw_only=True):
-    """`[topics]`"""
-
-    prefix: str = ""
-    telemetry: str = "telemetry"
-    telemetry_format: str = "jsonl"
-    telemetry_partitioner: str = "murmur2"
-    telemetry_retention: str = "72h"
-    means: str = "hats.means"
-    queries: str = "hats.queries"
-    budget: str = "hats.budget"
-    dead_letters: str = "hats.dead-letters"
-    reports: str = "reports"
-
-    @property
-    def registry(self) -> str:
-        """The topic with what is fixed for this telemetry: its name is no setting, so that no worker misses it."""
-        return self.telemetry + REGISTRY_SUFFIX
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Every topic's name."""
-        return *(getattr(self, role) for role in _NAMED), self.registry
-
-    def prefixed(self, written: Collection[str]) -> "TopicsTable":
-        """The same, with `prefix` before every topic name that is a default: whose key is not in `written`."""
-        names = {role: self.prefix + getattr(self, role) for role in _NAMED if role not in written}
-        return msgspec.structs.replace(self, **names)
 
 
 class WorkerTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,6 +130,11 @@ class Settings:
     user_key: bytes | None
     listen: Address | None
     display: DisplaySettings
+
+    @property
+    def sources(self) -> list[str]:
+        """The topics that workers fold: telemetry, then reports where the policy takes them."""
+        return [self.topics.telemetry, self.topics.reports] if self.policy.takes_reports else [self.topics.telemetry]
 
 
 def load_settings(
@@ -271,20 +242,7 @@ def _check_choices(given: _File) -> None:
         )
     if not 1 <= given.kafka.partitions <= 10_000:
         raise BadSetting("kafka.partitions", f"{given.kafka.partitions} is no number of partitions", "use 1 or more")
-    _check_names(topics)
-
-
-def _check_names(topics: TopicsTable) -> None:
-    names = topics.names
-    if len(set(names)) != len(names):
-        raise BadSetting("topics", "two topics have one name", "give each its own")
-    for name in names:
-        if len(name) > _NAME_MAX or not _TOPIC_NAME.fullmatch(name):
-            raise BadSetting(
-                "topics",
-                f"{name!r} is no topic name for Kafka",
-                f"use at most {_NAME_MAX} letters, digits, dots, underscores and hyphens",
-            )
+    topics.check_names()
 
 
 def _seconds(text: str, key: str, least_ms: int, most_ms: int) -> float:

@@ -80,7 +80,8 @@ class Succession:
         trouble = Trouble("succession")
         while not self.over.is_set() and await pause(max(ROUND_S, trouble.wait_s), stopping):
             try:
-                await self.look(releaser)
+                with trouble.doing("look whether another policy follows"):
+                    await self.look(releaser)
             except (RedisError, KafkaError) as error:
                 trouble.met(error)
             else:

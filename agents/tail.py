@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from agents.clock import monotonic_s
+from agents.cloud_events import comes_of_another
 from agents.kafka import kafka_python_options, naming_the_broker
 from agents.settings import Settings
 from agents.topics import topic_range
@@ -59,7 +60,8 @@ def follow(
 ) -> Iterator[bytes]:
     """The records' bytes, from now on or from the log's start, until `stopping` or for so many seconds.
 
-    Only what was committed; in the order of each partition. A broker that goes away is waited for.
+    Only what was committed and comes of our telemetry; in the order of each partition. A broker that goes away is
+    waited for.
     Raises Refusal if it cannot be reached at the start, or misses one of the topics.
     """
     from kafka import KafkaConsumer, TopicPartition
@@ -89,5 +91,5 @@ def follow(
             wait_s = POLL_SECONDS if end_s is None else min(POLL_SECONDS, end_s - monotonic_s())
             for records in consumer.poll(timeout_ms=max(1, int(wait_s * 1000))).values():
                 for record in records:
-                    if record.value is not None:
+                    if record.value is not None and not comes_of_another(record.headers, settings.topics.telemetry):
                         yield record.value

@@ -39,7 +39,8 @@ class Ticker:
         trouble = Trouble("ticks")
         while await pause(max(_ROUND_S, trouble.wait_s), stopping):
             try:
-                await self.round()
+                with trouble.doing("tick idle partitions"):
+                    await self.round()
             except (RedisError, KafkaError, ConsumerStoppedError) as error:
                 trouble.met(error)
             else:

@@ -62,6 +62,7 @@ class TopicFold:
         self.dead_letters = DeadLetters(producer, settings.topics.dead_letters, source.topic)
         self.ingest = Ingest(source.store, source.make_fold, self.dead_letters, settings.checkpoint_interval_s, fail)
         self.ingest.counted = source.counted
+        self.ingest.waits.topic = source.topic
         self.ingest.by_clock = source.counted is REPORTS
         self.ticker = Ticker(self.ingest, hats, producer, source.topic, settings.idle_after_ms)
 

@@ -54,6 +54,7 @@ class Watch:
         METERS.set(declared.POLICY_INFO, 1, policy=self._policy.name, policy_id=self._policy.policy_id)
         METERS.read(declared.CLOCK, self._clocks)
         METERS.read(declared.BEHIND, self._behind)
+        METERS.read(declared.AHEAD, self._ahead)
         METERS.read(declared.FRAMES_WAITING, lambda: {(): sum(one.frames.waiting() for one in ingests)})
         METERS.read(declared.UNSTORED, lambda: {(): sum(h.next - h.base for one in ingests for h in one.held.values())})
         METERS.read(declared.PARTITIONS, self._partitions)
@@ -83,12 +84,21 @@ class Watch:
             if (end := fold.ingest.frames.end(partition)) is not None
         }
 
+    def _ahead(self) -> Figures:
+        waiting = [(fold, fold.ingest.waits.waiting()) for fold in self._folds]
+        return {
+            (fold.label(partition),): records[partition].seconds() if partition in records else 0.0
+            for fold, records in waiting
+            for partition in fold.ingest.held
+        }
+
     async def run(self, stopping: asyncio.Event) -> None:
         """Look every few seconds, until `stopping` is set."""
         trouble = Trouble("watch")
         while await pause(max(ROUND_S, trouble.wait_s), stopping):
             try:
-                await self.look()
+                with trouble.doing("read what Redis knows for /metrics"):
+                    await self.look()
             except RedisError as error:
                 trouble.met(error)
             else:

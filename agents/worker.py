@@ -13,6 +13,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
+from agents.causes import cause_of
 from agents.fold_makers import fold_maker, report_fold_maker
 from agents.health import Readiness
 from agents.kafka import aiokafka_options, broker_name
@@ -40,6 +41,7 @@ from agents.store.seals import SealStore
 from agents.succession import Succession
 from agents.topic_fold import Loop, Source, TopicFold
 from agents.topic_ids import SameTopic, TopicIds
+from agents.unforeseen import brief
 from agents.watch import Watch, tell_readiness
 from stream.errors import Refusal
 from stream.hats import Calendar
@@ -85,7 +87,7 @@ class Worker:
         store = HatStore.of(redis, policy, self.partitions)
         self._held.push_async_callback(self._sweep, store)  # after the last checkpoint
         ledger = LedgerStore(redis, settings.topics.telemetry, policy)
-        known = await self._topic_ids.read_at_start(self._sources()) if self._topic_ids is not None else {}
+        known = await self._topic_ids.read_at_start(settings.sources) if self._topic_ids is not None else {}
         registration = Registration(settings, redis, self.partitions, known)
         await registration.check()
         producer = AIOKafkaProducer(acks="all", enable_idempotence=True, **client)
@@ -181,11 +183,6 @@ class Worker:
         policy = self.settings.policy
         log.info("worker started", policy=policy.name, policy_id=policy.policy_id, partitions=self.partitions)
 
-    def _sources(self) -> list[str]:
-        """The topics that are read."""
-        topics = self.settings.topics
-        return [topics.telemetry, topics.reports] if self.settings.policy.takes_reports else [topics.telemetry]
-
     def _confirm_topics(self, record: PolicyRecord) -> None:
         """Let each fold confirm its topic's id, as far as the broker has ids."""
         for fold, registered in zip(self.folds, (record.telemetry_id, record.reports_id), strict=False):
@@ -241,9 +238,8 @@ class Worker:
         try:
             await self.start()
         except KafkaError as error:
-            said = " ".join(str(error).split())
-            where = broker_name(self.settings)
-            raise Refusal(f"{where} was lost during the start ({said}): start again once it answers") from None
+            where, why = broker_name(self.settings), cause_of(error).text
+            raise Refusal(f"{where} was lost during the start ({why}): start again once it answers") from None
         except RedisError as error:
             raise redis_refusal(self.settings, error) from None
 
@@ -282,4 +278,4 @@ async def run_worker(settings: Settings, partitions: int, *, accept_gap: bool = 
         raise redis_refusal(settings, error) from error
     except Exception as error:
         log.exception("worker failed")
-        raise Refusal(f"the worker failed ({type(error).__name__}: {error}); its log has the details") from error
+        raise Refusal(f"the worker failed ({brief(error)}); its log has the details") from error

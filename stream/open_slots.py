@@ -4,6 +4,7 @@ Users are kept in order of entering and stored in chunks of `CHUNK_USERS`, so th
 few hundred bytes, and a HAT of a million users is read in thousands of steps, not in millions.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -64,9 +65,14 @@ class Day:
 
 @dataclass(slots=True)
 class OpenSlot:
-    """A slot and its HATs by H3 cell. `closes_ms`: the clock from which a reading is late."""
+    """A slot and its HATs by H3 cell.
+
+    closes_ms   the clock from which a reading is late
+    released    the users of each HAT that had its record before this fold began, by H3 cell: nobody else enters it
+    """
 
     slot: Slot
     closes_ms: int
     day: Day
     hats: dict[int, OpenHat] = field(default_factory=dict)
+    released: Mapping[int, frozenset[bytes]] = field(default_factory=dict)

@@ -4,9 +4,9 @@ A pure function of the log: `PartitionFold.apply` takes records in offset order.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from stream.clock import closes_at
 from stream.hats import Calendar, Slot
@@ -25,7 +25,7 @@ REPEATED: Final = 20_000  # seconds, speeds, minutes
 # Plain strings: hashing a member of an Enum runs Python code, for every record.
 _ACCEPTED, _TICK, _FUTURE = Outcome.ACCEPTED.value, Outcome.TICK.value, Outcome.ARRIVED_IN_FUTURE.value
 _UNDECODABLE, _WRONG = Outcome.UNDECODABLE.value, Outcome.WRONG_PARTITION.value
-_DUPLICATE, _OVER_CAP = Outcome.DUPLICATE.value, Outcome.OVER_CAP.value
+_DUPLICATE, _OVER_CAP, _LATE = Outcome.DUPLICATE.value, Outcome.OVER_CAP.value, Outcome.LATE.value
 
 
 @dataclass(slots=True)
@@ -37,6 +37,18 @@ class Vehicle:
     user: UserOfDay | None = None
 
 
+class Earlier(Protocol):
+    """What earlier folds have entered into HATs that have their records: it counts against K, and never twice."""
+
+    def entered(self, date: str) -> Mapping[bytes, int]:
+        """Return how many HATs of a local date each user (pseudonym) has entered."""
+        ...
+
+    def released(self, slot: str) -> Mapping[int, frozenset[bytes]]:
+        """Return the users of each HAT of a slot (`date/slot`) that has its record, by H3 cell."""
+        ...
+
+
 class PartitionFold(ABC, Generic[V]):
     """One partition's state: clock, outcomes, open slots, days. V: what a record is handed over as.
 
@@ -44,6 +56,8 @@ class PartitionFold(ABC, Generic[V]):
     complete_from   ms UTC: records that arrived before are missing; None: none are
     outcomes   records by what became of them
     slots      by `date/slot`; days by date
+    earlier    what was entered and released before; None: nothing. Set before the first record
+    too_late   (`date/slot`, cell) of the HATs that had their record already when somebody else's reading came
     State is bounded by the users of open HATs and of unfinished days.
     """
 
@@ -66,6 +80,8 @@ class PartitionFold(ABC, Generic[V]):
         self.outcomes: dict[str, int] = {outcome.value: 0 for outcome in Outcome}
         self.slots: dict[str, OpenSlot] = {}
         self.days: dict[str, Day] = {}
+        self.earlier: Earlier | None = None
+        self.too_late: set[tuple[str, int]] = set()
         self._changed: list[tuple[OpenSlot, int, OpenHat]] = []
         self._pseudonyms = pseudonyms
         self._home = home
@@ -74,10 +90,22 @@ class PartitionFold(ABC, Generic[V]):
         self._greatest = greatest
         self._vehicles: dict[str, Vehicle | None] = {}
 
+    def allowed(self, now_ms: int, timestamps: Sequence[int]) -> int:
+        """How many records, from the first on, the clock of whoever folds them allows.
+
+        The next one is dated further ahead than `max_ahead`. Of a log it has to wait, since the broker accepted it:
+        were it rejected, the state would depend on a clock and not on the log. `timestamps` as for `apply`.
+        """
+        latest = now_ms + self._max_ahead
+        if not timestamps or max(timestamps) <= latest:
+            return len(timestamps)
+        return next(index for index, timestamp in enumerate(timestamps) if timestamp > latest)
+
     def apply(self, now_ms: int, timestamps: Iterable[int], values: Iterable[V | None]) -> list[int]:
         """Fold records: `timestamps` are their arrivals in ms UTC, `values` what they hold (empty or None: a tick).
 
-        Returns the indexes of those that ended as undecodable, for the dead letters.
+        Records that the clock does not allow are rejected, as recordings need it; of a log, hand over those only that
+        `allowed` counts. Returns the indexes of those that ended as undecodable, for the dead letters.
         """
         latest = now_ms + self._max_ahead
         clock = -1 if self.clock is None else self.clock
@@ -117,9 +145,10 @@ class PartitionFold(ABC, Generic[V]):
         known = None if hat is None else hat.users.get(user.pseudonym)
         value = milli if milli < self._greatest else self._greatest
         if hat is None or known is None:
-            if user.entered >= self.policy.max_hats_per_day:
-                return _OVER_CAP
-            hat, known = self._admit(user, slot, cell)
+            refused = self._count(user, slot, cell)
+            if refused is not None:
+                return refused
+            hat, known = _admit(user, slot, cell)
         elif known.seen >> step & 1:
             return _DUPLICATE
         known.count += 1
@@ -132,15 +161,22 @@ class PartitionFold(ABC, Generic[V]):
         hat.changed.add(known.ordinal // CHUNK_USERS)
         return _ACCEPTED
 
-    def _admit(self, user: UserOfDay, slot: OpenSlot, cell: int) -> tuple[OpenHat, Contribution]:
-        """Let a user into a HAT: one more of the K of its day."""
-        hat = slot.hats.get(cell)
-        if hat is None:
-            hat = slot.hats[cell] = OpenHat()
-        contribution = hat.users[user.pseudonym] = Contribution(0, 0, 0, 0, len(hat.users))
+    def _count(self, user: UserOfDay, slot: OpenSlot, cell: int) -> str | None:
+        """Count a HAT among the K of a user's day, unless an earlier fold has; or the outcome that refuses it.
+
+        Over the cap comes first, so that records which are folded again end as they did before.
+        """
+        released = slot.released.get(cell)
+        if released is not None and user.pseudonym in released:
+            return None
+        if user.entered >= self.policy.max_hats_per_day:
+            return _OVER_CAP
+        if released is not None:
+            self.too_late.add((slot.slot.key, cell))
+            return _LATE
         user.entered += 1
         slot.day.changed.add(user.ordinal // CHUNK_USERS)
-        return hat, contribution
+        return None
 
     def _meet(self, sent: str) -> Vehicle | None:
         """A vehicle id seen for the first time in a while (rules 3 and 10)."""
@@ -162,7 +198,12 @@ class PartitionFold(ABC, Generic[V]):
         day = self.days.get(slot.date)
         if day is None:
             day = self.days[slot.date] = Day(slot.date)
+            if self.earlier is not None:
+                for pseudonym, entered in self.earlier.entered(slot.date).items():
+                    day.users[pseudonym] = UserOfDay(pseudonym, entered, len(day.users), day)
         opened = self.slots[slot.key] = OpenSlot(slot, closes_at(slot, self.policy), day)
+        if self.earlier is not None:
+            opened.released = self.earlier.released(slot.key)
         return opened
 
     def slot_named(self, key: str) -> OpenSlot:
@@ -199,6 +240,15 @@ class PartitionFold(ABC, Generic[V]):
             del self.days[date]
         self._vehicles.clear()
         return True
+
+
+def _admit(user: UserOfDay, slot: OpenSlot, cell: int) -> tuple[OpenHat, Contribution]:
+    """Let a user into a HAT."""
+    hat = slot.hats.get(cell)
+    if hat is None:
+        hat = slot.hats[cell] = OpenHat()
+    contribution = hat.users[user.pseudonym] = Contribution(0, 0, 0, 0, len(hat.users))
+    return hat, contribution
 
 
 def keep(table: dict[K, V], key: K, value: V, entries: int) -> V:

@@ -12,6 +12,7 @@ import numpy as np
 from stream.errors import BadRecording
 from stream.feeds import Recorded
 
+UNKNOWN_MS: Final = -1
 HELD_RECORDS: Final = 1 << 18  # at most so many wait for an earlier one: some 200 MB of ITMS records
 
 
@@ -34,6 +35,15 @@ def resolve(arrivals: Iterable[int | None]) -> "array[int]":
         else:
             resolved.append(greatest)
     return resolved if greatest is not None else array("q", (0,)) * leading
+
+
+def by_their_own(records: Iterable[tuple[int, Recorded]]) -> Iterator[tuple[int, Recorded]]:
+    """Yield (arrival, record), with an arrival before 1970 for each record that does not say when it arrived.
+
+    That is the rule under `add_remove`: to such a record `resolve` gives the arrival of others, so that one vehicle
+    more could make another one's readings late. Before 1970 it is undecodable and moves no clock (rule 2).
+    """
+    return ((UNKNOWN_MS if recorded.arrival is None else arrival, recorded) for arrival, recorded in records)
 
 
 class Recording:

@@ -13,7 +13,7 @@ from stream.feeds import Recorded
 from stream.feeds.jsonl import canonical_value
 from stream.hats import Calendar, Slot
 from stream.partitioner import Partitioner
-from stream.policy import Policy
+from stream.policy import Policy, Relation
 from stream.reading import Reading, canonical_vehicle, parse_time
 
 TICK_MS: Final = 10_000
@@ -67,12 +67,14 @@ class Passage:
 
     arrived_in_future     records that rule 1 stops at the door: later than now + max_ahead when the pass began
     arrived_before_1970   records that rule 2 ends as undecodable, and whose timestamp Kafka does not take
+    without_arrival       records left out under `add_remove`, since they do not say when they arrived
     last_ms               the greatest arrival; None before the first
     """
 
     def __init__(self, policy: Policy, calendar: Calendar, now_ms: int) -> None:
         self.arrived_in_future = 0
         self.arrived_before_1970 = 0
+        self.without_arrival = 0
         self.last_ms: int | None = None
         self._policy = policy
         self._calendar = calendar
@@ -87,7 +89,11 @@ class Passage:
         such multiple that is not after the next arrival. One comes before the first record too.
         """
         next_tick = 1
+        hidden = self._policy.relation is Relation.ADD_REMOVE
         for arrival, recorded in records:
+            if hidden and recorded.arrival is None:
+                self.without_arrival += 1
+                continue
             if arrival > self._latest:
                 self.arrived_in_future += 1
                 continue

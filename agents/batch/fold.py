@@ -1,26 +1,33 @@
 """Recordings and dumps through the fold.    [fold.md, "Recordings"]"""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
+import h3.api.basic_int as h3
+
+from agents.ahead import Ahead
 from agents.batch.keep import Keeper
 from agents.kafka_dump import Dump
 from stream.clock import slowest
 from stream.contributions import FoldOf
 from stream.feeds import Recorded
 from stream.hats import Calendar
-from stream.partition_fold import PartitionFold
-from stream.policy import Policy
+from stream.partition_fold import Earlier, PartitionFold
+from stream.policy import Policy, Relation
 from stream.pseudonyms import Pseudonyms
 from stream.reading import Reading
+from stream.recording import by_their_own
 
 V = TypeVar("V")
 
 _RECORDS: Final = 4_096  # folded at once
 _LOOK_RECORDS: Final = 100_000  # between two looks of the keeper: with open slots, what memory holds
+
+_Lines = tuple[list[int], list[int], list[bytes | None]]
+"""Offsets, timestamps and values of a partition's records."""
 
 _reading_of: Final[Callable[[Recorded], Reading | None]] = attrgetter("reading")
 
@@ -31,6 +38,7 @@ class Job:
 
     now_ms     the time of the start: later records arrived in the future
     progress   is told how many records were folded
+    earlier    what earlier runs have entered and released
     """
 
     policy: Policy
@@ -38,6 +46,7 @@ class Job:
     now_ms: int
     keeper: Keeper
     progress: Callable[[int], None]
+    earlier: Earlier | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +58,8 @@ class Folded:
     first_ms        the least arrival (ms UTC) that moved a clock; None: none did
     last_ms         the greatest one
     complete_from   ms UTC: what arrived before was deleted in some partition; None: nowhere
+    too_late        (`date/slot`, cell) of HATs that had their record when somebody else's readings came
+    ahead           of a dump: why partitions were not folded to their ends, as the worker says it
     """
 
     outcomes: dict[str, int]
@@ -56,6 +67,8 @@ class Folded:
     first_ms: int | None
     last_ms: int | None
     complete_from: int | None
+    too_late: frozenset[tuple[str, str]] = frozenset()
+    ahead: tuple[str, ...] = ()
 
     def beside(self, reports: "Folded") -> "Folded":
         """These, and what devices' reports came to: their outcomes are told apart by `reports.`"""
@@ -67,6 +80,8 @@ class Folded:
             first_ms=min((one.first_ms for one in both if one.first_ms is not None), default=None),
             last_ms=max((one.last_ms for one in both if one.last_ms is not None), default=None),
             complete_from=max((one.complete_from for one in both if one.complete_from is not None), default=None),
+            too_late=self.too_late | reports.too_late,
+            ahead=self.ahead + reports.ahead,
         )
 
 
@@ -74,11 +89,14 @@ class _Partition(Generic[V]):
     """One partition's fold, fed in lists.
 
     missing   records before the first one were deleted
+    ahead     of a dump: the record that ended it
     """
 
     def __init__(self, job: Job, number: int, fold: PartitionFold[V], *, missing: bool = False) -> None:
         self.fold = fold
+        fold.earlier = job.earlier
         self.first_ms: int | None = None
+        self.ahead: Ahead | None = None
         self._missing = missing
         self._job = job
         self._number = number
@@ -99,6 +117,14 @@ class _Partition(Generic[V]):
             self._since_look = 0
             self._look(ended=False)
 
+    def apply_dumped(self, offsets: Sequence[int], timestamps: Sequence[int], values: Sequence[V | None]) -> None:
+        """Fold records of a dump, as a worker does: up to the first that is dated too far ahead of the clock."""
+        allowed = 0 if self.ahead else self.fold.allowed(self._job.now_ms, timestamps)
+        if allowed < len(timestamps) and self.ahead is None:
+            self.ahead = Ahead(offsets[allowed], timestamps[allowed], self._job.policy.max_ahead_ms)
+        self.apply(timestamps[:allowed], values[:allowed])
+        self._job.progress(len(timestamps) - allowed)
+
     def end(self) -> None:
         """The last look."""
         self._look(ended=True)
@@ -113,9 +139,13 @@ class _Partition(Generic[V]):
 
 
 def fold_recording(records: Iterable[tuple[int, Recorded]], job: Job) -> Folded:
-    """(arrival, record) in arrival order, without rule 10. At the end every slot is final, as by replay's last tick."""
+    """Fold (arrival, record) in arrival order, without rule 10.
+
+    At the end every slot is final, as by replay's last tick. Under `add_remove` a record that does not say when it
+    arrived is undecodable.
+    """
     partition = _Partition(job, 0, FoldOf(job.policy, Calendar(job.policy), job.pseudonyms, _reading_of, None))
-    rest = iter(records)
+    rest = iter(by_their_own(records) if job.policy.relation is Relation.ADD_REMOVE else records)
     while taken := list(islice(rest, _RECORDS)):
         arrivals, values = zip(*taken, strict=True)
         partition.apply(arrivals, values)
@@ -129,19 +159,22 @@ def fold_dump(dump: Dump, job: Job, make_fold: Callable[[int], PartitionFold[byt
         _Partition(job, number, make_fold(number), missing=start > 0)
         for number, start in enumerate(dump.head.start_offsets)
     ]
-    waiting: list[tuple[list[int], list[bytes | None]]] = [([], []) for _ in partitions]
+    waiting: list[_Lines] = [([], [], []) for _ in partitions]
     for line in dump:
-        timestamps, values = waiting[line.partition]
+        offsets, timestamps, values = waiting[line.partition]
+        offsets.append(line.offset)
         timestamps.append(line.ts)
         values.append(line.value)
         if len(values) == _RECORDS:
-            partitions[line.partition].apply(timestamps, values)
-            waiting[line.partition] = ([], [])
-    for partition, held in zip(partitions, waiting, strict=True):
-        partition.apply(*held)
+            partitions[line.partition].apply_dumped(offsets, timestamps, values)
+            waiting[line.partition] = ([], [], [])
+    for partition, lines in zip(partitions, waiting, strict=True):
+        partition.apply_dumped(*lines)
         partition.end()
     least = slowest(partition.fold.clock for partition in partitions)
-    return _folded(partitions, lambda closes_ms: least is not None and least >= closes_ms)
+    folded = _folded(partitions, lambda closes_ms: least is not None and least >= closes_ms)
+    ahead = [(number, each.ahead) for number, each in enumerate(partitions) if each.ahead is not None]
+    return replace(folded, ahead=tuple(each.stops(dump.head.topic, number) for number, each in ahead))
 
 
 def _folded(partitions: Sequence[_Partition[V]], is_final: Callable[[int], bool]) -> Folded:
@@ -154,6 +187,9 @@ def _folded(partitions: Sequence[_Partition[V]], is_final: Callable[[int], bool]
         first_ms=min(firsts, default=None),
         last_ms=max(clocks, default=None),
         complete_from=max(complete, default=None),
+        too_late=frozenset(
+            (slot, h3.int_to_str(cell)) for partition in partitions for slot, cell in partition.fold.too_late
+        ),
     )
 
 

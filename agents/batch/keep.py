@@ -2,15 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from hashlib import blake2b
+from typing import Final, Protocol, TypeVar
 
+from agents.ledger_users import Entered
 from stream.checkpoint import take_changes, totals
-from stream.packing import strip
+from stream.packing import pack_seen, strip, unpack
 from stream.partition_fold import PartitionFold
 from stream.release import HatChunks
 from stream.reports import ReportFold
 
 V = TypeVar("V")
+
+_DIGEST_BYTES: Final = 8  # it tells apart by chance, not against anybody
 
 Totals = tuple[int, int, int, int]
 """Users, readings, sum and max in milli-units."""
@@ -63,6 +67,16 @@ class KeptHat:
     slot: str
     cell: str
 
+    @property
+    def date(self) -> str:
+        """The local date whose budget it is charged to."""
+        return self.slot.partition("/")[0]
+
+    @property
+    def place(self) -> str:
+        """`cell/slot`: what a day's charges are summed by."""
+        return f"{self.cell}/{self.slot.partition('/')[2]}"
+
 
 class KeepChunks:
     """For `--ledger`: what a worker's checkpoints write to Redis, packed as there, so that releases read the same.
@@ -92,6 +106,18 @@ class KeepChunks:
     def chunks(self, hat: KeptHat) -> HatChunks:
         """What a HAT has from all partitions; nothing where nobody was."""
         return HatChunks(*(list(kept.get(hat, {}).values()) for kept in (self._hats, self._reports)))
+
+    def entered(self, hat: KeptHat, key: bytes) -> Entered:
+        """Who is in a HAT. `key`: of the digest, so that times cannot be guessed from it."""
+        readings, reports = (
+            sorted((row.pseudonym, row.seen) for chunk in kept.get(hat, {}).values() for row in unpack(chunk))
+            for kept in (self._hats, self._reports)
+        )
+        digest = blake2b(len(readings).to_bytes(8, "big"), digest_size=_DIGEST_BYTES, key=key)
+        for pseudonym, seen in (*readings, *reports):
+            digest.update(pseudonym + pack_seen(seen))
+        vehicles, devices = (b"".join([pseudonym for pseudonym, _ in rows]) for rows in (readings, reports))
+        return Entered(vehicles, devices, digest.digest())
 
     def close(self, hat: KeptHat, *, strips: bool) -> None:
         """A HAT has its record: forget who was there and when, and the rest too unless it `strips` for queries."""

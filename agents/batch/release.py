@@ -4,7 +4,7 @@ The steps, by the worker's names:
 
     loaded     the kept chunks of final HATs without a record
     drawn      the estimate, with noise; seen by nobody yet
-    committed  record + charge in the file, in one durable step
+    committed  record + charge + who entered the HAT in the file, in one durable step
     printed    the bytes as they stand in the file; a next run prints the same ones
 """
 
@@ -48,6 +48,9 @@ def release_final(
     of the last one. Raises Refusal where these are years apart. What a dump's days have lost makes them incomplete; the
     days of a policy that follows are left to it.
 
+    What has a record keeps it, whatever these files add. Raises Refusal where it is not known who entered the HATs that
+    an earlier run has released of a date.
+
     Then the one record of each answer to a query over days that is due: after all HATs, under `add_remove` after those
     of the slot that it closes with.
     """
@@ -57,29 +60,49 @@ def release_final(
     slots = _slots(folded, policy, days) if hidden else []
 
     def draw(hat: KeptHat, *, room: bool) -> Release:
-        if has_lost(hat.slot.partition("/")[0]):
+        if has_lost(hat.date):
             return incomplete_of(policy, calendar, hat.slot, hat.cell)
         if not room:
             return exhausted_of(policy, calendar, hat.slot, hat.cell)
         return release_of(policy, calendar, hat.slot, hat.cell, kept.chunks(hat), noise)
 
+    dates = {slot.date for slot in slots} if hidden else {hat.date for hat in kept.hats()}
+    ledger.users.refuse_unknown(date for date in dates if until is None or date < until)
     first_ms = min((slot.start_ms for slot in slots), default=None)
     answers, is_due = Answers(calendar, kept, ledger, noise, has_lost, first_ms, until), _reached(folded, kept, policy)
     hats = _listed(folded, policy, slots) if hidden else _with_data(folded, kept, policy)
     for due in _lots((hat for hat in hats if until is None or hat.slot < until), policy):
-        records = {name: ledger.find(name) for name in (release_id(policy, hat.slot, hat.cell) for hat in due)}
+        records = {name: ledger.find(name) for name in (_name(policy, hat) for hat in due)}
         missing = [hat for hat, record in zip(due, records.values(), strict=True) if record is None]
         room = _has_room(ledger, missing)
         for at in range(0, len(missing), _HATS):
-            drawn = [draw(hat, room=room) for hat in missing[at : at + _HATS]]
-            records |= ledger.commit(drawn, now_ms())
+            lot = missing[at : at + _HATS]
+            entered = {_name(policy, hat): kept.entered(hat, ledger.users.pseudonyms.key) for hat in lot}
+            records |= ledger.commit([draw(hat, room=room) for hat in lot], now_ms(), entered)
         for hat in due:
-            kept.close(hat, strips=is_read(policy, hat.slot.partition("/")[0]))
+            kept.close(hat, strips=is_read(policy, hat.date))
         yield from (record for record in records.values() if record is not None)
         if hidden:
             yield from answers.closing(due[0].slot)
     if not hidden:
         yield from answers.due(is_due)
+
+
+def changed_since(folded: Folded, kept: KeepChunks, ledger: LedgerFile) -> int:
+    """Return how many HATs of these files have a record of an earlier run that was made from other readings.
+
+    A count, so public under `replace` only. Call it before `release_final`, which forgets what was read.
+    """
+    key, changed = ledger.users.pseudonyms.key, set(folded.too_late)
+    for hat in kept.hats():
+        digest = ledger.users.digest(hat.date, hat.place)
+        if digest is not None and digest != kept.entered(hat, key).digest:
+            changed.add((hat.slot, hat.cell))
+    return len(changed)
+
+
+def _name(policy: Policy, hat: KeptHat) -> str:
+    return release_id(policy, hat.slot, hat.cell)
 
 
 def _losses(folded: Folded, policy: Policy) -> Callable[[str], bool]:
@@ -121,7 +144,7 @@ def _has_room(ledger: LedgerFile, missing: Sequence[KeptHat]) -> bool:
     """As in agents/slot_release.py: under `add_remove` a slot fits as a whole or not at all. Else each commit asks."""
     if not missing or ledger.policy.relation is Relation.REPLACE:
         return True
-    date = missing[0].slot.partition("/")[0]
+    date = missing[0].date
     return fits(ledger.summary(date), ledger.policy, len(missing), reservations(ledger.policy, date))
 
 

@@ -8,6 +8,7 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
+from agents.unforeseen import guard, last_line, shows_texts, trace_of
 from stream.errors import Refusal
 
 # In the order of a newcomer's day, with the line that `hatcast --help` shows.
@@ -68,7 +69,11 @@ def hatcast() -> None:
 
 
 def main() -> None:
-    """The console script. A refusal is one line on standard error and exit 1, wrong usage one and exit 2."""
+    """The console script. A refusal is one line on standard error and exit 1, wrong usage one and exit 2.
+
+    So is an error that nobody foresaw: its type and its place, see agents/unforeseen.py.
+    """
+    guard()
     try:
         hatcast.main(prog_name="hatcast", standalone_mode=False)  # also as `python -m agents.cli`
     except Refusal as refusal:
@@ -89,6 +94,11 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:  # the reader of our output left, as in `hatcast tail | head`
         sys.stderr.close()
+        sys.exit(1)
+    except Exception as error:
+        if shows_texts():
+            print("\n".join(trace_of(error)), file=sys.stderr)
+        print(f"hatcast: {last_line(error)}", file=sys.stderr)
         sys.exit(1)
 
 

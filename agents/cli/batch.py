@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -26,10 +26,19 @@ from agents.settings import Settings, load_settings
 from stream.errors import Refusal
 from stream.feeds import FEEDS
 from stream.hats import Calendar
+from stream.partition_fold import Earlier
 from stream.policy import Relation
 from stream.pseudonyms import KEY_BYTES, Pseudonyms
 from stream.query_keys import Period
 from stream.reading import Outcome
+
+if TYPE_CHECKING:
+    from agents.ledger_file import LedgerFile
+
+_CHANGED: Final = (
+    "HATs that an earlier run has released from other readings: {}. They keep their values, and readings that are new"
+    " in these files do not count there; run batch when all files of an hour are there"
+)
 
 
 @click.command(epilog="Example:  hatcast batch suratITMS.json --format itms --config hatcast.toml")
@@ -55,6 +64,10 @@ def command(
     Prints what became of the records; with --contributions the true figures of each HAT, in milli-units; with
     --ledger the releases, and the same ones whenever it is run again. Under add_remove these are all listed cells of
     all slots from the first arrival to the last; who was first and last is told by that, unless --days names them.
+
+    Runs with one ledger go on where the last one ended: a vehicle enters max_hats_per_day HATs of a day over all of
+    them. A HAT is released once, so run it when all files of an hour are there: what comes later does not count. The
+    ledger file holds pseudonyms and their key, so it is not private.
 
     Then the answers to the policy's queries over days, of periods that are over, each once too. They are made from the
     files of one run: a day that is not in them is missing, so name the files of a whole period together.
@@ -98,25 +111,28 @@ class _Files:
     reports: Path | None = None
 
 
-def _fold(given: _Files, keeper: Keeper) -> Folded:
-    """All files through the fold. Users are told apart by their key, or by one made for this run."""
+def _fold(given: _Files, keeper: Keeper, ledger: "LedgerFile | None" = None) -> Folded:
+    """Fold all files, after what a ledger has of earlier runs. A run without a ledger or a key makes its own key."""
     settings, started_ms = given.settings, now_ms()
-    pseudonyms = Pseudonyms(settings.user_key or secrets.token_bytes(KEY_BYTES))
+    own_key = settings.user_key or secrets.token_bytes(KEY_BYTES)
+    pseudonyms = Pseudonyms(own_key) if ledger is None else ledger.users.pseudonyms
     calendar = Calendar(settings.policy)
 
-    def job(progress: Callable[[int], None]) -> Job:
-        return Job(settings.policy, pseudonyms, started_ms, keeper, progress)
+    def job(progress: Callable[[int], None], earlier: Earlier | None) -> Job:
+        return Job(settings.policy, pseudonyms, started_ms, keeper, progress, earlier)
+
+    vehicles, devices = (None, None) if ledger is None else (ledger.users.vehicles, ledger.users.devices)
 
     feed = DUMP if given.form == DUMP.name else FEEDS[given.form]
     with _progress() as of, open_recording(given.paths, feed) as recording:
         if feed is not DUMP:
-            folded = fold_recording(recording, job(of(len(recording))))
+            folded = fold_recording(recording, job(of(len(recording)), vehicles))
         else:
             dump = Dump(recording, ", ".join(map(str, given.paths)))
             make = fold_maker(settings.policy, calendar, pseudonyms, settings, dump.head.partitions)
-            folded = fold_dump(dump, job(of(len(recording))), make)
+            folded = fold_dump(dump, job(of(len(recording)), vehicles), make)
     if given.reports is None:
-        return folded
+        return _told(folded)
     with _progress() as of, open_recording([given.reports], DUMP) as recording:
         dump = Dump(recording, str(given.reports))
         if dump.head.topic == settings.topics.telemetry:
@@ -124,7 +140,14 @@ def _fold(given: _Files, keeper: Keeper) -> Folded:
                 f"{given.reports} is a dump of telemetry: give --reports the output of `hatcast dump reports`"
             )
         make_reports = report_fold_maker(settings.policy, calendar, pseudonyms, dump.head.partitions)
-        return folded.beside(fold_dump(dump, job(of(len(recording))), make_reports))
+        return _told(folded.beside(fold_dump(dump, job(of(len(recording)), devices), make_reports)))
+
+
+def _told(folded: Folded) -> Folded:
+    """Say which partitions were not folded to their ends."""
+    for why in folded.ahead:
+        click.echo(why, err=True)
+    return folded
 
 
 @contextmanager
@@ -143,15 +166,17 @@ def _progress() -> Iterator[Callable[[int], Callable[[int], None]]]:
 
 def _release(given: _Files, path: Path, days: tuple[date, date] | None, *, as_json: bool) -> None:
     # Loaded here: noise and accounting take seconds, and folding alone needs neither.
-    from agents.batch.release import release_final
+    from agents.batch.release import changed_since, release_final
     from agents.budget_view import budget_table
     from agents.ledger_file import open_ledger
     from stream.mechanisms.system import SystemNoise
     from stream.release import budget_record
 
     policy, kept = given.settings.policy, KeepChunks()
-    with open_ledger(path, policy) as ledger:
-        folded = _fold(given, kept)
+    with open_ledger(path, policy, given.settings.user_key) as ledger:
+        folded = _fold(given, kept, ledger)
+        if policy.relation is Relation.REPLACE and (changed := changed_since(folded, kept, ledger)):
+            click.echo(_CHANGED.format(changed), err=True)
         records = release_final(folded, kept, ledger, SystemNoise(), days)
         if as_json:
             for record in records:

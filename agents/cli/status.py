@@ -8,12 +8,15 @@ from typing import Any
 
 import click
 import msgspec
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from rich.console import Console
 from rich.table import Table
 
 from agents.asked import unanswered
 from agents.cli.options import config_option, json_option
+from agents.kafka import broker_name
 from agents.redis_connection import connect_redis_async
+from agents.registry import Registry
 from agents.settings import Settings, load_settings
 from agents.store.hats import HatStore
 from agents.store.kept import KeptStore
@@ -35,7 +38,7 @@ from stream.units import NANO
 def command(config: Path, as_json: bool) -> None:
     """Offsets, clocks, outcomes, open and unpublished HATs, from the stored state. For operators: not private."""
     settings = load_settings(config)
-    status = asyncio.run(read_status(settings))
+    status = asyncio.run(read_status(settings)) | {"registry": asyncio.run(read_registered(settings))}
     if as_json:
         click.echo(msgspec.json.encode(status))
     else:
@@ -118,6 +121,18 @@ async def read_status(settings: Settings) -> dict[str, Any]:
     )
 
 
+async def read_registered(settings: Settings) -> dict[str, Any]:
+    """The registry topic, and policy name -> record of all policies of this telemetry. Raises Refusal."""
+    registry = Registry(settings)
+    try:
+        policies = (await registry.read()).policies
+    except UnknownTopicOrPartitionError:  # of a worker of before there were registries
+        policies = {}
+    except KafkaError as error:
+        raise Refusal(f"{broker_name(settings)} was lost ({type(error).__name__}): see that it runs") from None
+    return {"topic": registry.topic, "policies": dict(policies)}
+
+
 def _slots(policy: Policy, calendar: Calendar, progress: Progress, partitions: int) -> dict[str, str | None]:
     """Under `add_remove` open HATs do not tell what is to be released: that goes by slots."""
     if policy.relation is not Relation.ADD_REMOVE:
@@ -148,6 +163,11 @@ def _show(status: dict[str, Any], settings: Settings) -> None:
         )
     if (by := status["replaced_by"]) is not None:
         console.print(f"replaced        by {by['policy']} from {by['from']} on")
+    for name, record in status["registry"]["policies"].items():
+        console.print(
+            f"registered      {name}: {record.policy_id}, {record.partitions} partitions by {record.partitioner},"
+            f" {record.timezone}, topic id {record.telemetry_id or 'unknown'}"
+        )
     if "total_limit" in status:
         console.print(
             f"spent           {status['total']:g} of {status['total_limit']:g} for all days of a vehicle together"

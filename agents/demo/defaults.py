@@ -11,11 +11,11 @@ from agents.settings import (
     KafkaTable,
     RedisTable,
     Settings,
-    TopicsTable,
     display_settings,
     load_settings,
     settings_of,
 )
+from agents.topics_table import TopicsTable
 from stream.policy import Policy
 from stream.units import DAY_MS
 

@@ -97,7 +97,7 @@ def _send_file(settings: Settings, job: Job, file: str, redis: SyncRedis, stop: 
     tell(
         Ended(
             sent=sender.records,
-            undecodable=plan.undecodable,
+            undecodable=plan.undecodable + plan.without_arrival,
             arrived_in_future=plan.arrived_in_future,
             arrived_before_1970=plan.arrived_before_1970,
         )

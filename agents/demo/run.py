@@ -27,6 +27,7 @@ from agents.display.server import Display
 from agents.embedded import PARTITIONS, Addresses, Services, end_child, start_child
 from agents.logs import configure_logs
 from agents.settings import Address, Settings
+from agents.unforeseen import brief
 from stream.errors import Refusal
 from stream.hats import Calendar
 
@@ -79,7 +80,7 @@ def run_demo(services: Services, wish: Wish, view: View) -> None:
         except Exception as error:
             log.exception("demo failed")
             kept = shutil.copy(log_path, services.folder.with_suffix(".log"))
-            raise Refusal(f"the demo failed ({type(error).__name__}: {error}); its log is {kept}") from error
+            raise Refusal(f"the demo failed ({brief(error)}); its log is {kept}") from error
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord
 
 from agents.clock import now_ms, pause
+from agents.cloud_events import comes_of_another
 from agents.display.feed import Feed
 from agents.display.position import Position, log_name
 from agents.display.record import read_budget, read_release
@@ -80,10 +81,11 @@ class Reader:
             ends = await self._begin(partitions)
             while not stopping.is_set():
                 try:
-                    batches = await self._consumer.getmany(timeout_ms=_WAIT_MS, max_records=_MOST_RECORDS)
-                    if not self._feed.caught_up:
-                        behind = [each for each in partitions if await self._consumer.position(each) < ends[each]]
-                        self._feed.caught_up = not batches and not behind
+                    with self._trouble.doing("read the output topics"):
+                        batches = await self._consumer.getmany(timeout_ms=_WAIT_MS, max_records=_MOST_RECORDS)
+                        if not self._feed.caught_up:
+                            behind = [each for each in partitions if await self._consumer.position(each) < ends[each]]
+                            self._feed.caught_up = not batches and not behind
                 except KafkaError as error:
                     self._trouble.met(error)
                     METERS.set(DISPLAY_KAFKA_UP, 0)
@@ -116,7 +118,7 @@ class Reader:
     def _take(self, records: "Sequence[ConsumerRecord[bytes, bytes]]") -> None:
         with self._feed.changing() as changes:
             for record in records:
-                if record.value is None:
+                if record.value is None or comes_of_another(record.headers, self._topics.telemetry):
                     continue
                 try:
                     if record.topic == self._topics.means:

@@ -32,6 +32,19 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
 
+    def first(self, records: int) -> "Frame":
+        """The first `records` of them, fewer than all, and the hole in front of the one that follows."""
+        return Frame(
+            partition=self.partition,
+            epoch=self.epoch,
+            base=self.base,
+            next=self.offsets[records],
+            offsets=self.offsets[:records],
+            timestamps=self.timestamps[:records],
+            keys=self.keys[:records],
+            values=self.values[:records],
+        )
+
 
 class FrameHandler(Protocol):
     """Who folds the frames. All three are called in the app's own loop and raise nothing: an exception ends the worker.

@@ -17,7 +17,9 @@ _FAST: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.
 _SLOW: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
 PARTITION: Final = Label("partition")
 STATUS: Final = Label("status", ("released", "suppressed", "budget_exhausted", "incomplete"))
-PARTS: Final = ("worker", "redis", "proof", "group", "partitions", "checkpoint")
+# Of `/readyz`. A policy that takes devices' reports folds two topics, each with parts of its own.
+_PARTS_OF_A_TOPIC: Final = ("redis", "proof", "group", "partitions", "checkpoint", "clock")
+PARTS: Final = ("worker", *_PARTS_OF_A_TOPIC, *(f"reports {part}" for part in _PARTS_OF_A_TOPIC))
 
 # Every process.
 BUILD_INFO: Final = Gauge(
@@ -46,6 +48,13 @@ CLOCK: Final = Gauge(
 )
 BEHIND: Final = Gauge(
     "hatcast_behind_records", "Records of a partition of ours that wait in Kafka to be folded.", _WORKER, (PARTITION,)
+)
+AHEAD: Final = Gauge(
+    "hatcast_ahead_seconds",
+    "How far the record that a partition of ours waits for is dated ahead of this machine's clock;"
+    " 0: it waits for none.",
+    _WORKER,
+    (PARTITION,),
 )
 FRAMES_WAITING: Final = Gauge(
     "hatcast_frames_waiting", "Frames fetched that wait to be folded; with 16 fetching pauses.", _WORKER

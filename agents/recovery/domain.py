@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date, timedelta
 
 import msgspec
 
@@ -18,6 +19,7 @@ class Domain:
     releases     every topic that holds, or held, their means and answers
     budgets      the same of their budgets
     partitions   policy name -> its release partitions
+    ended        policies that another one has replaced, and of which every day is sealed
     sealed       policy name -> how far its days are sealed
     days         the summaries of sealed days
     """
@@ -25,6 +27,7 @@ class Domain:
     releases: frozenset[str]
     budgets: frozenset[str]
     partitions: Mapping[str, int] = field(default_factory=dict)
+    ended: frozenset[str] = frozenset()
     sealed: Mapping[str, Sealed] = field(default_factory=dict)
     days: tuple[SealedDay, ...] = ()
 
@@ -33,10 +36,15 @@ class Domain:
         """All output topics."""
         return self.releases | self.budgets
 
-    def is_sealed(self, name: str, date: str) -> bool:
+    @property
+    def publishing(self) -> dict[str, int]:
+        """Policy name -> its release partitions, of the policies that may still publish."""
+        return {name: number for name, number in self.partitions.items() if name not in self.ended}
+
+    def is_sealed(self, name: str, day: str) -> bool:
         """Whether a local date of a policy is sealed."""
         sealed = self.sealed.get(name)
-        return sealed is not None and date <= sealed.through
+        return sealed is not None and day <= sealed.through
 
     def read_from(self, place: OutputPartition) -> Position | None:
         """Before which everything in an output partition is of sealed days; None where that is not known."""
@@ -47,11 +55,24 @@ class Domain:
     def of(cls, facts: Facts, settings: Settings, partitions: int) -> "Domain":
         """What the registry holds, and the policy of this worker, which may not be registered yet."""
         topics, used = settings.topics, facts.output_topics()
+        sealed = {name: msgspec.json.decode(value, type=Sealed) for name, value in facts.of_kind(SEALED_KEY).items()}
         return cls(
             releases=used.releases | {topics.means, topics.queries},
             budgets=used.budget | {topics.budget},
             partitions={settings.policy.name: partitions}
             | {name: record.partitions for name, record in facts.policies.items()},
-            sealed={name: msgspec.json.decode(value, type=Sealed) for name, value in facts.of_kind(SEALED_KEY).items()},
+            ended=frozenset(
+                record.replaces
+                for record in facts.policies.values()
+                if record.replaces in sealed and _day_before(record.first_date) <= sealed[record.replaces].through
+            ),
+            sealed=sealed,
             days=tuple(msgspec.json.decode(value, type=SealedDay) for value in facts.of_kind(DAY_KEY).values()),
         )
+
+
+def _day_before(first_date: str | None) -> str:
+    """The day before a policy's first one; after any date where that is not known."""
+    if first_date is None:
+        return "9999-99-99"
+    return (date.fromisoformat(first_date) - timedelta(days=1)).isoformat()

@@ -192,7 +192,7 @@ class LedgerRecovery:
 
     async def _fence(self, attempt: Attempt, domain: Domain) -> bool:
         """Fence all publishers, then store where the output topics end; False if another recovery has begun."""
-        await self.publishers.fence(domain.partitions)
+        await self.publishers.fence(domain.publishing)
         return await self._store.fenced(attempt, await self._ends(domain))
 
     async def _ends(self, domain: Domain) -> dict[OutputPartition, Position]:
@@ -204,30 +204,45 @@ class LedgerRecovery:
 
         Raises Ended if the grounds are gone.
         """
-        adopted = await self._store.adopted()
         places = list(ends)
         if places:  # workers that share a recovery begin at different places
             at = int(monotonic_s() * 1_000) % len(places)
             places = places[at:] + places[:at]
-        starts = {place: _start(ends[place], adopted.get(place), domain.read_from(place)) for place in places}
-        stored = {place: adopted[place].stored if place in adopted else "" for place in places}
+        stored: dict[OutputPartition, Position | None] = dict(await self._store.adopted())
+        starts = {}
+        for place in places:
+            starts[place], stored[place] = await self._start(domain, grounds, place, ends[place], stored.get(place))
         reading = self._reader.read(starts, {place: end.offset for place, end in ends.items()})
         missing, elsewhere = 0, None
         try:
             while (stretch := await asyncio.to_thread(_next, reading, elsewhere)) is not None:
-                following = Position(ends[stretch.place].topic_id, stretch.following)
-                contents = self._contents(domain, stretch)
-                chunk = Chunk(stretch.place, stored[stretch.place], following, contents.releases)
+                place, contents = stretch.place, self._contents(domain, stretch)
+                following = Position(ends[place].topic_id, stretch.following)
+                chunk = Chunk(place, stored.get(place), following, contents.releases)
                 try:
                     missing += await self._adopt_chunk(domain, grounds, chunk, contents)
                 except Moved as moved:  # another worker was faster: go on where it is
-                    stored[stretch.place] = moved.stored
-                    elsewhere = Position.of(moved.stored).offset if moved.stored else 0
+                    stored[place] = moved.stored
+                    elsewhere = _offset(ends[place], moved.stored)
                 else:
-                    stored[stretch.place], elsewhere = following.stored, None
+                    stored[place], elsewhere = following, None
         finally:
             await asyncio.to_thread(reading.close)
         return missing
+
+    async def _start(
+        self, domain: Domain, grounds: Grounds, place: OutputPartition, end: Position, stored: Position | None
+    ) -> tuple[int, Position | None]:
+        """Where reading a partition goes on, and what is stored of it: what is sealed is skipped, which is stored."""
+        start, sealed = _offset(end, stored), _offset(end, domain.read_from(place))
+        if sealed <= start:
+            return start, stored
+        following = Position(end.topic_id, sealed)
+        try:
+            await self._store.adopt(grounds, Chunk(place, stored, following, []))
+        except Moved as moved:
+            return _offset(end, moved.stored), moved.stored
+        return sealed, following
 
     def _contents(self, domain: Domain, stretch: Stretch) -> Contents:
         topic = stretch.place.topic
@@ -279,10 +294,9 @@ class LedgerRecovery:
             await self._store.mark([sent])
 
 
-def _start(end: Position, *known: Position | None) -> int:
-    """Where reading goes on; at the beginning where nothing is known, or only of another topic of that name."""
-    offsets = [each.offset for each in known if each is not None and each.topic_id == end.topic_id]
-    return max(offsets, default=0)
+def _offset(end: Position, known: Position | None) -> int:
+    """The offset of a position; the beginning where nothing is known, or only of another topic of that name."""
+    return known.offset if known is not None and known.topic_id == end.topic_id else 0
 
 
 def _next(reading: Generator[Stretch, int | None, None], elsewhere: int | None) -> Stretch | None:

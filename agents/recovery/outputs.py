@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aiokafka.errors import KafkaConnectionError, KafkaError
 
 from agents.clock import monotonic_s
-from agents.cloud_events import source_of
+from agents.cloud_events import comes_of_another
 from agents.kafka import confluent_options
 from agents.settings import Settings
 from agents.store.adoption import OutputPartition, Position
@@ -149,7 +149,7 @@ class OutputReader:
     def _record(self, message: "Message") -> Record:
         key, value = message.key() or b"", message.value() or b""
         headers: Any = message.headers() or []  # its type allows for a mapping, which only a producer takes
-        is_ours = source_of(headers) == self._source
+        is_ours = not comes_of_another(headers, self._source)
         return Record(message.offset() or 0, key.decode(errors="replace"), value, is_ours)
 
     @contextmanager

@@ -8,7 +8,8 @@ from typing import Final
 
 import msgspec
 
-from agents.settings import DisplayTable, KafkaTable, RedisTable, TopicsTable, WorkerTable
+from agents.settings import DisplayTable, KafkaTable, RedisTable, WorkerTable
+from agents.topics_table import TopicsTable
 from stream.policy_table import EstimatorTable, PolicyTable, PrivacyTable, QueryTable
 
 TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
@@ -91,7 +92,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "session_timeout": "a killed worker's partitions move after this; 1s to 1800s",
         "idle_after": "a live partition without records is ticked after this",
         "user_key_file": "32 bytes in hexadecimal, also from `HATCAST_USER_KEY`; without it a key is made once and "
-        "kept in Redis",
+        "kept in Redis, or in the ledger file of `batch`",
         "listen": '`"127.0.0.1:9464"` serves `/livez`, `/readyz` and `/metrics` ([metrics.md](metrics.md)) there; '
         "without it nothing is served, so that several workers of one file start on one machine. Port 0 takes any "
         "that is free and logs it",

@@ -22,7 +22,8 @@ from agents.clock import monotonic_s
 from agents.kafka import aiokafka_options, confluent_options
 from agents.redial import redial_slowly
 from agents.registry.records import Facts, PolicyRecord
-from agents.settings import REGISTRY_SUFFIX, Settings
+from agents.settings import Settings
+from agents.topics_table import REGISTRY_SUFFIX
 from agents.trouble import back_off_s
 from agents.unread_errors import ignore_unread_kafka_errors
 

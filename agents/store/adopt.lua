@@ -79,9 +79,9 @@ for _, group in ipairs(groups) do
     later(KEYS[7], name, group.date)
   end
   if #sent > 0 then redis.call('SADD', group.published, unpack(sent)) end
-  -- Numbers that were given out are not given out again. And a release may have been sent without its budget record,
-  -- while commits with smaller numbers were lost unsent: the day's number is at least all that its policies numbered.
-  -- It is raised to that and not counted on: recall.lua may have raised it already, by the records that follow here.
+  -- Numbers that were given out are not given out again; not all records show theirs. A release may also have been sent
+  -- without its budget record, while commits with smaller numbers were lost unsent: the day's number is at least all that
+  -- its policies numbered. It is raised to that and not counted on: recall.lua may have raised it already.
   local commits = math.max(group.seq, redis.call('HLEN', group.releases))
   if commits > tonumber(redis.call('HGET', ledger, 'commits:' .. name) or '0') then
     redis.call('HSET', ledger, 'commits:' .. name, text(commits))

@@ -90,12 +90,12 @@ class Span:
 class Chunk:
     """The releases and answers in a stretch of one output partition.
 
-    stored     what Redis has of the partition before: `Position.stored`, or "" for nothing
+    stored     up to where Redis says that the partition is adopted, before; None: nothing is
     following  the position after the stretch
     records    each with its offset
     """
 
     place: OutputPartition
-    stored: str
+    stored: Position | None
     following: Position
     records: Sequence[tuple[int, Published]]

@@ -82,7 +82,7 @@ class Ended(Exception):
 class Moved(Exception):
     """Another worker has adopted this stretch. `stored` is what is stored of the partition now."""
 
-    def __init__(self, stored: str) -> None:
+    def __init__(self, stored: Position | None) -> None:
         super().__init__(stored)
         self.stored = stored
 
@@ -205,15 +205,16 @@ class RecoveryStore:
                 for (name, date), records in groups.items()
             ]
         )
+        before = "" if chunk.stored is None else chunk.stored.stored
         how, *more = await self._adopt(
             keys=[keys.recovery, keys.adopted, keys.oldest, keys.sealed, keys.dates, keys.total, keys.last, *named],
-            args=[grounds.field, grounds.token, chunk.place.field, chunk.stored, chunk.following.stored, packed],
+            args=[grounds.field, grounds.token, chunk.place.field, before, chunk.following.stored, packed],
         )
         match how:
             case b"ended":
                 raise Ended
             case b"moved":
-                raise Moved(more[0].decode())
+                raise Moved(Position.of(more[0].decode()) if more[0] else None)
             case b"missing":
                 number, ids = more[0], [each.decode() for each in more[1:]]
                 raise Missing(frozenset(ids[:number]), frozenset(ids[number:]))

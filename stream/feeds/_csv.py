@@ -8,6 +8,7 @@ from typing import Final
 
 from stream.errors import BadRecording
 from stream.feeds._recorded import arrival_ms
+from stream.feeds._speed import finite
 from stream.feeds.interface import Recorded
 from stream.reading import Reading
 
@@ -60,15 +61,19 @@ def number(text: str) -> float | str | None:
 
     Narrower than float(): no underscores, no digits of other scripts, and nothing too large for a double, as in JSON.
     """
+    value = speed(text)
+    return None if isinstance(value, float) and math.isinf(float(text)) else value
+
+
+def speed(text: str) -> float | str | None:
+    """As `number`, but a number too large for a double is the greatest one: what decides is that it is a number."""
     try:
         value = float(text)
     except ValueError:
         return None
     if not text.isascii() or "_" in text:
         return None
-    if math.isfinite(value):
-        return value
-    return str(value) if text.strip().lstrip("+-").lower() in _NOT_FINITE else None
+    return str(value) if text.strip().lstrip("+-").lower() in _NOT_FINITE else finite(value)
 
 
 def _is_text(raw: bytes) -> bool:

@@ -9,7 +9,7 @@ Source: github.com/scascketta/CapMetrics. Speeds are m/s from 2016 on; the unit 
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO, Final
 
-from stream.feeds._csv import Table, fields, number
+from stream.feeds._csv import Table, fields, number, speed
 from stream.feeds._recorded import lines, split_lines
 from stream.feeds.interface import Feed, Recorded
 from stream.reading import Reading
@@ -33,12 +33,12 @@ def decode(value: bytes) -> Reading | None:
 
 def _reading(cells: Sequence[str]) -> Reading | None:
     vehicle, time, speed_text, latitude, longitude = cells
-    lat, lon, speed = number(latitude), number(longitude), number(speed_text)
-    if not vehicle or not time or lat is None or lon is None or speed is None:
+    lat, lon, found = number(latitude), number(longitude), speed(speed_text)
+    if not vehicle or not time or lat is None or lon is None or found is None:
         return None
     if time < _FIRST_YEAR and time[4:5] == "-":
         return None  # the unit is not known
-    return Reading(vehicle, time, lat, lon, speed, "m/s")
+    return Reading(vehicle, time, lat, lon, found, "m/s")
 
 
 _TABLE: Final = Table(("vehicle_id", "timestamp", "speed", "latitude", "longitude"), _reading)

@@ -8,27 +8,30 @@ every kind are read. A null place or speed is undecodable.    [digitransit.fi, H
 
 import re
 from collections.abc import Iterator
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Generic, TypeVar
 
 import msgspec
 
 from stream.feeds._recorded import UNREADABLE, another_format, lines, recorded, split_lines
+from stream.feeds._speed import speed_of
 from stream.feeds.interface import Feed, Recorded
 from stream.reading import Reading
 
 NAME: Final = "hfp"
+S = TypeVar("S")
 # Vehicle and payload, which begins at the first " {": a topic may hold spaces, as in "Pikku Huopalahti".
 _match: Final = re.compile(rb"/hfp/v2(?:/[^/]*){4}/([^/ ]+/[^/ ]+)(?:/.*?)? (\{.*)", re.DOTALL).fullmatch
 
 
-class _Event(msgspec.Struct, gc=False):
+class _Event(msgspec.Struct, Generic[S], gc=False):
     tst: str
-    spd: float
+    spd: S
     lat: float
     lon: float = msgspec.field(name="long")
 
 
-_read: Final = msgspec.json.Decoder(dict[str, _Event]).decode
+_read: Final = msgspec.json.Decoder(dict[str, _Event[float]]).decode
+_read_any_speed: Final = msgspec.json.Decoder(dict[str, _Event[msgspec.Raw]]).decode
 _read_any: Final = msgspec.json.Decoder(dict[str, dict[str, object]]).decode
 
 
@@ -39,6 +42,16 @@ def decode(value: bytes) -> Reading | None:
     try:
         [event] = _read(found[2]).values()
         return Reading(found[1].decode(), event.tst, event.lat, event.lon, event.spd, "m/s")
+    except UNREADABLE:
+        return _with_any_speed(found[1], found[2])
+
+
+def _with_any_speed(vehicle: bytes, payload: bytes) -> Reading | None:
+    """A record that was refused, perhaps for a speed that a double cannot hold."""
+    try:
+        [event] = _read_any_speed(payload).values()
+        speed = speed_of(event.spd)
+        return None if speed is None else Reading(vehicle.decode(), event.tst, event.lat, event.lon, speed, "m/s")
     except UNREADABLE:
         return None
 

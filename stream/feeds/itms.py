@@ -9,17 +9,19 @@ or CSV; a telemetry record is one JSON object.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Generic, TypeVar
 
 import msgspec
 
-from stream.feeds._csv import Table, number
+from stream.feeds._csv import Table, number, speed
 from stream.feeds._json_array import elements
 from stream.feeds._recorded import UNREADABLE, another_format, first_byte, lines, recorded, split_json
+from stream.feeds._speed import speed_of
 from stream.feeds.interface import Feed, Recorded
 from stream.reading import Reading
 
 NAME: Final = "itms"
+S = TypeVar("S")
 _ABSENT: Final = msgspec.Raw()
 
 
@@ -34,12 +36,12 @@ class _Location(msgspec.Struct, gc=False):
     coordinates: _Point
 
 
-class _Record(msgspec.Struct, gc=False):
-    """The fields that are used, of both JSON forms."""
+class _Record(msgspec.Struct, Generic[S], gc=False):
+    """The fields that are used, of both JSON forms. S: a float, or the speed as it was sent."""
 
     license_plate: str
     time: str | int | float = msgspec.field(name="observationDateTime")
-    speed: float
+    speed: S
     location: _Location | None = None
     flat: _Point | None = msgspec.field(name="location.coordinates", default=None)
 
@@ -52,7 +54,8 @@ class _Stamps(msgspec.Struct):
 
 
 _NOTHING: Final = _Stamps()
-_read: Final = msgspec.json.Decoder(_Record).decode
+_read: Final = msgspec.json.Decoder(_Record[float]).decode
+_read_any_speed: Final = msgspec.json.Decoder(_Record[msgspec.Raw]).decode
 _read_stamps: Final = msgspec.json.Decoder(_Stamps).decode
 
 
@@ -61,12 +64,26 @@ def decode(value: bytes) -> Reading | None:
     try:
         record = _read(value)
     except UNREADABLE:
+        return _with_any_speed(value)
+    return _reading(record, record.speed)
+
+
+def _with_any_speed(value: bytes) -> Reading | None:
+    """A record that was refused, perhaps for a speed that a double cannot hold."""
+    try:
+        record = _read_any_speed(value)
+    except UNREADABLE:
         return None
+    found = speed_of(record.speed)
+    return None if found is None else _reading(record, found)
+
+
+def _reading(record: _Record[S], found: float | str) -> Reading | None:
     location = record.location
     point = record.flat if location is None else location.coordinates
     if point is None:
         return None
-    return Reading(record.license_plate, record.time, point.lat, point.lon, record.speed)
+    return Reading(record.license_plate, record.time, point.lat, point.lon, found)
 
 
 def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
@@ -96,10 +113,10 @@ def _look(raw: bytes, reading: Reading | None) -> tuple[object, bool]:
 def _from_csv(cells: Sequence[str]) -> Reading | None:
     plate, time, speed_text, coordinates = cells
     lon_text, comma, others = coordinates.strip().removeprefix("[").removesuffix("]").partition(",")
-    lon, lat, speed = number(lon_text), number(others.partition(",")[0]), number(speed_text)
-    if not plate or not time or not comma or lat is None or lon is None or speed is None:
+    lon, lat, found = number(lon_text), number(others.partition(",")[0]), speed(speed_text)
+    if not plate or not time or not comma or lat is None or lon is None or found is None:
         return None
-    return Reading(plate, time, lat, lon, speed)
+    return Reading(plate, time, lat, lon, found)
 
 
 _TABLE: Final = Table(("license_plate", "observationDateTime", "speed", "location.coordinates"), _from_csv)

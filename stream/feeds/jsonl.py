@@ -12,12 +12,27 @@ from typing import BinaryIO, Final
 import msgspec
 
 from stream.feeds._recorded import UNREADABLE, another_format, lines, recorded, split_json
+from stream.feeds._speed import speed_of
 from stream.feeds.interface import Feed, Recorded
 from stream.reading import Reading, is_complete
 
 NAME: Final = "jsonl"
 
 _read: Final = msgspec.json.Decoder(Reading).decode
+
+
+class _AnySpeed(msgspec.Struct, gc=False):
+    """A `Reading` whose speed is left as it was sent: the decoder refuses numbers that a double cannot hold."""
+
+    vehicle: str
+    time: str | int | float
+    lat: float | str
+    lon: float | str
+    speed: msgspec.Raw
+    unit: str = "km/h"
+
+
+_read_any_speed: Final = msgspec.json.Decoder(_AnySpeed).decode
 _write: Final = msgspec.json.Encoder().encode
 _ABSENT: Final = msgspec.Raw()
 
@@ -41,7 +56,7 @@ def decode(value: bytes) -> Reading | None:
     try:
         reading = _read(value)
     except UNREADABLE:
-        return None
+        return _with_any_speed(value)
     # What almost every record is, without a call: this line is crossed by each of them.
     if (
         reading.speed.__class__ is float
@@ -50,6 +65,19 @@ def decode(value: bytes) -> Reading | None:
         and reading.unit == "km/h"
     ):
         return reading
+    return reading if is_complete(reading) else None
+
+
+def _with_any_speed(value: bytes) -> Reading | None:
+    """A record that was refused, perhaps for a speed that a double cannot hold."""
+    try:
+        found = _read_any_speed(value)
+    except UNREADABLE:
+        return None
+    speed = speed_of(found.speed)
+    if speed is None:
+        return None
+    reading = Reading(found.vehicle, found.time, found.lat, found.lon, speed, found.unit)
     return reading if is_complete(reading) else None
 
 

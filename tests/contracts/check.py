@@ -22,7 +22,7 @@ from agents.schemas.asyncapi import BINDING, DOCUMENT, headers_schema
 from agents.schemas.golden import FOLDER_NAME, Golden, golden_files, read_golden
 from agents.schemas.json_schema import SUFFIX, schema_of_type
 from agents.schemas.records import RecordType
-from agents.settings import TopicsTable
+from agents.topics_table import TopicsTable
 
 Records = Mapping[str, RecordType]
 Problems = Iterator[str]

@@ -10,7 +10,7 @@ from agents.budget import budget_message
 from agents.cloud_events import Headers, cloud_event, release_event
 from agents.dead_letters import DeadLetter, Reason
 from agents.schemas.golden import Golden
-from agents.settings import TopicsTable
+from agents.topics_table import TopicsTable
 from stream.accounting import DayLedger, DaySummary, Total
 from stream.contracts import ReportRecord
 from stream.estimators import ESTIMATOR_KEYS

@@ -9,7 +9,8 @@ from redis.asyncio import Redis
 
 from agents.clock import monotonic_s
 from agents.dead_letters import DeadLetters
-from agents.ingest import Held, Ingest
+from agents.held import Held
+from agents.ingest import Ingest
 from agents.store.partition import PartitionStore
 from stream.checkpoint import restore, take_changes, totals
 from tests.integration.readings import LATER_MS, folds, traffic

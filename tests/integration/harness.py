@@ -49,8 +49,8 @@ class Finished:
 class WorkerProcess(ServerProcess):
     """A worker, or another command, whose log is in a file; it ends with the test run."""
 
-    def __init__(self, command: Sequence[str], log: Path) -> None:
-        super().__init__(command, log, {"PYTHONPATH": str(ROOT)})
+    def __init__(self, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
+        super().__init__(command, log, {"PYTHONPATH": str(ROOT), **(env or {})})
         self.log = log
 
     @property
@@ -128,11 +128,12 @@ class Pipeline:
         finally:
             process.send_signal(signal.SIGKILL)
 
-    def start(self, *arguments: object, command: Sequence[str] = HATCAST) -> WorkerProcess:
-        """Start a command that goes on in the background."""
-        return self._started(
-            WorkerProcess([*command, *map(str, arguments), "--config", str(self.config)], self._file("log"))
-        )
+    def start(
+        self, *arguments: object, command: Sequence[str] = HATCAST, env: Mapping[str, str] | None = None
+    ) -> WorkerProcess:
+        """Start a command that goes on in the background; `env`: beside what is set here."""
+        whole = [*command, *map(str, arguments), "--config", str(self.config)]
+        return self._started(WorkerProcess(whole, self._file("log"), env))
 
     def worker(self, *options: str, wrap: Wrap = plain, config: Path | None = None) -> WorkerProcess:
         """Start `hatcast worker`; `wrap` runs in its process before the command."""

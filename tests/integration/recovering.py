@@ -7,10 +7,14 @@ from agents.publisher import Publishers
 from agents.recovery import Domain, LedgerRecovery
 from agents.redis_clients import AnyRedis
 from agents.registry import Registry
+from agents.sealing import Change, Sealer
 from agents.settings import Settings
 from agents.store.adoption import Chunk, OutputPartition, Position, Published
 from agents.store.guard import CommitGuard
+from agents.store.hats import HatStore
+from agents.store.ledger import LedgerStore
 from agents.store.recovery import Grounds, Missing, RecoveryStore
+from agents.store.seals import SealStore
 from agents.topic_ids import TopicIds
 from tests.integration.harness import Pipeline
 from tests.integration.tables import PARTITIONS
@@ -64,6 +68,17 @@ async def guard_of(store: RecoveryStore, partitions: int = PARTITIONS) -> Commit
     return guard
 
 
+def sealer_of(pipeline: Pipeline, redis: AnyRedis, ledger: LedgerStore, recovery: LedgerRecovery) -> Sealer:
+    """The sealer of a worker of the pipeline's policy."""
+    settings, registry = pipeline.settings, Registry(pipeline.settings)
+
+    async def write(change: Change) -> None:
+        await registry.write(lambda facts: change(facts.values))
+
+    store = HatStore.of(redis, settings.policy, PARTITIONS)
+    return Sealer(settings, store, ledger, SealStore(redis, settings.topics.telemetry), recovery, write)
+
+
 async def adopt(
     store: RecoveryStore, grounds: Grounds, records: Sequence[Published], committed: frozenset[str] = frozenset()
 ) -> frozenset[str]:
@@ -74,7 +89,7 @@ async def adopt(
     known = (await store.adopted()).get(OUTPUT)
     start = 0 if known is None else known.offset
     following = Position("", start + len(records))
-    chunk = Chunk(OUTPUT, "" if known is None else known.stored, following, list(enumerate(records, start)))
+    chunk = Chunk(OUTPUT, known, following, list(enumerate(records, start)))
     try:
         await store.adopt(grounds, chunk)
     except Missing as lacking:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
+from agents.causes import is_full
 from agents.store.identity import claim_user_key
 from agents.store.keys import DomainKeys
 from agents.store.ledger import AnswerProposal, LedgerStore, Proposal
@@ -20,7 +21,6 @@ from agents.store.partition import PartitionStore
 from agents.store.progress import Mark
 from agents.store.succession import SuccessionStore, Successor
 from agents.topics import ensure_topics
-from agents.trouble import is_full
 from stream.accounting import Reserved
 from stream.checkpoint import take_changes
 from stream.contracts import BudgetRecord, EpsilonDelta

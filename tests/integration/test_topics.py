@@ -63,7 +63,7 @@ def test_missing_topics_are_made_as_the_contract_says(pipeline: Pipeline, kafka:
         "retention.bytes": "-1",
         "message.timestamp.after.max.ms": "120000",
     }
-    for name in (topics.means, topics.queries, topics.budget):
+    for name in (topics.means, topics.queries, topics.budget, topics.registry):
         assert described(kafka, name) == {"cleanup.policy": "compact", "compression.type": "producer"}
     assert described(kafka, topics.dead_letters) == {"cleanup.policy": "delete", "retention.ms": str(DAY_MS)}
     report = check_topics(pipeline.settings)
@@ -73,6 +73,7 @@ def test_missing_topics_are_made_as_the_contract_says(pipeline: Pipeline, kafka:
         topics.queries: 8,
         topics.budget: 1,
         topics.dead_letters: 1,
+        topics.registry: 1,
     }
     assert not report.findings
     assert not report.missing

@@ -32,6 +32,7 @@ VEHICLES = ["bus", "bus", " bus\n", "caf\u00e9", "cafe\u0301", "é" * 64]
 ODD_VEHICLES = ["", "  ", 7, None, ABSENT, "é" * 65, "x" * 129]
 SPEEDS = [30.5, 7, 65.0, 65.0006, 150.0, 150.0004, 12.3455, 0.0015, 41.667]
 ODD_SPEEDS = [0, 0.0004, -0.0, -0.0004, -3, 150.0006, "inf", "nan", "-inf", 1e300, "1", True, None, ABSENT]
+ODD_SPEEDS += [10**400, -(10**400)]  # no double can hold them
 UNITS = ["km/h", "km/h", "km/h", ABSENT, "m/s", "mph", "kn"]
 ODD_UNITS = ["furlong", None, "", 1]
 BEFORE = [0, 0, 0, 999, 1000, 10_000, MINUTE, 10 * MINUTE, HOUR, 2 * HOUR, 26 * HOUR, -MINUTE, -2 * MINUTE]

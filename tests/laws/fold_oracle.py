@@ -84,7 +84,7 @@ def outcome(  # noqa: C901, PLR0911, PLR0912
     lat, lon = float(record["lat"]), float(record["lon"])
     if not (math.isfinite(lat) and math.isfinite(lon)) or abs(lat) > 90 or abs(lon) > 180 or (lat == 0 and lon == 0):
         return "bad_place"
-    milli = milli_of(float(record["speed"]), record["unit"])
+    milli = milli_of(record["speed"], record["unit"])
     if rules.reject_above is None:
         milli = 0 if milli is None or milli < 0 else milli
     elif milli is None or milli < 0 or milli > rules.reject_above:
@@ -147,9 +147,13 @@ def decoded(value: bytes) -> dict[str, Any] | None:  # noqa: PLR0911 - likewise
     return record | {"vehicle": vehicle, "unit": unit}
 
 
-def milli_of(speed: float, unit: str) -> int | None:
-    """None: not finite."""
-    return round(Fraction(speed) * KM_H[unit] * 1000) if math.isfinite(speed) else None
+def milli_of(speed: float | str, unit: str) -> int | None:
+    """None: not finite. A number that no double can hold is itself: it is above every bound, or negative."""
+    try:
+        double = float(speed)
+    except OverflowError:
+        return round(Fraction(speed) * KM_H[unit] * 1000)
+    return round(Fraction(double) * KM_H[unit] * 1000) if math.isfinite(double) else None
 
 
 def time_of(time: str | float) -> int | None:

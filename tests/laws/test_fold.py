@@ -16,6 +16,7 @@ from tests.folding import PSEUDONYMS, apply, contributions, entered, occurring
 from tests.laws import fold_oracle
 from tests.laws.fold_logs import Case, cases
 
+ANY_TIME = 1 << 62  # ms UTC, later than every record
 often = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -107,6 +108,61 @@ def test_look_up_tables_that_are_full_change_nothing(case: Case) -> None:
         patched.setattr(stream.contributions, "REPEATED", 1)
         apply(small, case.log, case.now)
     assert (small.outcomes, contributions(small)) == (whole.outcomes, contributions(whole))
+
+
+Allowed = Callable[[Fold, int, list[int]], int]
+
+
+def folded_by_a_worker(case: Case, clocks: list[int], allowed: Allowed = Fold.allowed) -> Fold:
+    """The log as a worker folds it whose clock says these times, one at each look, and in the end one that is right."""
+    fold, at = case.empty_fold(), 0
+    for now in [*clocks, ANY_TIME]:
+        timestamps = [arrival for arrival, _ in case.log[at:]]
+        count = allowed(fold, now, timestamps)
+        apply(fold, case.log[at : at + count], now)
+        at += count
+    assert at == len(case.log)
+    return fold
+
+
+def is_of_the_log(case: Case, fold: Fold) -> bool:
+    """Whether a fold is what the log says, whatever any clock said meanwhile."""
+    whole = case.empty_fold()
+    apply(whole, case.log, ANY_TIME)
+    return (fold.outcomes, fold.clock, contributions(fold)) == (whole.outcomes, whole.clock, contributions(whole))
+
+
+def some_clocks(case: Case) -> st.SearchStrategy[list[int]]:
+    """Behind the log, within it, and ahead of it, in any order: a clock may be set back as well."""
+    return st.lists(st.sampled_from([0, case.now, *(arrival - 1 for arrival, _ in case.log)]), max_size=12)
+
+
+@often
+@given(cases(), st.data())
+def test_what_a_workers_clock_says_does_not_show(case: Case, data: st.DataObject) -> None:
+    fold = folded_by_a_worker(case, data.draw(some_clocks(case)))
+    assert is_of_the_log(case, fold)
+    assert fold.outcomes[Outcome.ARRIVED_IN_FUTURE.value] == 0
+
+
+def all_of_them(fold: Fold, now: int, timestamps: list[int]) -> int:
+    """Nothing waits: what is dated ahead is handed over all the same, and rejected."""
+    del fold, now
+    return len(timestamps)
+
+
+def those_that_are_not_ahead(fold: Fold, now: int, timestamps: list[int]) -> int:
+    """A record that is ahead is passed over if the last of its frame is not."""
+    return len(timestamps) if Fold.allowed(fold, now, timestamps[-1:]) else Fold.allowed(fold, now, timestamps)
+
+
+@pytest.mark.parametrize("mutant", [all_of_them, those_that_are_not_ahead])
+def test_a_worker_that_does_not_wait_for_its_clock_is_told_apart(mutant: Allowed) -> None:
+    def shows(case: Case) -> bool:
+        behind = [case.log[len(case.log) // 2][0]] if case.log else []
+        return not is_of_the_log(case, folded_by_a_worker(case, behind, mutant))
+
+    find(cases(), shows, settings=settings(max_examples=1000, phases=[Phase.generate], deadline=None, database=None))
 
 
 class Store:

@@ -74,7 +74,6 @@ def test_each_encoding_of_a_time_is_the_same_instant(time: object) -> None:
         *({field: value} for field in GOOD for value in WRONG),
         {"license_plate": 5},
         {"speed": "38"},
-        {"speed": "nan"},
         {"location": {"type": "Point"}},
         *(
             {"location": {"coordinates": place}}

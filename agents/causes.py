@@ -1,0 +1,210 @@
+"""Causes of failed operations: which service, and why, from the error's kind and from codes that are listed here.
+
+Nothing is taken from an error's text but words of these lists and the number of a script's line: a text may hold the
+command that failed, and with it a record. Kinds are compared by name, so that no client is imported for it.
+"""
+
+import errno
+import os
+import re
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+REDIS: Final = "Redis"
+KAFKA: Final = "Kafka"
+HATCAST: Final = "hatcast"
+FULL: Final = "Redis is full: raise its `maxmemory`; until there is room nothing goes on, and nothing is lost"
+
+# Redis' error codes; the first that is found counts. A script's error holds the code of the command that failed in it.
+_REDIS_CODES: Final[Mapping[str, str]] = {
+    "MISCONF": "its disk takes no writes (MISCONF): make room on it, and see the server's log",
+    "READONLY": "it is a read-only replica (READONLY): let redis.url name the master",
+    "NOREPLICAS": "it has too few replicas (NOREPLICAS): start them, or lower min-replicas-to-write",
+    "NOAUTH": "it wants a login (NOAUTH): set redis.username and HATCAST_REDIS_PASSWORD",
+    "WRONGPASS": "it refuses the login (WRONGPASS): correct redis.username and HATCAST_REDIS_PASSWORD",
+    "NOPERM": "its ACL does not allow a command or a key (NOPERM): docs/redis.md has the ACL that hatcast needs",
+    "LOADING": "it is loading its data (LOADING)",
+    "BUSY": "a script or function blocks it (BUSY)",
+    "CLUSTERDOWN": "its cluster misses a node (CLUSTERDOWN)",
+    "MASTERDOWN": "its master is down (MASTERDOWN)",
+    "TRYAGAIN": "its cluster moves keys (TRYAGAIN)",
+    "MOVED": "its cluster moves keys (MOVED)",
+    "ASK": "its cluster moves keys (ASK)",
+    "CROSSSLOT": "keys of one script are on two nodes (CROSSSLOT): this is a mistake in hatcast",
+    "NOSCRIPT": "it forgot a script (NOSCRIPT)",
+    "EXECABORT": "it aborted a transaction (EXECABORT)",
+    "WRONGTYPE": "a key has another type (WRONGTYPE): something else writes to this Redis",
+    "UNBLOCKED": "it was demoted while a command waited (UNBLOCKED)",
+}
+# redis-py removes the code of these from the text.
+_REDIS_KINDS: Final[Mapping[str, str]] = {
+    "ReadOnlyError": "READONLY",
+    "NoPermissionError": "NOPERM",
+    "BusyLoadingError": "LOADING",
+    "MasterDownError": "MASTERDOWN",
+    "ClusterDownError": "CLUSTERDOWN",
+    "TryAgainError": "TRYAGAIN",
+    "MovedError": "MOVED",
+    "AskError": "ASK",
+    "ClusterCrossSlotError": "CROSSSLOT",
+    "NoScriptError": "NOSCRIPT",
+    "ExecAbortError": "EXECABORT",
+    "AuthenticationError": "NOAUTH",
+    "AuthorizationError": "NOPERM",
+}
+_CODE: Final = re.compile(rf"\b({'|'.join(_REDIS_CODES)})\b")
+_SCRIPT_LINE: Final = re.compile(r"user_script:(\d{1,6})\b")
+_MAX_CLIENTS: Final = "max number of clients reached"
+_NO_DATABASE: Final = "DB index is out of range"
+_ERRNO: Final = re.compile(r"\[Errno (\d{1,3})\]")
+_TLS_REASON: Final = re.compile(r"[A-Z0-9_]{1,60}")
+_OUT_OF_MEMORY: Final = "OOM command not allowed"
+
+_FEW_REPLICAS: Final = "too few replicas are in sync: start the brokers, or lower min.insync.replicas"
+# Classes of aiokafka's errors; any other is named by its class, which says what the broker's code was.
+_KAFKA_KINDS: Final[Mapping[str, str]] = {
+    "KafkaConnectionError": "no broker can be reached",
+    "NodeNotReadyError": "a broker is not ready",
+    "NoBrokersAvailable": "no broker can be reached",
+    "KafkaTimeoutError": "no answer in time",
+    "RequestTimedOutError": "no answer in time",
+    "KafkaStorageError": "a broker's disk fails: see the broker's log",
+    "LogDirNotFound": "a broker's disk fails: see the broker's log",
+    "NotEnoughReplicasError": _FEW_REPLICAS,
+    "NotEnoughReplicasAfterAppendError": _FEW_REPLICAS,
+    "TopicAuthorizationFailedError": "this user may not use a topic: change its ACLs",
+    "GroupAuthorizationFailedError": "this user may not use the consumer group: change its ACLs",
+    "ClusterAuthorizationFailedError": "this user may not do that: change its ACLs",
+    "TransactionalIdAuthorizationFailed": "this user may not use a transactional id: change its ACLs",
+    "SaslAuthenticationFailed": "the login is refused: correct kafka.sasl_plain_username or HATCAST_KAFKA_PASSWORD",
+    "AuthenticationFailedError": "the login is refused: correct kafka.sasl_plain_username or HATCAST_KAFKA_PASSWORD",
+    "UnknownTopicOrPartitionError": "a topic or partition is not there",
+    "MessageSizeTooLargeError": "a record is larger than the topic's max.message.bytes",
+    "RecordListTooLargeError": "a batch is larger than the brokers' segment.bytes",
+    "NotLeaderForPartitionError": "a partition's leader moved",
+    "LeaderNotAvailableError": "a partition has no leader",
+    "UnsupportedCodecError": "a batch is compressed in a way that cannot be read here",
+    "CorruptRecordException": "a batch is corrupt",
+}
+_STATES: Final[Mapping[str, str]] = {
+    "Unrecovered": "Redis may have lost releases, and the ledger has to be recovered first",
+    "DaySealed": "the day is sealed: nothing of it is committed any more",
+    "Replaced": "another policy has the day",
+    "Unclaimed": "Redis does not know that this policy follows another",
+    "ConsumerStoppedError": "the consumer has stopped",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why an operation failed, without a word of the error's own text.
+
+    service   `Redis`, `Kafka`, or `hatcast` for a mistake or a state of its own
+    """
+
+    service: str
+    text: str
+
+
+def is_full(error: BaseException) -> bool:
+    """Return whether Redis refused a write for want of memory. Before 7.0 it hides that in the error of a script."""
+    kinds = _kinds(error)
+    return "OutOfMemoryError" in kinds or ("ResponseError" in kinds and _OUT_OF_MEMORY in str(error))
+
+
+def cause_of(error: BaseException) -> Cause:
+    """Return the service that failed and why."""
+    family = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    if "redis" in family:
+        return Cause(REDIS, _redis_text(error))
+    if "aiokafka" in family and "KafkaError" in _kinds(error):
+        return Cause(KAFKA, _kafka_text(error))
+    name = type(error).__name__
+    if name in _STATES:
+        return Cause(HATCAST, _STATES[name])
+    return Cause(HATCAST, network_text(error) or name)
+
+
+def network_text(error: BaseException) -> str | None:
+    """Return what the operating system or TLS says of an error or of its causes; None where neither has failed."""
+    for each in _chain(error):
+        if isinstance(each, socket.gaierror):
+            return "unknown host"
+        if isinstance(each, ssl.SSLCertVerificationError):
+            return "its certificate is not trusted"
+        if isinstance(each, ssl.SSLError):
+            return f"TLS failed{_tls_reason(each)}"
+        if isinstance(each, TimeoutError):
+            return "no answer in time"
+        if isinstance(each, OSError):
+            number = each.errno
+            if number is None:  # asyncio tried several addresses, and keeps the numbers in its text only
+                found = _ERRNO.search(str(each))
+                number = None if found is None else int(found[1])
+            if number in errno.errorcode:
+                return os.strerror(number or 0).lower()
+    return None
+
+
+def connection_text(error: BaseException) -> str:
+    """Return why there is no connection to Redis."""
+    if _MAX_CLIENTS in str(error):
+        return "it has as many clients as it takes: raise its `maxclients`"
+    return network_text(error) or ("no answer in time" if "TimeoutError" in _kinds(error) else "closed by the server")
+
+
+def _redis_text(error: BaseException) -> str:
+    code = _redis_code(error)
+    if is_full(error) or code is not None:
+        return FULL if code is None else _REDIS_CODES[code]
+    kinds, text = _kinds(error), str(error)
+    if _NO_DATABASE in text:
+        return "it has no such database: correct the number at the end of redis.url"
+    if "ResponseError" in kinds:
+        line = _SCRIPT_LINE.search(text)
+        if line is None:
+            return "it refused a command (ERR)"
+        return f"a script failed at its line {line[1]}: this is a mistake in hatcast, or its keys were changed"
+    if kinds & {"ConnectionError", "ClusterError", "TimeoutError"}:
+        return f"no connection ({connection_text(error)})"
+    return type(error).__name__
+
+
+def _redis_code(error: BaseException) -> str | None:
+    """The code in the list above that an error has: as an attribute, by its class or in its text."""
+    code = str(getattr(error, "status_code", None))
+    if code in _REDIS_CODES:
+        return code
+    kinds = _kinds(error)
+    for kind, known in _REDIS_KINDS.items():
+        if kind in kinds:
+            return known
+    found = _CODE.search(str(error)) if "ResponseError" in kinds else None
+    return None if found is None else found[1]
+
+
+def _kafka_text(error: BaseException) -> str:
+    said = _KAFKA_KINDS.get(type(error).__name__, type(error).__name__)
+    why = network_text(error)
+    return said if why is None else f"{said} ({why})"
+
+
+def _tls_reason(error: ssl.SSLError) -> str:
+    reason = error.reason or ""
+    return f" ({reason})" if _TLS_REASON.fullmatch(reason) else ""
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: list[BaseException] = []
+    each: BaseException | None = error
+    while each is not None and each not in seen:
+        seen.append(each)
+        yield each
+        each = each.__cause__ or each.__context__
+
+
+def _kinds(error: BaseException) -> set[str]:
+    return {kind.__name__ for kind in type(error).__mro__}

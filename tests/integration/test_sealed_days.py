@@ -1,0 +1,268 @@
+"""Days that are over are sealed: nothing of them is committed any more, and Redis keeps a summary of each."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from agents.query_release import QueryReleaser
+from agents.recovery.outputs import OutputReader, Stretch
+from agents.registry import Registry
+from agents.release import Releaser
+from agents.store.adoption import OutputPartition
+from agents.store.errors import DaySealed
+from agents.store.kept import KeptStore
+from agents.store.keys import DomainKeys
+from agents.topics import ensure_topics
+from stream.accounting import DaySummary
+from stream.mechanisms.system import SystemNoise
+from stream.units import DAY_MS
+from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.readings import NOON_MS, Sample, Stores, open_stores, store_closed, traffic
+from tests.integration.recovering import sealer_of
+from tests.integration.tables import PARTITIONS
+from tests.integration.test_release import ALL, CrashError, releasing
+from tests.services import KafkaServer, RedisServer
+
+FIRST: Final = date(2022, 1, 2)
+DAYS: Final = 3
+
+
+def day(number: int) -> str:
+    return (FIRST + timedelta(days=number)).isoformat()
+
+
+QUERY: Final = {"name": "pair", "kind": "mean_speed", "days": 2, "from": day(0), "epsilon": 0.5, "min_n": 2}
+
+
+def samples(days: int = DAYS) -> list[Sample]:
+    """One hour of traffic a day."""
+    return [replace(each, time_ms=each.time_ms + n * DAY_MS) for n in range(days) for each in traffic(1)]
+
+
+@pytest.fixture
+def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
+    changes = {"policy": {"query": [QUERY]}}
+    with open_pipeline(kafka, redis_server, tmp_path, "sealed", changes) as opened:
+        ensure_topics(opened.settings)
+        yield opened
+
+
+@asynccontextmanager
+async def sealing(pipeline: Pipeline, stores: Stores) -> AsyncIterator[Releaser]:
+    """A releaser of a worker that owns all and seals what is over in each round."""
+    async with releasing(pipeline, stores) as releaser:
+        settings, recovery = pipeline.settings, releaser._recovery
+        kept = KeptStore(stores.redis, settings.policy.name, PARTITIONS)
+        releaser.queries = QueryReleaser(settings, kept, stores.ledger, recovery, SystemNoise())
+        releaser.seal = sealer_of(pipeline, stores.redis, stores.ledger, recovery).seal
+        yield releaser
+
+
+async def fold(pipeline: Pipeline, stores: Stores, days: int = DAYS) -> None:
+    """What workers fold, and fold again: `days` of readings, the last of which is over."""
+    await store_closed(stores, pipeline.settings.policy, samples(days), NOON_MS + days * DAY_MS)
+
+
+async def release(pipeline: Pipeline, stores: Stores) -> None:
+    """Rounds of one worker until nothing is left to do."""
+    async with sealing(pipeline, stores) as releaser:
+        for _ in range(3):
+            await releaser.round(asyncio.Event())
+
+
+def forget(pipeline: Pipeline) -> None:
+    """What FLUSHALL does, to the keys of this test."""
+    pipeline.redis_server.delete(f"{{{pipeline.name}}}*")
+    pipeline.redis_server.delete(f"{{{pipeline.settings.policy.name}:*")
+
+
+def ledger_keys(pipeline: Pipeline) -> dict[str, int]:
+    """Key of the domain -> bytes that Redis needs for it."""
+    with closing(pipeline.redis_server.client()) as redis:
+        prefix = DomainKeys(pipeline.name).prefix
+        return {
+            key.decode().removeprefix(prefix): int(redis.memory_usage(key) or 0)  # type: ignore[arg-type] # not awaited
+            for key in redis.scan_iter(f"{prefix}*", count=1000)
+        }
+
+
+async def summaries(stores: Stores, days: int = DAYS) -> list[DaySummary]:
+    return [await stores.ledger.summary(day(number)) for number in range(days)]
+
+
+def test_of_a_sealed_day_redis_keeps_a_summary_of_at_most_a_kilobyte_that_says_the_same(pipeline: Pipeline) -> None:
+    async def run() -> tuple[list[DaySummary], list[DaySummary]]:
+        async with open_stores(pipeline) as stores:
+            await fold(pipeline, stores)
+            async with sealing(pipeline, stores) as releaser:
+                seal, releaser.seal = releaser.seal, None
+                for _ in range(3):
+                    await releaser.round(asyncio.Event())
+                before = await summaries(stores)
+                assert seal is not None
+                await seal(releaser)
+            return before, await summaries(stores)
+
+    before, after = asyncio.run(run())
+    assert before == after
+    assert all(each.releases for each in after[:DAYS])
+    keys = ledger_keys(pipeline)
+    for number in range(DAYS):
+        of_day = {key: size for key, size in keys.items() if day(number) in key}
+        assert {key.split(":")[0] for key in of_day} == {"ledger", "levels"}, of_day
+        assert sum(of_day.values()) <= 1_000, of_day
+    assert keys["sealed"]
+    assert "oldest" not in keys
+
+
+def test_a_redis_that_lost_everything_is_filled_from_the_seals_and_reads_no_sealed_day(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Stretch] = []
+    product = OutputReader._stretches
+
+    def watched(self: OutputReader, messages: Any, positions: Any) -> Any:
+        for stretch in product(self, messages, positions):
+            read.append(stretch)
+            yield stretch
+
+    async def run() -> tuple[list[DaySummary], list[DaySummary], int]:
+        async with open_stores(pipeline) as stores:
+            await fold(pipeline, stores)
+            await release(pipeline, stores)
+            before = await summaries(stores)
+            forget(pipeline)
+            await fold(pipeline, stores)
+            published = len(pipeline.published(committed=False))
+            monkeypatch.setattr(OutputReader, "_stretches", watched)
+            await release(pipeline, stores)
+            assert await stores.partitions.open_slots() == {}, "what was folded again is gone"
+            return before, await summaries(stores), published
+
+    before, after, published = asyncio.run(run())
+    assert after == before
+    assert sum(len(stretch.records) for stretch in read) == 0
+    assert len(pipeline.published(committed=False)) == published
+    assert {len(set(values)) for values in pipeline.published(committed=False).values()} == {1}
+    assert set(ledger_keys(pipeline)) >= {"sealed", "total", "dates"}
+
+
+def test_nothing_of_a_sealed_day_is_committed_or_adopted_whatever_comes_back(pipeline: Pipeline) -> None:
+    async def run() -> tuple[list[DaySummary], list[DaySummary]]:
+        async with open_stores(pipeline) as stores:
+            await fold(pipeline, stores)
+            await release(pipeline, stores)
+            before = await summaries(stores)
+            async with releasing(pipeline, stores) as releaser:
+                await releaser._publishers.hold(ALL)
+                assert await releaser._recovery.ensure(ALL)
+                await fold_again_under_another_name(pipeline, stores)
+                (one, *_) = await releaser.due(ALL)
+                proposals = await releaser.draw([one], [*(await releaser.load([one]) or [])], None)
+                with pytest.raises(DaySealed):
+                    await releaser.commit(proposals)
+                # And read from their beginning, the topics give nothing back.
+                await stores.redis.delete(DomainKeys(pipeline.name).adopted)
+                releaser._recovery.doubt()
+                assert await releaser._recovery.ensure(ALL)
+            return before, await summaries(stores)
+
+    before, after = asyncio.run(run())
+    assert before == after
+    assert not [key for key in ledger_keys(pipeline) if key.startswith("releases")]
+
+
+async def fold_again_under_another_name(pipeline: Pipeline, stores: Stores) -> None:
+    """The state of all partitions goes back, alone, as that of a node of a cluster does."""
+    pipeline.redis_server.delete(f"{{{pipeline.settings.policy.name}:*")
+    await fold(pipeline, stores)
+
+
+@pytest.mark.parametrize("step", ["sealed in Redis", "written to the registry"])
+def test_a_seal_that_a_crash_cut_short_is_finished_by_the_next_worker(step: str, pipeline: Pipeline) -> None:
+    async def run() -> None:
+        async with open_stores(pipeline) as stores:
+            await fold(pipeline, stores)
+            async with sealing(pipeline, stores) as releaser:
+                await releaser.round(asyncio.Event())
+                sealer = sealer_of(pipeline, stores.redis, stores.ledger, releaser._recovery)
+                name = {"sealed in Redis": "_sealed", "written to the registry": "_write"}[step]
+                wrapped = getattr(sealer, name)
+
+                async def crash(*arguments: Any) -> None:
+                    if step == "written to the registry":
+                        await wrapped(*arguments)
+                    raise CrashError
+
+                setattr(sealer, name, crash)
+                await stores.redis.delete(DomainKeys(pipeline.name).sealed)
+                await fold(pipeline, stores)
+            async with releasing(pipeline, stores) as releaser:
+                sealer._recovery = releaser._recovery
+                releaser.seal = sealer.seal
+                with pytest.raises(CrashError):
+                    for _ in range(3):
+                        await releaser.round(asyncio.Event())
+            await release(pipeline, stores)
+
+    asyncio.run(run())
+    facts = asyncio.run(Registry(pipeline.settings).read())
+    name = pipeline.settings.policy.name
+    assert json.loads(facts.values[f"sealed/{name}"])["through"] == day(DAYS - 1)
+    assert {key.rpartition("/")[2] for key in facts.of_kind("day/")} == {day(number) for number in range(DAYS)}
+    assert not [key for key in ledger_keys(pipeline) if key.startswith(("releases", "published", "costs"))]
+
+
+def test_a_record_that_kafka_never_committed_is_sent_before_its_day_is_sealed(pipeline: Pipeline) -> None:
+    """Its transaction was aborted, Redis forgot it, and telemetry does not reach back to its HAT any more."""
+
+    async def run() -> None:
+        async with open_stores(pipeline) as stores:
+            await fold(pipeline, stores, 1)
+            async with releasing(pipeline, stores) as releaser:
+                await releaser._publishers.hold(ALL)
+                for producer in releaser._publishers._producers.values():
+                    producer.commit_transaction = producer.abort_transaction
+                await releaser.round(asyncio.Event())
+            forget(pipeline)
+            await store_closed(stores, pipeline.settings.policy, [], NOON_MS + DAY_MS)
+            await release(pipeline, stores)
+
+    assert len(pipeline.published()) == 0
+    asyncio.run(run())
+    assert len(pipeline.published()) == len(pipeline.published(committed=False)) == 3
+    assert "sealed" in ledger_keys(pipeline)
+
+
+def test_offsets_before_which_all_is_sealed_stay_behind_the_first_record_of_an_open_day(pipeline: Pipeline) -> None:
+    async def run() -> dict[OutputPartition, int]:
+        async with open_stores(pipeline) as stores:
+            # The last day is open: some of its hours are released, and its records must be read again.
+            policy = pipeline.settings.policy
+            await store_closed(stores, policy, samples(2), NOON_MS + DAY_MS + 3 * 3_600_000)
+            async with sealing(pipeline, stores) as releaser:
+                await releaser.round(asyncio.Event())
+                await releaser._recovery.catch_up()
+            starts = await sealer_of(pipeline, stores.redis, stores.ledger, releaser._recovery)._seals.starts(
+                day(1), policy.name
+            )
+            return {
+                OutputPartition(topic, partition): offset
+                for topic, start in starts.items()
+                for partition, offset in start.offsets.items()
+            }
+
+    starts = asyncio.run(run())
+    topic = pipeline.settings.topics.means
+    records = pipeline.kafka.read(topic, committed=False)
+    of_open = {each.partition: each.offset for each in reversed(records) if day(1) in (each.key or b"").decode()}
+    assert of_open
+    for partition, offset in of_open.items():
+        assert starts[OutputPartition(topic, partition)] <= offset

@@ -1,0 +1,105 @@
+"""A user key that is lost with its node of a Redis Cluster, while partition states survive, or the reverse."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents import registration
+from agents.store.partition import PartitionStore
+from agents.topics import ensure_topics
+from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.readings import traffic
+from tests.services import KafkaServer, Record, RedisServer
+
+
+@pytest.fixture
+def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
+    with open_pipeline(kafka, redis_server, tmp_path, "userkey", {"policy": {"lateness": "48h"}}) as opened:
+        ensure_topics(opened.settings)
+        yield opened
+
+
+def an_hour() -> list[Record]:
+    return [sample.record() for sample in traffic(1)]
+
+
+def fold(pipeline: Pipeline, records: int) -> None:
+    worker = pipeline.worker()
+    pipeline.kafka.produce(pipeline.name, an_hour())
+    pipeline.wait(lambda: pipeline.folded() == records, f"{records} records", worker)
+    assert worker.terminate() == 0
+
+
+def lose_the_domains_node(pipeline: Pipeline) -> None:
+    """What a cluster loses with the node of the user key: everything of the domain, and no partition's state."""
+    pipeline.redis_server.delete(f"{{{pipeline.name}}}:*")
+
+
+def fingerprint(pipeline: Pipeline) -> str:
+    with closing(pipeline.redis_server.client()) as redis:
+        stored: Any = redis.hget(f"{{{pipeline.name}}}:user-key", "fingerprint")
+    return str(stored.decode())
+
+
+def test_a_key_that_is_lost_with_its_node_is_restored_from_the_states_folded_under_it(pipeline: Pipeline) -> None:
+    fold(pipeline, 36)
+    before = fingerprint(pipeline)
+    lose_the_domains_node(pipeline)
+    fold(pipeline, 72)
+    assert fingerprint(pipeline) == before
+    assert pipeline.outcomes() == {"accepted": 36, "duplicate": 36}, "no bus counts twice"
+    assert pipeline.contributions() == pipeline.oracle()
+
+
+def look_at_no_key() -> None:
+    """The mutant: a lost key is made anew, and states are opened whatever they were folded under."""
+    product = PartitionStore.open
+
+    async def open_any(self, partition, log_start, user_key=None, *, accept_gap=False):  # type: ignore[no-untyped-def]
+        del user_key
+        return await product(self, partition, log_start, accept_gap=accept_gap)
+
+    async def restore_none(*_: object) -> None:
+        pass
+
+    async def folded_under_none(*_: object) -> list[object]:
+        return []
+
+    PartitionStore.open = open_any  # type: ignore[method-assign]
+    registration.__dict__.update(restore_made_key=restore_none, folded_under=folded_under_none)
+
+
+def test_the_test_sees_a_worker_that_does_not_compare_user_keys(pipeline: Pipeline) -> None:
+    fold(pipeline, 36)
+    lose_the_domains_node(pipeline)
+    worker = pipeline.worker(wrap=look_at_no_key)
+    pipeline.kafka.produce(pipeline.name, an_hour())
+    pipeline.wait(lambda: pipeline.folded() == 72, "the hour again", worker)
+    assert pipeline.outcomes() == {"accepted": 72}, "12 buses, 24 users"
+
+
+def test_a_state_that_comes_back_folded_under_another_key_is_refused_with_both_and_the_fix(pipeline: Pipeline) -> None:
+    fold(pipeline, 36)
+    first = fingerprint(pipeline)
+    with closing(pipeline.redis_server.client()) as redis:
+        copies = {key: redis.dump(key) or b"" for key in redis.scan_iter(f"{{{pipeline.name}:3}}*")}
+    pipeline.redis_server.delete(f"{{{pipeline.name}*")
+    fold(pipeline, 72)
+    second = fingerprint(pipeline)
+    assert first != second
+    pipeline.redis_server.delete(f"{{{pipeline.name}:3}}*")
+    with closing(pipeline.redis_server.client()) as redis:
+        for key, copy in copies.items():
+            redis.restore(key, 0, copy)
+    worker = pipeline.worker()
+    assert worker.wait() == 1
+    last = worker.logged().splitlines()[-1]
+    assert f"partition 3, was folded under user key {first}, and this worker has {second}" in last
+    # The fix that it names: the states are deleted, and all is folded again.
+    pipeline.redis_server.delete(f"{{{pipeline.name}:*")
+    worker = pipeline.worker()
+    pipeline.wait(lambda: pipeline.folded() == 72, "all again", worker)
+    assert pipeline.contributions() == pipeline.oracle()

@@ -1,0 +1,59 @@
+"""When the memory of an idle partition is dropped: Redis went back, and not only forward."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from agents.held import Held
+from agents.ingest import Ingest
+from tests.folding import fold_of
+from tests.replayed import policy_of
+
+
+class Store:
+    """Offsets as Redis has them when it is asked; what happens until its answer is there."""
+
+    topic = "telemetry"
+
+    def __init__(self, offset: int, meanwhile: Callable[[], None]) -> None:
+        self._offset, self._meanwhile = offset, meanwhile
+
+    async def offsets(self) -> list[int]:
+        self._meanwhile()
+        return [self._offset]
+
+
+def unforeseen(error: Exception) -> None:
+    raise error
+
+
+def keeps_its_memory(offset: int, stored_meanwhile: int) -> bool:
+    """Whether a partition is still held whose memory stands at 8, or is stored further while Redis answers."""
+    held = Held(fold_of(policy_of()), 8, 8, 0.0)
+
+    def go_on() -> None:
+        held.base = held.next = stored_meanwhile
+
+    async def look() -> bool:
+        unused = cast("Any", None)
+        ingest = Ingest(cast("Any", Store(offset, go_on)), unused, unused, 1.0, unforeseen)
+        ingest.held[0] = held
+        await ingest._reload_forgotten()
+        return 0 in ingest.held
+
+    return asyncio.run(look())
+
+
+def test_a_partition_whose_stored_offset_is_its_own_keeps_its_memory() -> None:
+    assert keeps_its_memory(offset=8, stored_meanwhile=8)
+
+
+@pytest.mark.parametrize("offset", [0, 7, 9])
+def test_a_partition_whose_stored_offset_is_another_is_loaded_again(offset: int) -> None:
+    assert not keeps_its_memory(offset, stored_meanwhile=8)
+
+
+def test_a_checkpoint_while_redis_answers_is_no_sign_that_it_went_back() -> None:
+    assert keeps_its_memory(offset=8, stored_meanwhile=20)

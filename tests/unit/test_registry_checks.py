@@ -1,0 +1,109 @@
+"""What a worker's settings may not differ in from what is registered, and that each comparison is made."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from agents.registry import Facts, PolicyRecord, Topics, UserKey, policy_key
+from agents.registry.checks import check_facts, check_policy_record, other_domain, with_todays_key
+from stream.errors import Refusal
+
+OWN = PolicyRecord(
+    domain="buses",
+    policy="speed",
+    policy_id="b2:1",
+    canonical=msgspec.Raw(b'{"lateness":300000,"privacy":{"epsilon":1}}'),
+    topics=Topics(means="m", queries="q", budget="b", reports="r"),
+    telemetry_id="id-1",
+    reports_id="id-2",
+    partitions=8,
+    partitioner="murmur2",
+    timezone="Asia/Kolkata",
+    user_key=UserKey(fingerprint="f1", made=False),
+)
+OTHER_EPSILON: dict[str, Any] = {
+    "policy_id": "b2:2",
+    "canonical": msgspec.Raw(b'{"lateness":300000,"privacy":{"epsilon":5}}'),
+}
+CHANGES: list[tuple[dict[str, Any], list[str]]] = [
+    (OTHER_EPSILON, ["another policy.privacy.epsilon:", "new policy.name"]),
+    ({"topics": Topics(means="m2", queries="q", budget="b", reports="r")}, ["topics.means is 'm2'", "'m'", "again"]),
+    ({"topics": Topics(means="m", queries="q2", budget="b", reports="r")}, ["topics.queries is 'q2'", "'q'"]),
+    ({"topics": Topics(means="m", queries="q", budget="b2", reports="r")}, ["topics.budget is 'b2'", "'b'"]),
+    ({"topics": Topics(means="m", queries="q", budget="b", reports="r2")}, ["topics.reports is 'r2'", "'r'"]),
+    ({"partitioner": "crc32"}, ["topics.telemetry_partitioner is 'crc32'", "'murmur2'"]),
+    ({"partitions": 9}, ["8 telemetry partitions", "now has 9", "let all slots close"]),
+    ({"telemetry_id": "id-3"}, ["'buses' was deleted and made again", "id-1", "id-3", "new policy.name"]),
+    ({"reports_id": "id-3"}, ["'r' was deleted and made again", "id-2", "id-3"]),
+    ({"timezone": "UTC"}, ["policy.timezone is 'UTC'", "'Asia/Kolkata'"]),
+    ({"domain": "trams"}, ["telemetry 'buses', not of 'trams'"]),
+    ({"user_key": UserKey(fingerprint="f2", made=False)}, ["f1", "f2", "restore it"]),
+    ({"user_key": UserKey(fingerprint="f2", made=True)}, ["no user key is given", "f1", "give it again"]),
+]
+
+
+def changed(record: PolicyRecord, changes: dict[str, Any]) -> PolicyRecord:
+    return msgspec.structs.replace(record, **changes)
+
+
+def facts_of(*records: PolicyRecord) -> Facts:
+    return Facts.of("topic", {policy_key(each.policy): each.encoded() for each in records})
+
+
+@pytest.mark.parametrize(("changes", "words"), CHANGES, ids=[next(iter(changes)) for changes, _ in CHANGES])
+def test_whatever_differs_from_the_registered_is_refused_with_both_values_and_the_fix(
+    changes: dict[str, Any], words: list[str]
+) -> None:
+    with pytest.raises(Refusal) as refused:
+        check_facts(facts_of(OWN), changed(OWN, changes))
+    assert "\n" not in str(refused.value)
+    for word in words:
+        assert word in str(refused.value)
+    # The mutant that does not look at it: one that takes over what is registered.
+    check_facts(facts_of(OWN), changed(changed(OWN, changes), {key: getattr(OWN, key) for key in changes}))
+
+
+def test_what_agrees_is_accepted_and_nothing_is_to_be_written() -> None:
+    check_facts(facts_of(OWN), OWN)
+    assert with_todays_key(OWN, OWN).encoded() == OWN.encoded()
+
+
+def test_a_time_zone_has_to_be_that_of_every_policy_of_the_domain() -> None:
+    with pytest.raises(Refusal, match=r"policy\.timezone is 'UTC', policy 'speed' .* 'Asia/Kolkata'"):
+        check_facts(facts_of(OWN), changed(OWN, {"policy": "next", "timezone": "UTC"}))
+    check_facts(facts_of(OWN), changed(OWN, {"policy": "next", "partitioner": "crc32", **OTHER_EPSILON}))
+
+
+def test_a_key_of_hatcasts_own_that_was_lost_is_no_contradiction_and_is_registered_anew() -> None:
+    stored = changed(OWN, {"user_key": UserKey(fingerprint="lost", made=True)})
+    own = changed(OWN, {"user_key": UserKey(fingerprint="new", made=True)})
+    check_policy_record(stored, own)
+    assert with_todays_key(stored, own).user_key.fingerprint == "new"
+    with pytest.raises(Refusal, match=r"another user key is given .* one that hatcast made"):
+        check_policy_record(stored, changed(OWN, {"user_key": UserKey(fingerprint="new", made=False)}))
+
+
+def test_an_id_that_was_not_known_is_added_and_one_that_is_not_told_contradicts_nothing() -> None:
+    unknown = changed(OWN, {"telemetry_id": None, "reports_id": None})
+    check_policy_record(unknown, OWN)
+    check_policy_record(OWN, unknown)
+    assert with_todays_key(unknown, OWN) == OWN
+    assert with_todays_key(OWN, unknown) == OWN
+
+
+def test_a_name_that_another_telemetry_has_is_refused() -> None:
+    with pytest.raises(Refusal, match=r"'speed' is the name of a policy of telemetry 'trams' .* new policy\.name"):
+        other_domain("speed", "buses", [changed(OWN, {"domain": "trams"})])
+    other_domain("speed", "buses", [OWN, changed(OWN, {"domain": "trams", "policy": "other"})])
+
+
+def test_facts_name_every_output_topic_ever_used_and_ignore_what_they_do_not_know() -> None:
+    other = changed(OWN, {"policy": "old", "topics": Topics(means="m0", queries="q", budget="b0")})
+    found = Facts.of("t", {**facts_of(OWN, other).values, "sealed/2022-01-02": b"not ours to read"})
+    assert found.output_topics().means == {"m", "m0"}
+    assert found.output_topics().releases == {"m", "m0", "q"}
+    assert found.output_topics().all == {"m", "m0", "q", "b", "b0"}
+    assert found.of_kind("sealed/") == {"2022-01-02": b"not ours to read"}
+    with pytest.raises(Refusal, match=r"topic t: the record 'policy/x' cannot be read"):
+        Facts.of("t", {"policy/x": b"{}"})
