@@ -20,7 +20,7 @@ from agents.store.ledger import LedgerStore
 from bench.figures import Figure, middle, say, show
 from bench.process import cpu_s
 from stream.accounting import DayLedger, Total
-from tests.faults.entries import BATCH, RELEASED_AT_MS, Entries, Spent, proving, rebuilt
+from tests.faults.entries import BATCH, RELEASED_AT_MS, Entries, Spent, rebuilt, recover, recovering
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.health import LISTEN, is_ready
 from tests.services import KafkaServer, RedisServer, open_kafka, open_redis
@@ -95,7 +95,7 @@ class Bench:
         """The ledger of workers: every entry on one day, through the script that commits."""
         say("in Redis")
         with self._pipeline("empty") as empty, self._pipeline("full") as full:
-            self._until_ready(empty)  # proves Redis; made, too, are the topics
+            self._until_ready(empty)  # recovers the ledger; made, too, are the topics
             self._until_ready(full)
             yield from asyncio.run(self._commits(full))
             yield from self._reading(full)
@@ -103,11 +103,11 @@ class Bench:
 
     async def _commits(self, pipeline: Pipeline) -> list[Figure]:
         settings, entries = pipeline.settings, Entries(pipeline, self._entries, self._entries)
-        async with Redis.from_url(settings.redis.url) as redis, proving(pipeline, redis) as prover:
-            assert await prover.ensure()
+        async with Redis.from_url(settings.redis.url) as redis, recovering(pipeline, redis) as recovery:
+            guard = await recover(recovery)
             ledger = LedgerStore(redis, settings.topics.telemetry, settings.policy)
             memory = int((await redis.info("memory"))["used_memory"])
-            wall_s = await entries.commit(ledger, prover.token)
+            wall_s = await entries.commit(ledger, guard)
             used = int((await redis.info("memory"))["used_memory"]) - memory
             # The same commits, on a day with all entries and on days with a hundred, in turns.
             more = Entries(pipeline, self._entries + self._rounds * BATCH, self._entries + self._rounds * BATCH)
@@ -116,10 +116,10 @@ class Bench:
             costs: dict[str, list[float]] = {"small": [], "large": []}
             for turn in range(self._rounds):
                 fresh = small.proposals(small.dates[1 + turn])
-                await ledger.commit(fresh[:_SMALL], prover.token)
+                await ledger.commit(fresh[:_SMALL], guard)
                 for kind, batch in (("small", fresh[_SMALL:]), ("large", last[turn * BATCH : (turn + 1) * BATCH])):
                     before = await _cpu_s(redis)
-                    await ledger.commit(batch, prover.token)
+                    await ledger.commit(batch, guard)
                     costs[kind].append((await _cpu_s(redis) - before) / len(batch))
         ratios = [large / few for large, few in zip(costs["large"], costs["small"], strict=True)]
         return [
@@ -152,7 +152,7 @@ class Bench:
         yield middle("ready_more_cpu_s", more, "s of CPU", most=MOST_S)
 
     def _until_ready(self, pipeline: Pipeline) -> Spent:
-        """A worker's start, until it says that it can do all of its work: Redis is proven then."""
+        """A worker's start, until it says that it can do all of its work: the ledger is recovered then."""
         begun = time.monotonic()
         with closing(pipeline.start("worker")) as worker:
             while not is_ready(worker):
@@ -169,8 +169,8 @@ class Bench:
         with self._pipeline("lost") as pipeline:
             found = rebuilt(pipeline, self._entries, -(-self._entries // 10))
         for name, spent in (("loss", found.lost), ("restart", found.known)):
-            yield Figure(f"proven_after_{name}_s", spent.wall_s, "s")
-            yield Figure(f"proven_after_{name}_cpu_s", spent.cpu_s, "s of CPU")
+            yield Figure(f"recovered_after_{name}_s", spent.wall_s, "s")
+            yield Figure(f"recovered_after_{name}_cpu_s", spent.cpu_s, "s of CPU")
             yield Figure(f"{name}_over_reading", spent.wall_s / found.read.wall_s, "times", most=MOST_OVER_READING)
         yield Figure("plain_reading_s", found.read.wall_s, "s")
 

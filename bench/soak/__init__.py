@@ -125,7 +125,7 @@ class _Redis:
             worker_mb=worker_mb,
             open_mb=(int(self._client.info("memory")["used_memory_dataset"]) - ledger) / 1e6,
             ledger_mb=ledger / 1e6,
-            releases=sum(int(self._client.hlen(self._domain.releases(date))) for date in dates),
+            releases=sum(int(self._client.hget(self._domain.ledger(date), f"commits:{NAME}") or 0) for date in dates),
         )
 
     def close(self) -> None:

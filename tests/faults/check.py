@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
+from stream.release import date_of
 from tests.faults.check_answers import answered_right, kept_right, reserved_right
 from tests.faults.facts import GRID_STEPS, NANO, Ledger, Log, Promise, Record, Seen, Violation
 
@@ -64,12 +65,18 @@ def _values(seen: Seen) -> Iterator[Violation]:
             yield Violation("one value", f"{name} has {len(set(values))} of them: {sorted(set(values))}")
         if json.loads(values[0])["release_id"] != name:
             yield Violation("one value", f"{name} is the key of another release")
+        if date_of(name) in seen.sealed:
+            continue
         if name not in seen.stored:
             yield Violation("ledger first", f"{name} is published and not in the ledger")
         elif seen.stored[name] not in values:
             yield Violation("ledger first", f"{name} is published with other bytes than the ledger's")
     for name in seen.stored.keys() - on_topics.keys():
         yield Violation("published", f"{name} is in the ledger and was not published")
+    numbers = Counter(map(date_of, on_topics))
+    for date, commits in seen.sealed.items():
+        if numbers[date] > commits:
+            yield Violation("ledger first", f"{date}: {numbers[date]} records on the topics, {commits} commits")
 
 
 def _charges(

@@ -15,12 +15,13 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from redis.asyncio import Redis
 
 from agents.budget import BUDGET_PARTITION, budget_message
+from agents.cloud_events import release_event
 from agents.kafka import aiokafka_options, confluent_options
 from agents.publisher import Publishers
-from agents.recovery import Prover
+from agents.recovery import LedgerRecovery
+from agents.store.guard import CommitGuard
 from agents.store.keys import DomainKeys
 from agents.store.ledger import LedgerStore, Proposal
-from agents.store.proof import ProofStore
 from agents.topics import ensure_topics
 from stream.accounting import DaySummary
 from stream.estimators import Estimate
@@ -29,6 +30,7 @@ from stream.mechanisms import Noisy
 from stream.partitioner import by_murmur2
 from stream.release import Release, Status
 from tests.integration.harness import Pipeline
+from tests.integration.recovering import recovery_with
 from tests.services.kafka_records import Record, produce
 
 FIRST: Final = date(2022, 1, 2)
@@ -48,7 +50,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """Until Redis was proven with all its entries.
+    """Until the ledger was recovered with all its entries.
 
     lost    after FLUSHALL: all are put back
     known   after a restart: none is missing
@@ -97,18 +99,19 @@ class Entries:
                 release.record(RELEASED_AT_MS),
                 release.exhausted().record(RELEASED_AT_MS),
                 release.fineness,
+                release_partition=by_murmur2(release.release_id.encode(), self.settings.kafka.partitions),
             )
             for release in self.of(day)
         ]
 
-    async def commit(self, ledger: LedgerStore, token: str) -> float:
+    async def commit(self, ledger: LedgerStore, guard: CommitGuard) -> float:
         """Commit and mark all; returns seconds of the commits alone."""
         seconds = 0.0
         for day in self.dates:
             proposals = self.proposals(day)
             for at in range(0, len(proposals), BATCH):
                 begun = time.monotonic()
-                await ledger.commit(proposals[at : at + BATCH], token)
+                await ledger.commit(proposals[at : at + BATCH], guard)
                 seconds += time.monotonic() - begun
             await ledger.mark(day, [proposal.release_id for proposal in proposals])
         return seconds
@@ -118,37 +121,49 @@ class Entries:
         topics, keys = self.settings.topics, DomainKeys(self.settings.topics.telemetry)
         partitions, budgets = self.settings.kafka.partitions, []
         for day in self.dates:
-            records: Any = await redis.hgetall(keys.releases(day))
+            records: Any = await redis.hgetall(keys.releases(day, self.settings.policy.name))
             produce(
                 self.settings.kafka.bootstrap_servers,
                 topics.means,
                 (
-                    Record(value, name, by_murmur2(name.rpartition(b"/")[2], partitions))
+                    Record(
+                        value,
+                        name,
+                        by_murmur2(name.rpartition(b"/")[2], partitions),
+                        headers=tuple(release_event("release", name.decode(), topics.telemetry, value)),
+                    )
                     for name, value in records.items()
                 ),
             )
             message = budget_message(topics, self.settings.policy, day, await ledger.summary(day))
-            budgets.append(Record(message.value, message.key, BUDGET_PARTITION))
+            budgets.append(Record(message.value, message.key, BUDGET_PARTITION, headers=tuple(message.headers)))
         produce(self.settings.kafka.bootstrap_servers, topics.budget, budgets)
 
 
 @asynccontextmanager
-async def proving(pipeline: Pipeline, redis: Redis) -> AsyncIterator[Prover]:
-    """A worker's part that proves Redis."""
+async def recovering(pipeline: Pipeline, redis: Redis) -> AsyncIterator[LedgerRecovery]:
+    """The recovery of a worker that owns all release partitions; nothing is recovered yet."""
     settings = pipeline.settings
-    publishers = Publishers(settings.topics.telemetry, aiokafka_options(settings))
-    store = ProofStore(redis, settings.topics.telemetry)
+    publishers = Publishers(settings.topics.telemetry, settings.policy.name, aiokafka_options(settings))
     try:
-        yield Prover(settings, store, publishers, settings.kafka.partitions)
+        yield recovery_with(settings, redis, publishers, partitions=settings.kafka.partitions)
     finally:
         await publishers.stop()
 
 
-async def proven_after(pipeline: Pipeline, redis: Redis) -> Spent:
-    """Prove Redis."""
-    async with proving(pipeline, redis) as prover:
+async def recover(recovery: LedgerRecovery) -> CommitGuard:
+    """Recover the ledger; returns what commits to every release partition compare."""
+    everything = frozenset(range(recovery._settings.kafka.partitions))
+    await recovery.publishers.hold(everything)
+    assert await recovery.ensure(everything)
+    return recovery.guard
+
+
+async def recovered_after(pipeline: Pipeline, redis: Redis) -> Spent:
+    """Recover the ledger, until commits are safe."""
+    async with recovering(pipeline, redis) as recovery:
         since = _now()
-        assert await prover.ensure()
+        await recover(recovery)
         return _since(since)
 
 
@@ -179,7 +194,7 @@ def read_plainly(pipeline: Pipeline) -> Spent:
 async def books(redis: Redis, domain: str) -> Mapping[str, Any]:
     """All that the ledger of a domain holds."""
     prefix, held = DomainKeys(domain).prefix, {}
-    for kind in ("releases", "published", "ledger", "costs", "levels", "dates", "total", "last"):
+    for kind in ("releases", "published", "ledger", "costs", "levels", "dates", "total", "last", "unsealed"):
         async for key in redis.scan_iter(f"{prefix}{kind}*", count=1000):
             is_set = await redis.type(key) == b"set"
             held[key.decode()] = await (redis.smembers(key) if is_set else redis.hgetall(key))
@@ -187,7 +202,7 @@ async def books(redis: Redis, domain: str) -> Mapping[str, Any]:
 
 
 def rebuilt(pipeline: Pipeline, number: int = 100_000, per_day: int = 10_000) -> Rebuilt:
-    """Commit and publish so many entries, lose Redis, and have it proven again: it has to hold what it held.
+    """Commit and publish so many entries, lose Redis, and have it recovered: it has to hold what it held.
 
     Raises AssertionError if one byte, mark or charge differs.
     """
@@ -199,20 +214,19 @@ async def _rebuilt(pipeline: Pipeline, entries: Entries, number: int) -> Rebuilt
     domain = pipeline.settings.topics.telemetry
     async with Redis.from_url(pipeline.settings.redis.url) as redis:
         ledger = LedgerStore(redis, domain, pipeline.settings.policy)
-        async with proving(pipeline, redis) as prover:
-            assert await prover.ensure()
-            await entries.commit(ledger, prover.token)
+        async with recovering(pipeline, redis) as recovery:
+            await entries.commit(ledger, await recover(recovery))
         await entries.publish(redis, ledger)
         before, days = await books(redis, domain), [await ledger.summary(day) for day in entries.dates]
         assert _released(days) == number
 
         pipeline.redis_server.delete(f"{{{domain}}}*")
-        lost = await proven_after(pipeline, redis)
+        lost = await recovered_after(pipeline, redis)
         assert await books(redis, domain) == before, "the ledger is not what it was"
         assert [await ledger.summary(day) for day in entries.dates] == days
 
-        await redis.hset(DomainKeys(domain).proof, "run_id", "of another life")
-        known = await proven_after(pipeline, redis)
+        await redis.hset(DomainKeys(domain).recovery, "run_id", "of another life")
+        known = await recovered_after(pipeline, redis)
         assert await books(redis, domain) == before, "the ledger is not what it was"
         return Rebuilt(number, lost, known, read_plainly(pipeline))
 

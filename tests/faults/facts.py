@@ -81,6 +81,7 @@ class Seen:
     users       (date, pseudonym) -> the HATs that it is found in, each with its partition
     answered    as `published`, on `hats.queries`
     kept        `cell/date/slot` -> what is kept for queries
+    sealed      date -> commits of our policy, of sealed days: `stored` has nothing of them
     """
 
     published: Mapping[str, Sequence[bytes]]
@@ -92,6 +93,7 @@ class Seen:
     users: Mapping[tuple[str, str], Sequence[tuple[str, int]]]
     answered: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
     kept: Mapping[str, Totals] = field(default_factory=dict)
+    sealed: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

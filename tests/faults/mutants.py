@@ -6,7 +6,7 @@ nothing fails. `spoiled` adds the one fault that it cannot bear.
 
 import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -15,13 +15,16 @@ from agents.due import Due
 from agents.published import published_of
 from agents.publisher import Publishers
 from agents.query_release import DueAnswer, QueryReleaser
-from agents.recovery import Prover
+from agents.recovery.outputs import OutputReader, Stretch
 from agents.release import Releaser
+from agents.store.adoption import OutputPartition
 from agents.store.kept import Kept
 from agents.store.ledger import Committed, LedgerStore, Proposal
 from agents.store.partition import PartitionStore
+from agents.store.recovery import Attempt, Grounds, RecoveryStore
 from stream.checkpoint import Changes
 from tests.faults.faulty_worker import meet
+from tests.integration.recovering import adopt
 
 
 def offset_before_state() -> None:
@@ -64,30 +67,40 @@ def charged_after() -> None:
         return [Committed(drawn[each.release_id], published=False, new=True) for each in proposals]
 
     async def mark(self: Releaser, date: str, due: Sequence[Due]) -> None:
-        prover = self._prover
+        recovery = self._recovery
         sent = [drawn[one.release_id] for one in due if one.release_id in drawn]
-        await prover._store.adopt([published_of(each, self._policy.policy_id, prover._fineness) for each in sent])
+        records = [published_of(each, self._policy.policy_id, recovery._fineness) for each in sent]
+        assert not await adopt(recovery._store, Grounds.finished(recovery.guard.token), records)
         await product(self, date, due)
 
     Releaser.commit, Releaser.mark = commit, mark  # type: ignore[method-assign]
 
 
-def no_proof() -> None:
-    """Redis counts as proven without a look at what was published."""
+def no_recovery() -> None:
+    """The ledger counts as recovered without a look at what was published."""
+    product = RecoveryStore.finish
 
-    def take(self: Prover, records: Iterator[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
-        del self, records
-        return []
+    def read(
+        self: OutputReader, starts: Mapping[OutputPartition, int], ends: Mapping[OutputPartition, int]
+    ) -> Generator[Stretch, int | None, None]:
+        del self, starts, ends
+        yield from ()
 
-    Prover._take = take  # type: ignore[method-assign]
+    async def finish(self: RecoveryStore, attempt: Attempt) -> bool:
+        for place, end in (await self.ends()).items():
+            await self._redis.hset(self._keys.adopted, place.field, end.stored)
+        return await product(self, attempt)
+
+    OutputReader.read = read  # type: ignore[method-assign]
+    RecoveryStore.finish = finish  # type: ignore[method-assign]
 
 
 def no_fencing() -> None:
     """Every worker has transactional ids of its own, so that none fences another's."""
     product = Publishers.__init__
 
-    def init(self: Publishers, domain: str, client: dict[str, Any]) -> None:
-        product(self, f"{domain}/{uuid.uuid4()}", client)
+    def init(self: Publishers, domain: str, name: str, client: dict[str, Any]) -> None:
+        product(self, f"{domain}/{uuid.uuid4()}", name, client)
 
     Publishers.__init__ = init  # type: ignore[method-assign]
 
@@ -127,7 +140,7 @@ MUTANTS: Final = MappingProxyType(
             offset_before_state,
             noise_drawn_again,
             charged_after,
-            no_proof,
+            no_recovery,
             no_fencing,
             reserved_at_the_answer,
             forgotten_once_read,

@@ -16,6 +16,7 @@ from agents.store.kept import KeptStore
 from agents.store.keys import DomainKeys
 from agents.store.ledger import LedgerStore
 from agents.store.partition import PartitionStore
+from agents.store.seals import SealStore
 from agents.topics import topic_range
 from stream.clock import closes_at, slowest
 from stream.errors import Refusal
@@ -67,7 +68,7 @@ async def _settled(redis: AnyRedis, settings: Settings) -> bool:
     ends = (await store.open_slots()).values()
     if least is None or any(end + policy.lateness_ms <= least for end in ends):
         return False
-    if any([await ledger.unpublished(date) for date in await ledger.dates()]):
+    if any([await ledger.unpublished(date) for date in await ledger.unsealed_dates()]):
         return False
     return await _is_answered(redis, settings, ledger, least)
 
@@ -75,7 +76,7 @@ async def _settled(redis: AnyRedis, settings: Settings) -> bool:
 async def _is_answered(redis: AnyRedis, settings: Settings, ledger: LedgerStore, least: int) -> bool:
     """Whether all that is kept waits for a query whose days are not over, and has the answers of all the others."""
     policy, kept = settings.policy, KeptStore(redis, settings.policy.name, PARTITIONS)
-    calendar = Calendar(policy)
+    calendar, sealed = Calendar(policy), await SealStore(redis, settings.topics.telemetry).through(policy.name)
     for slot in await kept.slots():
         asked = list(asked_in(policy, calendar, *slot.split("/")))
         over = [one for one in asked if closes_at(one.closing, policy) <= least]
@@ -83,6 +84,8 @@ async def _is_answered(redis: AnyRedis, settings: Settings, ledger: LedgerStore,
             return False
         cells = list(await kept.cells([slot]))
         for one in over:
+            if one.closing.date <= sealed:
+                continue  # all of them are published, or the day would not be sealed
             if None in await ledger.find(one.closing.date, [one.release_id(cell) for cell in cells]):
                 return False
     return True
@@ -109,13 +112,19 @@ async def _look(redis: AnyRedis, settings: Settings) -> Seen:
     name = settings.policy.name
     store, ledger = PartitionStore(redis, name, PARTITIONS), _ledger(redis, settings)
     keys = DomainKeys(settings.topics.telemetry)
+    # Read first: a day that is sealed meanwhile may lose its records before they are read, and is looked at again.
+    through = await SealStore(redis, settings.topics.telemetry).through(name)
     stored: dict[str, bytes] = {}
     ledgers: dict[str, Ledger] = {}
+    sealed: dict[str, int] = {}
     for date in await ledger.dates():
-        found: Any = await redis.hgetall(keys.releases(date))  # Any: bytes, but the types allow for text
-        stored |= {release.decode(): record for release, record in found.items()}
+        if date <= through:
+            sealed[date] = int(await redis.hget(keys.ledger(date), f"commits:{name}") or 0)
+        else:
+            found: Any = await redis.hgetall(keys.releases(date, name))  # Any: bytes, but the types allow for text
+            stored |= {release.decode(): record for release, record in found.items()}
         summary = await ledger.summary(date)
-        places = {name: (reserved.places, reserved.epsilon) for name, reserved in summary.queries.items()}
+        places = {query: (reserved.places, reserved.epsilon) for query, reserved in summary.queries.items()}
         ledgers[date] = Ledger(summary.releases, summary.epsilon_sum, summary.sequence, places)
     hats: dict[str, Totals] = {}
     users: dict[tuple[str, str], list[tuple[str, int]]] = {}
@@ -126,8 +135,10 @@ async def _look(redis: AnyRedis, settings: Settings) -> Seen:
                 known = hats.get(hat, (0, 0, 0, 0))
                 hats[hat] = (known[0] + 1, known[1] + row.count, known[2] + row.total, max(known[3], row.maximum))
                 users.setdefault((slot.partition("/")[0], row.pseudonym.hex()), []).append((hat, partition))
+    if await SealStore(redis, settings.topics.telemetry).through(name) != through:
+        return await _look(redis, settings)
     outcomes = {outcome: records for outcome, records in (await store.outcomes()).items() if records}
-    return Seen({}, stored, ledgers, {}, outcomes, hats, users, kept=await _kept(redis, name))
+    return Seen({}, stored, ledgers, {}, outcomes, hats, users, kept=await _kept(redis, name), sealed=sealed)
 
 
 async def _kept(redis: AnyRedis, name: str) -> dict[str, Totals]:

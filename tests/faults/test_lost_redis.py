@@ -4,19 +4,20 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
 
-from agents.recovery import Prover
+from agents.recovery import LedgerRecovery
+from agents.store.adoption import Published
 from agents.store.keys import DomainKeys
 from agents.store.partition import PartitionStore
-from agents.store.proof import Attempt, Held, Published
+from agents.store.recovery import Attempt, Grounds, Look
 from agents.topics import ensure_topics
 from stream.checkpoint import Changes
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Stores, open_stores, store_closed, traffic
+from tests.integration.recovering import adopt
 from tests.integration.tables import PARTITIONS
 from tests.integration.test_release import (
     DATE,
@@ -57,7 +58,7 @@ def _all(pipeline: Pipeline) -> str:
 
 
 def come_back(pipeline: Pipeline, copy: dict[bytes, bytes], life: str | None = None) -> None:
-    """What a Redis is that was left alone since: it lives on, with its proof, or with one of another life.
+    """What a Redis is that was left alone since: it lives on, with its recovery, or with one of another life.
 
     All at once: a worker that still writes finds the one or the other, and nothing between.
     """
@@ -66,12 +67,12 @@ def come_back(pipeline: Pipeline, copy: dict[bytes, bytes], life: str | None = N
         for key, value in copy.items():
             at_once.restore(key, 0, value)
         if life is not None:
-            at_once.hset(DomainKeys(pipeline.name).proof, "run_id", life)
+            at_once.hset(DomainKeys(pipeline.name).recovery, "run_id", life)
         at_once.execute()
 
 
 def roll_back(pipeline: Pipeline, copy: dict[bytes, bytes]) -> None:
-    """What a start from a copy of its files does: the copy's proof is of another life of the server."""
+    """What a start from a copy of its files does: the copy was recovered in another life of the server."""
     come_back(pipeline, copy, "of another life")
 
 
@@ -142,39 +143,40 @@ def test_a_redis_that_was_left_and_lives_on_draws_nothing_again_that_was_sent_by
     assert_one_value_and_one_charge(pipeline, kept, 6)
 
 
-class Emptied(Prover):
-    """Redis is emptied once, right before the proof is written: after everything was put back."""
+class Emptied(LedgerRecovery):
+    """Redis is emptied once, right before the recovery is finished: after everything was adopted."""
 
     empty: Callable[[], None]
 
-    async def _prove(self) -> str | None:
-        prove = self._store.prove
+    async def _recover(self, look: Look) -> bool | None:
+        finish = self._store.finish
 
-        async def too_late(attempt: Attempt, held: Held = MappingProxyType({})) -> bool:
+        async def too_late(attempt: Attempt) -> bool:
             type(self).empty()
             type(self).empty = lambda: None
-            return await prove(attempt, held)
+            return await finish(attempt)
 
-        self._store.prove = too_late  # type: ignore[method-assign]  # the product has no switch for it
-        return await super()._prove()
+        self._store.finish = too_late  # type: ignore[method-assign]  # the product has no switch for it
+        return await super()._recover(look)
 
 
-def test_a_redis_that_is_emptied_while_it_is_proven_is_not_proven(pipeline: Pipeline) -> None:
-    async def release_forget_prove_forget() -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+def test_a_redis_that_is_emptied_while_it_is_recovered_is_not_recovered(pipeline: Pipeline) -> None:
+    async def release_forget_recover_forget() -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
         async with open_stores(pipeline) as stores:
             await close_hours(pipeline, stores)
             await finish(pipeline, stores)
             before = await stored_records(pipeline, stores)
             forget(pipeline)
             Emptied.empty = lambda: forget(pipeline)
-            async with releasing(pipeline, stores, prover=Emptied) as releaser:
+            async with releasing(pipeline, stores, kind_of_recovery=Emptied) as releaser:
                 await releaser.round(asyncio.Event())
+                assert not releaser._recovery.is_recovered
                 assert await stored_records(pipeline, stores) == {}
                 await close_hours(pipeline, stores)
                 await releaser.round(asyncio.Event())
             return before, await stored_records(pipeline, stores)
 
-    before, after = asyncio.run(release_forget_prove_forget())
+    before, after = asyncio.run(release_forget_recover_forget())
     assert before == after
     assert_one_value_and_one_charge(pipeline, after, 6)
 
@@ -189,13 +191,14 @@ def test_a_record_that_gives_way_takes_its_charge_with_it(here: int, sent: int, 
 
     async def book(records: list[Published]) -> Any:
         async with open_stores(pipeline) as stores, releasing(pipeline, stores) as releaser:
-            store = releaser._prover._store
+            store = releaser._recovery._store
+            grounds = Grounds.in_progress((await store.begin()).token)
             for record in records:
-                _, others = await store.adopt([record])
-                for other in others:
+                for _ in await adopt(store, grounds, [record]):
                     before = records[0]
-                    assert await store.kept(other) == before.record
-                    await store.supersede(before, other)
+                    assert await store.kept(record) == before.record
+                    await store.supersede(before, record)
+                    assert not await adopt(store, grounds, [record])
             summary = await releaser._ledger.summary(DATE)
             forget(pipeline)
             return summary

@@ -118,7 +118,7 @@ FAULTS: dict[Fault, dict[str, str]] = {
     killed_before_a_state_is_written: {"offset_before_state": "counted once"},
     killed_when_kafka_has_answered: {"noise_drawn_again": "one value", "charged_after": "ledger first"},
     killed_before_an_answer_is_committed: {"reserved_at_the_answer": "reserved", "forgotten_once_read": "due"},
-    redis_forgets: {"no_proof": "one value"},
+    redis_forgets: {"no_recovery": "one value"},
     stopped_before_it_sends_while_redis_forgets: {"no_fencing": "one value"},
 }
 

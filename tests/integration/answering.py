@@ -31,7 +31,7 @@ async def answering(
     """A worker's releaser with its queries."""
     async with releasing(pipeline, stores, kind, publishers) as releaser:
         kept = KeptStore(stores.redis, pipeline.name, PARTITIONS)
-        releaser.queries = QueryReleaser(pipeline.settings, kept, stores.ledger, releaser._prover, SystemNoise())
+        releaser.queries = QueryReleaser(pipeline.settings, kept, stores.ledger, releaser._recovery, SystemNoise())
         yield releaser, releaser.queries
 
 

@@ -81,8 +81,11 @@ def sealer_of(pipeline: Pipeline, redis: AnyRedis, ledger: LedgerStore, recovery
 
 async def adopt(
     store: RecoveryStore, grounds: Grounds, records: Sequence[Published], committed: frozenset[str] = frozenset()
-) -> None:
-    """Adopt the next records of `OUTPUT`, as `LedgerRecovery` does where the ledger has no others in their place."""
+) -> frozenset[str]:
+    """Adopt the next records of `OUTPUT`, as `LedgerRecovery` does.
+
+    Returns the ids of those that the ledger has with other bytes: then nothing was adopted.
+    """
     known = (await store.adopted()).get(OUTPUT)
     start = 0 if known is None else known.offset
     following = Position("", start + len(records))
@@ -90,5 +93,7 @@ async def adopt(
     try:
         await store.adopt(grounds, chunk)
     except Missing as lacking:
-        assert not lacking.different
+        if lacking.different:
+            return lacking.different
         await store.adopt(grounds, chunk, lacking.missing, committed)
+    return frozenset()

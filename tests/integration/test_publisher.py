@@ -27,7 +27,7 @@ def test_a_publisher_that_was_fenced_fails_once_publishes_nothing_and_leaves_no_
 ) -> None:
     async def fence() -> None:
         client = aiokafka_options(pipeline.settings)
-        one, other = Publishers(pipeline.name, client), Publishers(pipeline.name, client)
+        one, other = Publishers(pipeline.name, "p", client), Publishers(pipeline.name, "p", client)
         message = Message(pipeline.settings.topics.means, 0, b"key", b"value")
         try:
             await one.hold(frozenset([0]))

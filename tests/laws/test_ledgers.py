@@ -255,7 +255,7 @@ async def _lose_and_take_back(
             if isinstance(step, BudgetRecord):
                 await store.recall(step)
             else:
-                await adopt(store, Grounds.in_progress(attempt.token), step)
+                assert not await adopt(store, Grounds.in_progress(attempt.token), step)
         days = await _summaries(redis, domain, policies)
     redis_server.delete(f"{{{domain}}}*")
     assert days == model.summaries()
@@ -276,7 +276,7 @@ def test_no_number_that_was_sent_is_above_the_ledgers_though_commits_before_it_w
             redis_server.delete(f"{{{domain}}}*")
             store = RecoveryStore(redis, domain, policy.name)
             grounds = Grounds.in_progress((await store.begin()).token)
-            await adopt(store, grounds, [published_of(records[2], policy.policy_id, fineness_of(policy))])
+            assert not await adopt(store, grounds, [published_of(records[2], policy.policy_id, fineness_of(policy))])
             ledger = LedgerStore(redis, domain, policy)
             before = await ledger.summary(DATES[0])
             (record,) = await _commit(redis, domain, releases[3:])

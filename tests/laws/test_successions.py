@@ -65,7 +65,7 @@ class World:
         store = RecoveryStore(self.redis, self.domain, OLD.name)
         attempt = await store.begin()
         assert await store.fenced(attempt, {OUTPUT: Position("", len(self.records))})
-        await adopt(store, Grounds.in_progress(attempt.token), [published(record) for record in self.records])
+        assert not await adopt(store, Grounds.in_progress(attempt.token), [published(each) for each in self.records])
         for budget in self.budgets:
             await store.recall(BUDGET.decode(budget))
         assert await store.finish(attempt)

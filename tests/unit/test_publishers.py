@@ -16,10 +16,10 @@ def test_a_producer_that_finds_no_broker_named_is_a_kafka_that_is_away_and_not_t
         await producer.client.coordinator_lookup(1, "t")  # as its own start does; it knows no broker
 
     async def hold() -> None:
-        publishers = Publishers("domain", {"bootstrap_servers": "127.0.0.1:1"})
+        publishers = Publishers("domain", "policy", {"bootstrap_servers": "127.0.0.1:1"})
         with pytest.raises(KafkaConnectionError, match="no broker"):
             await publishers.hold(frozenset({0}))
-        assert publishers.held() == {}
+        assert publishers.renewed() == frozenset()
 
     monkeypatch.setattr(AIOKafkaProducer, "start", start)
     asyncio.run(hold())
