@@ -16,7 +16,7 @@ from agents.store.sealed import DAY_KEY, SEALED_KEY, Sealed, SealedDay
 class Domain:
     """One telemetry topic with all its policies.
 
-    releases     every topic that holds, or held, their means and answers
+    releases     every topic with their means and answers, but for those of policies that ended
     budgets      the same of their budgets
     partitions   policy name -> its release partitions
     ended        policies that another one has replaced, and of which every day is sealed
@@ -54,18 +54,20 @@ class Domain:
     @classmethod
     def of(cls, facts: Facts, settings: Settings, partitions: int) -> "Domain":
         """What the registry holds, and the policy of this worker, which may not be registered yet."""
-        topics, used = settings.topics, facts.output_topics()
         sealed = {name: msgspec.json.decode(value, type=Sealed) for name, value in facts.of_kind(SEALED_KEY).items()}
+        ended = frozenset(
+            record.replaces
+            for record in facts.policies.values()
+            if record.replaces in sealed and _day_before(record.first_date) <= sealed[record.replaces].through
+        )
+        topics = settings.topics
+        used = [record.topics for name, record in facts.policies.items() if name not in ended]
         return cls(
-            releases=used.releases | {topics.means, topics.queries},
-            budgets=used.budget | {topics.budget},
+            releases=frozenset({topics.means, topics.queries, *(name for t in used for name in (t.means, t.queries))}),
+            budgets=frozenset({topics.budget, *(t.budget for t in used)}),
             partitions={settings.policy.name: partitions}
             | {name: record.partitions for name, record in facts.policies.items()},
-            ended=frozenset(
-                record.replaces
-                for record in facts.policies.values()
-                if record.replaces in sealed and _day_before(record.first_date) <= sealed[record.replaces].through
-            ),
+            ended=ended,
             sealed=sealed,
             days=tuple(msgspec.json.decode(value, type=SealedDay) for value in facts.of_kind(DAY_KEY).values()),
         )

@@ -8,24 +8,23 @@ found something missing. Several workers share a recovery: each stretch that is 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 import structlog
+from aiokafka.errors import UnknownTopicOrPartitionError
 
 from agents.clock import monotonic_s
 from agents.metrics.declared import RECOVERIES
 from agents.metrics.meters import METERS
-from agents.published import published_of
 from agents.publisher import Publishers
-from agents.recovery.contents import Contents, contents_of
+from agents.recovery.adopter import Adopter
 from agents.recovery.domain import Domain
-from agents.recovery.outputs import OutputReader, Stretch
+from agents.recovery.outputs import OutputReader
 from agents.settings import Settings
-from agents.store.adoption import Chunk, OutputPartition, Position, Published
+from agents.store.adoption import OutputPartition, Position
 from agents.store.guard import CommitGuard
-from agents.store.recovery import Attempt, Ended, Grounds, Look, Missing, Moved, RecoveryStore
-from stream.spending import fineness_of
+from agents.store.recovery import Attempt, Ended, Grounds, Look, RecoveryStore
 
 log = structlog.get_logger()
 
@@ -57,15 +56,15 @@ class LedgerRecovery:
         self.guard = CommitGuard()
         self.publishers = publishers
         self.sealed_through = ""
-        self._settings = settings
         self._store = store
         self._domain = domain
         self._topic_ids = topic_ids
         self._reader = OutputReader(settings)
-        self._fineness = fineness_of(settings.policy)
+        self._adopter = Adopter(settings.policy, store, self._reader)
         self._doubt = False
         self._caught_up_at = 0
         self._own_attempt = ""
+        self._has_warned = False
         self._waiting: tuple[str, float] = ("", 0.0)  # for another worker's fence: its attempt, and since when
 
     @property
@@ -129,7 +128,7 @@ class LedgerRecovery:
         self._doubt = False
         try:
             domain = await self._domain()
-            missing = await self._adopt(domain, Grounds.finished(guard.token), await self._ends(domain))
+            missing = await self._adopter.adopt(domain, Grounds.finished(guard.token), await self._ends(domain))
             look = await self._store.look(wanted)
         except Ended:
             guard.reset()
@@ -166,7 +165,7 @@ class LedgerRecovery:
             if not attempt.is_fenced and not await self._fence(attempt, domain):
                 return False
             await self._store.seals.restore(domain.sealed, domain.days)
-            adopted = await self._adopt(domain, Grounds.in_progress(attempt.token), await self._store.ends())
+            adopted = await self._adopter.adopt(domain, Grounds.in_progress(attempt.token), await self._store.ends())
             finished = await self._store.finish(attempt)
         except Ended:
             pass
@@ -196,112 +195,15 @@ class LedgerRecovery:
         return await self._store.fenced(attempt, await self._ends(domain))
 
     async def _ends(self, domain: Domain) -> dict[OutputPartition, Position]:
-        ids = await self._topic_ids(sorted(domain.outputs))
+        try:
+            ids = await self._topic_ids(sorted(domain.outputs))
+        except UnknownTopicOrPartitionError:
+            if not self._has_warned:  # it may also be new, and not known to every broker yet
+                log.warning(
+                    "output topic gone: what was published there cannot be read back, so nothing is released; restore"
+                    " it with its records, or start with another telemetry topic",
+                    one_of=sorted(domain.outputs),
+                )
+            self._has_warned = True
+            raise
         return await asyncio.to_thread(self._reader.ends, ids)
-
-    async def _adopt(self, domain: Domain, grounds: Grounds, ends: Mapping[OutputPartition, Position]) -> int:
-        """Adopt everything up to the ends; returns how many records Redis lacked, or had otherwise.
-
-        Raises Ended if the grounds are gone.
-        """
-        places = list(ends)
-        if places:  # workers that share a recovery begin at different places
-            at = int(monotonic_s() * 1_000) % len(places)
-            places = places[at:] + places[:at]
-        stored: dict[OutputPartition, Position | None] = dict(await self._store.adopted())
-        starts = {}
-        for place in places:
-            starts[place], stored[place] = await self._start(domain, grounds, place, ends[place], stored.get(place))
-        reading = self._reader.read(starts, {place: end.offset for place, end in ends.items()})
-        missing, elsewhere = 0, None
-        try:
-            while (stretch := await asyncio.to_thread(_next, reading, elsewhere)) is not None:
-                place, contents = stretch.place, self._contents(domain, stretch)
-                following = Position(ends[place].topic_id, stretch.following)
-                chunk = Chunk(place, stored.get(place), following, contents.releases)
-                try:
-                    missing += await self._adopt_chunk(domain, grounds, chunk, contents)
-                except Moved as moved:  # another worker was faster: go on where it is
-                    stored[place] = moved.stored
-                    elsewhere = _offset(ends[place], moved.stored)
-                else:
-                    stored[place], elsewhere = following, None
-        finally:
-            await asyncio.to_thread(reading.close)
-        return missing
-
-    async def _start(
-        self, domain: Domain, grounds: Grounds, place: OutputPartition, end: Position, stored: Position | None
-    ) -> tuple[int, Position | None]:
-        """Where reading a partition goes on, and what is stored of it: what is sealed is skipped, which is stored."""
-        start, sealed = _offset(end, stored), _offset(end, domain.read_from(place))
-        if sealed <= start:
-            return start, stored
-        following = Position(end.topic_id, sealed)
-        try:
-            await self._store.adopt(grounds, Chunk(place, stored, following, []))
-        except Moved as moved:
-            return _offset(end, moved.stored), moved.stored
-        return sealed, following
-
-    def _contents(self, domain: Domain, stretch: Stretch) -> Contents:
-        topic = stretch.place.topic
-        return contents_of(
-            topic,
-            stretch.records,
-            holds_budgets=topic in domain.budgets,
-            policy_id=self._settings.policy.policy_id,
-            fineness=self._fineness,
-        )
-
-    async def _adopt_chunk(self, domain: Domain, grounds: Grounds, chunk: Chunk, contents: Contents) -> int:
-        """Adopt one stretch; returns how many of its records Redis lacked, or had otherwise. Raises Ended, Moved."""
-        for answered in contents.answered:
-            await self._store.reserve(answered)
-        for budget in contents.budgets.values():
-            if not domain.is_sealed(budget.policy, budget.date):
-                await self._store.recall(budget)
-        for name, span in contents.spans.items():
-            await self._store.restore_progress(name, span, domain.partitions.get(name, 0))
-        try:
-            await self._store.adopt(grounds, chunk)
-        except Missing as found:
-            lacking = found
-        else:
-            return 0
-        first = min(offset for offset, _ in chunk.records)
-        committed = await asyncio.to_thread(self._reader.committed, chunk.place, first, chunk.following.offset)
-        for _, sent in chunk.records:
-            if sent.release_id in lacking.different:
-                await self._supersede(sent, is_committed=sent.release_id in committed)
-        try:
-            await self._store.adopt(grounds, chunk, lacking.missing, committed)
-        except Missing:  # it was there a moment ago
-            raise Ended from None
-        return len(lacking.missing | lacking.different)
-
-    async def _supersede(self, sent: Published, *, is_committed: bool) -> None:
-        """Let what was sent replace what Redis has: committed and not sent, then lost, drawn anew by somebody and sent;
-        and now it is back, from a copy. What was sent counts.    [decisions/0010]
-        """
-        record = await self._store.kept(sent)
-        if record is None or record == sent.record:
-            return
-        log.warning("a record that was never sent is replaced", release_id=sent.release_id)
-        kept = published_of(record, self._settings.policy.policy_id, self._fineness)
-        await self._store.supersede(kept, sent)
-        if is_committed:
-            await self._store.mark([sent])
-
-
-def _offset(end: Position, known: Position | None) -> int:
-    """The offset of a position; the beginning where nothing is known, or only of another topic of that name."""
-    return known.offset if known is not None and known.topic_id == end.topic_id else 0
-
-
-def _next(reading: Generator[Stretch, int | None, None], elsewhere: int | None) -> Stretch | None:
-    """The next stretch; None at the end. `elsewhere`: where the partition of the last one goes on."""
-    try:
-        return reading.send(elsewhere)
-    except StopIteration:
-        return None
