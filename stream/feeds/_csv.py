@@ -61,19 +61,27 @@ def number(text: str) -> float | str | None:
 
     Narrower than float(): no underscores, no digits of other scripts, and nothing too large for a double, as in JSON.
     """
-    value = speed(text)
-    return None if isinstance(value, float) and math.isinf(float(text)) else value
+    value = _decimal(text)
+    return None if isinstance(value, float) and math.isinf(value) else value
 
 
 def speed(text: str) -> float | str | None:
     """As `number`, but a number too large for a double is the greatest one: what decides is that it is a number."""
+    value = _decimal(text)
+    return finite(value) if isinstance(value, float) else value
+
+
+def _decimal(text: str) -> float | str | None:
+    """As `number`, but infinity for one too large for a double."""
     try:
         value = float(text)
     except ValueError:
         return None
     if not text.isascii() or "_" in text:
         return None
-    return str(value) if text.strip().lstrip("+-").lower() in _NOT_FINITE else finite(value)
+    if math.isfinite(value):
+        return value
+    return str(value) if text.strip().lstrip("+-").lower() in _NOT_FINITE else value
 
 
 def _is_text(raw: bytes) -> bool:
