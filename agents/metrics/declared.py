@@ -18,7 +18,7 @@ _SLOW: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.
 PARTITION: Final = Label("partition")
 STATUS: Final = Label("status", ("released", "suppressed", "budget_exhausted", "incomplete"))
 # Of `/readyz`. A policy that takes devices' reports folds two topics, each with parts of its own.
-_PARTS_OF_A_TOPIC: Final = ("redis", "proof", "group", "partitions", "checkpoint", "clock")
+_PARTS_OF_A_TOPIC: Final = ("redis", "ledger", "group", "partitions", "checkpoint", "clock")
 PARTS: Final = ("worker", *_PARTS_OF_A_TOPIC, *(f"reports {part}" for part in _PARTS_OF_A_TOPIC))
 
 # Every process.

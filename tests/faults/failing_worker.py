@@ -15,7 +15,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 import agents.release
 import agents.trouble
-from tests.integration.crashing_worker import ANSWERING, METHODS
+from tests.integration.crashing_worker import ANSWERING, METHODS, WITHIN, watch
 
 ERRORS: Final[dict[str, type[Exception]]] = {"Redis": RedisConnectionError, "Kafka": KafkaConnectionError}
 STEPS: Final = METHODS | ANSWERING
@@ -40,9 +40,10 @@ def _fail_at(step: str) -> None:
     owner, name = STEPS[step]
     wrapped: Callable[..., Awaitable[Any]] = getattr(owner, name)
     left = list(FAILURES)
+    is_met = watch(step, WITHIN)
 
     async def failing(*arguments: Any) -> Any:
-        if not left:
+        if not left or not is_met():
             return await wrapped(*arguments)
         moment, server = left[0]
         if moment == "after":

@@ -18,7 +18,7 @@ from agents.query_release import QueryReleaser
 from agents.store.partition import PartitionStore
 from agents.store.recovery import RecoveryStore
 from agents.store.seals import SealStore
-from tests.integration.crashing_worker import ANSWERING, METHODS
+from tests.integration.crashing_worker import ANSWERING, METHODS, WITHIN, watch
 
 # Of the release, of answers to queries, then of ledger recovery and of seals, then of the ingest.
 STEPS: Final[dict[str, tuple[type, str]]] = {
@@ -38,8 +38,7 @@ STEPS: Final[dict[str, tuple[type, str]]] = {
 }
 # At their beginning: all is sent, nothing is committed; the changes are taken from memory, nothing is written.
 BEFORE: Final = frozenset({"sent", "answers sent", "checkpointing"})
-WITHIN: Final = {"answers sent": (QueryReleaser, "send")}  # steps that count only while another one is under way
-OF_ANSWERS: Final = frozenset({*ANSWERING, *WITHIN})  # only a policy with queries comes there
+OF_ANSWERS: Final = frozenset({*ANSWERING, "answers sent"})  # only a policy with queries comes there
 REACHED: Final = "fault reached"  # in the log, for who waits for it
 
 
@@ -52,7 +51,7 @@ def meet(step: str, action: str, times: int) -> None:
     owner, name = STEPS[step]
     wrapped: Callable[..., Awaitable[Any]] = getattr(owner, name)
     left = times
-    is_within = _watch(*WITHIN[step]) if step in WITHIN else lambda: True
+    is_within = watch(step, {**WITHIN, "answers sent": (QueryReleaser, "send")})
 
     async def faulty(*arguments: Any, **keywords: Any) -> Any:
         nonlocal left
@@ -68,20 +67,3 @@ def meet(step: str, action: str, times: int) -> None:
         return await wrapped(*arguments, **keywords) if step in BEFORE else answer
 
     setattr(owner, name, faulty)
-
-
-def _watch(owner: type, name: str) -> Callable[[], bool]:
-    """Wrap a step to tell whether it is under way."""
-    wrapped: Callable[..., Awaitable[Any]] = getattr(owner, name)
-    running = False
-
-    async def watched(*arguments: Any) -> Any:
-        nonlocal running
-        running = True
-        try:
-            return await wrapped(*arguments)
-        finally:
-            running = False
-
-    setattr(owner, name, watched)
-    return lambda: running

@@ -7,7 +7,7 @@ The product has no switch for that: the steps are wrapped from outside.
 
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
@@ -36,6 +36,10 @@ ANSWERING: Final[dict[str, tuple[type, str]]] = {
 }
 
 
+# Steps that count only while another one is under way: a start writes the registry in a transaction too.
+WITHIN: Final[dict[str, tuple[type, str]]] = {"sent": (Releaser, "send")}
+
+
 def die_after_answers(step: str) -> None:
     """Wrap the step of an answer to a query over days."""
     _wrap(QueryReleaser, METHODS[step][1], step)
@@ -49,10 +53,32 @@ def die_after(step: str) -> None:
 
 def _wrap(owner: type, name: str, step: str) -> None:
     wrapped: Callable[..., Awaitable[Any]] = getattr(owner, name)
+    is_met = watch(step, WITHIN)
 
     async def dying(*arguments: Any) -> Any:
-        if step != "sent":
-            await wrapped(*arguments)
-        os.kill(os.getpid(), signal.SIGKILL)
+        answer = await wrapped(*arguments) if step != "sent" or not is_met() else None
+        if is_met():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer
 
     setattr(owner, name, dying)
+
+
+def watch(step: str, within: Mapping[str, tuple[type, str]]) -> Callable[[], bool]:
+    """Wrap what a step has to be within, to tell whether that is under way; always, where it may be anywhere."""
+    if step not in within:
+        return lambda: True
+    owner, name = within[step]
+    wrapped: Callable[..., Awaitable[Any]] = getattr(owner, name)
+    running = False
+
+    async def watched(*arguments: Any) -> Any:
+        nonlocal running
+        running = True
+        try:
+            return await wrapped(*arguments)
+        finally:
+            running = False
+
+    setattr(owner, name, watched)
+    return lambda: running

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Iterable, Sequence
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
@@ -12,12 +13,14 @@ from typing import Any
 
 import h3.api.basic_str as h3
 import pytest
+from redis import Redis
 
 import agents.due
 import agents.due_answers
 from agents.clock import now_ms
 from agents.publisher import Publishers
 from agents.slot_release import SlotReleaser
+from agents.store.keys import DomainKeys
 from stream.hats import Calendar
 from tests.integration.answering import answering
 from tests.integration.crashing_worker import die_after
@@ -86,6 +89,20 @@ def send(pipeline: Pipeline, *each: Record) -> None:
 # Processes
 
 
+def hold_recovery(redis: Redis, pipeline: Pipeline) -> None:
+    """Begin to recover the ledger, as another worker does that has not fenced the publishers yet: all others wait.
+
+    They give a recovery up that stays so; each call begins another.
+    """
+    server, replication = redis.info("server"), redis.info("replication")
+    attempt: Mapping[Any, Any] = {  # Any: redis-py's types want each kind of field
+        "attempt": secrets.token_hex(16),
+        "attempt_run_id": server["run_id"],
+        "attempt_replid": replication["master_replid"],
+    }
+    redis.hset(DomainKeys(pipeline.name).recovery, mapping=attempt)
+
+
 @pytest.mark.timeout(240)
 def test_two_workers_one_killed_release_each_listed_cell_and_slot_once_as_batch_does_and_go_on_after_a_flushall(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
@@ -96,14 +113,17 @@ def test_two_workers_one_killed_release_each_listed_cell_and_slot_once_as_batch_
         unlisted = [Sample(f"GJ05BX{n:04}", NOON_MS + 1000, place=4).record() for n in range(5)]
         send(pipeline, *earlier, *unlisted, *(sample.record() for sample in traffic()), *ticks(OVER_MS))
         stamp_by(kafka, pipeline, "LogAppendTime")
-        redis.set(f"{{{pipeline.name}}}:proving", "1")  # somebody is at it: nothing is released before both are there
+        hold_recovery(redis, pipeline)  # nothing is released before both are there
         dying = pipeline.worker(wrap=partial(die_after, "sent"))
         other = pipeline.worker()
-        for worker in (dying, other):
-            pipeline.wait_for_partitions(worker)
-        pipeline.wait(pipeline.is_caught_up, "the whole log", dying, other)
+
+        def is_folded_by_both() -> bool:
+            hold_recovery(redis, pipeline)
+            return all("partition started" in each.logged() for each in (dying, other)) and pipeline.is_caught_up()
+
+        pipeline.wait(is_folded_by_both, "the whole log", dying, other)
         assert pipeline.outcomes() == {"accepted": 5 + 72, "outside_cells": 5}
-        redis.delete(f"{{{pipeline.name}}}:proving")
+        redis.hdel(DomainKeys(pipeline.name).recovery, "attempt")
         pipeline.wait(lambda: dying.code == -9, "kill -9 in a release", other)
         pipeline.wait(lambda: is_released(pipeline), "releases of everything", other)
         assert_all_released_once(pipeline, DAY)

@@ -6,24 +6,30 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
-from agents.store.proof import Answered, ProofStore, Published, Term
 from msgspec.structs import replace
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from agents.causes import is_full
-from agents.store.identity import claim_user_key
+from agents.store.adoption import Answered, Chunk, Position, Published
+from agents.store.guard import CommitGuard
+from agents.store.identity import claim_policy
 from agents.store.keys import DomainKeys
 from agents.store.ledger import AnswerProposal, LedgerStore, Proposal
 from agents.store.partition import PartitionStore
 from agents.store.progress import Mark
+from agents.store.recovery import Attempt, Grounds, RecoveryStore
+from agents.store.sealed import Sealed, SealedDay
 from agents.store.succession import SuccessionStore, Successor
+from agents.store.user_keys import StoredKey, restore_made_key
 from agents.topics import ensure_topics
 from stream.accounting import Reserved
 from stream.checkpoint import take_changes
 from stream.contracts import BudgetRecord, EpsilonDelta
+from stream.pseudonyms import KEY_BYTES, Pseudonyms
 from stream.queries import Period
 from tests.integration.health import LISTEN, is_ready, missing
 from tests.integration.readings import (
@@ -36,12 +42,27 @@ from tests.integration.readings import (
     ticks,
     traffic,
 )
+from tests.integration.recovering import OUTPUT, guard_of_all
 from tests.integration.test_own_redis import own_redis, pipeline_on
 from tests.replayed import policy_of
 from tests.services import KafkaServer
 from tests.services.data import ROOT
 
 DATE = "2022-01-02"
+RECORDS = 250  # a megabyte of them
+USERS = Pseudonyms(bytes(KEY_BYTES))
+KEY = StoredKey.of(USERS, made=True)
+SEALED = Sealed(policy="other", through="2022-01-01", partitions=2, starts={})
+SEALED_DAY = SealedDay(
+    policy="other",
+    date="2022-01-01",
+    cost=10**9,
+    sequence=1,
+    limit=str(10**10),
+    total_limit="",
+    fields={"commits:other": "1", "releases:other": "1", "cap:other": "5"},
+    levels={str(10**9): "1"},
+)
 
 
 def test_every_script_writes_all_or_nothing_where_redis_is_full() -> None:
@@ -52,8 +73,8 @@ def test_every_script_writes_all_or_nothing_where_redis_is_full() -> None:
 async def _refuse_each(url: str) -> None:
     policy = policy_of(name="full", lateness="48h")
     parts = (b'{"seq":', b"}"), (b"{", b"}")
-    proposal = Proposal(f"full/{DATE}T12:00/c", DATE, "c/12:00", 10**9, *parts)
-    answer = AnswerProposal(f"full/{DATE}T12:00/c/q", DATE, [DATE], "q", Reserved(1, 10**9), *parts)
+    proposal = Proposal(f"full/{DATE}T12:00/c", DATE, "c/12:00", 10**9, *parts, release_partition=0)
+    answer = AnswerProposal(f"full/{DATE}T12:00/c/q", DATE, [DATE], "q", Reserved(1, 10**9), *parts, 0)
     answered = Answered("full", "other", Period(date.fromisoformat(DATE), 1), 1, 10**9)
     budget = BudgetRecord(
         policy="full",
@@ -71,53 +92,71 @@ async def _refuse_each(url: str) -> None:
     fold.apply(LATER_MS, [NOON_MS], [next(s for s in traffic() if s.partition == 0).value])
     changes = take_changes(fold)
     async with Redis.from_url(url) as redis:
-        store, proof = PartitionStore(redis, "full", 2), ProofStore(redis, "full")
+        store, recovery = PartitionStore(redis, "full", 2), RecoveryStore(redis, "full", "full")
         ledger = LedgerStore(redis, "full", policy)
         await store.open(0, 0)
         await redis.hset(DomainKeys("full").ledger(DATE), "commits:full", "99")  # numbers that were lost unsent
-        first = await proof.begin()
-        assert await proof.prove(first)
-        token, attempt = first.token, await proof.begin()
+        token = (await guard_of_all(redis, "full", "full")).token
+        begun: list[Attempt] = []
+
+        async def begin() -> None:
+            begun.append(await recovery.begin())
+
         writes: dict[str, Callable[[], Awaitable[object]]] = {
             "checkpoint": lambda: store.checkpoint(0, 0, 1, changes),
             "open": lambda: store.open(1, 0),
             "skip": lambda: store._skip(keys=["{full:0}:state"], args=["1", "9"]),
-            "commit": lambda: ledger.commit([proposal], token),
-            "answer": lambda: ledger.commit_answers([answer], token),
-            "reserved": lambda: proof.reserve(answered),
-            "adopt": lambda: proof.adopt(_published(1)),
-            "supersede": lambda: proof.supersede(_published(1)[0], replace(_published(1)[0], record=b"y")),
-            "number": lambda: proof.number(DATE),
-            "recall": lambda: proof.recall(budget),
+            "commit": lambda: ledger.commit([proposal], CommitGuard(token, {0: 0})),
+            "answer": lambda: ledger.commit_answers([answer], CommitGuard(token, {0: 1})),
+            "reserved": lambda: recovery.reserve(answered),
+            "adopt": lambda: recovery.adopt(Grounds.finished(token), _chunk(1), _ids(1)),
+            "supersede": lambda: recovery.supersede(_published(1)[0], replace(_published(1)[0], record=b"y")),
+            "recall": lambda: recovery.recall(budget),
             "advance": lambda: ledger.progress.advance(Mark.COMMITTED, [0], NOON_MS, token),
             "restore": lambda: ledger.progress.restore(NOON_MS, NOON_MS + HOUR_MS, [0]),
-            "claim": lambda: claim_user_key(redis, DomainKeys("full"), None),
-            "prove": lambda: proof.prove(attempt),
-            "proof": lambda: proof.token({0: Term(1, 1)}),
+            "restore_key": lambda: restore_made_key(redis, DomainKeys("full"), USERS.fingerprint, [KEY]),
+            "claim": lambda: claim_policy(redis, DomainKeys("full"), policy, 2),
             "succeed": lambda: SuccessionStore(redis, "full").claim("old", Successor(DATE, "full")),
+            "seal": lambda: recovery.seals.seal("full", "2022-01-01", token),
+            "restore_day": lambda: recovery.seals.restore({"other": SEALED}, [SEALED_DAY]),
+            "begin": begin,  # it deletes first, so that it runs to its end
+            "fenced": lambda: recovery.fenced(begun[-1], {OUTPUT: Position("", 1)}),
+            "finish": lambda: recovery.finish(begun[-1]),
         }
         reads = {
             "load",
+            "look",
             "kept",
             "recollect",
-            "proof",
             "summary",
             "delete",
             "forget",
+            "shrink",
             "booking",
             "deciding",
             "sweep",
-        }  # `delete`, `forget` and `sweep` make room, `booking` and `deciding` are parts of others
+        }  # `delete`, `forget`, `shrink` and `sweep` make room, `booking` and `deciding` are parts of others
         assert writes.keys() | reads == {path.stem for path in (ROOT / "agents" / "store").glob("*.lua")}
-        for write in writes.values():
+        for name, write in writes.items():
             before = await _everything(redis)
             await redis.config_set("maxmemory", "1")
-            with pytest.raises(ResponseError, check=is_full):
+            if name == "begin":
                 await write()
-            assert await _everything(redis) == before
+                assert await _fields(redis) == {b"attempt", b"attempt_run_id", b"attempt_replid"}
+            else:
+                with pytest.raises(ResponseError, check=is_full):
+                    await write()
+                assert await _everything(redis) == before, name
             await redis.config_set("maxmemory", "0")
-            await write()
-            assert await _everything(redis) != before
+            if name != "begin":
+                await write()
+            assert await _everything(redis) != before, name
+
+
+async def _fields(redis: Redis) -> set[bytes]:
+    """Of the recovery."""
+    fields: Any = await redis.hkeys(DomainKeys("full").recovery)  # Any: bytes, but the types allow for text
+    return set(fields)
 
 
 def _published(records: int) -> list[Published]:
@@ -125,6 +164,15 @@ def _published(records: int) -> list[Published]:
         Published(f"full/{DATE}T13:00/{n}", "full", DATE, f"{n}/13:00", 10**9, n, 0, b"x" * 4_000)
         for n in range(records)
     ]
+
+
+def _ids(records: int) -> frozenset[str]:
+    return frozenset(record.release_id for record in _published(records))
+
+
+def _chunk(records: int) -> Chunk:
+    """The first records of an output partition."""
+    return Chunk(OUTPUT, None, Position("", records), list(enumerate(_published(records))))
 
 
 async def _everything(redis: Redis) -> dict[bytes, bytes | None]:
@@ -139,20 +187,27 @@ def test_a_script_that_would_fill_redis_is_refused_before_it_writes_or_runs_to_i
 
 async def _adopt_at_limits(url: str) -> list[bool]:
     """Whether a script of 1 MB was run, at limits that leave it more and more room."""
-    records, whole = _published(250), []
+    whole: list[bool] = []
     async with Redis.from_url(url) as redis:
+        recovery = RecoveryStore(redis, "full", "full")
+        attempt = await recovery.begin()
+        begun = await _everything(redis)
         used = int((await redis.info("memory"))["used_memory"])
         for room in range(0, 6_000_000, 50_000):
             await redis.config_set("maxmemory", used + room)
             try:
-                assert await ProofStore(redis, "full").adopt(records) == (len(records), [])
+                await recovery.adopt(Grounds.in_progress(attempt.token), _chunk(RECORDS), _ids(RECORDS))
             except ResponseError as error:
                 assert is_full(error)
-                assert await redis.dbsize() == 0
+                assert await _everything(redis) == begun
                 whole.append(False)
             else:
-                assert await redis.hlen(DomainKeys("full").releases(DATE)) == len(records)
+                assert await redis.hlen(DomainKeys("full").releases(DATE, "full")) == RECORDS
+                assert (await recovery.adopted())[OUTPUT] == Position("", RECORDS)
+                await redis.config_set("maxmemory", 0)
                 await redis.flushdb()
+                attempt = await recovery.begin()
+                begun = await _everything(redis)
                 whole.append(True)
     return whole
 

@@ -109,7 +109,7 @@ def test_the_worker_is_ready_in_all_parts_and_has_had_no_trouble(run: Run) -> No
     assert set(figures(run.page, "hatcast_ready").values()) == {1}
     assert figures(run.page, "hatcast_partitions") == {("assigned",): 8, ("loaded",): 8, ("topic",): 8}
     assert figures(run.page, "hatcast_checkpoints_total")["refused",] == 0
-    assert figures(run.page, "hatcast_proofs_total") == {("proven",): 1, ("failed",): 0}
+    assert figures(run.page, "hatcast_ledger_recoveries_total") == {("finished",): 1, ("unfinished",): 0}
     assert figures(run.page, "hatcast_producers_fenced_total") == {(): 0}
 
 

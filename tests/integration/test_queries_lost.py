@@ -41,7 +41,7 @@ def test_a_day_that_others_have_data_of_is_not_missing_though_they_were_answered
 def test_what_is_kept_again_by_partitions_that_were_lost_without_the_ledger_is_deleted_again(
     pipeline: Pipeline,
 ) -> None:
-    # As on a cluster, where they are on other nodes: nothing becomes final meanwhile, and the proof still holds.
+    # As on a cluster, where they are on other nodes: nothing becomes final meanwhile, and the ledger stays recovered.
     async def release() -> None:
         async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
             await store_closed(stores, pipeline.settings.policy, days(), END_MS)
@@ -70,14 +70,14 @@ def test_a_suppressed_answer_whose_day_had_no_room_takes_none_when_redis_has_for
         async def release() -> None:
             async with open_stores(own) as stores, answering(own, stores) as (releaser, _):
                 await store_closed(stores, own.settings.policy, days([1]), END_MS)
-                await releaser._prover.ensure()
+                await releaser._recovery.ensure()
                 await stores.redis.hset(
                     f"{{{own.name}}}:ledger:{DATES[1]}", mapping={"cost:other": 2 * NANO, "cost": 2 * NANO}
                 )
                 await releaser.round(asyncio.Event())
             own.redis_server.delete(f"{{{own.name}*")
             async with open_stores(own) as stores, answering(own, stores) as (releaser, _):
-                assert await releaser._prover.ensure()
+                assert await releaser._recovery.ensure()
                 assert (await stores.ledger.summary(DATES[1])).queries["daily"].places == 0
 
         asyncio.run(release())

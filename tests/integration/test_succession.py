@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents.store.proof import ProofStore
 from aiokafka import AIOKafkaProducer
 
 from agents.kafka import aiokafka_options
 from agents.publisher import Publishers
-from agents.recovery import Prover
 from agents.release import Releaser
 from agents.slot_release import SlotReleaser
 from agents.store.hats import HatStore
@@ -30,6 +28,7 @@ from stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.hidden import open_hidden, release_ids
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, Stores, open_stores, store_closed, ticks, traffic
+from tests.integration.recovering import recovery_of
 from tests.integration.tables import PARTITIONS, merged
 from tests.integration.test_release import releasing
 from tests.integration.test_worker_refusals import assert_refused
@@ -118,12 +117,12 @@ async def opened(
         producer = AIOKafkaProducer(acks="all", **client)
         await producer.start()
         held.push_async_callback(producer.stop)
-        publishers = Publishers(settings.topics.telemetry, client)
+        publishers = Publishers(settings.topics.telemetry, settings.policy.name, client)
         held.push_async_callback(publishers.stop)
-        prover = Prover(settings, ProofStore(stores.redis, settings.topics.telemetry), publishers, PARTITIONS)
-        releaser = Releaser(settings, HatStore(stores.partitions), stores.ledger, prover, SystemNoise())
+        recovery = recovery_of(pipeline, stores.redis, publishers)
+        releaser = Releaser(settings, HatStore(stores.partitions), stores.ledger, recovery, SystemNoise())
         releaser.owned = lambda: frozenset(range(PARTITIONS))
-        yield kind(settings, stores.redis, stores.ledger, prover, producer), releaser, stores
+        yield kind(settings, stores.redis, stores.ledger, recovery, producer), releaser, stores
 
 
 class Silent(Succession):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.published import published_of
-from agents.recovery import Found
+from agents.recovery.contents import Contents
 from agents.schemas import schema_of
 from stream.hats import Calendar
 from stream.mechanisms import Noisy
@@ -129,8 +129,8 @@ def test_a_record_that_is_read_back_from_the_topic_brings_its_charge_with_it(
     assert (read.charge, read.seq, read.record) == (charge, 0, value)
     assert read.fineness == release.fineness > 0, "the same whatever came of it"
     assert (read.release_id, read.date, read.place) == (release.release_id, release.date, release.place)
-    found = Found()
-    found.see(read)
+    found = Contents()
+    found.see(0, read)
     (span,) = found.spans.values()
     assert span.first_ms == span.last_ms == release.slot.start_ms
 
@@ -138,8 +138,8 @@ def test_a_record_that_is_read_back_from_the_topic_brings_its_charge_with_it(
 def test_under_replace_records_tell_nothing_about_slots() -> None:
     replaced = replace(POLICY, relation=Relation.REPLACE)
     value = numbered(incomplete_of(replaced, Calendar(replaced), SLOT, CELLS[0]).record(NOW), 1)
-    found = Found()
-    found.see(published_of(value, POLICY.policy_id, fineness_of(POLICY)))
+    found = Contents()
+    found.see(0, published_of(value, POLICY.policy_id, fineness_of(POLICY)))
     assert found.spans == {}
     assert json.loads(value)["seq"] == 1
 
