@@ -61,7 +61,7 @@ class QueryReleaser:
             return
         newest = self._calendar.slot_at(least - self._policy.lateness_ms).key
         looked = (newest, until, owned, self._recovery.guard.token)
-        # Of a cluster a node may be lost that has HATs, which are kept again, and not the one that has the proof.
+        # Of a cluster a node may be lost that has HATs, which are kept again, and not the one that has the ledger.
         if self._looked == (looked, await self._kept.numbers()):
             return
         open_slots = await store.open_slots()

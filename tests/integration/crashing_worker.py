@@ -56,11 +56,10 @@ def _wrap(owner: type, name: str, step: str) -> None:
     is_met = watch(step, WITHIN)
 
     async def dying(*arguments: Any) -> Any:
-        if not is_met():
-            return await wrapped(*arguments)
-        if step != "sent":
-            await wrapped(*arguments)
-        os.kill(os.getpid(), signal.SIGKILL)
+        answer = await wrapped(*arguments) if step != "sent" or not is_met() else None
+        if is_met():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer
 
     setattr(owner, name, dying)
 

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
@@ -95,7 +95,7 @@ def hold_recovery(redis: Redis, pipeline: Pipeline) -> None:
     They give a recovery up that stays so; each call begins another.
     """
     server, replication = redis.info("server"), redis.info("replication")
-    attempt = {
+    attempt: Mapping[Any, Any] = {  # Any: redis-py's types want each kind of field
         "attempt": secrets.token_hex(16),
         "attempt_run_id": server["run_id"],
         "attempt_replid": replication["master_replid"],

@@ -17,6 +17,7 @@ from agents.durability import Persistence, ensure_durable, read_durability
 from agents.settings import Settings
 from agents.topics import ensure_topics
 from stream.errors import Refusal
+from stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
 from tests.integration.redis_user import PASSWORD, acl_line
@@ -101,7 +102,7 @@ def make_certificate(folder: Path) -> dict[str, Path]:
     return files
 
 
-def test_behind_tls_and_with_no_more_rights_than_the_manual_asks_for_a_worker_folds_and_releases(
+def test_behind_tls_and_with_no_more_rights_than_the_manual_asks_for_a_worker_folds_releases_and_seals(
     kafka: KafkaServer, tmp_path: Path
 ) -> None:
     files = make_certificate(tmp_path)
@@ -127,6 +128,8 @@ def test_behind_tls_and_with_no_more_rights_than_the_manual_asks_for_a_worker_fo
             kafka.produce(pipeline.settings.topics.telemetry, ticks(NOON_MS + 3 * HOUR_MS))
             pipeline.wait(lambda: len(pipeline.published()) == 6 and pipeline.is_settled(), "releases", worker)
             assert pipeline.outcomes() == {"accepted": len(samples)}
+            kafka.produce(pipeline.settings.topics.telemetry, ticks(NOON_MS + 2 * DAY_MS))
+            pipeline.wait(lambda: '"days sealed"' in worker.logged(), "sealed day", worker)
             assert [check for check in examine(pipeline.config) if check.state is State.PROBLEM] == []
             assert worker.terminate() == 0
             # Nothing else was tried: doctor says what it could not see, and redis-py tells newer servers its version.
