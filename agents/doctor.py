@@ -171,7 +171,7 @@ def _persistence_check(name: str, found: Persistence, last_write: str) -> Check:
         case Persistence.APPEND_ONLY:
             return Check(name, State.OK, found)
         case Persistence.SNAPSHOTS:
-            mend = "set `appendonly yes`: at a restart, all since the last snapshot is folded again, and the ledger recovered"
+            mend = "set `appendonly yes`: what came after the last snapshot is folded again at a restart, and the ledger recovered"
         case Persistence.NONE:
             mend = "set `appendonly yes`: a restart costs the ledger's first home and all state; workers do not start"
         case _:

@@ -104,7 +104,7 @@ class Bench:
     async def _commits(self, pipeline: Pipeline) -> list[Figure]:
         settings, entries = pipeline.settings, Entries(pipeline, self._entries, self._entries)
         async with Redis.from_url(settings.redis.url) as redis, recovering(pipeline, redis) as recovery:
-            guard = await recover(recovery)
+            guard = await recover(recovery, settings.kafka.partitions)
             ledger = LedgerStore(redis, settings.topics.telemetry, settings.policy)
             memory = int((await redis.info("memory"))["used_memory"])
             wall_s = await entries.commit(ledger, guard)

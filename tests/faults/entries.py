@@ -151,9 +151,9 @@ async def recovering(pipeline: Pipeline, redis: Redis) -> AsyncIterator[LedgerRe
         await publishers.stop()
 
 
-async def recover(recovery: LedgerRecovery) -> CommitGuard:
+async def recover(recovery: LedgerRecovery, partitions: int) -> CommitGuard:
     """Recover the ledger; returns what commits to every release partition compare."""
-    everything = frozenset(range(recovery._settings.kafka.partitions))
+    everything = frozenset(range(partitions))
     await recovery.publishers.hold(everything)
     assert await recovery.ensure(everything)
     return recovery.guard
@@ -163,7 +163,7 @@ async def recovered_after(pipeline: Pipeline, redis: Redis) -> Spent:
     """Recover the ledger, until commits are safe."""
     async with recovering(pipeline, redis) as recovery:
         since = _now()
-        await recover(recovery)
+        await recover(recovery, pipeline.settings.kafka.partitions)
         return _since(since)
 
 
@@ -215,7 +215,7 @@ async def _rebuilt(pipeline: Pipeline, entries: Entries, number: int) -> Rebuilt
     async with Redis.from_url(pipeline.settings.redis.url) as redis:
         ledger = LedgerStore(redis, domain, pipeline.settings.policy)
         async with recovering(pipeline, redis) as recovery:
-            await entries.commit(ledger, await recover(recovery))
+            await entries.commit(ledger, await recover(recovery, pipeline.settings.kafka.partitions))
         await entries.publish(redis, ledger)
         before, days = await books(redis, domain), [await ledger.summary(day) for day in entries.dates]
         assert _released(days) == number

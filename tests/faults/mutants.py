@@ -23,6 +23,7 @@ from agents.store.ledger import Committed, LedgerStore, Proposal
 from agents.store.partition import PartitionStore
 from agents.store.recovery import Attempt, Grounds, RecoveryStore
 from stream.checkpoint import Changes
+from stream.spending import fineness_of
 from tests.faults.faulty_worker import meet
 from tests.integration.recovering import adopt
 
@@ -69,7 +70,7 @@ def charged_after() -> None:
     async def mark(self: Releaser, date: str, due: Sequence[Due]) -> None:
         recovery = self._recovery
         sent = [drawn[one.release_id] for one in due if one.release_id in drawn]
-        records = [published_of(each, self._policy.policy_id, recovery._fineness) for each in sent]
+        records = [published_of(each, self._policy.policy_id, fineness_of(self._policy)) for each in sent]
         assert not await adopt(recovery._store, Grounds.finished(recovery.guard.token), records)
         await product(self, date, due)
 

@@ -56,7 +56,7 @@ def follow(replica: RedisServer, primary: RedisServer) -> None:
     with closing(replica.client()) as redis:
         redis.replicaof("127.0.0.1", port)
         deadline = time.monotonic() + _SECONDS
-        while redis.info("replication").get("master_link_status") != "up":  # type: ignore[union-attr] # not awaited
+        while redis.info("replication").get("master_link_status") != "up":
             assert time.monotonic() < deadline
             time.sleep(0.05)
         redis.replicaof("NO", "ONE")

@@ -88,7 +88,7 @@ def ledger_keys(pipeline: Pipeline) -> dict[str, int]:
     with closing(pipeline.redis_server.client()) as redis:
         prefix = DomainKeys(pipeline.name).prefix
         return {
-            key.decode().removeprefix(prefix): int(redis.memory_usage(key) or 0)  # type: ignore[arg-type] # not awaited
+            key.decode().removeprefix(prefix): int(redis.memory_usage(key) or 0)
             for key in redis.scan_iter(f"{prefix}*", count=1000)
         }
 

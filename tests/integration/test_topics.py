@@ -215,7 +215,7 @@ def test_a_budget_topic_that_has_grown_is_read_back_and_written_as_before(
 
 async def takes_full_batches(settings: Settings, topic: str) -> bool:
     """Whether a transaction of so many records that batches are full goes through; they cannot be compressed."""
-    publishers = Publishers(settings.topics.telemetry, aiokafka_options(settings))
+    publishers = Publishers(settings.topics.telemetry, settings.policy.name, aiokafka_options(settings))
     messages = [Message(topic, 0, b"%d" % number, os.urandom(700)) for number in range(200)]
     try:
         await publishers.hold(frozenset({0}))

@@ -11,7 +11,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from agents.causes import FULL, Cause, cause_of
-from agents.store.errors import Unproven
+from agents.store.errors import Unrecovered
 
 SECRET = "GJ05BX1234 38.5 {t:0}:chunk"
 
@@ -72,7 +72,7 @@ def wrong(cause_of: Says) -> list[tuple[Cause, str, str]]:
     said = [(cause_of(reply(text)), "Redis", wanted) for text, wanted in REDIS.items()]
     said += [(cause_of(error), "Kafka", wanted) for error, wanted in KAFKA.items()]
     said += [(cause_of(error), "Redis", wanted) for error, wanted in CONNECTIONS.items()]
-    said += [(cause_of(Unproven(SECRET)), "hatcast", "Redis may have lost releases")]
+    said += [(cause_of(Unrecovered(SECRET)), "hatcast", "Redis may have lost releases")]
     said += [(cause_of(ValueError(SECRET)), "hatcast", "ValueError")]
     return [
         (cause, service, wanted)
