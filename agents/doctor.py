@@ -137,7 +137,7 @@ def _persistence_check(name: str, found: Persistence, last_write: str) -> Check:
 
 
 def _clock_check(redis: "Redis", settings: Settings) -> Check:
-    """This machine's clock beside that of Redis: records of the future are rejected by the clock of who reads them."""
+    """This machine's clock beside that of Redis: records ahead of a worker's clock hold their partitions up."""
     before = now_ms()
     seconds, microseconds = redis.time()
     after = now_ms()
@@ -149,7 +149,7 @@ def _clock_check(redis: "Redis", settings: Settings) -> Check:
         mend = f"set both by NTP: they may differ by policy.max_ahead, {limit / 1000:g} s"
         return Check("clock", State.PROBLEM, found, mend)
     if apart > limit / 2:
-        return Check("clock", State.WARNING, found, f"set both by NTP: above {limit / 1000:g} s records are rejected")
+        return Check("clock", State.WARNING, found, f"set both by NTP: above {limit / 1000:g} s workers wait")
     return Check("clock", State.OK, found)
 
 
