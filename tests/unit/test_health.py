@@ -9,6 +9,7 @@ import pytest
 from agents.ahead import Ahead, ClockWaits
 from agents.clock import monotonic_s, now_ms
 from agents.health import Readiness
+from agents.metrics.declared import PARTS
 from agents.metrics.server import READY
 
 
@@ -102,3 +103,9 @@ def test_before_the_first_answer_of_redis_a_worker_is_not_ready() -> None:
         "redis": "no answer yet",
         "checkpoint": "no checkpoint yet",
     }
+
+
+def test_every_part_of_readyz_is_declared_of_both_topics() -> None:
+    # A part that is not would fail the whole page, once a policy takes devices' reports.
+    parts = Readiness(cast("Any", Parts()), cast("Any", Parts()), 1.0, 10.0).parts()
+    assert {"worker", *parts, *(f"reports {part}" for part in parts)} == set(PARTS)

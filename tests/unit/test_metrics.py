@@ -170,9 +170,3 @@ def test_an_address_says_where_to_listen() -> None:
     assert address_of("127.0.0.1:9465", "x") == Address("127.0.0.1", 9465)
     with pytest.raises(Refusal, match="9465"):
         address_of("9465", "x")
-
-
-def test_every_part_of_readyz_is_declared_of_both_topics() -> None:
-    # A part that is not would fail the whole page, once a policy takes devices' reports.
-    parts = Readiness(cast("Any", Parts()), cast("Any", Parts()), 1.0, 10.0).parts()
-    assert {"worker", *parts, *(f"reports {part}" for part in parts)} == set(PARTS)
