@@ -171,7 +171,7 @@ def _persistence_check(name: str, found: Persistence, last_write: str) -> Check:
         case Persistence.APPEND_ONLY:
             return Check(name, State.OK, found)
         case Persistence.SNAPSHOTS:
-            mend = "set `appendonly yes`: what came after the last snapshot is folded again at a restart, and the ledger recovered"
+            mend = "set `appendonly yes`: after a restart, what came after the last snapshot is folded again"
         case Persistence.NONE:
             mend = "set `appendonly yes`: a restart costs the ledger's first home and all state; workers do not start"
         case _:
@@ -180,7 +180,7 @@ def _persistence_check(name: str, found: Persistence, last_write: str) -> Check:
 
 
 def _clock_check(redis: "Redis", settings: Settings) -> Check:
-    """This machine's clock beside that of Redis: records of the future are rejected by the clock of who reads them."""
+    """This machine's clock beside that of Redis: records ahead of a worker's clock hold their partitions up."""
     before = now_ms()
     seconds, microseconds = redis.time()
     after = now_ms()
@@ -192,7 +192,7 @@ def _clock_check(redis: "Redis", settings: Settings) -> Check:
         mend = f"set both by NTP: they may differ by policy.max_ahead, {limit / 1000:g} s"
         return Check("clock", State.PROBLEM, found, mend)
     if apart > limit / 2:
-        return Check("clock", State.WARNING, found, f"set both by NTP: above {limit / 1000:g} s records are rejected")
+        return Check("clock", State.WARNING, found, f"set both by NTP: above {limit / 1000:g} s workers wait")
     return Check("clock", State.OK, found)
 
 

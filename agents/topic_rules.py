@@ -126,7 +126,7 @@ def telemetry_topic(settings: Settings) -> WantedTopic:
             breaks=lambda _: False,  # what is deleted too early is a gap, and a worker stops at a gap
         ),
     }
-    if not stamped:  # where the broker stamps records, none is ahead
+    if not stamped:  # where the broker stamps records, none is ahead of its clock
         rules[AFTER_MAX] = Rule(
             made=str(ahead),
             wanted=f"{ahead} (policy.max_ahead)",
@@ -214,8 +214,10 @@ def findings(wanted: WantedTopic, state: TopicState, settings: Settings) -> list
         return [*found, Finding(wanted.name, "settings", "not readable", "readable", mend, breaks=True)]
     for setting, rule in wanted.rules.items():
         value = state.configs.get(setting)
-        if value is None:  # a broker before 3.6 has no AFTER_MAX: a worker then rejects such records itself
-            mend = "update Kafka, or be sure that the feeds' clocks are right"
+        if value is None:  # a broker before 3.6 has no AFTER_MAX: such a record holds its partition up
+            mend = (
+                "update Kafka, or be sure that the feeds' clocks are right: a record dated ahead holds its partition up"
+            )
             found.append(Finding(wanted.name, setting, "unknown to this broker", rule.wanted, mend, breaks=False))
         elif not rule.holds(value):
             mend = alter_command(settings, wanted.name, setting, rule.made)

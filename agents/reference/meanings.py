@@ -115,7 +115,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "slot_length": "divides a day into whole minutes",
         "hours": "local slots that start in [9, 21) are released",
         "lateness": "how long after its end a slot takes readings",
-        "max_ahead": "a record dated further ahead is rejected",
+        "max_ahead": "a record dated further ahead of a worker's clock waits; feeds do not send it",
         "min_interval": "one reading a user, HAT and interval counts; at most 86,400 intervals a slot",
         "cells": 'or a file: first line `source = "public"`, `"survey"` or `"private"`, then one H3 index a line, '
         "remarks after `#` at the start of a line ([survey.md](survey.md) makes such files; a private one also says "

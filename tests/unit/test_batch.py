@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 
 import agents.batch.fold
+import agents.cli.batch
 from agents.batch.fold import Job, fold_recording
 from agents.batch.keep import KeepChunks, Keeper, KeepNothing, KeepTotals
 from agents.cli.batch import command
@@ -23,7 +24,7 @@ from agents.dump import Head, Line
 from stream.errors import Refusal
 from stream.feeds import Recorded, jsonl
 from stream.partitioner import by_murmur2
-from tests.folding import HOUR, MINUTE, NOON, PSEUDONYMS, record
+from tests.folding import HOUR, MINUTE, NOON, NOW, PSEUDONYMS, record
 from tests.laws import fold_oracle
 from tests.laws.fold_logs import NIGHTS, Case, a_log, cases
 from tests.replayed import policy_of
@@ -42,6 +43,7 @@ min_users = 3
 [policy.estimator]
 name = "baseline"
 """
+DUMPED = ("--format", "kafka", "--json")
 USERS = [f"bus-{number}" for number in range(12)]
 
 
@@ -106,7 +108,8 @@ def test_a_dump_is_folded_by_partition_as_the_spec_says(
 ) -> None:
     config.write_text(CONFIG.replace("UTC", "Europe/Helsinki").replace("hats_per_day = 40", "hats_per_day = 2"))
     night = NIGHTS["Europe/Helsinki"]
-    logs = [a_log(random.Random(seed), night - 2 * HOUR, 300) for seed in range(3)]
+    whole = [a_log(random.Random(seed), night - 2 * HOUR, 300) for seed in range(3)]
+    logs = [[(ts, value) for ts, value in log if ts <= NOW] for log in whole]  # the others: see the next test
     policy = policy_of(
         timezone="Europe/Helsinki", privacy={"epsilon": 1.0, "max_hats_per_day": 2, "daily_limit": 105.0}
     )
@@ -122,6 +125,28 @@ def test_a_dump_is_folded_by_partition_as_the_spec_says(
     done = batch(path, "--format", "kafka", "--config", config, "--contributions", "--json")
     assert json.loads(done.stdout) == {"outcomes": outcomes, "hats": hats}
     assert {"wrong_partition", "tick", "late", "over_cap", "undecodable"} <= outcomes.keys()
+
+
+@pytest.mark.parametrize("value", [record(), b"", b"{"])
+def test_a_dump_is_folded_up_to_the_first_record_ahead_of_the_clock_as_a_worker_does(
+    tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch, value: bytes
+) -> None:
+    logs = telemetry(2, NOON, NOON + MINUTE)
+    whole = json.loads(batch(dump_of(tmp_path / "1", logs), *DUMPED, "--config", config).stdout)
+    logs[1] = [*logs[1], (10**14, value), *logs[1]]
+    path = dump_of(tmp_path / "2", logs, [0, 7])
+    done = batch(path, *DUMPED, "--config", config)
+    assert json.loads(done.stdout) == whole
+    place = 7 + 10 * (len(logs[1]) // 2)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(
+        f"telemetry partition 1 is folded up to offset {place} only: the record there is dated 5138-"
+    )
+    assert "NTP" in line
+    monkeypatch.setattr(agents.cli.batch, "now_ms", lambda: 10**14)
+    later = batch(path, *DUMPED, "--config", config)
+    assert later.stderr == ""
+    assert sum(json.loads(later.stdout)["outcomes"].values()) == sum(map(len, logs))
 
 
 def add(hats: dict[str, list[int]], state: fold_oracle.State) -> None:

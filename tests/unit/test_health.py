@@ -6,8 +6,10 @@ from typing import Any, cast
 
 import pytest
 
+from agents.ahead import Ahead, ClockWaits
 from agents.clock import monotonic_s, now_ms
 from agents.health import Readiness
+from agents.metrics.declared import PARTS
 from agents.metrics.server import READY
 
 
@@ -38,6 +40,7 @@ class Parts:
     answered_s: float | None = field(default_factory=monotonic_s)
     stored_s: float | None = field(default_factory=monotonic_s)
     token: str = "proven"
+    waits: ClockWaits = field(default_factory=lambda: ClockWaits("telemetry"))
 
 
 def missing(parts: Parts, checkpoint_interval_s: float = 1.0) -> dict[str, str]:
@@ -86,8 +89,23 @@ def test_five_intervals_may_pass_without_a_checkpoint_and_five_seconds_in_any_ca
     assert set(missing(parts, interval_s)) == ({"checkpoint"} if late else set())
 
 
+def test_a_worker_with_a_record_ahead_of_its_clock_is_not_ready_and_says_where_and_what_to_do() -> None:
+    parts = Parts()
+    parts.waits.meet(1, Ahead(17, now_ms() + 3_600_000, 120_000))
+    found = missing(parts)
+    assert found.keys() == {"clock"}
+    assert found["clock"].startswith("telemetry partition 1 waits at offset 17: ")
+    assert "NTP" in found["clock"]
+
+
 def test_before_the_first_answer_of_redis_a_worker_is_not_ready() -> None:
     assert missing(Parts(answered_s=None, stored_s=None)) == {
         "redis": "no answer yet",
         "checkpoint": "no checkpoint yet",
     }
+
+
+def test_every_part_of_readyz_is_declared_of_both_topics() -> None:
+    # A part that is not would fail the whole page, once a policy takes devices' reports.
+    parts = Readiness(cast("Any", Parts()), cast("Any", Parts()), 1.0, 10.0).parts()
+    assert {"worker", *parts, *(f"reports {part}" for part in parts)} == set(PARTS)
