@@ -19,6 +19,7 @@ from agents.store.partition import PartitionStore
 from agents.store.progress import Mark
 from agents.store.proof import Answered, ProofStore, Published, Term
 from agents.store.succession import SuccessionStore, Successor
+from agents.store.user_keys import StoredKey, restore_made_key
 from agents.topics import ensure_topics
 from agents.trouble import is_full
 from stream.accounting import Reserved
@@ -92,6 +93,7 @@ async def _refuse_each(url: str) -> None:
             "advance": lambda: ledger.progress.advance(Mark.COMMITTED, [0], NOON_MS, token),
             "restore": lambda: ledger.progress.restore(NOON_MS, NOON_MS + HOUR_MS, [0]),
             "claim": lambda: claim_user_key(redis, DomainKeys("full"), None),
+            "restore_key": lambda: restore_made_key(redis, DomainKeys("lost"), None, [StoredKey("f", b"key")]),
             "prove": lambda: proof.prove(attempt),
             "proof": lambda: proof.token({0: Term(1, 1)}),
             "succeed": lambda: SuccessionStore(redis, "full").claim("old", Successor(DATE, "full")),
