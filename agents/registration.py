@@ -97,14 +97,14 @@ class Registration:
         """Put back in Redis what it may have lost of the policy and the user key. Raises Refusal if they changed."""
         policy, domain = self._policy, self._domain
         await claim_policy(self._redis, domain, policy, self._partitions)
-        await self._redis.hset(domain.policy(policy.name), "registered", self.record.encoded())
+        await self._redis.set(domain.registered(policy.name), self.record.encoded())
         await keep_user_key(self._redis, domain, self.pseudonyms, given=self._settings.user_key is not None)
         if self.record.first_slot_ms is not None:
             await self._progress.restore(self.record.first_slot_ms)
 
     async def _check_redis(self) -> None:
         await check_policy(self._redis, self._domain, self._policy, self._partitions)
-        cached: Any = await self._redis.hget(self._domain.policy(self._policy.name), "registered")
+        cached: Any = await self._redis.get(self._domain.registered(self._policy.name))
         if cached is not None:
             with suppress(msgspec.DecodeError):  # of another version; the registry has it too
                 check_policy_record(PolicyRecord.decoded(cached), self._own(configured_key(self._settings)))

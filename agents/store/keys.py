@@ -79,10 +79,12 @@ class DomainKeys:
         return f"{{{self.domain}}}:"
 
     def policy(self, name: str) -> str:
-        """Hash: `policy_id`, `canonical`, `partitions`, fixed at the first start under a name; `registered`, a copy of
-        the policy's record in the registry topic.
-        """
+        """Hash: `policy_id`, `canonical`, `partitions`, fixed at the first start under a name."""
         return f"{self.prefix}policy:{name}"
+
+    def registered(self, name: str) -> str:
+        """String: a copy of the policy's record in the registry topic."""
+        return f"{self.prefix}registered:{name}"
 
     @property
     def zone(self) -> str:

@@ -82,6 +82,25 @@ def test_the_registry_says_what_the_first_start_had(started: tuple[Pipeline, Wor
     assert record.user_key.made
 
 
+def test_status_and_doctor_show_what_is_registered_and_doctor_what_contradicts_it(
+    started: tuple[Pipeline, WorkerProcess],
+) -> None:
+    pipeline, _ = started
+    record = registered(pipeline)
+    shown = pipeline.hatcast("status", "--json")
+    assert shown.json["registry"]["topic"] == f"{pipeline.name}.hatcast"
+    assert shown.json["registry"]["policies"][pipeline.name]["telemetry_id"] == record.telemetry_id
+    assert f"registered      {pipeline.name}: {record.policy_id}" in pipeline.hatcast("status").out.replace("\n", " ")
+    found = {check["name"]: check for check in pipeline.hatcast("doctor", "--json").json["checks"]}
+    assert found["registry"]["state"] == "ok"
+    assert str(record.telemetry_id) in found[f"registered policy {pipeline.name}"]["found"]
+    config = pipeline.changed({"topics": {"telemetry_partitioner": "crc32"}})
+    done = pipeline.hatcast("doctor", "--json", config=config)
+    (problem,) = [check for check in done.json["checks"] if check["state"] == "problem"]
+    assert (done.code, problem["name"]) == (1, "registry")
+    assert "topics.telemetry_partitioner is 'crc32'" in problem["mend"]
+
+
 CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "means": ({"topics": {"means": "{name}.means-2"}}, ["topics.means is '{name}.means-2'", "'{name}.means'"]),
     "queries": (
@@ -130,7 +149,7 @@ def test_an_emptied_redis_is_filled_from_the_registry_and_the_same_policy_goes_o
     assert after.user_key.fingerprint != before.user_key.fingerprint, "it was lost with Redis and nothing is left of it"
     assert after.policy_id == before.policy_id
     with closing(emptied.redis_server.client()) as redis:
-        cached = redis.hget(f"{{{emptied.name}}}:policy:{emptied.name}", "registered")
+        cached = redis.get(f"{{{emptied.name}}}:registered:{emptied.name}")
     assert cached == after.encoded()
     assert worker.terminate() == 0
 
