@@ -32,7 +32,7 @@ from redis.retry import Retry
 from agents.clock import monotonic_s
 from agents.redis_clients import AnyRedis, AsyncCluster, Cluster, SyncRedis, is_cluster
 from agents.settings import Settings
-from agents.trouble import is_full
+from agents.trouble import ClearError, is_full
 from stream.errors import BadSetting, Refusal
 
 Answer = TypeVar("Answer")
@@ -178,6 +178,8 @@ def _refusal(settings: Settings, error: Exception, patience_s: float | None = No
         return f"{where} is full: raise its `maxmemory`, and start again"
     if isinstance(error, NoPermissionError):
         return f"{where} does not allow this user to do that ({_text(error)}): change its ACL"
+    if isinstance(error, ClearError):
+        return f"{where}: {error}"
     if isinstance(error, ResponseError) and not isinstance(error, _PASSING):
         return f"{where} did not do what was asked ({_text(error)}): correct redis.url or that server's settings"
     tried = "" if patience_s is None else f"; tried for {patience_s:g} s"

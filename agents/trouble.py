@@ -25,6 +25,10 @@ def is_full(error: BaseException) -> bool:
     )
 
 
+class ClearError(Exception):
+    """An error whose text is one clear line of ours, which names no reading and says what to do."""
+
+
 class Trouble:
     """The trouble that one loop of a worker is in."""
 
@@ -41,12 +45,14 @@ class Trouble:
             self._since_s = monotonic_s()
         self._tries += 1
         METERS.count(TROUBLES, loop=self._loop)
-        reason = FULL if is_full(error) else type(error).__name__
+        reason = FULL if is_full(error) else str(error) if isinstance(error, ClearError) else type(error).__name__
         if reason in self._told:
             return
         self._told.add(reason)
         if reason is FULL:
             log.error(FULL, loop=self._loop)
+        elif isinstance(error, ClearError):
+            log.error(str(error), loop=self._loop)
         else:
             log.warning("not done, tried again", loop=self._loop, error=reason)
 

@@ -30,12 +30,14 @@ from agents.redis_connection import connect_redis_async, patiently, redis_refusa
 from agents.release import Releaser
 from agents.settings import Settings
 from agents.slot_release import SlotReleaser
+from agents.spent_cells import SpentCells
 from agents.store.hats import HatStore
 from agents.store.identity import check_policy, claim_policy, claim_user_key, keep_user_key
 from agents.store.kept import KeptStore
 from agents.store.keys import DomainKeys
 from agents.store.ledger import LedgerStore
 from agents.store.proof import ProofStore
+from agents.store.spent import SpentStore
 from agents.succession import Succession
 from agents.topic_fold import Loop, Source, TopicFold
 from agents.watch import Watch, tell_readiness
@@ -91,7 +93,8 @@ class Worker:
         prover = Prover(settings, ProofStore(redis, settings.topics.telemetry), publishers, self.partitions)
         self.succession = Succession(settings, redis, ledger, prover, producer)
         await self.succession.settle()
-        pseudonyms, claim = await patiently(settings, lambda: self._claim(redis, ledger, calendar))
+        spent = SpentCells(settings, SpentStore(redis, settings.topics.telemetry, policy), ledger, producer)
+        pseudonyms, claim = await patiently(settings, lambda: self._claim(redis, ledger, calendar, spent))
         self.folds = self._topic_folds(store, producer, calendar, pseudonyms)
         for fold in self.folds:
             self._held.push_async_callback(fold.dead_letters.flush)
@@ -149,13 +152,14 @@ class Worker:
         log.info("worker started", policy=policy.name, policy_id=policy.policy_id, partitions=self.partitions)
 
     async def _claim(
-        self, redis: AnyRedis, ledger: LedgerStore, calendar: Calendar
+        self, redis: AnyRedis, ledger: LedgerStore, calendar: Calendar, spent: SpentCells
     ) -> tuple[Pseudonyms, Callable[[], Awaitable[None]]]:
         """Fix what a first start fixes, or take it as it is; and what keeps it again where Redis has lost it."""
         settings, policy = self.settings, self.settings.policy
         domain = DomainKeys(settings.topics.telemetry)
         await claim_policy(redis, domain, policy, self.partitions)
         pseudonyms = await claim_user_key(redis, domain, settings.user_key)
+        await spent.settle()
         first_ms = None
         if policy.relation is Relation.ADD_REMOVE:
             first_ms = await ledger.progress.start(first_slot_ms(calendar, now_ms()))
@@ -163,6 +167,7 @@ class Worker:
         async def claim() -> None:
             await claim_policy(redis, domain, policy, self.partitions)
             await keep_user_key(redis, domain, pseudonyms, given=settings.user_key is not None)
+            await spent.settle()
             if first_ms is not None:
                 await ledger.progress.restore(first_ms)
 

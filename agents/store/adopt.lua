@@ -7,17 +7,18 @@
 -- In bulk, because a handful of commands for each record would take five times as long.
 local name, records, ids = ARGV[2], cmsgpack.unpack(ARGV[3]), {}
 for i, record in ipairs(records) do ids[i] = record[1] end
-local known, taken, lost, found = redis.call('HMGET', KEYS[1], unpack(ids)), {}, {}, {0}
-local charges, counts, fineness, seq = {}, {}, {}, 0
-for i, record in ipairs(records) do
-  local id, place, charge, bytes = record[1], record[2], record[3], record[6]
-  local here = known[i] or taken[id]
+fetch(KEYS[1], ids)
+local lost, found = 0, {0}
+local charges, spent, fineness, seq = {}, ZERO, {}, 0
+for _, record in ipairs(records) do
+  local id, place, charge, bytes = record[1], record[2], amount(record[3], KEYS[1]), record[6]
+  local here = get(KEYS[1], id)
   if not here then
-    taken[id] = bytes
-    lost[#lost + 1], lost[#lost + 2] = id, bytes
-    if charge ~= '0' then
+    lost = lost + 1
+    set(KEYS[1], id, bytes)
+    if ZERO < charge then
       charges[#charges + 1] = {place, charge}
-      counts[charge] = (counts[charge] or 0) + 1
+      spent = spent + charge
       fineness[record[5]] = (fineness[record[5]] or 0) + 1
     end
   elseif here ~= bytes then
@@ -26,23 +27,19 @@ for i, record in ipairs(records) do
   seq = math.max(seq, record[4])
 end
 -- Numbers that were given out are not given out again.
-if seq > tonumber(redis.call('HGET', KEYS[2], 'commits:' .. name) or '0') then
-  redis.call('HSET', KEYS[2], 'commits:' .. name, text(seq))
-end
-if #lost > 0 then
-  found[1] = #lost / 2
-  redis.call('HSET', KEYS[1], unpack(lost))
-  redis.call('HINCRBY', KEYS[2], 'sequence', found[1])
-  redis.call('SADD', KEYS[5], ARGV[1])
+if seq > number(KEYS[2], 'commits:' .. name) then store(KEYS[2], 'commits:' .. name, seq) end
+if lost > 0 then
+  found[1] = lost
+  increase(KEYS[2], 'sequence', lost)
+  join(KEYS[5], ARGV[1])
   later(KEYS[7], name, ARGV[1])
 end
 if #charges > 0 then
   book_all(KEYS[3], KEYS[4], charges)
-  redis.call('HINCRBY', KEYS[2], 'releases:' .. name, #charges)
-  for charge, number in pairs(counts) do multiply(KEYS[2], 'epsilon:' .. name, charge, number) end
-  for fine, number in pairs(fineness) do redis.call('HINCRBY', KEYS[2], 'fineness:' .. name .. ':' .. fine, number) end
+  increase(KEYS[2], 'releases:' .. name, #charges)
+  grow(KEYS[2], 'epsilon:' .. name, spent)
+  for fine, times in pairs(fineness) do increase(KEYS[2], 'fineness:' .. name .. ':' .. fine, times) end
   -- The cap may be lost too: until recall.lua brings it back, every charge counts.
-  local cap = redis.call('HGET', KEYS[2], 'cap:' .. name) or ''
-  settle(KEYS[2], KEYS[6], name, cost_of_day(KEYS[2], name, levels_in(KEYS[4]), cap))
+  settle(KEYS[2], KEYS[6], name, cost_of_day(KEYS[2], name, levels_in(KEYS[4]), cap_of(KEYS[2], name)))
 end
-return found
+return written(found)

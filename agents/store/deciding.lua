@@ -14,13 +14,13 @@ local function decided(keys, id, name, date, token, replaces, claim)
   if replaces ~= '' and redis.call('HGET', keys.successors, replaces) ~= claim then return {'unclaimed'} end
 end
 
--- Number a record, and keep it.
+-- Number a record, and keep it with all that is staged.
 local function keep(keys, id, name, date, head, tail)
-  redis.call('HINCRBY', keys.ledger, 'sequence', 1)
-  local seq = text(redis.call('HINCRBY', keys.ledger, 'commits:' .. name, 1))
+  increase(keys.ledger, 'sequence', 1)
+  local seq = text(increase(keys.ledger, 'commits:' .. name, 1))
   local record = tail == '' and head or head .. seq .. tail
-  redis.call('HSET', keys.releases, id, record)
-  redis.call('SADD', keys.dates, date)
+  set(keys.releases, id, record)
+  join(keys.dates, date)
   later(keys.last, name, date)
-  return {'committed', record, '0'}
+  return written({'committed', record, '0'})
 end

@@ -4,6 +4,7 @@
 -- Returns {its run_id, the token, or nil where the proof is missing or of another server or another life of it}
 -- Kafka numbers the producers of a release partition. Where a number is missing here, somebody has sent whom this server
 -- does not know: the proof is over.    [decisions/0012]
+local proof = redis.call('HMGET', KEYS[1], 'run_id', 'token')  -- before anything is written: it fails on a wrong type
 local whole = true
 for i = 1, #ARGV, 3 do
   local id, epoch = ARGV[i + 1], tonumber(ARGV[i + 2])
@@ -16,5 +17,4 @@ for i = 1, #ARGV, 3 do
 end
 if not whole then redis.call('HDEL', KEYS[1], 'run_id', 'token') end
 local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
-local proof = redis.call('HMGET', KEYS[1], 'run_id', 'token')
-return {run_id, proof[1] == run_id and proof[2]}
+return {run_id, whole and proof[1] == run_id and proof[2]}

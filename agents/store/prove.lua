@@ -8,6 +8,7 @@ if string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') ~= ARGV[1] then re
 local known = redis.call('HMGET', KEYS[1], 'attempt', 'token')
 if known[2] == ARGV[2] then return 1 end  -- the answer was lost
 if known[1] ~= ARGV[2] then return 0 end
+redis.call('HLEN', KEYS[2])  -- before anything is written: it fails on a wrong type
 redis.call('HSET', KEYS[1], 'run_id', ARGV[1], 'token', ARGV[2])
 redis.call('HDEL', KEYS[1], 'attempt')
 for i = 3, #ARGV, 3 do
