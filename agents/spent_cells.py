@@ -55,7 +55,7 @@ class SpentCells:
             announced = await self._store.confirm()
 
     async def _announce(self, dates: Sequence[str]) -> None:
-        """Send the budget records of these days, again if a day changes meanwhile: its newest record is the last one."""
+        """Send the budget records of these days, and again if a day changes meanwhile: its newest record comes last."""
         waiting = list(dates)
         while waiting:
             days = {date: await self._ledger.summary(date) for date in waiting}

@@ -14,7 +14,7 @@ from agents.store.errors import NOT_WRITTEN, Damaged
 _BOOKING: Final = frozenset({"adopt", "answer", "commit", "recall", "reserved", "spent", "supersede"})
 _BEFORE: Final[Mapping[str, frozenset[str]]] = MappingProxyType(  # parts, and the scripts that they stand before
     {
-        "staging": _BOOKING | {"advance", "checkpoint", "delete", "forget", "number", "restore", "sweep"},
+        "staging": _BOOKING | {"advance", "checkpoint", "delete", "forget", "number", "restore", "skip", "sweep"},
         "amounts": _BOOKING,
         "booking": _BOOKING,
         "deciding": frozenset({"answer", "commit"}),

@@ -111,8 +111,8 @@ async def _refuse_each(url: str) -> None:
             "forget",
             "sweep",
         }  # `delete`, `forget` and `sweep` make room
-        parts = {"amounts", "booking", "deciding", "staging"}
-        assert writes.keys() | reads | parts == {path.stem for path in (ROOT / "agents" / "store").glob("*.lua")}
+        shared = {"amounts", "booking", "deciding", "staging"}
+        assert writes.keys() | reads | shared == {path.stem for path in (ROOT / "agents" / "store").glob("*.lua")}
         for write in writes.values():
             before = await _everything(redis)
             await redis.config_set("maxmemory", "1")
