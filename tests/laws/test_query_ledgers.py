@@ -208,7 +208,7 @@ class Books:
         for one in asked:
             with open_ledger(path, policy_behind(one)) as ledger:
                 records.append(ledger.commit([one], NOW)[one.release_id])
-        for policy in policies * 2:  # the first time, what each has spent is booked
+        for policy in [*policies, *policies]:  # the first time, what each has spent is booked
             with open_ledger(path, policy) as ledger:
                 days += [told(ledger.summary(day)) for day in DATES]
         path.unlink()

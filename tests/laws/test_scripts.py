@@ -258,8 +258,8 @@ WRITES_AT_ONCE = (
 )
 LOOKS_AT_NO_TYPE = (
     "staging",
-    "if kinds[key] == kind or kinds[key] == 'none' then return true end",
-    "do return true end",
+    "if kinds[key] == nil then",
+    "do return true end\n  if kinds[key] == nil then",
 )
 ROUNDS = (
     "amounts",
