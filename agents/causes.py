@@ -115,8 +115,14 @@ def is_full(error: BaseException) -> bool:
     return "OutOfMemoryError" in kinds or ("ResponseError" in kinds and _OUT_OF_MEMORY in str(error))
 
 
+class ClearError(Exception):
+    """An error whose text is one clear line of ours, which names no reading and says what to do."""
+
+
 def cause_of(error: BaseException) -> Cause:
     """Return the service that failed and why."""
+    if isinstance(error, ClearError):
+        return Cause(REDIS, str(error))
     family = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
     if "redis" in family:
         return Cause(REDIS, _redis_text(error))

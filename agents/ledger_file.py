@@ -20,10 +20,11 @@ from stream.accounting import DayLedger, DaySummary, PolicyDay, Reserved, Total
 from stream.errors import Refusal
 from stream.policy import Policy
 from stream.policy_table import differing_keys
-from stream.queries import reservations
+from stream.queries import CELLS, reservations
 from stream.query_release import QueryRelease
 from stream.release import Release, Status, numbered
 
+_MOST_SPENT: Final = 2**63 - 1  # 1e-9: what SQLite keeps as an integer
 _DAYS: Final = 8  # kept in memory: releases come by date
 _NOBODY: Final[Mapping[str, Entered]] = MappingProxyType({})
 
@@ -81,6 +82,21 @@ class LedgerFile:
             self._days.clear()  # they may hold charges that the file does not
             raise
         return records
+
+    def book_spent(self) -> None:
+        """Book what a private list of cells has cost on those of its days on which it is not booked yet, in one step.
+
+        Raises Refusal if the file cannot be written.
+        """
+        dates = [] if self.policy.chosen is None else self.policy.chosen.dates
+        if not dates:
+            return
+        with step(self._database, self._path):
+            settled, total = self._places(CELLS, dates), self._total()
+            for date in dates:
+                if date not in settled:
+                    self._change(date)
+                    self._reserve(date, {CELLS: reservations(self.policy, date)[CELLS]}, total)
 
     def _keep(self, release: Release | QueryRelease, total: Total, now_ms: int) -> bytes:
         run, ours = self._database.execute, (release.date, self.policy.name)
@@ -148,17 +164,19 @@ class LedgerFile:
         spent = day.policies[self.policy.name].costs[release.place]
         run("INSERT OR REPLACE INTO costs VALUES (?, ?, ?, ?)", (*ours, release.place, spent))
         self._limit(release.date, day, total)
-        run(
-            "UPDATE spent SET releases = releases + 1, epsilon = epsilon + ? WHERE date = ? AND policy = ?",
-            (release.charge, *ours),
-        )
+        run("UPDATE spent SET releases = releases + 1 WHERE date = ? AND policy = ?", ours)
         fineness = (*ours, release.fineness)
         run("INSERT OR IGNORE INTO fineness VALUES (?, ?, ?, 0)", fineness)
         run("UPDATE fineness SET charges = charges + 1 WHERE date = ? AND policy = ? AND fineness = ?", fineness)
         return True
 
     def _limit(self, date: str, day: DayLedger, total: Total) -> None:
-        """Keep what binds a day and all days after a charge."""
+        """Keep what binds a day and all days after a charge. Raises Refusal beyond the numbers of a ledger file."""
+        if total.spent > _MOST_SPENT:
+            raise Refusal(
+                f"{self._path}: all days together would cost more than a ledger file can count: name another file with"
+                " --ledger, or lower policy.privacy.epsilon under a new policy.name"
+            )
         self._database.execute("UPDATE days SET day_limit = ? WHERE date = ?", (day.limit, date))
         self._database.execute("UPDATE total SET spent = ?, total_limit = ?", (total.spent, total.limit))
 
@@ -167,13 +185,11 @@ class LedgerFile:
         day, own, run = self._day(date), self.policy.name, self._database.execute
         ours = day.policies.get(own) or PolicyDay(self.policy.max_hats_per_day)
         (sequence,) = run("SELECT sequence FROM days WHERE date = ?", (date,)).fetchone() or (0,)
-        releases, epsilon = run(
-            "SELECT releases, epsilon FROM spent WHERE date = ? AND policy = ?", (date, own)
-        ).fetchone() or (0, 0)
+        (releases,) = run("SELECT releases FROM spent WHERE date = ? AND policy = ?", (date, own)).fetchone() or (0,)
         fineness = run("SELECT fineness, charges FROM fineness WHERE date = ? AND policy = ?", (date, own)).fetchall()
         return DaySummary(
             releases=releases,
-            epsilon_sum=epsilon,
+            epsilon_sum=sum(ours.costs.values()),  # not added up by SQLite, which rounds beyond 64 bits
             epsilon_user_day=day.cost,
             shared=day.cost > ours.cost,
             limit=day.limit,
@@ -226,7 +242,9 @@ def open_ledger(path: Path, policy: Policy, user_key: bytes | None = None) -> It
         with step(database, path):
             _claim(database, path, policy)
             pseudonyms = claim_user_key(database, path, user_key)
-        yield LedgerFile(database, path, policy, Users(database, path, policy.name, pseudonyms))
+        ledger = LedgerFile(database, path, policy, Users(database, path, policy.name, pseudonyms))
+        ledger.book_spent()
+        yield ledger
     except sqlite3.OperationalError as error:
         raise unusable(path, error) from None
     except sqlite3.DatabaseError:

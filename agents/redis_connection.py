@@ -30,7 +30,7 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from agents.causes import cause_of, connection_text, is_full
+from agents.causes import ClearError, cause_of, connection_text, is_full
 from agents.clock import monotonic_s
 from agents.redis_clients import AnyRedis, AsyncCluster, Cluster, SyncRedis, is_cluster
 from agents.settings import Settings
@@ -201,6 +201,8 @@ def _refusal(settings: Settings, error: Exception, patience_s: float | None = No
         return f"{where} is full: raise its `maxmemory`, and start again"
     if isinstance(error, NoPermissionError):
         return f"{where} does not allow this user to do that{_command(error)}: change its ACL"
+    if isinstance(error, ClearError):
+        return f"{where}: {error}"
     if isinstance(error, ResponseError) and not isinstance(error, _PASSING):
         why = cause_of(error).text
         return f"{where} did not do what was asked ({why}): correct redis.url or that server's settings"

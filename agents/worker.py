@@ -26,18 +26,20 @@ from agents.query_release import QueryReleaser
 from agents.recovery import Domain, LedgerRecovery
 from agents.redial import redial_slowly
 from agents.redis_clients import AnyRedis
-from agents.redis_connection import connect_redis_async, redis_refusal, watch_reconnects
+from agents.redis_connection import connect_redis_async, patiently, redis_refusal, watch_reconnects
 from agents.registration import Registration
 from agents.registry import PolicyRecord, Registry
 from agents.release import Releaser
 from agents.sealing import Change, Sealer
 from agents.settings import Settings
 from agents.slot_release import SlotReleaser
+from agents.spent_cells import SpentCells
 from agents.store.hats import HatStore
 from agents.store.kept import KeptStore
 from agents.store.ledger import LedgerStore
 from agents.store.recovery import RecoveryStore
 from agents.store.seals import SealStore
+from agents.store.spent import SpentStore
 from agents.succession import Succession
 from agents.topic_fold import Loop, Source, TopicFold
 from agents.topic_ids import SameTopic, TopicIds
@@ -94,17 +96,21 @@ class Worker:
         redial_slowly(producer.client)
         await producer.start()
         self._held.push_async_callback(producer.stop)
-        publishers = Publishers(settings.topics.telemetry, policy.name, client)
-        self._held.push_async_callback(publishers.stop)
-        recovery = self._recovery(redis, publishers)
-        watch_reconnects(redis, recovery.doubt)
+        recovery = self._recovery(redis, client)
         self.succession = Succession(settings, redis, ledger, recovery, producer)
         await self.succession.settle()
         await registration.register()
+        spent = SpentCells(settings, SpentStore(redis, settings.topics.telemetry, policy), ledger, producer)
+        await patiently(settings, spent.settle)
         self.folds = self._topic_folds(store, producer, calendar, registration.pseudonyms)
+
+        async def restore() -> None:
+            await registration.restore()
+            await spent.settle()
+
         for fold in self.folds:
             self._held.push_async_callback(fold.dead_letters.flush)
-            fold.prepare(client, registration.restore, registration.stored_key, accept_gap=self.accept_gap)
+            fold.prepare(client, restore, registration.stored_key, accept_gap=self.accept_gap)
             fold.ingest.went_back = recovery.doubt
         self._confirm_topics(registration.record)
         self.ingest = self.folds[0].ingest
@@ -117,8 +123,10 @@ class Worker:
             for prefix, fold in zip(prefixes, self.folds, strict=True):
                 self._ready[prefix] = Readiness(fold.ingest, recovery, *limits)
 
-    def _recovery(self, redis: AnyRedis, publishers: Publishers) -> LedgerRecovery:
+    def _recovery(self, redis: AnyRedis, client: dict[str, Any]) -> LedgerRecovery:
         settings, registry = self.settings, Registry(self.settings)
+        publishers = Publishers(settings.topics.telemetry, settings.policy.name, client)
+        self._held.push_async_callback(publishers.stop)
 
         async def domain() -> Domain:
             return Domain.of(await registry.read(), settings, self.partitions)
@@ -128,7 +136,9 @@ class Worker:
             return {topic: found.get(topic) or "" for topic in topics}
 
         store = RecoveryStore(redis, settings.topics.telemetry, settings.policy.name)
-        return LedgerRecovery(settings, store, publishers, domain, topic_ids)
+        recovery = LedgerRecovery(settings, store, publishers, domain, topic_ids)
+        watch_reconnects(redis, recovery.doubt)
+        return recovery
 
     def _releaser(self, redis: AnyRedis, store: HatStore, ledger: LedgerStore, recovery: LedgerRecovery) -> Releaser:
         settings, policy, registry = self.settings, self.settings.policy, Registry(self.settings)

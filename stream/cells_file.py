@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from stream.units import nano
 
 SOURCES: Final = ("public", "survey", "private")
 _EPSILON_MOST: Final = 1000
+_DAYS_MOST: Final = 3_660  # ten years: each of them is booked when the list is first used
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,12 @@ class Chosen:
     def epsilon_nano(self) -> int:
         """1e-9, rounded up."""
         return nano(self.epsilon)
+
+    @property
+    def dates(self) -> list[str]:
+        """The local dates that it has cost something, in order."""
+        days = (self.last - self.first).days + 1
+        return [(self.first + timedelta(days=day)).isoformat() for day in range(days)]
 
     def is_on(self, day: str) -> bool:
         """Whether it has cost a local date something."""
@@ -97,6 +104,8 @@ def _chosen(cost: dict[str, str], where: str) -> Chosen:
             "is private and does not say what it has cost",
             'let `hatcast survey --private` write it: it puts there epsilon = 1.0 and days = "FIRST,LAST"',
         )
+    if (last - first).days >= _DAYS_MOST:
+        raise BadSetting(where, f"names more than {_DAYS_MOST:,} days", "correct its line days, as the survey wrote it")
     return Chosen(float(epsilon), first, last)
 
 

@@ -20,6 +20,7 @@ from stream.policy_checks import (
     check_add_remove,
     check_privacy,
     check_succession,
+    check_sums,
     check_times,
     check_values,
     most_hats_of,
@@ -137,6 +138,8 @@ def read_policy(
     check_times(given, durations)
     check_privacy(given)
     keys = chosen_keys(given.estimator, given.privacy, estimators)
+    charged = given.privacy.epsilon if keys.hybrid is None else keys.hybrid.charged(given.privacy.epsilon)
+    check_sums(given, nano(charged), durations["slot_length"], cells)
     relation = Relation(given.privacy.relation)
     if relation is Relation.ADD_REMOVE:
         check_add_remove(given, durations["slot_length"], cells, cells_content)

@@ -13,13 +13,15 @@ from stream.errors import BadSetting
 from stream.estimator_keys import Relation
 from stream.policy_table import WEAK_EPSILON, PolicyTable
 from stream.reading import to_milli
-from stream.units import DAY_MS, HOUR_MS, MINUTE_MS, nano, nano_within
+from stream.units import DAY_MS, HOUR_MS, MINUTE_MS, NANO, nano, nano_within
 
 STEPS_MAX: Final = 86_400  # of min_interval in a slot: which were seen is kept as one bit each, 11 kB a user
 ALL_CELLS: Final = "all"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,80}")
 UNITS: Final = ("user_day", "user")
-TOTAL_MAX: Final = 9e6  # up to here 1e-9 is exact in a double, which is what the ledger's scripts count in
+TOTAL_MAX: Final = 9e6  # of all days: a larger sum protects nothing
+SUM_MAX: Final = 2**52 * NANO  # up to here the ledger's scripts count exactly: agents/store/amounts.lua
+HATS_MAX: Final = 10**8  # of a day, where cells are not listed: their records alone take 90 GB
 
 
 def reject_above_of(given: PolicyTable) -> int | None:
@@ -139,6 +141,20 @@ def check_privacy(given: PolicyTable) -> None:
         raise BadSetting(f"{where}.relation", f"{privacy.relation!r} is no relation", 'use "replace" or "add_remove"')
 
 
+def check_sums(given: PolicyTable, charged_nano: int, slot_length_ms: int, cells: frozenset[int] | None) -> None:
+    """All charges of a day have to sum to what the ledger counts exactly.
+
+    charged_nano   of one HAT, 1e-9
+    """
+    hats = HATS_MAX if cells is None else len(cells) * _slots_of(given, slot_length_ms)
+    if charged_nano * hats > SUM_MAX:
+        raise BadSetting(
+            "policy.privacy.epsilon",
+            f"{charged_nano / NANO:g} on each of up to {hats:,} HATs of a day is more than the ledger counts",
+            f"use at most {SUM_MAX // hats / NANO:g}",
+        )
+
+
 def check_add_remove(given: PolicyTable, slot_length_ms: int, cells: frozenset[int] | None, content: object) -> None:
     """What `relation = "add_remove"` needs besides a proved estimator, so that nothing public depends on who was there.
 
@@ -175,9 +191,14 @@ def most_hats_of(given: PolicyTable, slot_length_ms: int, cells: frozenset[int] 
 
     A day on which the clock skips an hour has fewer slots, and none has more.
     """
-    first, end = (-(-hour * HOUR_MS // slot_length_ms) for hour in given.hours)  # slots that start before the hour
     cap = given.privacy.max_hats_per_day
-    return cap if cells is None else min(cap, len(cells) * (end - first))
+    return cap if cells is None else min(cap, len(cells) * _slots_of(given, slot_length_ms))
+
+
+def _slots_of(given: PolicyTable, slot_length_ms: int) -> int:
+    """How many slots a day has."""
+    first, end = (-(-hour * HOUR_MS // slot_length_ms) for hour in given.hours)  # slots that start before the hour
+    return end - first
 
 
 def _check_unit(given: PolicyTable) -> None:

@@ -8,7 +8,7 @@
 --       1 if Kafka has committed it. 1,000 records at most, since a call takes 8,000 values
 -- Returns {"OK"}; {"ended"}: it is not recovered, or not by this recovery; {"moved", what is stored}: somebody else has
 -- adopted this; {"missing", how many of the ids that follow are missing, those, then those that have other bytes here}.
--- But for "OK" nothing was written.
+-- But for "OK" nothing was written; "damaged", "overflow": see staging.lua.
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return {'ended'} end
 local stored = redis.call('HGET', KEYS[2], ARGV[3]) or ''
 if stored ~= ARGV[4] then return {'moved', stored} end
@@ -33,10 +33,10 @@ for _, group in ipairs(groups) do
   local ids, given = {}, {}
   for i, record in ipairs(group.records) do ids[i] = record[1] end
   group.new = {}
-  local known = redis.call('HMGET', group.releases, unpack(ids))
-  for i, record in ipairs(group.records) do
-    local id = record[1]
-    local here = known[i] and redis.sha1hex(known[i]) or given[id]
+  fetch(group.releases, ids)
+  for _, record in ipairs(group.records) do
+    local id, known = record[1], get(group.releases, record[1])
+    local here = known and redis.sha1hex(known) or given[id]
     if not here and not record[3] then
       missing[#missing + 1] = id
     elseif not here then
@@ -55,53 +55,44 @@ if #missing + #different > 0 then
 end
 
 for _, group in ipairs(groups) do
-  local name, ledger = group.name, group.ledger
+  local name, ledger, releases = group.name, group.ledger, group.releases
   -- The first record of a day, which its seal will tell: offsets of a topic that was made anew begin again.
   local oldest, id = ARGV[3] .. ' ' .. group.date .. ' ' .. name, string.match(ARGV[5], '^(.*:)%d+$')
-  if string.match(redis.call('HGET', KEYS[3], oldest) or '', '^(.*:)%d+$') ~= id then
-    redis.call('HSET', KEYS[3], oldest, id .. group.first)
-  end
-  local lost, sent, charges, counts, fineness = {}, {}, {}, {}, {}
+  if string.match(get(KEYS[3], oldest) or '', '^(.*:)%d+$') ~= id then set(KEYS[3], oldest, id .. group.first) end
+  local charges, spent, fineness = {}, ZERO, {}
   for _, record in ipairs(group.new) do
-    local id, place, charge, fine, bytes = record[1], record[3], record[4], record[5], record[6]
-    lost[#lost + 1], lost[#lost + 2] = id, bytes
-    if record[7] == 1 then sent[#sent + 1] = id end
-    if charge ~= '0' then
+    local place, charge, fine = record[3], amount(record[4], releases), record[5]
+    set(releases, record[1], record[6])
+    if record[7] == 1 then join(group.published, record[1]) end
+    if ZERO < charge then
       charges[#charges + 1] = {place, charge}
-      counts[charge] = (counts[charge] or 0) + 1
+      spent = spent + charge
       fineness[fine] = (fineness[fine] or 0) + 1
     end
   end
-  if #lost > 0 then
-    redis.call('HSET', group.releases, unpack(lost))
-    redis.call('SADD', KEYS[5], group.date)
-    redis.call('SADD', group.unsealed, group.date)
+  if #group.new > 0 then
+    join(KEYS[5], group.date)
+    join(group.unsealed, group.date)
     later(KEYS[7], name, group.date)
   end
-  if #sent > 0 then redis.call('SADD', group.published, unpack(sent)) end
   -- Numbers that were given out are not given out again; not all records show theirs. A release may also have been sent
   -- without its budget record, while commits with smaller numbers were lost unsent: the day's number is at least all that
   -- its policies numbered. It is raised to that and not counted on: recall.lua may have raised it already.
-  local commits = math.max(group.seq, redis.call('HLEN', group.releases))
-  if commits > tonumber(redis.call('HGET', ledger, 'commits:' .. name) or '0') then
-    redis.call('HSET', ledger, 'commits:' .. name, text(commits))
+  local commits = math.max(group.seq, redis.call('HLEN', releases) + #group.new)
+  if commits > number(ledger, 'commits:' .. name) then store(ledger, 'commits:' .. name, commits) end
+  local numbered = 0
+  for field, value in pairs(fields_of(ledger)) do
+    if value and string.sub(field, 1, 8) == 'commits:' then numbered = numbered + whole(value, ledger) end
   end
-  local numbered, fields = 0, redis.call('HGETALL', ledger)
-  for i = 1, #fields, 2 do
-    if string.sub(fields[i], 1, 8) == 'commits:' then numbered = numbered + tonumber(fields[i + 1]) end
-  end
-  if numbered > tonumber(redis.call('HGET', ledger, 'sequence') or '0') then
-    redis.call('HSET', ledger, 'sequence', text(numbered))
-  end
+  if numbered > number(ledger, 'sequence') then store(ledger, 'sequence', numbered) end
   if #charges > 0 then
     book_all(group.costs, group.levels, charges)
-    redis.call('HINCRBY', ledger, 'releases:' .. name, #charges)
-    for charge, number in pairs(counts) do multiply(ledger, 'epsilon:' .. name, charge, number) end
-    for fine, number in pairs(fineness) do redis.call('HINCRBY', ledger, 'fineness:' .. name .. ':' .. fine, number) end
+    increase(ledger, 'releases:' .. name, #charges)
+    grow(ledger, 'epsilon:' .. name, spent)
+    for fine, times in pairs(fineness) do increase(ledger, 'fineness:' .. name .. ':' .. fine, times) end
     -- The cap may be lost too: until recall.lua brings it back, every charge counts.
-    local cap = redis.call('HGET', ledger, 'cap:' .. name) or ''
-    settle(ledger, KEYS[6], name, cost_of_day(ledger, name, levels_in(group.levels), cap))
+    settle(ledger, KEYS[6], name, cost_of_day(ledger, name, levels_in(group.levels), cap_of(ledger, name)))
   end
 end
-redis.call('HSET', KEYS[2], ARGV[3], ARGV[5])
-return {'OK'}
+set(KEYS[2], ARGV[3], ARGV[5])
+return written({'OK'})

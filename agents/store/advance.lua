@@ -6,8 +6,6 @@ if recovery[2] ~= ARGV[1] or recovery[1] ~= string.match(redis.call('INFO', 'ser
   return 'unrecovered'
 end
 for i = 2, #ARGV, 2 do
-  if tonumber(ARGV[i + 1]) > tonumber(redis.call('HGET', KEYS[1], ARGV[i]) or '0') then
-    redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
-  end
+  if tonumber(ARGV[i + 1]) > number(KEYS[1], ARGV[i]) then set(KEYS[1], ARGV[i], ARGV[i + 1]) end
 end
-return 'OK'
+return written('OK')

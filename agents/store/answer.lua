@@ -19,8 +19,8 @@ if answer then return answer end
 local head, tail = ARGV[6], ARGV[7]
 for i = 12, #KEYS do
   if reserve(KEYS[i], KEYS[5], name, ARGV[15], ARGV[16], ARGV[17], ARGV[4], ARGV[5]) == 1 then
-    redis.call('HINCRBY', KEYS[i], 'sequence', 1)
-    redis.call('SADD', KEYS[8], ARGV[i + 6])
+    increase(KEYS[i], 'sequence', 1)
+    join(KEYS[8], ARGV[i + 6])
   end
   if places_of(KEYS[i], name, ARGV[15]) == 0 then head, tail = ARGV[8], ARGV[9] end
 end

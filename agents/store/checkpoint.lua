@@ -8,21 +8,21 @@
 local stored = redis.call('HMGET', KEYS[1], 'offset', 'owner')
 if stored[1] ~= ARGV[2] or stored[2] ~= ARGV[4] then return stored[1] end
 local prefix, changes = ARGV[1], cmsgpack.unpack(ARGV[5])
-redis.call('HSET', KEYS[1], 'offset', ARGV[3])
+set(KEYS[1], 'offset', ARGV[3])
 if changes.complete_from then
-  redis.call('HSET', KEYS[1], 'complete_from', changes.complete_from)
-  redis.call('HDEL', KEYS[1], 'gap')
+  set(KEYS[1], 'complete_from', changes.complete_from)
+  set(KEYS[1], 'gap', false)
 end
-if changes.clock then redis.call('HSET', KEYS[1], 'clock', changes.clock) end
-for outcome, records in pairs(changes.outcomes) do redis.call('HSET', prefix .. 'outcomes', outcome, records) end
-for slot, ends in pairs(changes.slots) do redis.call('HSET', prefix .. 'slots', slot, ends) end
+if changes.clock then set(KEYS[1], 'clock', changes.clock) end
+for outcome, records in pairs(changes.outcomes) do set(prefix .. 'outcomes', outcome, records) end
+for slot, ends in pairs(changes.slots) do set(prefix .. 'slots', slot, ends) end
 for slot, cells in pairs(changes.hats) do
-  for cell, users in pairs(cells) do redis.call('HSET', prefix .. 'hats:' .. slot, cell, users) end
+  for cell, users in pairs(cells) do set(prefix .. 'hats:' .. slot, cell, users) end
 end
-for i = 6, #ARGV, 2 do redis.call('SET', prefix .. ARGV[i], ARGV[i + 1]) end
-for date, users in pairs(changes.days) do redis.call('HSET', prefix .. 'days', date, users) end
+for i = 6, #ARGV, 2 do put(prefix .. ARGV[i], ARGV[i + 1]) end
+for date, users in pairs(changes.days) do set(prefix .. 'days', date, users) end
 for date, chunks in pairs(changes.days_over) do
-  redis.call('HDEL', prefix .. 'days', date)
-  for chunk = 0, tonumber(chunks) - 1 do redis.call('DEL', prefix .. 'd:' .. date .. '/' .. chunk) end
+  set(prefix .. 'days', date, false)
+  for chunk = 0, tonumber(chunks) - 1 do remove(prefix .. 'd:' .. date .. '/' .. chunk) end
 end
-return 'OK'
+return written('OK')

@@ -10,7 +10,7 @@
 --       be, its epsilon there (1e-9), '1' if that is spent already
 -- Returns {"committed" or "found", record, "1" if it is published}, or one word, and then nothing was written:
 -- "unrecovered", "behind" (another commit sequence), "sealed" (the day is over for good), "replaced" (the day is another
--- policy's), "unclaimed" (we follow a policy that knows nothing of it).
+-- policy's), "unclaimed" (we follow a policy that knows nothing of it); "damaged", "overflow": see staging.lua.
 local keys = {
   releases = KEYS[1], published = KEYS[2], ledger = KEYS[3], dates = KEYS[6], recovery = KEYS[7],
   successors = KEYS[9], last = KEYS[10], sequences = KEYS[11], sealed = KEYS[12], unsealed = KEYS[13],
@@ -24,24 +24,25 @@ for i = 19, #ARGV, 4 do
   reserve(KEYS[3], KEYS[8], name, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[7], ARGV[8], ARGV[i + 3] == '1')
 end
 
-local place, charge, head, tail = ARGV[4], tonumber(ARGV[5]), ARGV[9], ARGV[10]
-if charge > 0 then
-  local before, levels = tonumber(redis.call('HGET', KEYS[4], place) or '0'), levels_in(KEYS[5])
-  if before > 0 then levels[before] = levels[before] - 1 end
-  levels[before + charge] = (levels[before + charge] or 0) + 1
-  local cost = cost_of_day(KEYS[3], name, levels, ARGV[6])
-  local grown = cost - tonumber(redis.call('HGET', KEYS[3], 'cost:' .. name) or '0')
+local place, charge, head, tail = ARGV[4], amount(ARGV[5], KEYS[4]), ARGV[9], ARGV[10]
+if ZERO < charge then
+  local before, levels = get(KEYS[4], place), levels_in(KEYS[5])
+  if before then levels[before] = (levels[before] or 0) - 1 end
+  local after = digits_of(amount(before or '0', KEYS[4]) + charge)
+  levels[after] = (levels[after] or 0) + 1
+  local cost = cost_of_day(KEYS[3], name, levels, tonumber(ARGV[6]))
+  local grown = cost - sum(KEYS[3], 'cost:' .. name)
   if not has_room(KEYS[3], KEYS[8], grown, ARGV[7], ARGV[8]) then
     head, tail = ARGV[11], ARGV[12]
   else
-    book(KEYS[4], KEYS[5], place, ARGV[5])
-    redis.call('HSET', KEYS[3], 'cap:' .. name, ARGV[6])
+    book(KEYS[4], KEYS[5], place, charge)
+    set(KEYS[3], 'cap:' .. name, ARGV[6])
     settle(KEYS[3], KEYS[8], name, cost)
     lower(KEYS[3], ARGV[7])
     lower(KEYS[8], ARGV[8])
-    redis.call('HINCRBY', KEYS[3], 'releases:' .. name, 1)
-    redis.call('HINCRBY', KEYS[3], 'epsilon:' .. name, ARGV[5])
-    redis.call('HINCRBY', KEYS[3], 'fineness:' .. name .. ':' .. ARGV[14], 1)
+    increase(KEYS[3], 'releases:' .. name, 1)
+    grow(KEYS[3], 'epsilon:' .. name, charge)
+    increase(KEYS[3], 'fineness:' .. name .. ':' .. ARGV[14], 1)
   end
 end
 return keep(keys, id, name, date, head, tail, ARGV[17])

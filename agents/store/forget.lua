@@ -1,9 +1,17 @@
 -- Delete what was kept for queries that are answered.
 -- KEYS[1]  {name:p}:state
 -- ARGV     prefix, then for each HAT: slot, cell
+local deleted = {}
 for i = 2, #ARGV, 2 do
-  local key = ARGV[1] .. 'k:' .. ARGV[i]
-  redis.call('HDEL', key, ARGV[i + 1])
-  if redis.call('EXISTS', key) == 0 then redis.call('HDEL', ARGV[1] .. 'kept', ARGV[i]) end
+  local slot, cell = ARGV[i], ARGV[i + 1]
+  deleted[slot] = deleted[slot] or 0
+  if get(ARGV[1] .. 'k:' .. slot, cell) then
+    deleted[slot] = deleted[slot] + 1
+    set(ARGV[1] .. 'k:' .. slot, cell, false)
+  end
 end
-return 'OK'
+for slot, cells in pairs(deleted) do
+  local key = ARGV[1] .. 'k:' .. slot
+  if hash_of(key).is_ours and redis.call('HLEN', key) == cells then set(ARGV[1] .. 'kept', slot, false) end
+end
+return written('OK')

@@ -175,6 +175,11 @@ class DomainKeys:
         """Hash: `spent` and `limit` (1e-9) of all days: `accounting.Total`."""
         return self.prefix + "total"
 
+    @property
+    def announced(self) -> str:
+        """Hash: policy name -> `1`, once `hats.budget` has what its private list of cells has cost."""
+        return self.prefix + "announced"
+
     def progress(self, name: str) -> str:
         """Hash of a policy under `add_remove`: `first`, and `committed:R` and `published:R` of release partitions R."""
         return f"{self.prefix}progress:{name}"

@@ -261,7 +261,13 @@ class RecoveryStore:
             str(nano_within(budget.total_limit)) if charged and budget.total_limit is not None else None,
         )
         await self._recall(
-            keys=[keys.ledger(budget.date), keys.levels(budget.date, budget.policy), keys.total, keys.successors],
+            keys=[
+                keys.ledger(budget.date),
+                keys.levels(budget.date, budget.policy),
+                keys.total,
+                keys.successors,
+                keys.dates,
+            ],
             args=[
                 budget.policy,
                 str(budget.seq),

@@ -3,6 +3,6 @@
 -- ARGV  1 date, 2 policy name, 3 query, 4 places, 5 epsilon (1e-9)
 if tonumber(ARGV[4]) > (places_of(KEYS[1], ARGV[2], ARGV[3]) or -1) then
   set_places(KEYS[1], KEYS[2], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5])
-  redis.call('SADD', KEYS[3], ARGV[1])
+  join(KEYS[3], ARGV[1])
 end
-return 'OK'
+return written('OK')

@@ -6,13 +6,17 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any, Final
 
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, ResponseError
 
 from agents.redis_clients import AnyRedis
+from agents.store.errors import NOT_WRITTEN, Damaged
 
+_BOOKING: Final = frozenset({"adopt", "answer", "commit", "recall", "reserved", "restore_day", "spent", "supersede"})
 _BEFORE: Final[Mapping[str, frozenset[str]]] = MappingProxyType(  # parts, and the scripts that they stand before
     {
-        "booking": frozenset({"adopt", "answer", "commit", "recall", "reserved", "restore_day", "supersede"}),
+        "staging": _BOOKING | {"advance", "checkpoint", "delete", "forget", "restore", "seal", "skip", "sweep"},
+        "amounts": _BOOKING,
+        "booking": _BOOKING,
         "deciding": frozenset({"answer", "commit"}),
     }
 )
@@ -27,7 +31,8 @@ class Script:
 
     In place of redis-py's own, which asks for each script before every pipeline, and does not run in a cluster's. An
     answer that was lost, or a server that knew the script only half way, makes it run twice: each of them changes
-    nothing the second time. Errors of redis-py pass through.
+    nothing the second time. Errors of redis-py pass through. Raises Damaged or Overflow, which are two of these, if a
+    script wrote nothing because of what it found.
     """
 
     def __init__(self, redis: AnyRedis, name: str) -> None:
@@ -42,6 +47,20 @@ class Script:
 
     async def each(self, calls: Sequence[Call]) -> list[Any]:
         """Run it for each call, in order as far as their keys are on one server, in one round trip to each server."""
+        try:
+            answers = await self._run_loaded(calls)
+        except ResponseError as error:
+            if "WRONGTYPE" not in str(error):
+                raise
+            # By a read: the writes of each script come after all of its reads, and on keys that it has read.
+            raise Damaged(f"{calls[0][0][0]} or one beside it") from None
+        for answer in answers:
+            word = answer[0] if isinstance(answer, list) and answer else None
+            if isinstance(word, bytes) and (why := NOT_WRITTEN.get(word)) is not None:
+                raise why(answer[1].decode(errors="replace"))
+        return answers
+
+    async def _run_loaded(self, calls: Sequence[Call]) -> list[Any]:
         try:
             return await self._run(calls)
         except NoScriptError:

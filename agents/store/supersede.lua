@@ -4,21 +4,21 @@
 --       4 5 6 record, charge (1e-9) and how fine its noise is, of what is here; 7 8 9 the same of what was sent
 -- Returns 1, or 0 where by now something else is here: then nothing was written.
 local name, place = ARGV[1], ARGV[3]
-if redis.call('HGET', KEYS[1], ARGV[2]) ~= ARGV[4] then return 0 end
-redis.call('HSET', KEYS[1], ARGV[2], ARGV[7])
+if get(KEYS[1], ARGV[2]) ~= ARGV[4] then return written(0) end
+set(KEYS[1], ARGV[2], ARGV[7])
+local here, sent = amount(ARGV[5], KEYS[1]), amount(ARGV[8], KEYS[1])
 local function count(charge, fineness, sign)
-  if tonumber(charge) == 0 then return end
-  redis.call('HINCRBY', KEYS[2], 'releases:' .. name, sign)
-  redis.call('HINCRBY', KEYS[2], 'epsilon:' .. name, sign == 1 and charge or '-' .. charge)
-  redis.call('HINCRBY', KEYS[2], 'fineness:' .. name .. ':' .. fineness, sign)
+  if charge == ZERO then return end
+  increase(KEYS[2], 'releases:' .. name, sign)
+  increase(KEYS[2], 'fineness:' .. name .. ':' .. fineness, sign)
 end
-count(ARGV[5], ARGV[6], -1)
-count(ARGV[8], ARGV[9], 1)
-if ARGV[5] ~= ARGV[8] then
-  if tonumber(ARGV[5]) > 0 then unbook(KEYS[3], KEYS[4], place, ARGV[5]) end
-  if tonumber(ARGV[8]) > 0 then book(KEYS[3], KEYS[4], place, ARGV[8]) end
-  local cap = redis.call('HGET', KEYS[2], 'cap:' .. name) or ''
-  settle(KEYS[2], KEYS[5], name, cost_of_day(KEYS[2], name, levels_in(KEYS[4]), cap))
+count(here, ARGV[6], -1)
+count(sent, ARGV[9], 1)
+if here ~= sent then
+  grow(KEYS[2], 'epsilon:' .. name, sent - here)
+  if ZERO < here then unbook(KEYS[3], KEYS[4], place, here) end
+  if ZERO < sent then book(KEYS[3], KEYS[4], place, sent) end
+  settle(KEYS[2], KEYS[5], name, cost_of_day(KEYS[2], name, levels_in(KEYS[4]), cap_of(KEYS[2], name)))
 end
 -- No new number: with the records that are put back, this is the ledger that hats.budget has told of.
-return 1
+return written(1)

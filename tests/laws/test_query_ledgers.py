@@ -18,12 +18,13 @@ from agents.due import proposal_of
 from agents.due_answers import answer_proposal_of
 from agents.ledger_file import open_ledger
 from agents.store.ledger import LedgerStore
+from agents.store.spent import SpentStore
 from stream.accounting import DayLedger, DaySummary, PolicyDay, Total
 from stream.cells_file import Chosen
 from stream.hats import Calendar
 from stream.partitioner import by_murmur2
 from stream.policy import Policy
-from stream.queries import KeptDay, reservations
+from stream.queries import CELLS, KeptDay, reservations
 from stream.query_release import QueryRelease, asked_in, query_release_of
 from stream.release import Release, Status, numbered
 from tests.integration.recovering import guard_of_all
@@ -75,7 +76,14 @@ class Model:
         self.commits: Counter[tuple[str, str]] = Counter()
         self.charged: dict[tuple[str, str], list[int]] = {(p.name, day): [] for p in policies for day in DATES}
 
+    def book_spent(self, policy: Policy) -> None:
+        """What its list of cells has cost, on each of its days, when it is first used."""
+        for day in DATES if policy.chosen is not None else ():
+            if CELLS in (wanted := reservations(policy, day)):
+                self.sequence[day] += bool(self.days[day].reserve(policy, {CELLS: wanted[CELLS]}, self.total))
+
     def commit(self, one: Either) -> bytes:
+        self.book_spent(policy_behind(one))
         if one.release_id not in self.records:
             policy = policy_behind(one)
             has_room = self._asks(one, policy) if isinstance(one, QueryRelease) else self._charges(one, policy)
@@ -154,8 +162,8 @@ def a_policy(
         privacy={"epsilon": epsilon, "max_hats_per_day": cap, "daily_limit": least + more, **unit},
         query=[{"name": f"q{n}", "days": days, "epsilon": each} | keys for n, (days, each) in enumerate(asked)],
     )
-    first = date.fromisoformat(DATES[0])
-    return policy if chosen is None else replace(policy, chosen=Chosen(chosen, first, first))
+    first, last = map(date.fromisoformat, DATES)
+    return policy if chosen is None else replace(policy, chosen=Chosen(chosen, first, last if number else first))
 
 
 two_policies = st.tuples(of_a_policy, of_a_policy).map(lambda two: [a_policy(n, each) for n, each in enumerate(two)])
@@ -187,11 +195,14 @@ class Books:
                 policy = policy_behind(one)
                 store, guard = LedgerStore(redis, domain, policy), guards[policy.name]
                 release_partition = by_murmur2(one.release_id.encode(), PARTITIONS)
+                await SpentStore(redis, domain, policy).book()
                 if isinstance(one, QueryRelease):
                     [committed] = await store.commit_answers([answer_proposal_of(one, NOW, release_partition)], guard)
                 else:
                     [committed] = await store.commit([proposal_of(one, NOW, release_partition)], guard)
                 records.append(committed.record)
+            for policy in policies:
+                await SpentStore(redis, domain, policy).book()
             stores = [LedgerStore(redis, domain, policy) for policy in policies]
             days = [told(await store.summary(day)) for store in stores for day in DATES]
         self._redis_server.delete(f"{{{domain}}}*")
@@ -202,11 +213,11 @@ class Books:
         for one in asked:
             with open_ledger(path, policy_behind(one)) as ledger:
                 records.append(ledger.commit([one], NOW)[one.release_id])
-        for policy in policies:
+        for policy in [*policies, *policies]:  # the first time, what each has spent is booked
             with open_ledger(path, policy) as ledger:
                 days += [told(ledger.summary(day)) for day in DATES]
         path.unlink()
-        return records, days
+        return records, days[len(days) // 2 :]
 
 
 @pytest.fixture(params=["redis", "file"])
@@ -223,6 +234,8 @@ def test_every_ledger_books_hats_and_answers_like_the_one_in_memory(
     releases = [one for each in asked if (one := each.release(policies)) is not None]
     model = Model(policies)
     expected = [model.commit(one) for one in releases]
+    for policy in policies:
+        model.book_spent(policy)
     records, days = book(policies, releases)
     assert records == expected
     assert days == model.told()

@@ -1,13 +1,17 @@
 """The ledger file and queries over days: reserved before a day's first release, in full or not at all, once (I2)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date as local_date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agents.ledger_file import LedgerFile, open_ledger
-from stream.accounting import Reserved, Total
+from stream.accounting import Reserved, Total, fits
+from stream.cells_file import Chosen
+from stream.errors import Refusal
 from stream.hats import Calendar
 from stream.mechanisms.system import SystemNoise
 from stream.policy import Policy
@@ -15,6 +19,7 @@ from stream.queries import KeptDay
 from stream.query_release import QueryRelease, asked_in, query_release_of
 from stream.units import NANO
 from tests.unit.test_ledger_file import AT, DATE, POLICY, a_policy, committed, drawn
+from tests.unit.test_policy_add_remove import policy as hidden_policy
 
 DATES = [DATE, "2022-01-03", "2022-01-04"]
 TOMORROW = f"{DATES[1]}/12:00"
@@ -154,3 +159,59 @@ def test_a_policy_without_queries_reserves_nothing(path: Path) -> None:
     with open_ledger(path, POLICY) as ledger:
         ledger.commit([drawn("a")], AT)
         assert (ledger.summary(DATE).queries, ledger.summary(DATE).epsilon_user_day) == ({}, NANO)
+
+
+# A private list of cells
+
+
+def listed(policy: Policy, epsilon: float = 0.5) -> Policy:
+    """The policy with a list of cells that has cost each of `DATES`."""
+    first, last = (local_date.fromisoformat(each) for each in (DATES[0], DATES[-1]))
+    return replace(policy, chosen=Chosen(epsilon, first, last))
+
+
+def test_a_private_list_is_booked_on_all_of_its_days_once_before_anything_is_committed(path: Path) -> None:
+    policy = listed(a_policy(privacy={"unit": "user", "total_limit": 2.5, "daily_limit": 9.0, "epsilon": 1.0}))
+    for _ in range(2):
+        with open_ledger(path, policy) as ledger:
+            assert spent(ledger) == [NANO // 2] * 3
+            assert ledger.summary(DATE).total == Total(3 * NANO // 2, 5 * NANO // 2)
+            assert {query for day in DATES for query in ledger.summary(day).queries} == {"cells"}
+            assert [ledger.summary(day).sequence for day in DATES] == [1, 1, 1]
+    with open_ledger(path, policy) as ledger:
+        ledger.commit([drawn("a", policy=policy), drawn("b", policy=policy)], AT)
+        assert spent(ledger) == [3 * NANO // 2, NANO // 2, NANO // 2], "one HAT had room, and the list costs no more"
+        assert ledger.summary(DATE).total.spent == 5 * NANO // 2
+
+
+def test_the_days_of_anothers_list_leave_no_room_for_a_slot_under_add_remove(path: Path) -> None:
+    hidden = hidden_policy(
+        timezone=POLICY.timezone, privacy__unit="user", privacy__total_limit=4.0, privacy__max_hats_per_day=3
+    )
+    with open_ledger(path, listed(a_policy())):
+        pass
+    with open_ledger(path, hidden) as ledger:
+        day = ledger.summary(DATE)
+        assert day.total.spent == 3 * NANO // 2
+        assert fits(day, hidden, 2, {})
+        assert not fits(day, hidden, 3, {})  # it would without the days that have no release
+
+
+def test_a_ledger_file_that_could_not_hold_the_total_is_refused_and_unchanged(path: Path) -> None:
+    with open_ledger(path, POLICY) as ledger:
+        ledger._database.execute("UPDATE total SET spent = ?", (2**63 - 1,))
+    with open_ledger(path, POLICY) as ledger, pytest.raises(Refusal, match="more than a ledger file can count"):
+        ledger.commit([drawn("a")], AT)
+    with open_ledger(path, POLICY) as ledger:
+        assert ledger.find(drawn("a").release_id) is None
+        assert (ledger.summary(DATE).releases, ledger.summary(DATE).total.spent) == (0, 2**63 - 1)
+
+
+def test_a_file_sums_charges_exactly_beyond_64_bits(path: Path) -> None:
+    """Where SQLite would go on with a rounded number."""
+    privacy = {"epsilon": 4e7, "max_hats_per_day": 9, "acknowledge_weak_privacy": True, "daily_limit": 1e9}
+    policy = a_policy(privacy=privacy)
+    with open_ledger(path, policy) as ledger:
+        ledger.commit([drawn(str(n), policy=policy) for n in range(240)], AT)
+    with open_ledger(path, policy) as ledger:
+        assert ledger.summary(DATE).epsilon_sum == 240 * 4 * 10**7 * NANO > 2**63

@@ -281,3 +281,16 @@ def test_a_name_that_would_have_to_be_quoted_somewhere_is_refused(name: str) -> 
 def test_the_longest_name_of_every_kind_of_letter_is_taken() -> None:
     name = "aZ0._-".ljust(80, "x")
     assert policy(name=name).name == name
+
+
+@pytest.mark.parametrize(("epsilon", "is_read"), [(4.5e7, True), (4.6e7, False), (1e9, False)])
+def test_a_policy_whose_day_could_sum_to_more_than_the_ledger_counts_is_refused(
+    epsilon: float, *, is_read: bool
+) -> None:
+    changes = {"privacy__epsilon": epsilon, "privacy__daily_limit": 1e9, "privacy__acknowledge_weak_privacy": True}
+    changes["privacy__max_hats_per_day"] = 1
+    if is_read:
+        assert policy(**changes).epsilon == epsilon
+        return
+    with pytest.raises(BadSetting, match=r"policy\.privacy\.epsilon: .*100,000,000 HATs.*use at most 4\.5"):
+        policy(**changes)
