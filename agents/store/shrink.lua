@@ -3,10 +3,12 @@
 -- Returns 1, or 0 where the day is not sealed: then nothing was deleted.
 local sealed = redis.call('HGET', KEYS[1], ARGV[1])
 if not sealed or ARGV[2] > sealed then return 0 end
+redis.call('SISMEMBER', KEYS[2], ARGV[2])  -- fails on another type, before anything is deleted
+local fields = redis.call('HKEYS', KEYS[3])
 redis.call('UNLINK', KEYS[4], KEYS[5], KEYS[6])
 redis.call('SREM', KEYS[2], ARGV[2])
 local ending = ' ' .. ARGV[2] .. ' ' .. ARGV[1]
-for _, field in ipairs(redis.call('HKEYS', KEYS[3])) do
+for _, field in ipairs(fields) do
   if string.sub(field, -#ending) == ending then redis.call('HDEL', KEYS[3], field) end
 end
 return 1

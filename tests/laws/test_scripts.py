@@ -2,29 +2,33 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
 import pytest
-from agents.store.proof import Answered, Attempt, ProofStore, Published, Term
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from agents.store import scripts
+from agents.store.adoption import Answered, Chunk, Position, Published
 from agents.store.errors import Damaged, Overflow
+from agents.store.guard import CommitGuard
 from agents.store.identity import claim_user_key
 from agents.store.kept import KeptStore
 from agents.store.keys import DomainKeys, PartitionKeys
 from agents.store.ledger import AnswerProposal, LedgerStore, Proposal
 from agents.store.partition import FinalHat, PartitionStore
 from agents.store.progress import Mark
+from agents.store.recovery import Grounds, RecoveryStore
+from agents.store.sealed import Sealed, SealedDay
 from agents.store.spent import SpentStore
 from agents.store.succession import SuccessionStore, Successor
+from agents.store.user_keys import StoredKey, restore_made_key
 from stream.accounting import DayLedger, PolicyDay, Reserved, Total
 from stream.cells_file import Chosen
 from stream.checkpoint import Changes, take_changes
@@ -32,6 +36,7 @@ from stream.contracts import BudgetRecord, EpsilonDelta, ReservedRecord
 from stream.policy import Policy
 from stream.queries import Period
 from tests.integration.readings import HOUR_MS, LATER_MS, NOON_MS, folds, traffic
+from tests.integration.recovering import OUTPUT, adopt, guard_of_all
 from tests.replayed import policy_of
 from tests.services import RedisServer
 
@@ -58,7 +63,7 @@ async def contents(redis: Redis, name: str) -> Contents:
 
 
 def proposal(name: str, slot: str, place: str, charge: int = NANO) -> Proposal:
-    return Proposal(f"{name}/{DAY}T{slot}/{place}", DAY, place, charge, *PARTS, fineness=3)
+    return Proposal(f"{name}/{DAY}T{slot}/{place}", DAY, place, charge, *PARTS, fineness=3, release_partition=0)
 
 
 def published(name: str, slot: str, charge: int, record: bytes = b"sent", place: str = "a/12:00") -> Published:
@@ -75,29 +80,46 @@ class Stage:
     partition: PartitionStore
     changes: Changes
     token: str = ""
-    attempt: Attempt | None = None
+
+    @property
+    def recovery(self) -> RecoveryStore:
+        return RecoveryStore(self.redis, self.name, self.policy.name)
 
     @property
     def ledger(self) -> LedgerStore:
         return LedgerStore(self.redis, self.name, self.policy)
 
-    @property
-    def proof(self) -> ProofStore:
-        return ProofStore(self.redis, self.name)
+    async def guard(self) -> CommitGuard:
+        """What owns release partition 0 now."""
+        guard = CommitGuard(self.token)
+        guard.own((await self.recovery.look([0])).sequences)
+        return guard
+
+    async def commit(self, wanted: Sequence[Proposal]) -> object:
+        return await self.ledger.commit(wanted, await self.guard())
+
+    async def answer(self, wanted: Sequence[AnswerProposal]) -> object:
+        return await self.ledger.commit_answers(wanted, await self.guard())
 
     async def fill(self) -> None:
         """What each of the scripts finds."""
-        redis, keys, ledger, proof = self.redis, DomainKeys(self.name), self.ledger, self.proof
-        first = await proof.begin()
-        assert await proof.prove(first, {0: Term(1, 1)})
-        self.token = first.token
-        await ledger.commit([proposal(self.name, f"{h}:00", f"{c}/12:00") for h in (9, 10) for c in "ab"], self.token)
-        await proof.reserve(Answered(self.name, "other", Period(date.fromisoformat(NEXT), 1), 2, NANO))
+        redis, keys, ledger, recovery = self.redis, DomainKeys(self.name), self.ledger, self.recovery
+        self.token = (await guard_of_all(redis, self.name, self.policy.name)).token
+        await self.commit([proposal(self.name, f"{h}:00", f"{c}/12:00") for h in (9, 10) for c in "ab"])
+        await adopt(recovery, Grounds.finished(self.token), [published(self.name, "8:00", NANO)])
+        await recovery.reserve(Answered(self.name, "other", Period(date.fromisoformat(NEXT), 1), 2, NANO))
         await ledger.progress.restore(NOON_MS + HOUR_MS, NOON_MS + HOUR_MS, [0])
         await claim_user_key(redis, keys, None)
         await SuccessionStore(redis, self.name).claim("older", Successor(DAY, "old"))
         await redis.hset(keys.ledger(NEXT), f"commits:{self.name}", "9")
-        self.attempt = await proof.begin()
+        await recovery.seals.seal("sealed", DAY, self.token)
+        await redis.sadd(keys.unsealed("sealed"), DAY)
+        await redis.hset(keys.oldest, f"t/0 {DAY} sealed", ":1")
+        await redis.hset(keys.releases(DAY, "sealed"), "id", "record")
+        stored: Any = await redis.hgetall(keys.recovery)  # Any: bytes, but the types allow for text
+        begun: Mapping[Any, Any] = {"attempt": "a", "attempt_run_id": stored[b"run_id"], "attempt_replid": stored[b"replid"]}
+        await redis.hset(keys.recovery, mapping=begun)
+        await redis.hset(keys.ends, OUTPUT.field, ":0")
         await self.partition.open(0, 0)
         assert await self.partition.checkpoint(0, 0, 1, self.changes)
         await self.partition.delete(self.hats()[:1], keep=True)
@@ -107,9 +129,9 @@ class Stage:
 
     def acts(self) -> dict[str, Act]:
         """By script: what a worker asks of it."""
-        ledger, proof, name, keys = self.ledger, self.proof, self.name, DomainKeys(self.name)
+        ledger, recovery, name, keys = self.ledger, self.recovery, self.name, DomainKeys(self.name)
         kept = KeptStore(self.redis, name, 1)
-        answer = AnswerProposal(f"{name}/{DAY}T12:00/a/q", DAY, [DAY, NEXT], "q", Reserved(1, NANO), *PARTS)
+        answer = AnswerProposal(f"{name}/{DAY}T12:00/a/q", DAY, [DAY, NEXT], "q", Reserved(1, NANO), *PARTS, 0)
         here = published(name, "9:00", NANO, b'{"seq":1}')
         paid = replace(self.policy, chosen=Chosen(1.0, date.fromisoformat(DAY), date.fromisoformat("2022-01-05")))
         budget = BudgetRecord(
@@ -126,28 +148,43 @@ class Stage:
             max_hats_per_day=3,
             queries=(ReservedRecord(query="q", epsilon=1.0, places=2),),
         )
-        assert self.attempt is not None
-        attempt = self.attempt
+        fresh = [published(name, f"{h}:00", NANO, place=f"{h}/12:00") for h in range(11, 14)]
+
+        async def adopt_fresh() -> None:
+            known = (await recovery.adopted()).get(OUTPUT)
+            chunk = Chunk(OUTPUT, known, Position("", 9), list(enumerate(fresh, 1)))
+            await recovery.adopt(Grounds.finished(self.token), chunk, frozenset(each.release_id for each in fresh))
+
+        seal = Sealed(policy="lost", through=DAY, partitions=1, starts={})
+        fields = {"commits:lost": "1", "releases:lost": "1"}
+        lost = SealedDay(
+            policy="lost", date=DAY, cost=5, sequence=99, limit="7", total_limit="8", fields=fields, levels={"5": "1"}
+        )
         return {
-            "adopt": lambda: proof.adopt([published(name, f"{h}:00", NANO, place=f"{h}/12:00") for h in range(9, 14)]),
+            "adopt": adopt_fresh,
+            "begin": lambda: recovery._begin(keys=[keys.recovery, keys.ends], args=["own", "a"]),
+            "fenced": lambda: recovery._fenced(keys=[keys.recovery, keys.ends], args=["a", OUTPUT.field, ":1"]),
+            "finish": lambda: recovery._finish(keys=[keys.recovery, keys.ends, keys.adopted], args=["a"]),
+            "look": lambda: recovery.look([0]),
+            "restore_day": lambda: recovery.seals.restore({"lost": seal}, [lost]),
+            "restore_key": lambda: restore_made_key(self.redis, keys, None, [StoredKey("f", b"key")]),
+            "seal": lambda: recovery.seals.seal(name, "2022-01-01", self.token),
+            "shrink": lambda: recovery.seals.shrink("sealed", [DAY]),
             "advance": lambda: ledger.progress.advance(Mark.PUBLISHED, [0, 1], NOON_MS + 2 * HOUR_MS, self.token),
-            "answer": lambda: ledger.commit_answers([answer], self.token),
+            "answer": lambda: self.answer([answer]),
             "checkpoint": lambda: self.partition.checkpoint(0, 1, 2, self.changes),
             "claim": lambda: claim_user_key(self.redis, keys, None),
-            "commit": lambda: ledger.commit([proposal(name, "11:00", "a/12:00")], self.token),
+            "commit": lambda: self.commit([proposal(name, "11:00", "a/12:00")]),
             "delete": lambda: self.partition.delete(self.hats(), keep=True),
             "forget": lambda: kept.forget([(hat.slot, hat.cell) for hat in self.hats()]),
-            "number": lambda: proof.number(NEXT),
-            "open": lambda: self.partition._open(keys=[PartitionKeys(name, 0).state], args=["0", "another"]),
-            "proof": lambda: proof.token({0: Term(5, 5), 1: Term(6, 0)}),
-            "prove": lambda: proof.prove(attempt, {0: Term(1, 2), 1: Term(3, 0)}),
-            "recall": lambda: proof.recall(budget),
-            "reserved": lambda: proof.reserve(Answered(name, "q", Period(date.fromisoformat(DAY), 1), 1, NANO)),
+            "open": lambda: self.partition._open(keys=[PartitionKeys(name, 0).state], args=["0", "another", "", ""]),
+            "recall": lambda: recovery.recall(budget),
+            "reserved": lambda: recovery.reserve(Answered(name, "q", Period(date.fromisoformat(DAY), 1), 1, NANO)),
             "restore": lambda: ledger.progress.restore(NOON_MS, NOON_MS + 2 * HOUR_MS, [0, 1]),
             "skip": lambda: self.partition._skip(keys=[PartitionKeys(name, 0).state], args=["1", "9"]),
             "spent": SpentStore(self.redis, name, paid).confirm,
             "succeed": lambda: SuccessionStore(self.redis, name).claim(name, Successor("2022-02-01", "next")),
-            "supersede": lambda: proof.supersede(here, published(name, "9:00", 2 * NANO)),
+            "supersede": lambda: recovery.supersede(here, published(name, "9:00", 2 * NANO)),
             "sweep": lambda: self.partition.sweep(DAY),
         }
 
@@ -317,12 +354,10 @@ def test_ten_thousand_charges_of_a_million_are_booked_each_once_and_sum_exactly(
 
     async def commit() -> None:
         async with Redis.from_url(redis_server.url) as redis:
-            proof, ledger = ProofStore(redis, name), LedgerStore(redis, name, policy)
-            attempt = await proof.begin()
-            assert await proof.prove(attempt)
+            ledger, guard = LedgerStore(redis, name, policy), await guard_of_all(redis, name, policy.name)
             wanted = [proposal(name, "12:00", f"{n}/12:00", charge) for n in range(number)]
             for at in range(0, number, 500):
-                committed = await ledger.commit(wanted[at : at + 500], attempt.token)
+                committed = await ledger.commit(wanted[at : at + 500], guard)
                 assert all(b"seq" in each.record for each in committed)
             day = await ledger.summary(DAY)
             assert (day.releases, day.sequence, day.epsilon_sum) == (number, number, number * charge)
@@ -390,9 +425,7 @@ async def check_commit(url: str, found: Books) -> None:
     place = min(own.costs, default="new") if found.again else "new"
     keys = DomainKeys(name)
     async with Redis.from_url(url) as redis:
-        proof = ProofStore(redis, name)
-        attempt = await proof.begin()
-        assert await proof.prove(attempt)
+        guard = await guard_of_all(redis, name, policy.name)
         costs = {f"cap:{name}": own.cap, "cost": day.cost, f"cost:{name}": own.cost, "cost:other": found.of_day}
         await redis.hset(keys.ledger(DAY), mapping=_texts(costs))
         await redis.hset(keys.total, "spent", str(total.spent))
@@ -402,7 +435,7 @@ async def check_commit(url: str, found: Books) -> None:
         before = await contents(redis, name)
         ledger = LedgerStore(redis, name, policy)
         try:
-            await ledger.commit([proposal(name, "12:00", place, charge)], attempt.token)
+            await ledger.commit([proposal(name, "12:00", place, charge)], guard)
         except Overflow:
             assert max(day.cost, total.spent + charge) >= MOST
             assert await contents(redis, name) == before, "wrote a part"
