@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import (
-    IllegalOperation,
     KafkaConnectionError,
     KafkaError,
-    ProducerFenced,
     UnknownTopicOrPartitionError,
 )
 
@@ -35,6 +33,7 @@ Decide = Callable[[Facts], Mapping[str, bytes]]
 PARTITION: Final = 0  # the only one, but on a mock cluster, where every topic has four
 _POLL_S: Final = 0.1
 _SILENCE_S: Final = 30.0
+_WRITE_TRIES: Final = 8  # each begins by reading what is there by now
 _STOP_S: Final = 5.0  # the stop of a fenced producer may hang
 
 
@@ -71,13 +70,15 @@ class Registry:
         while decide(facts := await self.read()):
             try:
                 return await self._write_fenced(decide)
-            except (ProducerFenced, IllegalOperation):  # the second: between two sends, when the transaction is gone
+            except KafkaError:  # fenced, as a rule; brokers and aiokafka have several names for that
+                if attempt == _WRITE_TRIES:
+                    raise
                 await asyncio.sleep(back_off_s(attempt))
                 attempt += 1
         return facts
 
     async def _write_fenced(self, decide: Decide) -> Facts:
-        """Fence the older writers, then read, decide and write. Raises ProducerFenced if a newer writer came."""
+        """Fence the older writers, then read, decide and write. Raises KafkaError if a newer writer came."""
         producer = await self._producer()
         try:
             facts = await self.read()
