@@ -8,7 +8,7 @@ a fault of their own at a named step.
 import random
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from tests.faults.faulty_worker import OF_ANSWERS, STEPS
 from tests.faults.proxy import Proxy
@@ -138,6 +138,45 @@ def redis_flush(stage: Stage) -> None:
     stage.tally["Redis flushed"] += 1
 
 
+def redis_restore(stage: Stage) -> None:
+    """All keys go back to what they held a while ago, and the server lives on: no connection is lost."""
+    stage.redis.resume()
+    if len(stage.redis.servers) > 1:  # of a cluster, one node is flushed: its keys are nowhere else
+        return redis_flush(stage)
+    if stage.restore_redis():
+        stage.tally["Redis restored in place"] += 1
+    return None
+
+
+def redis_failback(stage: Stage) -> None:
+    """Redis becomes a replica of a server that holds an older copy, then a primary again."""
+    stage.redis.resume()
+    if len(stage.redis.servers) > 1:
+        return redis_restart(stage)
+    if stage.follow_other():
+        stage.tally["Redis followed an older copy"] += 1
+    stage.copy_to_other()
+    return None
+
+
+def other_configuration(stage: Stage) -> None:
+    """A worker comes whose file contradicts what is registered; now and then Redis has just been emptied."""
+    if not any("worker started" in worker.process.logged() for worker in stage.workers):
+        return
+    if stage.random.random() < 0.3:
+        redis_flush(stage)
+    change: dict[str, Any] = stage.random.choice(
+        [
+            {"topics": {"means": f"{stage.pipeline.name}.elsewhere"}},
+            {"topics": {"telemetry_partitioner": "crc32"}},
+            {"policy": {"upper_bound": 64.0}},
+        ]
+    )
+    file = f"other-{len(stage.intruders)}.toml"
+    stage.intruders.append(stage.pipeline.worker(config=stage.pipeline.changed(change, file)))
+    stage.tally["worker with another configuration"] += 1
+
+
 def redis_pause(stage: Stage) -> None:
     """Redis, or a node of its cluster, answers nobody for a while."""
     server = stage.random.choice(stage.redis.servers)
@@ -191,6 +230,9 @@ DECK: Final[Mapping[Fault, int]] = MappingProxyType(
         redis_restart: 1,
         redis_rollback: 2,
         redis_flush: 1,
+        redis_restore: 2,
+        redis_failback: 2,
+        other_configuration: 1,
         redis_pause: 1,
         kafka_restart: 2,
         kafka_pause: 1,

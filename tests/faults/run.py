@@ -128,6 +128,8 @@ def _storm(stage: Stage, feed: Feed, faults: Sequence[Fault]) -> None:
         stage.wait(stage.random.uniform(*_BETWEEN_S))
         if stage.random.random() < 0.5:
             stage.copy_redis()
+        if stage.random.random() < 0.3:
+            stage.dump_redis()
         fill(stage, stage.random.randint(1, 2))
         fault(stage)
     stage.wait_for_ends()  # else the last zombie would be thawed before it is one

@@ -5,24 +5,29 @@ Everything that can be broken is broken through here, so that everything can be 
 
 import random
 import shutil
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from redis.exceptions import RedisError
 
 from tests.faults.faulty_worker import REACHED, meet
 from tests.faults.proxy import Proxy, proxy_of_kafka, proxy_of_redis
 from tests.integration.forked import plain
 from tests.integration.harness import Pipeline, WorkerProcess
 from tests.services import KafkaServer, RedisServer
+from tests.services.redis_server import follow, local_redis
 
 _COPIES: Final = 4
 _WIRES: Final = 2
 _POLL_S: Final = 0.1
+_REFUSED_S: Final = 60.0  # how long a start may take until it is refused
 # What a worker may say that ends by itself: what to do, and a supervisor does it by starting another.
 NEW_KEY: Final = "another worker has made a new one since: start again"
 NOT_THERE: Final = ("hatcast: Kafka at ", "hatcast: Redis at ")  # only where it has not started yet
@@ -76,6 +81,7 @@ class Stage:
 
     tally     what was done, by its name
     on_stop   called when a worker has stopped itself at a step
+    intruders workers with another configuration: each has to refuse to start
     """
 
     pipeline: Pipeline
@@ -85,7 +91,11 @@ class Stage:
     copies: list[Path] = field(default_factory=list)
     workers: list[Worker] = field(default_factory=list)
     tally: Counter[str] = field(default_factory=Counter)
+    intruders: list[WorkerProcess] = field(default_factory=list)
     _later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+    _dumped: dict[bytes, bytes] = field(default_factory=dict)
+    _other: RedisServer | None = None
+    _held: ExitStack = field(default_factory=ExitStack)
 
     @property
     def kafka(self) -> KafkaServer:
@@ -177,6 +187,11 @@ class Stage:
                 self.tally["worker refused to go on"] += 1
                 continue
             yield f"ended: a worker ({worker.step} {worker.action}) by itself with {code}: {log[-3000:]}"
+        for intruder in self.intruders:
+            with suppress(subprocess.TimeoutExpired):
+                intruder.wait(_REFUSED_S)
+            if intruder.code != 1 or "worker started" in intruder.logged():
+                yield f"refused: a worker with another configuration ran ({intruder.code}): {intruder.log_tail()}"
 
     # Redis.
 
@@ -204,6 +219,36 @@ class Stage:
         if self.copies:
             shutil.copytree(self.random.choice(self.copies), folder, dirs_exist_ok=True)
         self.redis.start()
+
+    def dump_redis(self) -> None:
+        """Note what every key holds at this moment, for `restore_redis`; the last note counts."""
+        with suppress(RedisError), closing(self.redis.client()) as client:
+            found: dict[bytes, Any] = {key: client.dump(key) for key in client.scan_iter(count=1_000)}
+            self._dumped = {key: value for key, value in found.items() if value is not None}
+
+    def restore_redis(self) -> bool:
+        """Bring all keys back to what was noted, in one step, while the server lives on; False if nothing was."""
+        if not self._dumped:
+            return False
+        with closing(self.redis.client()) as client, client.pipeline(transaction=True) as at_once:
+            at_once.flushall()
+            for key, value in self._dumped.items():
+                at_once.restore(key, 0, value)
+            at_once.execute()
+        return True
+
+    def copy_to_other(self) -> None:
+        """Let another server hold what Redis holds at this moment: a replica that is cut off from now on."""
+        if self._other is None:
+            self._other = self._held.enter_context(local_redis())
+        follow(self._other, self.redis)
+
+    def follow_other(self) -> bool:
+        """Make Redis a replica of the other server, and a primary again; False if there is none."""
+        if self._other is None:
+            return False
+        follow(self.redis, self._other)
+        return True
 
     # The end.
 
@@ -254,5 +299,6 @@ def open_stage(pipeline: Pipeline, chance: random.Random, on_stop: Callable[[Sta
             yield stage
         finally:
             stage.heal()
-            for worker in stage.workers:
-                worker.process.close()
+            stage._held.close()
+            for process in [*(worker.process for worker in stage.workers), *stage.intruders]:
+                process.close()

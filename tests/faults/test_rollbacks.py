@@ -3,7 +3,6 @@
 No restart, no lost connection and no other server gives it away. Each of these once published two values of every HAT.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,10 +15,9 @@ from tests.integration.harness import Pipeline
 from tests.integration.readings import EXACT, HOUR_MS, NOON_MS, Sample, assert_exact_means, ticks, traffic
 from tests.integration.test_own_redis import own_redis, pipeline_on
 from tests.services import KafkaServer, RedisServer
-from tests.services.redis_server import local_redis
+from tests.services.redis_server import follow, local_redis
 
 _REPLACE: Final = "for _, key in ipairs(redis.call('KEYS', '*')) do redis.call('UNLINK', key) end"
-_SECONDS: Final = 30.0
 SAMPLES: Final = traffic(3)
 
 Restore = Callable[[], None]
@@ -48,18 +46,6 @@ def replica_of_a_copy(server: RedisServer, other: RedisServer) -> Restore:
         follow(server, other)
 
     return restore
-
-
-def follow(replica: RedisServer, primary: RedisServer) -> None:
-    """Bring a server to what another one holds, then let it go on alone."""
-    port = primary.url.rpartition(":")[2].partition("/")[0]
-    with closing(replica.client()) as redis:
-        redis.replicaof("127.0.0.1", port)
-        deadline = time.monotonic() + _SECONDS
-        while redis.info("replication").get("master_link_status") != "up":
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        redis.replicaof("NO", "ONE")
 
 
 @pytest.fixture

@@ -37,6 +37,9 @@ def test_releases_have_one_value_and_one_charge_and_are_the_logs_whatever_breaks
         chaos.kill,
         chaos.redis_rollback,
         chaos.redis_flush,
+        chaos.redis_failback,
+        chaos.other_configuration,
+        chaos.redis_failback,
         chaos.kafka_restart,
         chaos.cut,
     ]

@@ -117,7 +117,11 @@ class Stage:
         await redis.hset(keys.oldest, f"t/0 {DAY} sealed", ":1")
         await redis.hset(keys.releases(DAY, "sealed"), "id", "record")
         stored: Any = await redis.hgetall(keys.recovery)  # Any: bytes, but the types allow for text
-        begun: Mapping[Any, Any] = {"attempt": "a", "attempt_run_id": stored[b"run_id"], "attempt_replid": stored[b"replid"]}
+        begun: Mapping[Any, Any] = {
+            "attempt": "a",
+            "attempt_run_id": stored[b"run_id"],
+            "attempt_replid": stored[b"replid"],
+        }
         await redis.hset(keys.recovery, mapping=begun)
         await redis.hset(keys.ends, OUTPUT.field, ":0")
         await self.partition.open(0, 0)

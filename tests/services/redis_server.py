@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -179,3 +180,16 @@ def docker_redis() -> Iterator[RedisServer]:
     finally:
         lifecycle.close()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def follow(replica: RedisServer, primary: RedisServer) -> None:
+    """Bring a server to what another one holds, as its replica, then let it go on alone as a primary."""
+    port = primary.url.rpartition(":")[2].partition("/")[0]
+    with closing(replica.client()) as client:
+        client.replicaof("127.0.0.1", port)
+        deadline = time.monotonic() + START_SECONDS
+        while client.info("replication").get("master_link_status") != "up":
+            if time.monotonic() > deadline:
+                raise TimeoutError("the replica did not catch up")
+            time.sleep(0.05)
+        client.replicaof("NO", "ONE")
