@@ -1,0 +1,146 @@
+"""What a commit compares before it writes: each comparison, and the script without it."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+from redis.asyncio import Redis
+
+from agents.store import scripts
+from agents.store.adoption import OutputPartition, Position
+from agents.store.errors import Behind, DaySealed, Unrecovered
+from agents.store.guard import CommitGuard
+from agents.store.keys import DomainKeys
+from agents.store.ledger import LedgerStore, Proposal
+from agents.store.recovery import RecoveryStore
+from tests.integration.recovering import guard_of_all
+from tests.replayed import policy_of
+from tests.services import RedisServer
+
+DATE = "2022-01-02"
+
+
+@dataclass
+class Ledger:
+    """A domain's ledger, recovered, and a worker that owns it."""
+
+    redis: Redis
+    name: str
+    guard: CommitGuard
+
+    @property
+    def recovery(self) -> RecoveryStore:
+        return RecoveryStore(self.redis, self.name, self.name)
+
+    async def commit(self, slot: str) -> None:
+        """One release."""
+        parts = (b'{"seq":', b"}"), (b"{", b"}")
+        one = Proposal(f"{self.name}/{DATE}T{slot}/c", DATE, f"c/{slot}", 10**9, *parts, release_partition=0)
+        await LedgerStore(self.redis, self.name, policy_of(name=self.name)).commit([one], self.guard)
+
+
+@asynccontextmanager
+async def opened(server: RedisServer) -> AsyncIterator[Ledger]:
+    name = f"t-guard-{uuid.uuid4().hex[:8]}"
+    async with Redis.from_url(server.url) as redis:
+        ledger = Ledger(redis, name, await guard_of_all(redis, name, name))
+        await ledger.commit("09:00")
+        yield ledger
+    server.delete(f"{{{name}}}*")
+
+
+async def recovered_by_another(ledger: Ledger) -> None:
+    """Another worker recovers the ledger."""
+    attempt = await ledger.recovery.begin()
+    assert await ledger.recovery.fenced(attempt, {OutputPartition("none", 0): Position("", 0)})
+    assert await ledger.recovery.finish(attempt)
+
+
+async def recovery_began(ledger: Ledger) -> None:
+    """Another worker begins to recover the ledger."""
+    await ledger.recovery.begin()
+
+
+async def went_back(ledger: Ledger) -> None:
+    """All keys go back by one commit, while the server lives on."""
+    keys = [key async for key in ledger.redis.scan_iter(f"{{{ledger.name}}}*")]
+    copy = {key: await ledger.redis.dump(key) for key in keys}
+    await ledger.commit("10:00")
+    await ledger.redis.delete(*[key async for key in ledger.redis.scan_iter(f"{{{ledger.name}}}*")])
+    for key, value in copy.items():
+        await ledger.redis.restore(key, 0, value or b"")
+
+
+async def written_by_another(ledger: Ledger) -> None:
+    """Another worker that owns the release partition commits."""
+    other = Ledger(ledger.redis, ledger.name, await guard_of_all(ledger.redis, ledger.name, ledger.name))
+    await other.commit("10:00")
+
+
+async def sealed(ledger: Ledger) -> None:
+    """The day is sealed."""
+    assert await ledger.recovery.seals.seal(ledger.name, DATE, ledger.guard.token)
+
+
+async def lives_another_life(ledger: Ledger) -> None:
+    """The server was restarted since: its run_id is another one."""
+    await ledger.redis.hset(DomainKeys(ledger.name).recovery, "run_id", "of another life")
+
+
+async def attempt(server: RedisServer, event: Callable[[Ledger], Awaitable[None]]) -> None:
+    """Commit after an event."""
+    async with opened(server) as ledger:
+        await event(ledger)
+        await ledger.commit("11:00")
+
+
+TOKEN = ("recovery[2] ~= token or ", "")
+LIFE = ("recovery[1] ~= string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')", "false")
+SEQUENCE = ("(get(keys.sequences, sequence) or '0') ~= before", "false")
+SEAL = ("sealed and date <= sealed", "false")
+CASES = [
+    pytest.param(recovered_by_another, Unrecovered, TOKEN, id="recovered by another"),
+    pytest.param(lives_another_life, Unrecovered, LIFE, id="another life"),
+    pytest.param(went_back, Behind, SEQUENCE, id="went back"),
+    pytest.param(written_by_another, Behind, SEQUENCE, id="written by another"),
+    pytest.param(sealed, DaySealed, SEAL, id="sealed"),
+]
+
+
+@pytest.mark.parametrize(("event", "why", "comparison"), CASES)
+def test_a_commit_writes_nothing_where_the_ledger_is_not_what_its_owner_knows(
+    event: Callable[[Ledger], Awaitable[None]],
+    why: type[Exception],
+    comparison: tuple[str, str],
+    redis_server: RedisServer,
+) -> None:
+    del comparison
+    with pytest.raises(why):
+        asyncio.run(attempt(redis_server, event))
+
+
+def test_a_commit_writes_nothing_once_a_recovery_has_begun(redis_server: RedisServer) -> None:
+    """Two comparisons hold that: of the token, and of the server's life."""
+    with pytest.raises(Unrecovered):
+        asyncio.run(attempt(redis_server, recovery_began))
+
+
+@pytest.mark.parametrize(("event", "why", "comparison"), CASES)
+def test_a_commit_without_one_of_its_comparisons_writes_all_the_same(
+    event: Callable[[Ledger], Awaitable[None]],
+    why: type[Exception],
+    comparison: tuple[str, str],
+    redis_server: RedisServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The mutants: the test above would fail on each."""
+    del why
+    product, text = comparison, scripts._text
+    assert text("deciding").count(product[0]) == 1
+    monkeypatch.setattr(
+        scripts, "_text", lambda name: text(name).replace(*product) if name == "deciding" else text(name)
+    )
+    asyncio.run(attempt(redis_server, event))
