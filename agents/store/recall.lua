@@ -1,4 +1,4 @@
--- Take back what a record of hats.budget tells beyond the releases: this Redis may have lost it.    [design 4, Proven]
+-- Take back what a record of hats.budget tells beyond the releases: this Redis may have lost it.    [decisions/0027]
 -- KEYS  1 ledger (of one domain and date), 2 levels (of one policy too), 3 total, 4 successors, 5 dates
 -- ARGV  1 policy name, 2 the day's ledger number, 3 cap K, 4 the day's limit (1e-9), 5 the limit of all days (1e-9);
 --       6 the policy that this one replaces, 7 this one as its successor; 3 to 7 '' where there is nothing to tell;

@@ -1,7 +1,7 @@
 """Which policy follows which, from what local date on: the domain's own key, which every commit looks at.    [design 4]
 
 It is kept as `DATE NAME` under the name of the policy that is replaced, and every budget record of the successor tells
-it too, so a Redis that has lost it finds it on `hats.budget` when it is proven.    [decisions/0008]
+it too, so a Redis that has lost it finds it on `hats.budget` when the ledger is recovered.    [decisions/0008]
 """
 
 from dataclasses import dataclass

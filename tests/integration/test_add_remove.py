@@ -263,7 +263,7 @@ def test_days_with_deleted_records_are_incomplete_and_a_slot_beyond_the_budget_i
                 releasing(pipeline, stores, SlotReleaser) as other,
             ):
                 one.owned, other.owned = (lambda: HALVES[0]), (lambda: HALVES[1])
-                await one.round(asyncio.Event())  # proves Redis, which takes every producer
+                await one.round(asyncio.Event())  # recovers the ledger, which takes every producer
                 while await one.due(ALL):
                     await asyncio.gather(one.round(asyncio.Event()), other.round(asyncio.Event()))
 

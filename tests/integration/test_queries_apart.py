@@ -125,7 +125,7 @@ def test_under_add_remove_no_worker_sends_answers_before_all_have_records(
                 answering(pipeline, stores, kind=SlotReleaser) as (other, _),
             ):
                 one.owned, other.owned = (lambda: HALVES[0]), (lambda: HALVES[1])
-                await one.round(asyncio.Event())  # proves Redis, which takes every producer
+                await one.round(asyncio.Event())  # recovers the ledger, which takes every producer
                 while await one.due(ALL):
                     await other.round(asyncio.Event())
                     await one.round(asyncio.Event())

@@ -33,13 +33,13 @@ class Frames:
 
 @dataclass
 class Parts:
-    """A worker's ingest and prover, in one."""
+    """A worker's ingest and recovery, in one."""
 
     frames: Frames = field(default_factory=Frames)
     held: dict[int, object] = field(default_factory=lambda: dict.fromkeys((0, 1)))
     answered_s: float | None = field(default_factory=monotonic_s)
     stored_s: float | None = field(default_factory=monotonic_s)
-    token: str = "proven"
+    is_recovered: bool = True
     waits: ClockWaits = field(default_factory=lambda: ClockWaits("telemetry"))
 
 
@@ -52,8 +52,8 @@ def test_a_worker_is_ready_where_nothing_is_missing() -> None:
     assert missing(Parts()) == {}
 
 
-def test_a_worker_without_partitions_needs_no_proof() -> None:
-    assert missing(Parts(Frames(frozenset(), heard_ms=None), {}, token="")) == {}
+def test_a_worker_without_partitions_needs_no_recovered_ledger() -> None:
+    assert missing(Parts(Frames(frozenset(), heard_ms=None), {}, is_recovered=False)) == {}
 
 
 def test_a_worker_whose_queue_is_full_asks_nothing_of_kafka_and_does_not_blame_it() -> None:
@@ -74,10 +74,10 @@ def test_a_worker_that_kafka_does_not_answer_is_not_ready(frames: Callable[[], F
     assert found["group"].startswith(reason)
 
 
-def test_a_worker_is_ready_only_with_a_proof_and_all_that_it_owns() -> None:
-    assert missing(Parts(held={1: None}, token="")) == {
+def test_a_worker_is_ready_only_with_a_recovered_ledger_and_all_that_it_owns() -> None:
+    assert missing(Parts(held={1: None}, is_recovered=False)) == {
         "partitions": "1 of 2 loaded",
-        "proof": "Redis is not proven yet",
+        "ledger": "the ledger is not recovered yet",
     }
 
 
