@@ -86,8 +86,10 @@ class Registry:
             if not changes:
                 return facts
             async with producer.transaction():
-                for key, value in changes.items():
-                    await producer.send_and_wait(self.topic, value, key.encode(), PARTITION)
+                sent = [
+                    await producer.send(self.topic, value, key.encode(), PARTITION) for key, value in changes.items()
+                ]
+                await asyncio.gather(*sent)
         finally:
             await _stop(producer)
         return Facts.of(self.topic, {**facts.values, **changes})

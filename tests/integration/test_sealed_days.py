@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
@@ -19,6 +21,7 @@ from agents.store.adoption import OutputPartition
 from agents.store.errors import DaySealed
 from agents.store.kept import KeptStore
 from agents.store.keys import DomainKeys
+from agents.store.sealed import Sealed, SealedDay, TopicStart, registry_records
 from agents.topics import ensure_topics
 from stream.accounting import DaySummary
 from stream.mechanisms.system import SystemNoise
@@ -266,3 +269,47 @@ def test_offsets_before_which_all_is_sealed_stay_behind_the_first_record_of_an_o
     assert of_open
     for partition, offset in of_open.items():
         assert starts[OutputPartition(topic, partition)] <= offset
+
+
+def test_a_ledger_of_ten_years_comes_back_from_its_summaries(pipeline: Pipeline) -> None:
+    """What recovery takes is printed; nothing of the topics is read."""
+    name, first = pipeline.settings.policy.name, date(2012, 1, 1)
+    dates = [(first + timedelta(days=number)).isoformat() for number in range(3_650)]
+    days = {each: ten_years_day(name, each) for each in dates}
+    starts = {pipeline.settings.topics.means: TopicStart("", dict.fromkeys(range(PARTITIONS), 0))}
+    sealed = Sealed(policy=name, through=dates[-1], partitions=PARTITIONS, starts=starts)
+
+    async def run() -> tuple[DaySummary, int, float]:
+        await Registry(pipeline.settings).write(lambda facts: {} if facts.values else registry_records(sealed, days))
+        async with open_stores(pipeline) as stores:
+            async with releasing(pipeline, stores) as releaser:
+                await releaser._publishers.hold(ALL)
+                begun = time.monotonic()
+                assert await releaser._recovery.ensure(ALL)
+                seconds = time.monotonic() - begun
+            return await stores.ledger.summary(dates[1_000]), (await stores.ledger.total()).spent, seconds
+
+    summary, spent, seconds = asyncio.run(run())
+    sys.stdout.write(f"a ledger of ten years was recovered in {seconds:.1f} s\n")
+    assert (summary.releases, summary.epsilon_sum, summary.epsilon_user_day) == (10_000, 10**13, 89 * 10**9)
+    assert spent == len(dates) * 89 * 10**9
+    sizes = ledger_keys(pipeline)
+    assert sum(size for key, size in sizes.items() if key.startswith(("ledger", "levels"))) <= 1_000 * len(dates)
+
+
+def ten_years_day(name: str, day: str) -> SealedDay:
+    """10,000 HATs at epsilon 1, of which a bus enters 89."""
+    counts = {"commits": "10000", "releases": "10000", "epsilon": str(10**13), "cap": "89", "fineness": "10000"}
+    fields = {f"{kind}:{name}" if kind != "fineness" else f"fineness:{name}:9": n for kind, n in counts.items()}
+    levels = {str(10**9): "10000"}
+    limit = str(105 * 10**9)
+    return SealedDay(
+        policy=name,
+        date=day,
+        cost=89 * 10**9,
+        sequence=10_000,
+        limit=limit,
+        total_limit="",
+        fields=fields,
+        levels=levels,
+    )
