@@ -75,6 +75,11 @@ def with_ledger(**changes: Any) -> Seen:
     return replace(seen(), ledgers=ledgers, announced=ledgers)
 
 
+def with_sealed_day(commits: int) -> Seen:
+    """Of the day's records only their number is left."""
+    return replace(seen(), stored={}, sealed={DATE: commits})
+
+
 BROKEN: Final[dict[str, list[Callable[[], Seen]]]] = {
     "one value": [
         lambda: with_value(record(OVER[0], 1, 20.001)),
@@ -83,6 +88,7 @@ BROKEN: Final[dict[str, list[Callable[[], Seen]]]] = {
     "ledger first": [
         lambda: replace(seen(), stored={name: value for name, value in seen().stored.items() if name != FIRST}),
         lambda: with_value(record(OVER[0], 1, 20.001), kept=False),
+        lambda: with_sealed_day(commits=len(OVER) - 1),
     ],
     "published": [lambda: replace(seen(), stored={**seen().stored, release_id(OPEN): record(OPEN, 5)})],
     "charged": [
@@ -117,6 +123,12 @@ BROKEN: Final[dict[str, list[Callable[[], Seen]]]] = {
 
 def test_a_run_that_kept_all_promises_has_no_violations() -> None:
     assert violations(seen(), LOG, PROMISE) == []
+
+
+def test_a_sealed_day_needs_no_records_and_one_value_all_the_same() -> None:
+    assert violations(with_sealed_day(len(OVER)), LOG, PROMISE) == []
+    twice = replace(with_value(record(OVER[0], 1, 20.001)), stored={}, sealed={DATE: len(OVER)})
+    assert {violation.rule for violation in violations(twice, LOG, PROMISE)} == {"one value"}
 
 
 @pytest.mark.parametrize(("rule", "broken"), [(rule, broken) for rule, cases in BROKEN.items() for broken in cases])
