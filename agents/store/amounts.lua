@@ -10,6 +10,7 @@ local function amount_of(epsilons, rest)
 end
 
 local ZERO = amount_of(0, 0)
+local amounts = {['0'] = ZERO}  -- by digits: a commit meets the same few again and again
 
 Amount.__add = function(a, b) return amount_of(a[1] + b[1], a[2] + b[2]) end
 Amount.__sub = function(a, b) return amount_of(a[1] - b[1], a[2] - b[2]) end
@@ -23,17 +24,21 @@ end
 
 -- An amount as it is stored or given: digits.
 local function amount(digits, key)
-  if not string.match(digits, '^%d+$') then
+  if amounts[digits] then return amounts[digits] end
+  if digits == '' or string.find(digits, '%D') then
     refuse('damaged', key)
     return ZERO
   end
-  local epsilons = tonumber(string.sub(digits, 1, -10)) or 0
+  local epsilons, rest = 0, tonumber(digits)
+  if #digits > 15 then epsilons, rest = tonumber(string.sub(digits, 1, -10)), tonumber(string.sub(digits, -9)) end
   if epsilons >= MOST then refuse('overflow', key) end
-  return amount_of(epsilons, tonumber(string.sub(digits, -9)))
+  local found = amount_of(epsilons, rest)
+  amounts[digits] = found
+  return found
 end
 
 local function digits_of(exact)
-  if exact[1] == 0 then return text(exact[2]) end
+  if exact[1] < 1e6 then return text(exact[1] * PARTS + exact[2]) end
   return string.format('%.0f%09.0f', exact[1], exact[2])
 end
 
@@ -44,7 +49,9 @@ local function sum(key, field) return amount(get(key, field) or '0', key) end
 local function settle_at(key, field, value)
   if value < ZERO then refuse('damaged', key) end
   if not (value[1] < MOST) then refuse('overflow', key) end
-  set(key, field, digits_of(value))
+  local digits = digits_of(value)
+  amounts[digits] = value
+  set(key, field, digits)
 end
 
 -- Add to a stored sum.

@@ -19,6 +19,13 @@ local id, name, date = ARGV[1], ARGV[2], ARGV[3]
 local answer = decided(keys, id, name, date, ARGV[13], ARGV[15], ARGV[16], ARGV[17], ARGV[18])
 if answer then return answer end
 
+-- At once what is read one by one below.
+fetch(KEYS[3], {
+  'cost', 'limit', 'sequence', 'cap:' .. name, 'commits:' .. name, 'cost:' .. name, 'epsilon:' .. name, 'releases:' .. name,
+  'reserved:' .. name, 'fineness:' .. name .. ':' .. ARGV[14],
+})
+fetch(KEYS[8], {'limit', 'spent'})
+
 -- Before the day's first release, whatever becomes of it.
 for i = 19, #ARGV, 4 do
   reserve(KEYS[3], KEYS[8], name, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[7], ARGV[8], ARGV[i + 3] == '1')

@@ -12,6 +12,6 @@ for i = 2, #ARGV, 2 do
 end
 for slot, cells in pairs(deleted) do
   local key = ARGV[1] .. 'k:' .. slot
-  if hash_of(key).is_ours and redis.call('HLEN', key) == cells then set(ARGV[1] .. 'kept', slot, false) end
+  if is_a('hash', key) and redis.call('HLEN', key) == cells then set(ARGV[1] .. 'kept', slot, false) end
 end
 return written('OK')

@@ -5,7 +5,7 @@
 local EXACT = 2^53  -- a double below it is exact
 local SIZES = {hash = 'HLEN', set = 'SCARD', string = 'STRLEN'}  -- each fails on another type
 local refusal
-local kinds, hashes, sets, strings, removed = {}, {}, {}, {}, {}
+local is_ours, hashes, sets, strings, removed = {}, {}, {}, {}, {}
 local hash_keys, set_keys, string_keys = {}, {}, {}  -- in the order of their first change
 
 -- Refuse to write, with one word and the key at fault. The first reason counts.
@@ -13,36 +13,37 @@ local function refuse(word, key) refusal = refusal or {word, key} end
 
 local function text(number) return string.format('%.0f', number) end
 
--- Whether a key is of a type, or free. Not by TYPE, which the users of a Redis with an ACL may not run.
-local function is_a(kind, key)
-  if kinds[key] == nil then
-    local found = redis.pcall(SIZES[kind], key)
-    kinds[key] = type(found) ~= 'table'
-    if not kinds[key] then
-      if not string.find(found.err, 'WRONGTYPE', 1, true) then error(found.err) end
-      refuse('damaged', key)
-    end
-  end
-  return kinds[key]
+-- Run a command that reads a key; false if the key is of another type, which the first one finds out.
+local function ask(command, key, ...)
+  if is_ours[key] then return redis.call(command, key, ...) end
+  if is_ours[key] == false then return false end
+  local found = redis.pcall(command, key, ...)
+  is_ours[key] = not (type(found) == 'table' and found.err)
+  if is_ours[key] then return found end
+  if not string.find(found.err, 'WRONGTYPE', 1, true) then error(found.err) end
+  refuse('damaged', key)
+  return false
 end
 
+-- Whether a key is of a type, or free. Not by TYPE, which the users of a Redis with an ACL may not run.
+local function is_a(kind, key) return is_ours[key] or (is_ours[key] == nil and ask(SIZES[kind], key) and true) end
+
 local function hash_of(key)
-  if not hashes[key] then hashes[key] = {is_ours = is_a('hash', key), known = {}, staged = {}, fields = {}} end
+  if not hashes[key] then hashes[key] = {known = {}, staged = {}, fields = {}} end
   return hashes[key]
 end
 
 -- A field of a hash with the changes so far; false if there is none.
 local function get(key, field)
   local hash = hash_of(key)
-  if hash.known[field] == nil then hash.known[field] = hash.is_ours and redis.call('HGET', key, field) end
+  if hash.known[field] == nil then hash.known[field] = ask('HGET', key, field) end
   return hash.known[field]
 end
 
 -- Read many fields at once, for the `get` of each; 7,000 at most.
 local function fetch(key, fields)
   local hash = hash_of(key)
-  if not hash.is_ours or #fields == 0 then return end
-  for i, value in ipairs(redis.call('HMGET', key, unpack(fields))) do
+  for i, value in ipairs(#fields > 0 and ask('HMGET', key, unpack(fields)) or {}) do
     if hash.known[fields[i]] == nil then hash.known[fields[i]] = value end
   end
 end
@@ -50,8 +51,8 @@ end
 -- All fields of a hash with the changes so far: field -> text; false where it is deleted.
 local function fields_of(key)
   local hash = hash_of(key)
-  if hash.is_ours and not hash.whole then
-    local flat = redis.call('HGETALL', key)
+  if not hash.whole then
+    local flat = ask('HGETALL', key) or {}
     for i = 1, #flat, 2 do
       if hash.known[flat[i]] == nil then hash.known[flat[i]] = flat[i + 1] end
     end
@@ -105,7 +106,7 @@ local function join(key, member)
 end
 
 -- A string; false if there is none.
-local function read(key) return is_a('string', key) and redis.call('GET', key) end
+local function read(key) return ask('GET', key) end
 
 -- Set a string, whatever the key held.
 local function put(key, value)
@@ -118,6 +119,7 @@ local function remove(key) removed[#removed + 1] = key end
 
 -- Write all that is staged, and return the answer; or nothing, and return why.
 local function written(answer)
+  for _, key in ipairs(hash_keys) do is_a('hash', key) end
   if refusal then return refusal end
   local gone = {}
   for _, key in ipairs(hash_keys) do

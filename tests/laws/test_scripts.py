@@ -299,8 +299,8 @@ WRITES_AT_ONCE = (
 )
 LOOKS_AT_NO_TYPE = (
     "staging",
-    "if kinds[key] == nil then",
-    "do return true end\n  if kinds[key] == nil then",
+    "local function is_a(kind, key) return",
+    "local function is_a(kind, key) return true or",
 )
 ROUNDS = (
     "amounts",

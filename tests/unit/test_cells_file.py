@@ -66,3 +66,15 @@ def test_a_policy_with_a_private_list_is_another_one_when_the_list_has_cost_some
     assert first.chosen == Chosen(0.5, date(2022, 1, 2), date(2022, 1, 8))
     assert first.policy_id != policy(text.replace("0.5", "0.25")).policy_id
     assert policy_of().chosen is None
+
+
+@pytest.mark.parametrize(("last", "is_read"), [("2032-01-08", True), ("2032-01-09", False)])
+def test_a_list_that_names_more_than_ten_years_of_days_is_refused(last: str, *, is_read: bool) -> None:
+    text = f'source = "private"\nepsilon = 0.5\ndays = "2022-01-01,{last}"\n'
+    if is_read:
+        listed = read_cells_file(text, "cells", 7).chosen
+        assert listed is not None
+        assert len(listed.dates) == 3_660
+        return
+    with pytest.raises(BadSetting, match="names more than 3,660 days"):
+        read_cells_file(text, "cells", 7)

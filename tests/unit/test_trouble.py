@@ -10,6 +10,7 @@ from redis.exceptions import RedisError, ResponseError
 from structlog.testing import capture_logs
 
 from agents.metrics.declared import TROUBLES
+from agents.store.errors import Damaged, Overflow
 from agents.trouble import Trouble
 from tests.services.data import ROOT
 
@@ -120,3 +121,13 @@ def test_a_round_that_could_not_try_is_not_the_end_of_a_trouble() -> None:
         assert trouble.wait_s == 0
 
     assert [line["event"] for line in logged(story)] == ["not done, tried again", "done again"]
+
+
+@pytest.mark.parametrize("error", [Damaged("{t}:ledger:2022-01-02"), Overflow("{t}:total")])
+def test_a_script_that_wrote_nothing_is_logged_once_with_its_key_and_what_to_do(error: Damaged | Overflow) -> None:
+    def story(trouble: Trouble) -> None:
+        trouble.met(error)
+        trouble.met(error)
+
+    assert [(line["service"], line["cause"]) for line in logged(story)] == [("Redis", str(error))]
+    assert "nothing was written" in str(error)
