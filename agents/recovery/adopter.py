@@ -56,6 +56,7 @@ class Adopter:
                     stored[place], elsewhere = following, None
         finally:
             await asyncio.to_thread(reading.close)
+            await asyncio.to_thread(self._reader.close)
         return missing
 
     async def _start(

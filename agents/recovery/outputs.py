@@ -4,7 +4,7 @@ Every record counts, those of aborted transactions too: a reader of uncommitted 
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 CHUNK: Final = 1_000  # records that are handed over together, at most
 SIDE_BY_SIDE: Final = 8  # partitions that are read at once
 _POLL_S: Final = 0.1  # consume() waits that long to fill a batch
+_COMMITTED_POLL_S: Final = 0.01
 _SILENCE_S: Final = 30.0
 _BYTES: Final = {  # what librdkafka may hold of a partition, and of an answer
     "queued.max.messages.kbytes": 2_048,
@@ -58,6 +59,7 @@ class OutputReader:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._source = settings.topics.telemetry
+        self._again: tuple[Consumer, ExitStack] | None = None  # who reads committed records, for `committed`
 
     def ends(self, topics: Mapping[str, str]) -> dict[OutputPartition, Position]:
         """Return the end of every partition of some topics, open transactions included.
@@ -131,20 +133,33 @@ class OutputReader:
         from confluent_kafka import TopicPartition
 
         found: set[str] = set()
-        with self._consumer("read_committed") as consumer:
-            consumer.assign([TopicPartition(*place, start)])
-            heard_s = monotonic_s()
-            while monotonic_s() - heard_s <= _SILENCE_S:
-                for message in consumer.consume(CHUNK, _POLL_S):
-                    heard_s = monotonic_s()
-                    if _is_end(message) or (message.offset() or 0) >= following:
-                        return frozenset(found)
-                    record = self._record(message)
-                    if record.is_ours:
-                        found.add(record.key)
-                    if record.offset + 1 >= following:
-                        return frozenset(found)
+        consumer = self._committed_consumer()
+        consumer.assign([TopicPartition(*place, start)])
+        heard_s = monotonic_s()
+        while monotonic_s() - heard_s <= _SILENCE_S:
+            for message in consumer.consume(CHUNK, _COMMITTED_POLL_S):
+                heard_s = monotonic_s()
+                if _is_end(message) or (message.offset() or 0) >= following:
+                    return frozenset(found)
+                record = self._record(message)
+                if record.is_ours:
+                    found.add(record.key)
+                if record.offset + 1 >= following:
+                    return frozenset(found)
         raise _lost("an output topic could not be read again")
+
+    def _committed_consumer(self) -> "Consumer":
+        """One for all calls: to connect takes longer than to read."""
+        if self._again is None:
+            held = ExitStack()
+            self._again = held.enter_context(self._consumer("read_committed")), held
+        return self._again[0]
+
+    def close(self) -> None:
+        """Close what is left open. The reader can be used again."""
+        again, self._again = self._again, None
+        if again is not None:
+            again[1].close()
 
     def _record(self, message: "Message") -> Record:
         key, value = message.key() or b"", message.value() or b""

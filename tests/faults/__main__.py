@@ -14,6 +14,7 @@ import click
 
 from tests.faults.entries import rebuilt
 from tests.faults.outage import ride_out
+from tests.faults.recovered import recovered_by
 from tests.faults.report import Report, Summary, keep
 from tests.faults.run import KINDS, Plan, run
 from tests.integration.harness import open_pipeline
@@ -31,6 +32,7 @@ _FAULTS: Final = 40  # of one run
 @click.option("--kind", type=click.Choice(sorted(KINDS)), help="One kind of run only.  [default: in turns]")
 @click.option("--outage", type=float, help="No storms: Kafka and Redis are away from a worker for so many minutes.")
 @click.option("--entries", type=int, help="No storms: a ledger of so many entries is lost and rebuilt from the topics.")
+@click.option("--workers", type=int, help="With --entries: so many processes recover at once what Redis never had.")
 @click.option("--cluster", is_flag=True, help="On a Redis Cluster of three nodes.")
 @click.option("--keep", "keeps", is_flag=True, help="Write the summary into docs/reliability.md.")
 @click.option("--json", "as_json", is_flag=True, help="The summary as JSON; the runs go to standard error.")
@@ -43,6 +45,8 @@ def command(**options: object) -> int:
     if isinstance(options["outage"], float):
         return _outage(60 * options["outage"], int(str(options["readings"])))
     if isinstance(options["entries"], int):
+        if isinstance(options["workers"], int):
+            return _recovered(options["entries"], options["workers"])
         return _entries(options["entries"])
     first = options["seed"] if isinstance(options["seed"], int) else random.randrange(10**6)
     reports = list(_runs(first, options))
@@ -81,6 +85,18 @@ def _entries(number: int) -> int:
             f"{found.entries:,} entries rebuilt as they were: {found.lost.wall_s:.1f} s ({found.lost.cpu_s:.1f} s CPU)"
             f" after FLUSHALL, {found.known.wall_s:.1f} s after a restart; to read the topics alone takes"
             f" {found.read.wall_s:.1f} s"
+        )
+    return 0
+
+
+def _recovered(number: int, workers: int) -> int:
+    """A ledger recovered by several processes at once. Always 0."""
+    with open_kafka() as kafka, open_redis() as redis, tempfile.TemporaryDirectory(prefix="hatcast-faults-") as folder:
+        with open_pipeline(kafka, redis, Path(folder), "recovered") as pipeline:
+            found = recovered_by(pipeline, number, workers)
+        _say(
+            f"{found.entries:,} entries recovered by {found.workers} workers in {found.seconds:.0f} s, with at most"
+            f" {found.peak_mb} MB each"
         )
     return 0
 
