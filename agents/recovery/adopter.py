@@ -46,7 +46,7 @@ class Adopter:
             while (stretch := await asyncio.to_thread(_next, reading, elsewhere)) is not None:
                 place, contents = stretch.place, self._contents(domain, stretch)
                 following = Position(ends[place].topic_id, stretch.following)
-                chunk = Chunk(place, stored.get(place), following, contents.releases)
+                chunk = Chunk(place, stored.get(place), following, contents.releases, contents.budget_days)
                 try:
                     missing += await self._adopt_chunk(domain, grounds, chunk, contents)
                 except Moved as moved:  # another worker was faster: go on where it is
