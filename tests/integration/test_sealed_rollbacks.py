@@ -192,13 +192,13 @@ def test_a_redis_that_goes_back_right_after_a_catch_up_is_noticed_by_the_one_own
             copy = copy_of(pipeline)
             async with releasing(pipeline, stores) as releaser:
                 await releaser.round(asyncio.Event())
-            product, went = Adopter.adopt, []
+            product, went = Adopter.adopt, list[bool]()
 
             async def adopt(self: Adopter, *arguments: Any) -> int:
                 missing = await product(self, *arguments)
                 if not went:
                     go_back(pipeline, copy)
-                    went.append(1)
+                    went.append(True)
                 return missing
 
             with monkeypatch.context() as patch:
