@@ -75,17 +75,25 @@ class Sealer:
         owned, dates = releaser.owned(), [each for each in await self._ledger.unsealed_dates() if each < today]
         if not dates or not await releaser.is_done(today):
             return
-        await self._resender.resend(dates, owned)
-        if _SEALER in owned and not any([await self._ledger.unpublished(each) for each in dates]):
+        # A record of a sealed day that is here again, from another copy of Redis, was never sent, or is published.
+        unsealed = [each for each in dates if each > self._recovery.sealed_through]
+        await self._resender.resend(unsealed, owned)
+        if _SEALER in owned and not any([await self._ledger.unpublished(each) for each in unsealed]):
             await self._seal(today, dates)
 
     async def _seal(self, today: str, dates: Sequence[str]) -> None:
         name, through = self._policy.name, (date.fromisoformat(today) - timedelta(days=1)).isoformat()
         # Everything of these days has to be adopted, so that reading can begin behind it.
-        if not await self._recovery.catch_up() or not await self._seals.seal(name, through, self._recovery.guard.token):
+        recovery = self._recovery
+        if not await recovery.catch_up():
+            return
+        if not await self._seals.seal(name, through, recovery.guard.token, recovery.caught_up_to):
             return
         days = {each: day for each in self._summarised(dates, through) if (day := await self._seals.day(name, each))}
-        await self._write(self._change(await self._sealed(today, through), days))
+        sealed = await self._sealed(today, through)
+        if await self._seals.through(name) < through:  # Redis went back while that was read
+            return
+        await self._write(self._change(sealed, days))
         await self._seals.shrink(name, dates)
         log.info("days sealed", through=through, days=len(dates))
 

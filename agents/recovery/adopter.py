@@ -43,10 +43,10 @@ class Adopter:
         reading = self._reader.read(starts, {place: end.offset for place, end in ends.items()})
         missing, elsewhere = 0, None
         try:
-            while (stretch := await asyncio.to_thread(_next, reading, elsewhere)) is not None:
+            while (stretch := await _step(reading, elsewhere)) is not None:
                 place, contents = stretch.place, self._contents(domain, stretch)
                 following = Position(ends[place].topic_id, stretch.following)
-                chunk = Chunk(place, stored.get(place), following, contents.releases)
+                chunk = Chunk(place, stored.get(place), following, contents.releases, contents.budget_days)
                 try:
                     missing += await self._adopt_chunk(domain, grounds, chunk, contents)
                 except Moved as moved:  # another worker was faster: go on where it is
@@ -126,6 +126,16 @@ class Adopter:
 def _offset(end: Position, known: Position | None) -> int:
     """The offset of a position; the beginning where nothing is known, or only of another topic of that name."""
     return known.offset if known is not None and known.topic_id == end.topic_id else 0
+
+
+async def _step(reading: Generator[Stretch, int | None, None], elsewhere: int | None) -> Stretch | None:
+    """`_next` in a thread; cancelled only once that is done: a generator that runs cannot be closed."""
+    running = asyncio.ensure_future(asyncio.to_thread(_next, reading, elsewhere))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise
 
 
 def _next(reading: Generator[Stretch, int | None, None], elsewhere: int | None) -> Stretch | None:

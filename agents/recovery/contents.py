@@ -21,16 +21,19 @@ class Contents:
     releases  means and answers, each with its offset
     answered  by queries: what they have reserved
     budgets   (policy name, date) -> the newest budget record
+    budget_days   (policy name, date) -> the offset of the first budget record
     spans     policy name -> its slots, under `add_remove`
     """
 
     releases: list[tuple[int, Published]] = field(default_factory=list)
     answered: set[Answered] = field(default_factory=set)
     budgets: dict[tuple[str, str], BudgetRecord] = field(default_factory=dict)
+    budget_days: dict[tuple[str, str], int] = field(default_factory=dict)
     spans: dict[str, Span] = field(default_factory=dict)
 
-    def see_budget(self, budget: BudgetRecord) -> None:
+    def see_budget(self, offset: int, budget: BudgetRecord) -> None:
         """Add a budget record, if it is the newest of its policy and date."""
+        self.budget_days.setdefault((budget.policy, budget.date), offset)
         known = self.budgets.get((budget.policy, budget.date))
         if known is None or known.seq <= budget.seq:
             self.budgets[budget.policy, budget.date] = budget
@@ -63,7 +66,7 @@ def contents_of(
             continue
         try:
             if holds_budgets:
-                contents.see_budget(BUDGET.decode(record.value))
+                contents.see_budget(record.offset, BUDGET.decode(record.value))
             else:
                 contents.see(record.offset, published_of(record.value, policy_id, fineness))
         except (msgspec.DecodeError, ValueError):

@@ -10,6 +10,7 @@ from agents.registry import Facts
 from agents.settings import Settings
 from agents.store.adoption import OutputPartition, Position
 from agents.store.sealed import DAY_KEY, SEALED_KEY, Sealed, SealedDay
+from agents.store.succession import Successor
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class Domain:
     ended        policies that another one has replaced, and of which every day is sealed
     sealed       policy name -> how far its days are sealed
     days         the summaries of sealed days
+    successors   policy name -> the policy that follows it
     """
 
     releases: frozenset[str]
@@ -30,6 +32,7 @@ class Domain:
     ended: frozenset[str] = frozenset()
     sealed: Mapping[str, Sealed] = field(default_factory=dict)
     days: tuple[SealedDay, ...] = ()
+    successors: Mapping[str, Successor] = field(default_factory=dict)
 
     @property
     def outputs(self) -> frozenset[str]:
@@ -70,6 +73,11 @@ class Domain:
             ended=ended,
             sealed=sealed,
             days=tuple(msgspec.json.decode(value, type=SealedDay) for value in facts.of_kind(DAY_KEY).values()),
+            successors={
+                record.replaces: Successor(record.first_date, record.policy)
+                for record in facts.policies.values()
+                if record.replaces is not None and record.first_date is not None
+            },
         )
 
 

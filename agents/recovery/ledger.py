@@ -39,6 +39,7 @@ class LedgerRecovery:
     guard            what commits compare
     publishers       whose producers take part in the fence
     sealed_through   the local date through which our policy's days are sealed; "" for none
+    caught_up_to     where the output topics ended when we last caught up
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class LedgerRecovery:
         self.guard = CommitGuard()
         self.publishers = publishers
         self.sealed_through = ""
+        self.caught_up_to: Mapping[OutputPartition, Position] = {}
         self._store = store
         self._domain = domain
         self._topic_ids = topic_ids
@@ -127,8 +129,12 @@ class LedgerRecovery:
         guard, sent = self.guard, self.publishers.sent
         self._doubt = False
         try:
+            # Before anything is read: if Redis goes back from here on, these sequences are not its own any more.
+            sequences = (await self._store.look(wanted)).sequences
             domain = await self._domain()
-            missing = await self._adopter.adopt(domain, Grounds.finished(guard.token), await self._ends(domain))
+            ends = await self._ends(domain)
+            missing = await self._adopter.adopt(domain, Grounds.finished(guard.token), ends)
+            is_sealed = not await self._store.seals.lacking(domain.sealed)
             look = await self._store.look(wanted)
         except Ended:
             guard.reset()
@@ -139,10 +145,14 @@ class LedgerRecovery:
         if missing:
             log.warning("Redis has lost releases that were published", missing=missing)
             return await self._recover(look)
+        if not is_sealed:  # Redis has each seal before the registry does
+            log.warning("Redis has lost days that were sealed")
+            return await self._recover(look)
         if look.token != guard.token:
             guard.reset()
             return None
-        guard.own(look.sequences)
+        guard.own(sequences)
+        self.caught_up_to = ends
         self._caught_up_at = sent
         return True
 
@@ -164,9 +174,10 @@ class LedgerRecovery:
             domain = await self._domain()
             if not attempt.is_fenced and not await self._fence(attempt, domain):
                 return False
+            await self._store.restore_successors(domain.successors)
             await self._store.seals.restore(domain.sealed, domain.days)
             adopted = await self._adopter.adopt(domain, Grounds.in_progress(attempt.token), await self._store.ends())
-            finished = await self._store.finish(attempt)
+            finished = await self._store.finish(attempt, domain.sealed)
         except Ended:
             pass
         finally:

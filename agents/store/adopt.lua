@@ -3,7 +3,8 @@
 --       records, which are those of one policy and date: releases, published, ledger, costs, levels, unsealed dates
 -- ARGV  1 2 a field of the recovery and the value that it must have: the token of a finished one, or of the one in
 --       progress; 3 `topic/partition`, 4 5 what is stored of it, before ('' for nothing) and after; 6 the groups
---       (msgpack): policy name, date, the first offset (text), the greatest seq, and the records: release_id, the SHA-1 of its
+--       (msgpack): policy name, date, the first offset (text), the greatest seq, and the records (none of a
+--       day that only hats.budget tells of): release_id, the SHA-1 of its
 --       bytes, and of those that are missing here also cell/slot, charge (1e-9, text), how fine its noise is, the bytes,
 --       1 if Kafka has committed it. 1,000 records at most, since a call takes 8,000 values
 -- Returns {"OK"}; {"ended"}: it is not recovered, or not by this recovery; {"moved", what is stored}: somebody else has

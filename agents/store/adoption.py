@@ -1,7 +1,7 @@
 """What the output topics hold of the ledger, as it is adopted from there."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
@@ -93,9 +93,11 @@ class Chunk:
     stored     up to where Redis says that the partition is adopted, before; None: nothing is
     following  the position after the stretch
     records    each with its offset
+    days       (policy name, date) -> the first offset of what else tells of that day
     """
 
     place: OutputPartition
     stored: Position | None
     following: Position
     records: Sequence[tuple[int, Published]]
+    days: Mapping[tuple[str, str], int] = field(default_factory=dict)

@@ -1,5 +1,6 @@
 -- Finish a recovery: this server, in this life, holds all that was published before the publishers were fenced.
--- KEYS  1 recovery, 2 ends, 3 adopted; ARGV  1 the recovery's token
+-- KEYS  1 recovery, 2 ends, 3 adopted, 4 sealed; ARGV  1 the recovery's token, then each policy with sealed days and
+--       through which date they are: their summaries were put back before that date was
 -- Returns 1, or 0 where nothing was written: another recovery is in progress, the server went back or was replaced
 -- meanwhile, or not everything is adopted yet. What takes adopted records away takes the recovery's token, or the offset
 -- of what was adopted, with them.
@@ -15,6 +16,9 @@ for i = 1, #ends, 2 do
   local id, last = string.match(ends[i + 1], '^(.*):(%d+)$')
   local known, offset = string.match(redis.call('HGET', KEYS[3], ends[i]) or '', '^(.*):(%d+)$')
   if tonumber(last) > 0 and (known ~= id or tonumber(offset) < tonumber(last)) then return 0 end
+end
+for i = 2, #ARGV, 2 do
+  if (redis.call('HGET', KEYS[4], ARGV[i]) or '') < ARGV[i + 1] then return 0 end
 end
 redis.call('HSET', KEYS[1], 'run_id', run_id, 'replid', replid, 'token', ARGV[1])
 redis.call('HDEL', KEYS[1], 'attempt', 'attempt_run_id', 'attempt_replid')

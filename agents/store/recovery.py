@@ -10,6 +10,7 @@ import hashlib
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -19,8 +20,9 @@ from agents.store.adoption import Answered, Chunk, OutputPartition, Position, Pu
 from agents.store.keys import DomainKeys
 from agents.store.progress import ProgressStore
 from agents.store.scripts import Script
+from agents.store.sealed import Sealed
 from agents.store.seals import SealStore
-from agents.store.succession import claim_of
+from agents.store.succession import Successor, claim_of
 from stream.contracts import BudgetRecord
 from stream.units import nano, nano_within
 
@@ -145,10 +147,17 @@ class RecoveryStore:
         flat = [part for place, end in ends.items() for part in (place.field, end.stored)]
         return bool(await self._fenced(keys=[self._keys.recovery, self._keys.ends], args=[attempt.token, *flat]))
 
-    async def finish(self, attempt: Attempt) -> bool:
-        """Finish a recovery; False if it is not complete, or what it adopted may be lost by now."""
-        keys = self._keys
-        return bool(await self._finish(keys=[keys.recovery, keys.ends, keys.adopted], args=[attempt.token]))
+    async def finish(self, attempt: Attempt, sealed: Mapping[str, Sealed] = MappingProxyType({})) -> bool:
+        """Finish a recovery; False if it is not complete, or what it adopted or restored may be lost by now."""
+        keys, flat = self._keys, [part for name, seal in sealed.items() for part in (name, seal.through)]
+        return bool(
+            await self._finish(keys=[keys.recovery, keys.ends, keys.adopted, keys.sealed], args=[attempt.token, *flat])
+        )
+
+    async def restore_successors(self, successors: Mapping[str, Successor]) -> None:
+        """Put back which policy follows which, where Redis lacks it."""
+        for replaced, successor in successors.items():
+            await self._redis.hsetnx(self._keys.successors, replaced, successor.stored)
 
     async def ends(self) -> dict[OutputPartition, Position]:
         """How far the recovery in progress has to read."""
@@ -183,7 +192,7 @@ class RecoveryStore:
         keys, groups = self._keys, _grouped(chunk.records)
         named = [
             key
-            for name, date in groups
+            for name, date in [*groups, *chunk.days]
             for key in (
                 keys.releases(date, name),
                 keys.published(date, name),
@@ -204,6 +213,7 @@ class RecoveryStore:
                 )
                 for (name, date), records in groups.items()
             ]
+            + [(name, date, str(first), 0, ()) for (name, date), first in chunk.days.items()]
         )
         before = "" if chunk.stored is None else chunk.stored.stored
         how, *more = await self._adopt(

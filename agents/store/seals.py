@@ -1,6 +1,7 @@
 """Seal a policy's days in Redis, shrink them to summaries, and put the summaries back where Redis lost them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from agents.redis_clients import AnyRedis
@@ -30,10 +31,20 @@ class SealStore:
         stored = await self._redis.hget(self._keys.sealed, name)
         return stored.decode() if isinstance(stored, bytes) else ""
 
-    async def seal(self, name: str, through: str, token: str) -> bool:
-        """Seal a policy's days; False where the ledger is not recovered under this token: nothing was written."""
-        keys = [self._keys.recovery, self._keys.sealed]
-        return bool(await self._seal(keys=keys, args=[token, name, through]))
+    async def lacking(self, sealed: Mapping[str, Sealed]) -> dict[str, Sealed]:
+        """Return those of these seals that Redis does not have."""
+        return {name: seal for name, seal in sealed.items() if await self.through(name) < seal.through}
+
+    async def seal(
+        self, name: str, through: str, token: str, adopted: Mapping[OutputPartition, Position] = MappingProxyType({})
+    ) -> bool:
+        """Seal a policy's days.
+
+        False where the ledger is not recovered under this token, or has not adopted that much: nothing was written.
+        """
+        keys = [self._keys.recovery, self._keys.sealed, self._keys.adopted]
+        flat = [part for place, end in adopted.items() for part in (place.field, end.stored)]
+        return bool(await self._seal(keys=keys, args=[token, name, through, *flat]))
 
     async def day(self, name: str, date: str) -> SealedDay | None:
         """Return the summary of a policy's part of a day; None where it has none."""
@@ -101,10 +112,10 @@ class SealStore:
 
     async def restore(self, sealed: Mapping[str, Sealed], days: Iterable[SealedDay]) -> None:
         """Put back the seals and summaries that Redis lacks, while a recovery is in progress."""
-        lacking = {name: seal for name, seal in sealed.items() if await self.through(name) < seal.through}
+        lacking = await self.lacking(sealed)
         if not lacking:
             return
-        calls = [self._restore_call(day) for day in days if day.policy in lacking]
+        calls = [self._restore_call(day, lacking[day.policy].through) for day in days if day.policy in lacking]
         for at in range(0, len(calls), _BATCH):
             await self._restore.each(calls[at : at + _BATCH])
         for name, seal in lacking.items():
@@ -113,12 +124,12 @@ class SealStore:
                 await progress.restore(seal.first_ms, seal.done_ms, range(seal.partitions))
             await self._redis.hset(self._keys.sealed, name, seal.through)
 
-    def _restore_call(self, day: SealedDay) -> Call:
+    def _restore_call(self, day: SealedDay, through: str) -> Call:
         keys = self._keys
         flat = [part for pair in day.fields.items() for part in pair]
         flat += [part for pair in day.levels.items() for part in pair]
         return (
-            [keys.ledger(day.date), keys.levels(day.date, day.policy), keys.total, keys.dates, keys.last],
+            [keys.ledger(day.date), keys.levels(day.date, day.policy), keys.total, keys.dates, keys.last, keys.sealed],
             [
                 day.policy,
                 day.date,
@@ -126,6 +137,7 @@ class SealStore:
                 str(day.sequence),
                 day.limit,
                 day.total_limit,
+                through,
                 str(len(day.fields)),
                 *flat,
             ],

@@ -7,8 +7,8 @@ redis.call('SISMEMBER', KEYS[2], ARGV[2])  -- fails on another type, before anyt
 local fields = redis.call('HKEYS', KEYS[3])
 redis.call('UNLINK', KEYS[4], KEYS[5], KEYS[6])
 redis.call('SREM', KEYS[2], ARGV[2])
-local ending = ' ' .. ARGV[2] .. ' ' .. ARGV[1]
-for _, field in ipairs(fields) do
-  if string.sub(field, -#ending) == ending then redis.call('HDEL', KEYS[3], field) end
+for _, field in ipairs(fields) do  -- also those of days without a release, which nothing else deletes
+  local date, name = string.match(field, ' (%S+) (%S+)$')
+  if name == ARGV[1] and date <= sealed then redis.call('HDEL', KEYS[3], field) end
 end
 return 1

@@ -22,6 +22,7 @@ from agents.store.kept import Kept
 from agents.store.ledger import Committed, LedgerStore, Proposal
 from agents.store.partition import PartitionStore
 from agents.store.recovery import Attempt, Grounds, RecoveryStore
+from agents.store.sealed import Sealed
 from stream.checkpoint import Changes
 from stream.spending import fineness_of
 from tests.faults.faulty_worker import meet
@@ -87,10 +88,12 @@ def no_recovery() -> None:
         del self, starts, ends
         yield from ()
 
-    async def finish(self: RecoveryStore, attempt: Attempt) -> bool:
+    async def finish(
+        self: RecoveryStore, attempt: Attempt, sealed: Mapping[str, Sealed] = MappingProxyType({})
+    ) -> bool:
         for place, end in (await self.ends()).items():
             await self._redis.hset(self._keys.adopted, place.field, end.stored)
-        return await product(self, attempt)
+        return await product(self, attempt, sealed)
 
     OutputReader.read = read  # type: ignore[method-assign]
     RecoveryStore.finish = finish  # type: ignore[method-assign]

@@ -1,9 +1,10 @@
 """Redis loses something at the worst moment: each of these once published a second value, or could have."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from agents.store.adoption import Published
 from agents.store.keys import DomainKeys
 from agents.store.partition import PartitionStore
 from agents.store.recovery import Attempt, Grounds, Look
+from agents.store.sealed import Sealed
 from agents.topics import ensure_topics
 from stream.checkpoint import Changes
 from tests.integration.harness import Pipeline, open_pipeline
@@ -151,10 +153,10 @@ class Emptied(LedgerRecovery):
     async def _recover(self, look: Look) -> bool | None:
         finish = self._store.finish
 
-        async def too_late(attempt: Attempt) -> bool:
+        async def too_late(attempt: Attempt, sealed: Mapping[str, Sealed] = MappingProxyType({})) -> bool:
             type(self).empty()
             type(self).empty = lambda: None
-            return await finish(attempt)
+            return await finish(attempt, sealed)
 
         self._store.finish = too_late  # type: ignore[method-assign]  # the product has no switch for it
         return await super()._recover(look)

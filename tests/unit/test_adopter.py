@@ -1,0 +1,50 @@
+"""Reading the output topics ends in order when it is given up in the middle."""
+
+import asyncio
+import time
+from collections.abc import Generator, Mapping
+from typing import Any
+
+import pytest
+
+from agents.recovery.adopter import Adopter
+from agents.recovery.domain import Domain
+from agents.store.adoption import OutputPartition, Position
+from agents.store.recovery import Grounds
+from tests.replayed import policy_of
+
+
+class Store:
+    """A ledger that has adopted nothing."""
+
+    async def adopted(self) -> Mapping[OutputPartition, Position]:
+        return {}
+
+
+class SlowReader:
+    """Blocks, as a read of Kafka does."""
+
+    closed = False
+
+    def read(self, *_: Any) -> Generator[Any, Any]:
+        try:
+            time.sleep(0.3)
+            yield
+        finally:
+            self.closed = True
+
+
+def test_a_read_that_is_given_up_after_a_time_is_closed_and_says_so() -> None:
+    reader = SlowReader()
+    store: Any = Store()
+    slow: Any = reader
+    adopter = Adopter(policy_of(name="p"), store, slow)
+
+    async def run() -> None:
+        async with asyncio.timeout(0.1):
+            domain = Domain(frozenset(), frozenset())
+            await adopter.adopt(domain, Grounds.finished("t"), {OutputPartition("m", 0): Position("", 5)})
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(run())
+    assert reader.closed
