@@ -70,8 +70,8 @@ class Sealer:
         least = slowest(await self._store.clocks())
         if least is None:
             return
-        # The first date that a partition still takes readings of.
-        today = self._calendar.local(least - self._policy.lateness_ms).date().isoformat()
+        # The first date that a partition still takes readings of, or that is of the policy which follows ours.
+        today = min(self._calendar.local(least - self._policy.lateness_ms).date().isoformat(), await releaser.until())
         owned, dates = releaser.owned(), [each for each in await self._ledger.unsealed_dates() if each < today]
         if not dates or not await releaser.is_done(today):
             return
@@ -84,12 +84,13 @@ class Sealer:
     async def _seal(self, today: str, dates: Sequence[str]) -> None:
         name, through = self._policy.name, (date.fromisoformat(today) - timedelta(days=1)).isoformat()
         # Everything of these days has to be adopted, so that reading can begin behind it.
-        recovery = self._recovery
+        recovery, before = self._recovery, self._recovery.sealed_through
         if not await recovery.catch_up():
             return
         if not await self._seals.seal(name, through, recovery.guard.token, recovery.caught_up_to):
             return
-        days = {each: day for each in self._summarised(dates, through) if (day := await self._seals.day(name, each))}
+        summarised = self._summarised(dates, through, before)
+        days = {each: day for each in summarised if (day := await self._seals.day(name, each))}
         sealed = await self._sealed(today, through)
         if await self._seals.through(name) < through:  # Redis went back while that was read
             return
@@ -97,9 +98,15 @@ class Sealer:
         await self._seals.shrink(name, dates)
         log.info("days sealed", through=through, days=len(dates))
 
-    def _summarised(self, dates: Sequence[str], through: str) -> list[str]:
-        """The dates that are sealed, and those that answers about periods which ended then may have charged."""
+    def _summarised(self, dates: Sequence[str], through: str, before: str) -> list[str]:
+        """The dates that are sealed, and those that were charged without a release of theirs.
+
+        before   through which date Redis was sealed; not before `through` where a crash cut that seal short
+        """
         found = set(dates)
+        if self._policy.chosen is not None:
+            since = before if before < through else ""
+            found.update(each for each in self._policy.chosen.dates if since < each <= through)
         for query in self._policy.queries:
             for each in dates:
                 period = query.period_of(each)

@@ -94,9 +94,15 @@ class Succession:
         if unknown and await self._follow():
             await self._announce()
         successor = await self._ledger.successor()
-        if successor is not None and await releaser.is_done(successor.from_date):
+        if successor is not None and await self._is_over(successor.from_date, releaser):
             log.info("replaced", by=successor.name, from_date=successor.from_date)
             self.over.set()
+
+    async def _is_over(self, from_date: str, releaser: Releaser) -> bool:
+        """Whether all days before a date are published, and sealed: nobody else seals days of ours."""
+        if not await releaser.is_done(from_date):
+            return False
+        return releaser.seal is None or not any(date < from_date for date in await self._ledger.unsealed_dates())
 
     async def sweep(self, store: HatStore) -> None:
         """What was folded of days that are not ours goes. Without effect before `over`."""

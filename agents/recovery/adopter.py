@@ -1,7 +1,8 @@
 """Adopt into the ledger what the output topics hold: from where Redis stands to given ends, stretch by stretch."""
 
 import asyncio
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
+from typing import TypeVar
 
 import structlog
 
@@ -16,6 +17,8 @@ from stream.policy import Policy
 from stream.spending import fineness_of
 
 log = structlog.get_logger()
+
+T = TypeVar("T")
 
 
 class Adopter:
@@ -43,7 +46,7 @@ class Adopter:
         reading = self._reader.read(starts, {place: end.offset for place, end in ends.items()})
         missing, elsewhere = 0, None
         try:
-            while (stretch := await _step(reading, elsewhere)) is not None:
+            while (stretch := await _in_thread(_next, reading, elsewhere)) is not None:
                 place, contents = stretch.place, self._contents(domain, stretch)
                 following = Position(ends[place].topic_id, stretch.following)
                 chunk = Chunk(place, stored.get(place), following, contents.releases, contents.budget_days)
@@ -85,6 +88,14 @@ class Adopter:
 
     async def _adopt_chunk(self, domain: Domain, grounds: Grounds, chunk: Chunk, contents: Contents) -> int:
         """Adopt one stretch; returns how many of its records Redis lacked, or had otherwise. Raises Ended, Moved."""
+        await self._restore(domain, contents)
+        missing = await self._adopt_records(grounds, chunk)
+        # Again: Redis may have gone back between the two, to a copy with the same offset.
+        await self._restore(domain, contents)
+        return missing
+
+    async def _restore(self, domain: Domain, contents: Contents) -> None:
+        """Take back what a stretch holds beside its records; what is there already stays."""
         for answered in contents.answered:
             await self._store.reserve(answered)
         for budget in contents.budgets.values():
@@ -92,6 +103,8 @@ class Adopter:
                 await self._store.recall(budget)
         for name, span in contents.spans.items():
             await self._store.restore_progress(name, span, domain.partitions.get(name, 0))
+
+    async def _adopt_records(self, grounds: Grounds, chunk: Chunk) -> int:
         try:
             await self._store.adopt(grounds, chunk)
         except Missing as found:
@@ -99,7 +112,7 @@ class Adopter:
         else:
             return 0
         first = min(offset for offset, _ in chunk.records)
-        committed = await asyncio.to_thread(self._reader.committed, chunk.place, first, chunk.following.offset)
+        committed = await _in_thread(self._reader.committed, chunk.place, first, chunk.following.offset)
         for _, sent in chunk.records:
             if sent.release_id in lacking.different:
                 await self._supersede(sent, is_committed=sent.release_id in committed)
@@ -128,9 +141,9 @@ def _offset(end: Position, known: Position | None) -> int:
     return known.offset if known is not None and known.topic_id == end.topic_id else 0
 
 
-async def _step(reading: Generator[Stretch, int | None, None], elsewhere: int | None) -> Stretch | None:
-    """`_next` in a thread; cancelled only once that is done: a generator that runs cannot be closed."""
-    running = asyncio.ensure_future(asyncio.to_thread(_next, reading, elsewhere))
+async def _in_thread(function: Callable[..., T], *args: object) -> T:
+    """Run a call in a thread; cancelled only once it is done: a reader that reads cannot be closed."""
+    running = asyncio.ensure_future(asyncio.to_thread(function, *args))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:

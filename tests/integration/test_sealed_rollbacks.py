@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agents.recovery.adopter import Adopter
+from agents.registry import Registry
 from agents.store.errors import Behind
 from agents.store.keys import DomainKeys
 from agents.store.seals import SealStore
@@ -18,6 +19,7 @@ from stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, open_stores, store_closed, ticks
 from tests.integration.recovering import sealer_of
+from tests.integration.tables import PARTITIONS
 from tests.integration.test_release import ALL, releasing
 from tests.integration.test_sealed_days import DAYS, day, fold, forget, release, samples, sealing, summaries
 from tests.integration.test_succession import a_day, following
@@ -169,6 +171,9 @@ def test_who_follows_whom_outlives_a_redis_that_was_lost_when_all_days_were_seal
     new.wait_for_partitions(worker)
     pipeline.kafka.produce(telemetry, [*a_day(1, 0, 1), *ticks(NOON_MS + 2 * DAY_MS)])
     assert old_worker.wait() == 0
+    facts = asyncio.run(Registry(pipeline.settings).read())
+    domain = Domain.of(facts, new.settings, PARTITIONS)
+    assert domain.ended == {pipeline.settings.policy.name}, "it has sealed its last day before it went"
     pipeline.wait(lambda: "days sealed" in worker.logged(), "sealed days", worker)
     assert worker.terminate() == 0
     forget(pipeline)
