@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agents.recovery import Domain
 from agents.recovery.adopter import Adopter
 from agents.registry import Registry
 from agents.store.errors import Behind
