@@ -23,7 +23,10 @@ async def unanswered(store: HatStore, kept: KeptStore, ledger: LedgerStore, poli
     least, calendar = slowest(await store.clocks()), Calendar(policy)
     successor = await ledger.successor()
     missing = 0
+    sealed_through = await ledger.sealed_through()
     for asked in await asked_of_kept(kept, policy, calendar, NEVER if successor is None else successor.from_date):
+        if asked.closing.date <= sealed_through:
+            continue  # kept again since its partition went back: all of it is answered
         if least is not None and least >= closes_at(asked.closing, policy):
             cells = await kept.cells([slot.key for slot in asked.slots])
             found = await ledger.find(asked.closing.date, [asked.release_id(cell) for cell in cells])

@@ -56,6 +56,7 @@ _REDIS_KINDS: Final[Mapping[str, str]] = {
     "AuthorizationError": "NOPERM",
 }
 _CODE: Final = re.compile(rf"\b({'|'.join(_REDIS_CODES)})\b")
+_NOT_ALLOWED_IN_SCRIPT: Final = re.compile(r"user executing the script can't|ACL failure in script|NOPERM")
 _SCRIPT_LINE: Final = re.compile(r"user_script:(\d{1,6})\b")
 _MAX_CLIENTS: Final = "max number of clients reached"
 _NO_DATABASE: Final = "DB index is out of range"
@@ -170,13 +171,19 @@ def _redis_text(error: BaseException) -> str:
     if _NO_DATABASE in text:
         return "it has no such database: correct the number at the end of redis.url"
     if "ResponseError" in kinds:
-        line = _SCRIPT_LINE.search(text)
-        if line is None:
-            return "it refused a command (ERR)"
-        return f"a script failed at its line {line[1]}: this is a mistake in hatcast, or its keys were changed"
+        return _refused_command(text)
     if kinds & {"ConnectionError", "ClusterError", "TimeoutError"}:
         return f"no connection ({connection_text(error)})"
     return type(error).__name__
+
+
+def _refused_command(text: str) -> str:
+    if _NOT_ALLOWED_IN_SCRIPT.search(text):
+        return "this user may not do what a script does: change its ACL to that of docs/redis.md"
+    line = _SCRIPT_LINE.search(text)
+    if line is None:
+        return "it refused a command (ERR)"
+    return f"a script failed at its line {line[1]}: this is a mistake in hatcast, or its keys were changed"
 
 
 def _redis_code(error: BaseException) -> str | None:

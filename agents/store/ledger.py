@@ -242,6 +242,11 @@ class LedgerStore:
         dates = await self._redis.smembers(self._keys.dates)
         return sorted(date.decode() for date in dates if isinstance(date, bytes))
 
+    async def sealed_through(self) -> str:
+        """Return the local date through which the policy's days are sealed; "" for none."""
+        stored = await self._redis.hget(self._keys.sealed, self._name)
+        return stored.decode() if isinstance(stored, bytes) else ""
+
     async def unsealed_dates(self) -> list[str]:
         """The local dates of the policy whose records are in Redis, oldest first."""
         dates = await self._redis.smembers(self._keys.unsealed(self._name))

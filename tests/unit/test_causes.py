@@ -45,6 +45,7 @@ REDIS = {
     "CLUSTERDOWN The cluster is down": "misses a node (CLUSTERDOWN)",
     f"WRONGTYPE Operation against a key {SECRET}": "another type (WRONGTYPE)",
     f"ERR {SECRET} script: 4fe, on @user_script:31.": "a script failed at its line 31",
+    f"The user executing the script can't run this command {SECRET} script: 0a9, on @user_script:1.": "change its ACL",
     f"ERR value is not an integer {SECRET}": "it refused a command (ERR)",
     "ERR max number of clients reached": "raise its `maxclients`",
 }
