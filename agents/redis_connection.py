@@ -85,7 +85,8 @@ def watch_reconnects(client: AnyRedis, happened: Callable[[], None]) -> None:
     seen: weakref.WeakSet[Any] = weakref.WeakSet()
 
     async def connected(connection: Any) -> None:
-        await connection.on_connect()
+        # Without a look at its health, as redis-py itself does it: that look would connect again, and again.
+        await connection.on_connect_check_health(check_health=False)
         if connection in seen:
             happened()
         seen.add(connection)

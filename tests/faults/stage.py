@@ -9,11 +9,11 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from redis.exceptions import RedisError
 
@@ -22,15 +22,11 @@ from tests.faults.proxy import Proxy, proxy_of_kafka, proxy_of_redis
 from tests.integration.forked import plain
 from tests.integration.harness import Pipeline, WorkerProcess
 from tests.services import KafkaServer, RedisServer
-from tests.services.redis_server import follow, local_redis
+from tests.services.redis_server import copy_of, follow, local_redis, restore
 
 _COPIES: Final = 4
 _WIRES: Final = 2
 _POLL_S: Final = 0.1
-_DUMP_ALL: Final = (
-    "local found = {} for _, key in ipairs(redis.call('KEYS', '*')) do"
-    " found[#found + 1], found[#found + 2] = key, redis.call('DUMP', key) end return found"
-)
 _REFUSED_S: Final = 60.0  # how long a start may take until it is refused
 # What a worker may say that ends by itself: what to do, and a supervisor does it by starting another.
 NEW_KEY: Final = "another worker has made a new one since: start again"
@@ -228,19 +224,14 @@ class Stage:
         """Note what every key holds at this moment, for `restore_redis`; the last note counts."""
         if len(self.redis.servers) > 1:
             return
-        with suppress(RedisError), closing(self.redis.client()) as client:
-            flat: Any = client.eval(_DUMP_ALL, 0)  # in one step: keys of several moments are no copy
-            self._dumped = dict(zip(flat[::2], flat[1::2], strict=True))
+        with suppress(RedisError):
+            self._dumped = copy_of(self.redis)
 
     def restore_redis(self) -> bool:
         """Bring all keys back to what was noted, in one step, while the server lives on; False if nothing was."""
         if not self._dumped:
             return False
-        with closing(self.redis.client()) as client, client.pipeline(transaction=True) as at_once:
-            at_once.flushall()
-            for key, value in self._dumped.items():
-                at_once.restore(key, 0, value)
-            at_once.execute()
+        restore(self.redis, self._dumped)
         return True
 
     def copy_to_other(self) -> None:

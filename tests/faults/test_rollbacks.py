@@ -4,9 +4,8 @@ No restart, no lost connection and no other server gives it away. Each of these 
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -15,9 +14,8 @@ from tests.integration.harness import Pipeline
 from tests.integration.readings import EXACT, HOUR_MS, NOON_MS, Sample, assert_exact_means, ticks, traffic
 from tests.integration.test_own_redis import own_redis, pipeline_on
 from tests.services import KafkaServer, RedisServer
-from tests.services.redis_server import follow, local_redis
+from tests.services.redis_server import copy_of, follow, local_redis, restore
 
-_REPLACE: Final = "for _, key in ipairs(redis.call('KEYS', '*')) do redis.call('UNLINK', key) end"
 SAMPLES: Final = traffic(3)
 
 Restore = Callable[[], None]
@@ -25,17 +23,8 @@ Restore = Callable[[], None]
 
 def key_by_key(server: RedisServer, _: RedisServer) -> Restore:
     """DUMP, and later RESTORE of all keys in one step."""
-    with closing(server.client()) as redis:
-        copy: dict[bytes, Any] = {key: redis.dump(key) for key in redis.scan_iter(count=1000)}
-
-    def restore() -> None:
-        with closing(server.client()) as redis, redis.pipeline(transaction=True) as at_once:
-            at_once.eval(_REPLACE, 0)
-            for key, value in copy.items():
-                at_once.restore(key, 0, value)
-            at_once.execute()
-
-    return restore
+    copy = copy_of(server)
+    return lambda: restore(server, copy)
 
 
 def replica_of_a_copy(server: RedisServer, other: RedisServer) -> Restore:

@@ -253,8 +253,8 @@ def test_a_record_that_kafka_does_not_take_ends_the_replay_with_a_refusal(
     feed: Callable[..., Feed], tmp_path: Path
 ) -> None:
     path = lines(tmp_path / "one.jsonl", [480_000 * 3_600_000])
-    path.write_text(path.read_text() + os.urandom(2_500).hex() + "\n")
-    assert "did not take" in feed({"max.message.bytes": "1000"}).refusal(
+    path.write_text(path.read_text() + os.urandom(700_000).hex() + "\n")
+    assert "did not take" in feed({"max.message.bytes": "1000000"}).refusal(
         "replay", path, "--format", "jsonl", "--speedup", 0
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import redis
 
@@ -27,6 +27,10 @@ from tests.services.lifecycle import (
 START_SECONDS: Final = 30.0
 NOT_OURS: Final = "the Redis of HATCAST_TEST_REDIS is not ours to break"
 DOCKER_IMAGE: Final = "redis:7.2-alpine"
+_COPY: Final = (
+    "local found = {} for _, key in ipairs(redis.call('KEYS', '*')) do"
+    " found[#found + 1], found[#found + 2] = key, redis.call('DUMP', key) end return found"
+)
 DURABLE: Final = ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
 
 
@@ -193,3 +197,19 @@ def follow(replica: RedisServer, primary: RedisServer) -> None:
                 raise TimeoutError("the replica did not catch up")
             time.sleep(0.05)
         client.replicaof("NO", "ONE")
+
+
+def copy_of(server: RedisServer) -> dict[bytes, bytes]:
+    """Return what every key holds, as DUMP has it, in one step: keys of several moments are no copy."""
+    with closing(server.client()) as client:
+        flat: Any = client.eval(_COPY, 0)  # bytes, but the types allow for a coroutine
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def restore(server: RedisServer, copy: dict[bytes, bytes]) -> None:
+    """Bring all keys back to what a copy has, in one step, while the server lives on."""
+    with closing(server.client()) as client, client.pipeline(transaction=True) as at_once:
+        at_once.flushall()
+        for key, value in copy.items():
+            at_once.restore(key, 0, value)
+        at_once.execute()
