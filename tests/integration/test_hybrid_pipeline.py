@@ -28,14 +28,14 @@ NOON: Final = 1_641_124_800_000  # 2022-01-02T12:00Z
 PLACES: Final = [(21.20, 72.80), (21.30, 72.80)]
 CELLS: Final = [h3.latlng_to_cell(*place, 7) for place in PLACES]
 STEP: Final = Fraction(1, 10**6)  # the grid, km/h
-BOUND, SIGMA, LOCAL_EPSILON, EPSILON = 10**6, 2 * 10**5, 3, 4 * 10**8
+BOUND, SIGMA, LOCAL_EPSILON, EPSILON = 10**6, 2 * 10**5, 3, 4 * 10**7
 CHANGES: Final = {
     "policy": {
         "upper_bound": 1e6,
         "reject_above": "none",
         "grid": 1e-6,
         "privacy": {
-            "epsilon": 4e8,
+            "epsilon": 4e7,
             "acknowledge_weak_privacy": True,
             "local_epsilon": 3.0,
             "daily_limit": 1e9,
@@ -161,7 +161,7 @@ def test_the_releases_weight_is_what_the_formula_says(hybrid: tuple[Pipeline, di
 def test_the_release_says_what_it_estimates_and_every_epsilon(hybrid: tuple[Pipeline, dict[str, bytes]]) -> None:
     for record in published(hybrid[0]).values():
         assert (record["target"], record["estimator"]) == ("user_mean", "kvh")
-        assert (record["epsilon"], record["device_epsilon"], record["public_epsilon"]) == (4e8, 3.0, 4e8)
+        assert (record["epsilon"], record["device_epsilon"], record["public_epsilon"]) == (4e7, 3.0, 4e7)
         assert record["noise"]["kind"] == "laplace_blend"
 
 
@@ -211,7 +211,7 @@ def test_the_ledger_charges_a_release_what_the_group_pays_that_pays_more(
     hybrid: tuple[Pipeline, dict[str, bytes]],
 ) -> None:
     (budget,) = hybrid[0].budget_records().values()
-    assert (budget["releases"], budget["epsilon_user_day"]) == (2, 8e8)
+    assert (budget["releases"], budget["epsilon_user_day"]) == (2, 8e7)
 
 
 def test_the_operators_stores_and_topics_never_hold_a_local_devices_true_mean(

@@ -195,6 +195,7 @@ def test_a_budget_topic_that_has_grown_is_read_back_and_written_as_before(
 ) -> None:
     budget = pipeline.settings.topics.budget
     kafka.create_topic(budget, 3, {"cleanup.policy": "compact"})
+    ensure_topics(pipeline.settings)
     samples = traffic()
     worker = pipeline.worker()
     kafka.produce(pipeline.name, [*(each.record() for each in samples), *ticks(NOON_MS + 3 * HOUR_MS)])
