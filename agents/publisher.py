@@ -6,21 +6,19 @@ whose next send fails. What is sent in a transaction is seen by readers of commi
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import structlog
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import IllegalOperation, KafkaConnectionError, KafkaError, ProducerFenced
+from aiokafka.errors import IllegalOperation, ProducerFenced
 
 from agents.metrics.declared import FENCED, PUBLISH_SECONDS
 from agents.metrics.meters import METERS
-from agents.redial import redial_slowly
+from agents.transactional import start_producer, stop_producer
 
 log = structlog.get_logger()
 
-_STOP_S: Final = 5.0  # the stop of a fenced producer may hang
 _AT_ONCE: Final = 16  # producers that are started side by side: each has connections of its own
 
 
@@ -103,7 +101,7 @@ class Publishers:
         await self.keep(frozenset())
         for name, number in partitions.items():
             for producer in await self._made(name, range(number)):
-                await _stop(producer)
+                await stop_producer(producer)
 
     async def keep(self, owned: frozenset[int]) -> None:
         """Let go of the producers of release partitions that went to other workers."""
@@ -124,35 +122,18 @@ class Publishers:
             made += [each for each in started if isinstance(each, AIOKafkaProducer)]
             for error in started:
                 if isinstance(error, BaseException):
-                    await asyncio.gather(*map(_stop, made))
+                    await asyncio.gather(*map(stop_producer, made))
                     raise error
         return made
 
     async def _make(self, name: str, release_partition: int) -> AIOKafkaProducer:
-        loop = asyncio.get_running_loop()
-        if loop.get_exception_handler() is None:
-            loop.set_exception_handler(_tell)
-        producer = AIOKafkaProducer(
-            transactional_id=f"hatcast/{self._domain}/{name}/{release_partition}",
-            acks="all",
-            compression_type="gzip",
-            **self._client,
-        )
-        try:
-            redial_slowly(producer.client)
-            await producer.start()
-        except AssertionError:  # aiokafka's: a broker that comes back may name no broker at all, not even itself
-            await _stop(producer)
-            raise KafkaConnectionError("no broker is known") from None
-        except BaseException:
-            await _stop(producer)
-            raise
-        return producer
+        transactional_id = f"hatcast/{self._domain}/{name}/{release_partition}"
+        return await start_producer(transactional_id, self._client, compression_type="gzip")
 
     async def _drop(self, release_partition: int) -> None:
         producer = self._producers.pop(release_partition, None)
         if producer is not None:
-            await _stop(producer)
+            await stop_producer(producer)
 
 
 async def _send(producer: AIOKafkaProducer, messages: Iterable[Message]) -> int:
@@ -169,22 +150,7 @@ async def _send(producer: AIOKafkaProducer, messages: Iterable[Message]) -> int:
     return len(sent)
 
 
-def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What asyncio complains of, but for Kafka's failures: aiokafka keeps each in more futures than it reads.
-
-    The call that failed has raised it. A complaint would come when such a future is collected, at any time later.
-    """
-    if not isinstance(context.get("exception"), KafkaError):
-        loop.default_exception_handler(context)
-
-
 def _heard(sent: "asyncio.Future[Any]") -> None:
     """Of many sends that fail together one is raised; asyncio would complain about the others."""
     if not sent.cancelled():
         sent.exception()
-
-
-async def _stop(producer: AIOKafkaProducer) -> None:
-    with suppress(TimeoutError, KafkaError):
-        async with asyncio.timeout(_STOP_S):
-            await producer.stop()

@@ -7,23 +7,17 @@ facts. The topic holds a few records of each policy, so it is read as a whole, e
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import (
-    KafkaConnectionError,
-    KafkaError,
-    UnknownTopicOrPartitionError,
-)
+from aiokafka.errors import KafkaConnectionError, KafkaError, UnknownTopicOrPartitionError
 
 from agents.clock import monotonic_s
 from agents.kafka import aiokafka_options, confluent_options
-from agents.redial import redial_slowly
 from agents.registry.records import Facts, PolicyRecord
 from agents.settings import Settings
 from agents.topics_table import REGISTRY_SUFFIX
+from agents.transactional import start_producer, stop_producer
 from agents.trouble import back_off_s
-from agents.unread_errors import ignore_unread_kafka_errors
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
@@ -34,7 +28,6 @@ PARTITION: Final = 0  # the only one, but on a mock cluster, where every topic h
 _POLL_S: Final = 0.1
 _SILENCE_S: Final = 30.0
 _WRITE_TRIES: Final = 8  # each begins by reading what is there by now
-_STOP_S: Final = 5.0  # the stop of a fenced producer may hang
 
 
 class Registry:
@@ -79,7 +72,7 @@ class Registry:
 
     async def _write_fenced(self, decide: Decide) -> Facts:
         """Fence the older writers, then read, decide and write. Raises KafkaError if a newer writer came."""
-        producer = await self._producer()
+        producer = await start_producer(self._transactional_id, aiokafka_options(self._settings))
         try:
             facts = await self.read()
             changes = decide(facts)
@@ -91,24 +84,8 @@ class Registry:
                 ]
                 await asyncio.gather(*sent)
         finally:
-            await _stop(producer)
+            await stop_producer(producer)
         return Facts.of(self.topic, {**facts.values, **changes})
-
-    async def _producer(self) -> AIOKafkaProducer:
-        """A producer with the registry's transactional id: from its start on no older one can send."""
-        ignore_unread_kafka_errors()
-        options: dict[str, Any] = aiokafka_options(self._settings)
-        producer = AIOKafkaProducer(transactional_id=self._transactional_id, acks="all", **options)
-        try:
-            redial_slowly(producer.client)
-            await producer.start()
-        except AssertionError:  # aiokafka's: a broker that comes back may name no broker at all, not even itself
-            await _stop(producer)
-            raise KafkaConnectionError("no broker is known") from None
-        except BaseException:
-            await _stop(producer)
-            raise
-        return producer
 
 
 def read_registry(settings: Settings, topic: str) -> Facts:
@@ -179,9 +156,3 @@ def _read_to_end(consumer: "Consumer") -> dict[str, bytes]:
         if key is not None and value is not None:
             values[key.decode(errors="replace")] = value
     raise KafkaConnectionError("the registry topic could not be read to its end")
-
-
-async def _stop(producer: AIOKafkaProducer) -> None:
-    with suppress(TimeoutError, KafkaError):
-        async with asyncio.timeout(_STOP_S):
-            await producer.stop()
