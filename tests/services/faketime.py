@@ -22,6 +22,8 @@ class FakeClock:
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
             "FAKETIME_NO_CACHE": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",  # time-outs and heartbeats go by it
+            # Else its timed waits are busy loops: a thread that waits for the interpreter's lock holds all others up.
+            "FAKETIME_FORCE_MONOTONIC_FIX": "0",
         }
         self.set(offset_s)
 
