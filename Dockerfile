@@ -10,6 +10,7 @@ COPY README.md LICENSE ./
 COPY schemas schemas
 COPY stream stream
 COPY agents agents
+COPY hatcast hatcast
 RUN uv sync --frozen --no-dev --no-editable
 
 FROM python:3.12.12-slim-bookworm

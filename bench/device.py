@@ -13,22 +13,22 @@ from typing import Final
 import click
 import h3.api.basic_int as h3
 
-from agents.bridge.pace import Pace
-from agents.bridge.synthetic import CityOptions, make_city
-from agents.device.drawing import Reporter
-from agents.device.outbox import Outbox
-from agents.device.own import OwnHat, OwnMeans, Rules
-from agents.device.recorded import Past
-from agents.device.sources import Fleet
-from agents.device.store import open_store
-from agents.kafka import confluent_options
-from agents.settings import Settings, load_settings
 from bench.figures import Figure, middle, say, show
 from bench.settings import PARTITIONS, write_settings
-from stream.feeds import Recorded
-from stream.hats import Calendar
-from stream.mechanisms.system import SystemNoise
-from stream.replay import Passage
+from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.device.fold import OwnHat, OwnMeans, Rules
+from hatcast.agents.device.outbox import Outbox
+from hatcast.agents.device.perturbation import Reporter
+from hatcast.agents.device.recorded import Past
+from hatcast.agents.device.sources import Fleet
+from hatcast.agents.device.store import open_store
+from hatcast.agents.kafka.client import confluent_options
+from hatcast.agents.sources.pacing import Pace
+from hatcast.agents.sources.synthetic import CityOptions, make_city
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.mechanisms.system import SystemNoise
+from hatcast.stream.readings.formats import Recorded
+from hatcast.stream.replay.heartbeats import Passage
 from tests.services import RedisServer, open_kafka
 
 SLOT_END_S: Final = 60.0  # of CPU, for 10^4 devices

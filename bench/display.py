@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 import click
 import h3
 
-from agents.embedded import Services
 from bench.figures import Figure, middle, say, show
 from bench.process import cpu_s, resident_mb
+from hatcast.agents.demo.embedded import Services
 from tests.browser.day import TOPICS, Day
 from tests.displaying import CELLS, release
 

@@ -16,11 +16,11 @@ import click
 import numpy as np
 
 from bench.figures import Figure, say, show
-from stream.array_length import RULES
-from stream.estimators import ESTIMATORS, Estimator, Parameters, Users
-from stream.grouping import GROUPINGS, bestfit
-from stream.mechanisms.grid import Grid
-from stream.mechanisms.system import SystemNoise
+from hatcast.stream.estimators import ESTIMATORS, Estimator, Parameters, Users
+from hatcast.stream.estimators.array_length import RULES
+from hatcast.stream.estimators.grouping import GROUPINGS, bestfit
+from hatcast.stream.mechanisms.grid import Grid
+from hatcast.stream.mechanisms.system import SystemNoise
 
 COUNTS: Final = Path(__file__).parents[1] / "tests" / "data" / "itms_like_counts.json"
 UPPER_BOUND: Final = 65_000

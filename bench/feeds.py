@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from google.transit.gtfs_realtime_pb2 import FeedMessage
 
-from agents.parquet import parquet_records
 from bench.city import START, reports
 from bench.figures import Figure, middle, show
-from stream.feeds import FEEDS, Feed, Recorded, itms
-from stream.feeds.capmetro import COLUMNS
-from stream.feeds.jsonl import canonical_value
-from stream.reading import Reading, parse_time
+from hatcast.agents.recordings.parquet import parquet_records
+from hatcast.stream.readings.formats import FEEDS, Feed, Recorded, itms
+from hatcast.stream.readings.formats.capmetro import COLUMNS
+from hatcast.stream.readings.formats.jsonl import canonical_value
+from hatcast.stream.readings.reading import Reading, parse_time
 
 LEAST: Final = 150_000.0  # readings/s
 LEAST_GTFS_RT: Final = 50_000.0

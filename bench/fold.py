@@ -10,20 +10,20 @@ from typing import Final
 import click
 import h3.api.basic_int as h3
 
-from agents.fold_makers import fold_maker
-from agents.settings import Settings, load_settings
 from bench.city import workload
 from bench.figures import Figure, middle, show
 from bench.settings import PARTITIONS, write_settings
-from stream.checkpoint import take_changes
-from stream.contributions import Fold
-from stream.feeds import itms
-from stream.hats import Calendar
-from stream.mechanisms.system import SystemNoise
-from stream.packing import columns, unpack
-from stream.partitioner import by_murmur2
-from stream.pseudonyms import KEY_BYTES, Pseudonyms
-from stream.release import HatChunks, release_of
+from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.worker.folds import fold_maker
+from hatcast.stream.fold.checkpoint import take_changes
+from hatcast.stream.fold.contributions import Fold
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.packing import columns, unpack
+from hatcast.stream.mechanisms.system import SystemNoise
+from hatcast.stream.readings.formats import itms
+from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
+from hatcast.stream.release.hats import HatChunks, release_of
 from tests.services import KafkaServer, RedisServer
 
 FOLD_OVER_DECODE: Final = 6.0

@@ -14,12 +14,12 @@ import click
 import structlog
 from redis.asyncio import Redis
 
-from agents.cli.budget import read_budget
-from agents.ledger_file import open_ledger
-from agents.store.ledger import LedgerStore
 from bench.figures import Figure, middle, say, show
 from bench.process import cpu_s
-from stream.accounting import DayLedger, Total
+from hatcast.agents.batch.ledger_file import open_ledger
+from hatcast.agents.cli.budget import read_budget
+from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.stream.accounting.ledger import DayLedger, Total
 from tests.faults.entries import BATCH, RELEASED_AT_MS, Entries, Spent, rebuilt, recover, recovering
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.health import LISTEN, is_ready

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from agents.cli import hatcast
+from hatcast.agents.cli import hatcast
 
 _ENDS = {"|", "||", "&&", ";", ">", ">>", "<", "&"}
 _BEFORE = {*_ENDS, "run", "exec", "$"}

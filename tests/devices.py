@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from agents.device.own import Rules
-from agents.settings import settings_of
-from stream.policy import Policy
+from hatcast.agents.config.settings import settings_of
+from hatcast.agents.device.fold import Rules
+from hatcast.stream.policy.policy import Policy
 
 HOUR: Final = 3_600_000
 NOON: Final = 1_641_124_800_000  # 2022-01-02T12:00Z

@@ -11,12 +11,12 @@ from typing import Any
 
 from aiohttp import ClientResponse, ClientSession, web
 
-from agents.display.feed import Feed
-from agents.display.hub import Hub
-from agents.display.kept import Kept
-from agents.display.position import Position
-from agents.display.record import read_budget, read_release
-from agents.display.server import application
+from hatcast.agents.map.event_id import Position
+from hatcast.agents.map.feed import Feed
+from hatcast.agents.map.history import Kept
+from hatcast.agents.map.record import read_budget, read_release
+from hatcast.agents.map.server import application
+from hatcast.agents.map.subscribers import Hub
 
 CELLS = ("87608b0d2ffffff", "87608b0d6ffffff", "87608b091ffffff", "87608b094ffffff")
 DAY_MS = 86_400_000

@@ -4,8 +4,8 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from agents.metrics.declared import METRICS
-from agents.metrics.kinds import Process
+from hatcast.agents.monitoring.declarations import METRICS
+from hatcast.agents.monitoring.kinds import Process
 
 LIBRARY: Final = ("process_", "python_")  # of the Prometheus client itself
 

@@ -4,12 +4,12 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from stream.contributions import Fold
-from stream.feeds import jsonl
-from stream.hats import Calendar
-from stream.partitioner import PARTITIONERS
-from stream.policy import Policy
-from stream.pseudonyms import KEY_BYTES, Pseudonyms
+from hatcast.stream.fold.contributions import Fold
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.formats import jsonl
+from hatcast.stream.readings.partitioner import PARTITIONERS
+from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 
 PSEUDONYMS: Final = Pseudonyms(bytes(KEY_BYTES))
 MINUTE: Final = 60_000

@@ -7,13 +7,13 @@ from typing import Any
 
 import h3.api.basic_int as h3
 
-from stream.contributions import Fold
-from stream.feeds import jsonl
-from stream.hats import Calendar
-from stream.partitioner import PARTITIONERS
-from stream.policy import EstimatorKeys, Policy, Relation, read_policy
-from stream.pseudonyms import KEY_BYTES, Pseudonyms
-from stream.replay import Message
+from hatcast.stream.fold.contributions import Fold
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.policy.policy import EstimatorKeys, Policy, Relation, read_policy
+from hatcast.stream.readings.formats import jsonl
+from hatcast.stream.readings.partitioner import PARTITIONERS
+from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
+from hatcast.stream.replay.heartbeats import Message
 
 NOW = 1_800_000_000_000  # in 2027
 

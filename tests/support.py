@@ -9,14 +9,14 @@ from functools import cache
 import numpy as np
 from hypothesis import strategies as st
 
-from stream.array_length import RULES
-from stream.estimators import Estimator, Parameters, Users
-from stream.estimators.quantile import QUANTILES
-from stream.grouping import GROUPINGS, Counts, Integers
-from stream.mechanisms import Noisy
-from stream.mechanisms.gaussian import smallest_scale
-from stream.mechanisms.grid import Grid
-from stream.vectors import VectorUsers
+from hatcast.stream.estimators import Estimator, Parameters, Users
+from hatcast.stream.estimators.array_length import RULES
+from hatcast.stream.estimators.grouping import GROUPINGS, Counts, Integers
+from hatcast.stream.estimators.quantile import QUANTILES
+from hatcast.stream.estimators.vectors import VectorUsers
+from hatcast.stream.mechanisms import Noisy
+from hatcast.stream.mechanisms.gaussian import smallest_scale
+from hatcast.stream.mechanisms.grid import Grid
 from tests.services.data import DATA
 
 ITMS_LIKE: list[int] = json.loads((DATA / "itms_like_counts.json").read_text())["counts"]

@@ -8,18 +8,18 @@ from typing import Final, Generic, TypeVar
 
 import h3.api.basic_int as h3
 
-from agents.ahead import Ahead
-from agents.batch.keep import Keeper
-from agents.kafka_dump import Dump
-from stream.clock import slowest
-from stream.contributions import FoldOf
-from stream.feeds import Recorded
-from stream.hats import Calendar
-from stream.partition_fold import Earlier, PartitionFold
-from stream.policy import Policy, Relation
-from stream.pseudonyms import Pseudonyms
-from stream.reading import Reading
-from stream.recording import by_their_own
+from hatcast.agents.batch.retention import Keeper
+from hatcast.agents.recordings.dump_file import Dump
+from hatcast.agents.worker.early_records import Ahead
+from hatcast.stream.fold.contributions import FoldOf
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.partition_fold import Earlier, PartitionFold
+from hatcast.stream.fold.watermark import slowest
+from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.readings.formats import Recorded
+from hatcast.stream.readings.pseudonyms import Pseudonyms
+from hatcast.stream.readings.reading import Reading
+from hatcast.stream.readings.recording import by_their_own
 
 V = TypeVar("V")
 
@@ -154,7 +154,7 @@ def fold_recording(records: Iterable[tuple[int, Recorded]], job: Job) -> Folded:
 
 
 def fold_dump(dump: Dump, job: Job, make_fold: Callable[[int], PartitionFold[bytes]]) -> Folded:
-    """Each partition in offset order, with its own clock and rule 10. `make_fold`: see agents/fold_makers.py."""
+    """Each partition in offset order, with its own clock and rule 10. `make_fold`: see agents/worker/folds.py."""
     partitions = [
         _Partition(job, number, make_fold(number), missing=start > 0)
         for number, start in enumerate(dump.head.start_offsets)

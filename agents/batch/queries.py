@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from agents.batch.keep import KeepChunks
-from agents.clock import now_ms
-from agents.ledger_file import LedgerFile
-from stream.hats import Calendar, Slot
-from stream.mechanisms import Noise
-from stream.policy import Relation
-from stream.queries import KeptDay
-from stream.query_release import Asked, QueryRelease, asked_about, asked_in, query_release_of
-from stream.schedule import listed_cells
+from hatcast.agents.batch.ledger_file import LedgerFile
+from hatcast.agents.batch.retention import KeepChunks
+from hatcast.agents.clock import now_ms
+from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.mechanisms import Noise
+from hatcast.stream.policy.policy import Relation
+from hatcast.stream.queries import KeptDay
+from hatcast.stream.release.queries import Asked, QueryRelease, asked_about, asked_in, query_release_of
+from hatcast.stream.release.schedule import listed_cells
 
 _ANSWERS: Final = 500  # of one commit
 

@@ -1,4 +1,4 @@
-"""Releases into a ledger file: the protocol of agents/release.py in one process.    [design 3, I1 and I2; 4, Release]
+"""Releases into a ledger file: the protocol of agents/release in one process.    [design 3, I1 and I2; 4, Release]
 
 The steps, by the worker's names:
 
@@ -15,21 +15,21 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import Final
 
-from agents.batch.fold import Folded
-from agents.batch.keep import KeepChunks, KeptHat
-from agents.batch.queries import Answers
-from agents.clock import now_ms
-from agents.ledger_file import LedgerFile
-from stream.accounting import fits
-from stream.clock import closes_at
-from stream.errors import Refusal
-from stream.hats import Calendar, Slot
-from stream.mechanisms import Noise
-from stream.policy import Policy, Relation
-from stream.queries import is_read, reservations
-from stream.release import Release, exhausted_of, incomplete_of, release_id, release_of
-from stream.schedule import first_slot_ms, listed_cells, slots_between, slots_due
-from stream.units import DAY_MS
+from hatcast.agents.batch.fold import Folded
+from hatcast.agents.batch.ledger_file import LedgerFile
+from hatcast.agents.batch.queries import Answers
+from hatcast.agents.batch.retention import KeepChunks, KeptHat
+from hatcast.agents.clock import now_ms
+from hatcast.stream.accounting.ledger import fits
+from hatcast.stream.errors import Refusal
+from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.watermark import closes_at
+from hatcast.stream.mechanisms import Noise
+from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.queries import is_read, reservations
+from hatcast.stream.release.hats import Release, exhausted_of, incomplete_of, release_id, release_of
+from hatcast.stream.release.schedule import first_slot_ms, listed_cells, slots_between, slots_due
+from hatcast.stream.units import DAY_MS
 
 _HATS: Final = 500  # of one commit: the disk is waited for once
 _MOST_DAYS: Final = 366  # without being told: one record with a broken clock must not release decades
@@ -141,7 +141,7 @@ def _lots(hats: Iterator[KeptHat], policy: Policy) -> Iterator[list[KeptHat]]:
 
 
 def _has_room(ledger: LedgerFile, missing: Sequence[KeptHat]) -> bool:
-    """As in agents/slot_release.py: under `add_remove` a slot fits as a whole or not at all. Else each commit asks."""
+    """As in agents/release/slots.py: under `add_remove` a slot fits as a whole or not at all. Else each commit asks."""
     if not missing or ledger.policy.relation is Relation.REPLACE:
         return True
     date = missing[0].date

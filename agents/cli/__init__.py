@@ -8,8 +8,8 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
-from agents.unforeseen import guard, last_line, shows_texts, trace_of
-from stream.errors import Refusal
+from hatcast.agents.errors.unexpected import guard, last_line, shows_texts, trace_of
+from hatcast.stream.errors import Refusal
 
 # In the order of a newcomer's day, with the line that `hatcast --help` shows.
 COMMANDS: Final[dict[str, str]] = {
@@ -44,7 +44,7 @@ class Commands(click.Group):
         """The command of that name; None if there is none, which click reports as wrong usage."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"agents.cli.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"hatcast.agents.cli.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -71,11 +71,11 @@ def hatcast() -> None:
 def main() -> None:
     """The console script. A refusal is one line on standard error and exit 1, wrong usage one and exit 2.
 
-    So is an error that nobody foresaw: its type and its place, see agents/unforeseen.py.
+    So is an error that nobody foresaw: its type and its place, see agents/errors/unexpected.py.
     """
     guard()
     try:
-        hatcast.main(prog_name="hatcast", standalone_mode=False)  # also as `python -m agents.cli`
+        hatcast.main(prog_name="hatcast", standalone_mode=False)  # also as `python -m hatcast.agents.cli`
     except Refusal as refusal:
         print(f"hatcast: {refusal}", file=sys.stderr)
         sys.exit(1)

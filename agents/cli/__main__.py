@@ -1,6 +1,6 @@
-"""`python -m agents.cli`: the command without its console script, as tests start it."""
+"""`python -m hatcast.agents.cli`: the command without its console script, as tests start it."""
 
-from agents.cli import main
+from hatcast.agents.cli import main
 
 if __name__ == "__main__":
     main()

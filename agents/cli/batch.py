@@ -15,25 +15,25 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from agents.batch.fold import Folded, Job, fold_dump, fold_recording
-from agents.batch.keep import KeepChunks, Keeper, KeepNothing, KeepTotals, Totals
-from agents.cli.options import config_option, days_of, json_option
-from agents.clock import now_ms
-from agents.fold_makers import fold_maker, report_fold_maker
-from agents.kafka_dump import DUMP, Dump
-from agents.recordings import open_recording
-from agents.settings import Settings, load_settings
-from stream.errors import Refusal
-from stream.feeds import FEEDS
-from stream.hats import Calendar
-from stream.partition_fold import Earlier
-from stream.policy import Relation
-from stream.pseudonyms import KEY_BYTES, Pseudonyms
-from stream.query_keys import Period
-from stream.reading import Outcome
+from hatcast.agents.batch.fold import Folded, Job, fold_dump, fold_recording
+from hatcast.agents.batch.retention import KeepChunks, Keeper, KeepNothing, KeepTotals, Totals
+from hatcast.agents.cli.options import config_option, days_of, json_option
+from hatcast.agents.clock import now_ms
+from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.recordings.dump_file import DUMP, Dump
+from hatcast.agents.recordings.files import open_recording
+from hatcast.agents.worker.folds import fold_maker, report_fold_maker
+from hatcast.stream.errors import Refusal
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.partition_fold import Earlier
+from hatcast.stream.policy.policy import Relation
+from hatcast.stream.policy.query_keys import Period
+from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
+from hatcast.stream.readings.reading import Outcome
 
 if TYPE_CHECKING:
-    from agents.ledger_file import LedgerFile
+    from hatcast.agents.batch.ledger_file import LedgerFile
 
 _CHANGED: Final = (
     "HATs that an earlier run has released from other readings: {}. They keep their values, and readings that are new"
@@ -166,11 +166,11 @@ def _progress() -> Iterator[Callable[[int], Callable[[int], None]]]:
 
 def _release(given: _Files, path: Path, days: tuple[date, date] | None, *, as_json: bool) -> None:
     # Loaded here: noise and accounting take seconds, and folding alone needs neither.
-    from agents.batch.release import changed_since, release_final
-    from agents.budget_view import budget_table
-    from agents.ledger_file import open_ledger
-    from stream.mechanisms.system import SystemNoise
-    from stream.release import budget_record
+    from hatcast.agents.batch.ledger_file import open_ledger
+    from hatcast.agents.batch.release import changed_since, release_final
+    from hatcast.agents.cli.budget_tables import budget_table
+    from hatcast.stream.mechanisms.system import SystemNoise
+    from hatcast.stream.release.hats import budget_record
 
     policy, kept = given.settings.policy, KeepChunks()
     with open_ledger(path, policy, given.settings.user_key) as ledger:

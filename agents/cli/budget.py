@@ -12,18 +12,18 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
-from agents.budget_view import budget_table, query_table, report_view, today_line
-from agents.budget_words import Paragraph, explanation, figures
-from agents.cli.options import config_option, json_option
-from agents.clock import now_ms
-from agents.redis_connection import CONNECT_SECONDS, connect_redis_async, redis_refusal
-from agents.settings import Settings, load_settings
-from agents.store.ledger import LedgerStore
-from stream.errors import Refusal
-from stream.hats import Calendar
-from stream.query_keys import DAYS_MAX
-from stream.release import budget_record
-from stream.report_table import LEAST_USER_DAYS, REPORT, report_table
+from hatcast.agents.cli.budget_explained import Paragraph, explanation, figures
+from hatcast.agents.cli.budget_tables import budget_table, query_table, report_view, today_line
+from hatcast.agents.cli.options import config_option, json_option
+from hatcast.agents.clock import now_ms
+from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.redis.connection import CONNECT_SECONDS, connect_redis_async, redis_refusal
+from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.stream.budget.report_table import LEAST_USER_DAYS, REPORT, report_table
+from hatcast.stream.errors import Refusal
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.policy.query_keys import DAYS_MAX
+from hatcast.stream.release.hats import budget_record
 
 _DAYS: Final = 30
 _PATIENCE_S: Final = 2.0  # for a ledger that --explain can do without

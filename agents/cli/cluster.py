@@ -8,10 +8,10 @@ import msgspec
 from click.core import ParameterSource
 from rich.console import Console
 
-from agents.cli.options import config_option, json_option, plot_option
-from agents.cli.progress import progress_bars
-from agents.settings import load_settings
-from stream.feeds import FEEDS
+from hatcast.agents.cli.options import config_option, json_option, plot_option
+from hatcast.agents.cli.progress import progress_bars
+from hatcast.agents.config.settings import load_settings
+from hatcast.stream.readings.formats import FEEDS
 
 _RELEASE: Final = {"feed_format": "--format", "config": "--config", "blend": "--blend", "slots": "--slots"}
 _EVALUATE: Final = {"dimensions": "--dimensions", "users": "--users", "runs": "--runs"}
@@ -108,12 +108,12 @@ def _refuse(options: dict[str, str], why: str) -> None:
 
 
 def _release(given: _Options, epsilon: float, feed_format: str) -> None:
-    from agents.cluster import show
-    from agents.cluster.release import Blend, Wish, check_relation, release
-    from agents.cluster.vectors import chosen_slots, read_vectors
-    from stream.kmeans.hat_vectors import top_of
-    from stream.kmeans.setting import Setting
-    from stream.mechanisms.system import SystemNoise
+    from hatcast.agents.research.cluster import show
+    from hatcast.agents.research.cluster.release import Blend, Wish, check_relation, release
+    from hatcast.agents.research.cluster.vectors import chosen_slots, read_vectors
+    from hatcast.stream.kmeans.hat_vectors import top_of
+    from hatcast.stream.kmeans.setting import Setting
+    from hatcast.stream.mechanisms.system import SystemNoise
 
     settings = load_settings(given["config"])
     policy = settings.policy
@@ -137,9 +137,9 @@ def _release(given: _Options, epsilon: float, feed_format: str) -> None:
 
 
 def _evaluate(given: _Options) -> None:
-    from agents.evaluate import clusters_show
-    from agents.evaluate.clusters import CONTENDERS, TOP, Synthetic, compare_clusters
-    from stream.kmeans.setting import Setting
+    from hatcast.agents.research.evaluate import clusters_show
+    from hatcast.agents.research.evaluate.clusters import CONTENDERS, TOP, Synthetic, compare_clusters
+    from hatcast.stream.kmeans.setting import Setting
 
     click.echo("a simulation: nothing that it prints is private", err=True)
     epsilon = _PAPER_EPSILON if given["epsilon"] is None else given["epsilon"]

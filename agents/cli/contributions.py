@@ -6,13 +6,13 @@ from pathlib import Path
 import click
 import msgspec
 
-from agents.cli.options import config_option, json_option
-from agents.redis_connection import connect_redis_async
-from agents.settings import Settings, load_settings
-from agents.store.keys import DomainKeys
-from agents.store.partition import PartitionStore
-from stream.errors import Refusal
-from stream.packing import unpack
+from hatcast.agents.cli.options import config_option, json_option
+from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.redis.connection import connect_redis_async
+from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.stream.errors import Refusal
+from hatcast.stream.fold.packing import unpack
 
 Totals = tuple[int, int, int, int]
 

@@ -7,9 +7,9 @@ from typing import TypedDict, Unpack
 import click
 from rich.console import Console
 
-from agents.demo.defaults import TOPIC_NAMES
-from agents.embedded import Services
-from stream.feeds import FEEDS
+from hatcast.agents.demo.defaults import TOPIC_NAMES
+from hatcast.agents.demo.embedded import Services
+from hatcast.stream.readings.formats import FEEDS
 
 
 class _Options(TypedDict):
@@ -46,8 +46,8 @@ def command(**given: Unpack[_Options]) -> None:
         raise click.UsageError("--feed and --format go together: a file, and what it is")
     # Ctrl-C is suppressed until the demo's loop hears it. The services start while libraries are loaded.
     with suppress(KeyboardInterrupt), Services(TOPIC_NAMES) as services:
-        from agents.demo.run import Wish, run_demo
-        from agents.demo.view import Json, Lines, Screen
+        from hatcast.agents.demo.rendering import Json, Lines, Screen
+        from hatcast.agents.demo.run import Wish, run_demo
 
         console = Console()
         live = console.is_terminal and not console.is_dumb_terminal

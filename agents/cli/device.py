@@ -10,20 +10,20 @@ from typing import Any, Final
 
 import click
 
-from agents.bridge.replay import pace_of
-from agents.bridge.synthetic import CityOptions
-from agents.cli.options import config_option, json_option, vehicles_of
-from agents.cli.stopping import stopping
-from agents.device.run import DeviceOptions, run_city, run_live, run_recording
-from agents.device.sources import Fleet, Own, read_lines, vehicles_in
-from agents.device.view import Summary
-from agents.logs import configure_logs
-from agents.recordings import open_recording
-from agents.settings import Settings, load_settings
-from stream.errors import Refusal
-from stream.feeds import FEEDS
-from stream.reading import Reading, canonical_vehicle
-from stream.recording import Recording
+from hatcast.agents.cli.options import config_option, json_option, vehicles_of
+from hatcast.agents.cli.signals import stopping
+from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.device.run import DeviceOptions, run_city, run_live, run_recording
+from hatcast.agents.device.sources import Fleet, Own, read_lines, vehicles_in
+from hatcast.agents.device.summary import Summary
+from hatcast.agents.monitoring.logs import configure_logs
+from hatcast.agents.recordings.files import open_recording
+from hatcast.agents.sources.replay import pace_of
+from hatcast.agents.sources.synthetic import CityOptions
+from hatcast.stream.errors import Refusal
+from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.readings.reading import Reading, canonical_vehicle
+from hatcast.stream.readings.recording import Recording
 
 _INTERRUPTED: Final = 130
 _STDIN: Final = "-"
@@ -158,7 +158,7 @@ def _live(settings: Settings, given: dict[str, Any], options: DeviceOptions, sto
         lines = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115 - read for as long as the process lives
         return run_live(settings, read_lines(lines, feed.decode), takes, options, stop)
     # Loaded here: whoever reads a file needs no MQTT.
-    from agents.device.mqtt import Published, mqtt_readings
+    from hatcast.agents.device.mqtt import Published, mqtt_readings
 
     with mqtt_readings(Published.of(given["mqtt"], os.environ), feed) as arrived:
         return run_live(settings, arrived, takes, options, stop)

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 import structlog
 
-from agents.cli.options import METRICS_LISTEN, config_option, metrics_listen_option
-from agents.logs import configure_logs
-from agents.settings import Address, Settings, load_settings
+from hatcast.agents.cli.options import METRICS_LISTEN, config_option, metrics_listen_option
+from hatcast.agents.config.settings import Address, Settings, load_settings
+from hatcast.agents.monitoring.logs import configure_logs
 
 log = structlog.get_logger()
 
@@ -37,9 +37,9 @@ def command(config: Path, host: str | None, port: int | None, metrics_listen: Ad
 
 
 async def _serve(settings: Settings, listen: Address, metrics_listen: Address | None) -> None:
-    from agents.display.server import Display
-    from agents.metrics.kinds import Process
-    from agents.metrics.server import OperatorServer
+    from hatcast.agents.map.server import Display
+    from hatcast.agents.monitoring.kinds import Process
+    from hatcast.agents.monitoring.server import OperatorServer
 
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()

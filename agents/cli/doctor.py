@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agents.cli.options import config_option, json_option
-from agents.doctor import Check, State, examine
+from hatcast.agents.cli.options import config_option, json_option
+from hatcast.agents.worker.preflight import Check, State, examine
 
 _STYLES = {State.OK: "green", State.WARNING: "yellow", State.PROBLEM: "bold red"}
 

@@ -12,11 +12,11 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from agents.cli.options import config_option
-from agents.cli.output import write_all
-from agents.dump import Dump, open_dump
-from agents.settings import Settings, load_settings
-from stream.errors import Refusal
+from hatcast.agents.cli.options import config_option
+from hatcast.agents.cli.output import write_all
+from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.kafka.dump import Dump, open_dump
+from hatcast.stream.errors import Refusal
 
 GZIP_LEVEL: Final = 3  # on telemetry a third larger than level 6, in a third of the time
 

@@ -9,15 +9,15 @@ import click
 import msgspec
 from rich.console import Console
 
-from agents.cli.options import json_option, plot_option
-from agents.cli.progress import progress_bars
-from agents.evaluate import hybrid, hybrid_show, show
-from agents.evaluate.comparison import Hat, compare
-from agents.evaluate.contenders import DEFAULT, contender, default_for
-from agents.evaluate.inputs import Scaling, hat_of_counts, hat_of_recording
-from agents.evaluate.values import VALUES
-from stream.errors import Refusal
-from stream.feeds import FEEDS
+from hatcast.agents.cli.options import json_option, plot_option
+from hatcast.agents.cli.progress import progress_bars
+from hatcast.agents.research.evaluate import hybrid, hybrid_show, show
+from hatcast.agents.research.evaluate.comparison import Hat, compare
+from hatcast.agents.research.evaluate.contenders import DEFAULT, contender, default_for
+from hatcast.agents.research.evaluate.inputs import Scaling, hat_of_counts, hat_of_recording
+from hatcast.agents.research.evaluate.values import VALUES
+from hatcast.stream.errors import Refusal
+from hatcast.stream.readings.formats import FEEDS
 
 _EPSILONS: Final = "0.5,1,1.5,2"
 _HYBRID_RUNS: Final = 1_000_000  # all of a point are in memory at once

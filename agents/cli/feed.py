@@ -8,16 +8,16 @@ from typing import Any, Final
 
 import click
 
-from agents.bridge.replay import run_replay
-from agents.bridge.synthetic import CityOptions, run_city
-from agents.cli import feed_live
-from agents.cli.options import METRICS_LISTEN, config_option, except_option, json_option, metrics_listen_option
-from agents.cli.stopping import stopping
-from agents.clock import now_ms
-from agents.recordings import open_recording
-from agents.settings import Address, load_settings
-from stream.feeds import FEEDS
-from stream.reading import parse_time
+from hatcast.agents.cli import feed_live
+from hatcast.agents.cli.options import METRICS_LISTEN, config_option, except_option, json_option, metrics_listen_option
+from hatcast.agents.cli.signals import stopping
+from hatcast.agents.clock import now_ms
+from hatcast.agents.config.settings import Address, load_settings
+from hatcast.agents.recordings.files import open_recording
+from hatcast.agents.sources.replay import run_replay
+from hatcast.agents.sources.synthetic import CityOptions, run_city
+from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.readings.reading import parse_time
 
 _INTERRUPTED: Final = 130
 
@@ -131,9 +131,9 @@ def _served(listen: Address | None) -> AbstractContextManager[None]:
     """What operators look at, beside the feed."""
     if listen is None:
         return nullcontext()
-    from agents.logs import configure_logs
-    from agents.metrics.beside import served_beside
-    from agents.metrics.kinds import Process
+    from hatcast.agents.monitoring.kinds import Process
+    from hatcast.agents.monitoring.logs import configure_logs
+    from hatcast.agents.monitoring.threaded_server import served_beside
 
     configure_logs()
     return served_beside(listen, Process.BRIDGE, METRICS_LISTEN)

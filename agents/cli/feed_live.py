@@ -9,15 +9,15 @@ from urllib.parse import urlsplit
 
 import click
 
-from agents.cli.options import config_option, json_option, metrics_listen_option
-from agents.settings import Address, Settings, load_settings
-from stream.errors import BadSetting
-from stream.feeds import FEEDS
-from stream.tables import duration_ms
+from hatcast.agents.cli.options import config_option, json_option, metrics_listen_option
+from hatcast.agents.config.settings import Address, Settings, load_settings
+from hatcast.stream.errors import BadSetting
+from hatcast.stream.policy.toml_tables import duration_ms
+from hatcast.stream.readings.formats import FEEDS
 
 if TYPE_CHECKING:
-    from agents.bridge.access import Access
-    from agents.bridge.link import Source
+    from hatcast.agents.sources.connection import Source
+    from hatcast.agents.sources.endpoint import Access
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -113,7 +113,7 @@ def mqtt(**given: Any) -> None:
     """
     _check_tls(given)
     settings = _settings(given)
-    from agents.bridge.mqtt import MqttSource, Subscription
+    from hatcast.agents.sources.mqtt import MqttSource, Subscription
 
     access = _access(given, _MQTT_PORTS)
     wanted = Subscription(given["topics"], given["qos"], given["client_id"], int(given["session"]), given["protocol"])
@@ -142,8 +142,8 @@ def gtfs_rt(**given: Any) -> None:
     if not _is_address(given["url"]):
         raise click.UsageError("write the address as http://host/... or https://host/...")
     settings = _settings(given)
-    from agents.bridge.access import KEY_VARIABLE, secret, tls_context
-    from agents.bridge.gtfs_rt import Poll, PollSource
+    from hatcast.agents.sources.endpoint import KEY_VARIABLE, secret, tls_context
+    from hatcast.agents.sources.gtfs_rt import Poll, PollSource
 
     name = given["key_header"] or given["key_parameter"]
     key = secret(KEY_VARIABLE, given["key_file"])
@@ -178,7 +178,7 @@ def amqp(**given: Any) -> None:
     """Send what is in a queue, until Ctrl-C, SIGTERM or --for. A message leaves it once Kafka has its readings."""
     _check_tls(given)
     settings = _settings(given)
-    from agents.bridge.amqp import AmqpSource, Consumption
+    from hatcast.agents.sources.amqp import AmqpSource, Consumption
 
     access = _access(given, _AMQP_PORTS)
     wanted = Consumption(given["queue"], given["vhost"], given["exchange"], given["routing_key"])
@@ -201,7 +201,7 @@ def _check_tls(given: dict[str, Any]) -> None:
 
 
 def _settings(given: dict[str, Any]) -> Settings:
-    from agents.logs import configure_logs
+    from hatcast.agents.monitoring.logs import configure_logs
 
     settings = load_settings(given["config"])
     configure_logs(given["log_level"])
@@ -209,7 +209,7 @@ def _settings(given: dict[str, Any]) -> Settings:
 
 
 def _access(given: dict[str, Any], ports: tuple[int, int]) -> "Access":
-    from agents.bridge.access import PASSWORD_VARIABLE, Access, secret, tls_context
+    from hatcast.agents.sources.endpoint import PASSWORD_VARIABLE, Access, secret, tls_context
 
     tls = tls_context(given["ca_file"], given["cert_file"], given["key_file"]) if given["tls"] else None
     password = secret(PASSWORD_VARIABLE, given["password_file"]) if given["user"] else None
@@ -220,7 +220,7 @@ def _access(given: dict[str, Any], ports: tuple[int, int]) -> "Access":
 def _run(
     given: dict[str, Any], settings: Settings, feed: str, connect: Callable[[], "Source"], *, polled: bool = False
 ) -> None:
-    from agents.bridge.live import Wish, run_live
+    from hatcast.agents.sources.live import Wish, run_live
 
     listen: Address | None = given["metrics_listen"]
     wish = Wish(feed, given["buffer"], polled, given["seconds"], listen)

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from agents.cli.options import config_option
-from agents.first_file import FIRST_ESTIMATORS, Answers, checked, text_of, write_first, zone_of_machine
-from stream.errors import BadSetting, Refusal
-from stream.feeds import FEEDS
+from hatcast.agents.cli.options import config_option
+from hatcast.agents.config.template import FIRST_ESTIMATORS, Answers, checked, text_of, write_first, zone_of_machine
+from hatcast.stream.errors import BadSetting, Refusal
+from hatcast.stream.readings.formats import FEEDS
 
 _DEFAULTS = Answers(timezone="")
 _QUESTIONS = {
@@ -79,7 +79,7 @@ def _on_terminal() -> bool:
 
 
 def _doctor() -> click.Command:
-    from agents.cli.doctor import command as doctor
+    from hatcast.agents.cli.doctor import command as doctor
 
     return doctor
 

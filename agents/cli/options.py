@@ -6,9 +6,9 @@ from typing import Final
 
 import click
 
-from agents.settings import DEFAULT_FILE, Address, address_of
-from stream.errors import BadSetting
-from stream.reading import canonical_vehicle
+from hatcast.agents.config.settings import DEFAULT_FILE, Address, address_of
+from hatcast.stream.errors import BadSetting
+from hatcast.stream.readings.reading import canonical_vehicle
 
 config_option = click.option(
     "--config",

@@ -12,24 +12,24 @@ from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from rich.console import Console
 from rich.table import Table
 
-from agents.asked import unanswered
-from agents.cli.options import config_option, json_option
-from agents.kafka import broker_name
-from agents.redis_connection import connect_redis_async
-from agents.registry import Registry
-from agents.settings import Settings, load_settings
-from agents.store.hats import HatStore
-from agents.store.kept import KeptStore
-from agents.store.keys import DomainKeys
-from agents.store.ledger import LedgerStore
-from agents.store.partition import PartitionStore
-from agents.store.progress import Mark, Progress
-from agents.topics import topic_range
-from stream.clock import slowest
-from stream.errors import Refusal
-from stream.hats import Calendar
-from stream.policy import Policy, Relation
-from stream.units import NANO
+from hatcast.agents.cli.options import config_option, json_option
+from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.kafka.client import broker_name
+from hatcast.agents.kafka.registry import Registry
+from hatcast.agents.kafka.topics import topic_range
+from hatcast.agents.redis.connection import connect_redis_async
+from hatcast.agents.redis.contributions import HatStore
+from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.redis.retained import KeptStore
+from hatcast.agents.redis.slot_progress import Mark, Progress
+from hatcast.agents.release.query_inputs import unanswered
+from hatcast.stream.errors import Refusal
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.watermark import slowest
+from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.units import NANO
 
 
 @click.command(epilog="Example:  hatcast status --config hatcast.toml --json | jq .outcomes")

@@ -14,12 +14,12 @@ import msgspec
 from rich.console import Console
 from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from agents.cli.options import days_of, json_option, plot_option
-from agents.clock import now_ms
-from stream.cells_file import CellsFile, Chosen
-from stream.errors import Refusal
-from stream.feeds import FEEDS
-from stream.policy import Policy
+from hatcast.agents.cli.options import days_of, json_option, plot_option
+from hatcast.agents.clock import now_ms
+from hatcast.stream.errors import Refusal
+from hatcast.stream.policy.cells_file import CellsFile, Chosen
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.formats import FEEDS
 
 _EPSILONS: Final = (0.001, 10.0)  # above 10 a choice is hardly private, as of a policy
 
@@ -143,7 +143,7 @@ def _check_targets(given: _Options) -> None:
 
 def _survey(given: _Options) -> None:
     click.echo("reads raw data, not private; nor is anything that it prints or writes", err=True)
-    from agents.survey import run, show
+    from hatcast.agents.research.survey import run, show
 
     policy, users, target = _policy(given), given["users"], given["cells"]
     with _progress() as progress:
@@ -169,9 +169,9 @@ def _survey(given: _Options) -> None:
 
 def _select(given: _Options, private: _Private) -> None:
     click.echo("reads raw data; only the choice of candidates is private, for what it costs", err=True)
-    from agents.survey import run, show
-    from agents.survey.settings import public_candidates
-    from stream.mechanisms.system import SystemNoise
+    from hatcast.agents.research.survey import run, show
+    from hatcast.agents.research.survey.settings import public_candidates
+    from hatcast.stream.mechanisms.system import SystemNoise
 
     policy, users, target = _policy(given), given["users"], private.target
     candidates = public_candidates(private.candidates, policy.h3_resolution)
@@ -195,7 +195,7 @@ def _select(given: _Options, private: _Private) -> None:
 
 
 def _policy(given: _Options) -> Policy:
-    from agents.survey.settings import survey_policy
+    from hatcast.agents.research.survey.settings import survey_policy
 
     changed = {"timezone": given["timezone"], "hours": given["hours"], "h3_resolution": given["resolution"]}
     instead = {key: value for key, value in changed.items() if value is not None}

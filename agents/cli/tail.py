@@ -11,10 +11,10 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from agents.cli.options import config_option, json_option
-from agents.cli.output import write_all
-from agents.settings import load_settings
-from agents.tail import Shown, follow, read_release
+from hatcast.agents.cli.options import config_option, json_option
+from hatcast.agents.cli.output import write_all
+from hatcast.agents.config.settings import load_settings
+from hatcast.agents.kafka.tail import Shown, follow, read_release
 
 
 class _Options(TypedDict):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from agents.cli.options import config_option, metrics_listen_option
-from agents.logs import configure_logs
-from agents.settings import Address, load_settings
+from hatcast.agents.cli.options import config_option, metrics_listen_option
+from hatcast.agents.config.settings import Address, load_settings
+from hatcast.agents.monitoring.logs import configure_logs
 
 
 @click.command(epilog="Example:  hatcast worker --config hatcast.toml")
@@ -39,9 +39,9 @@ def command(
         settings = replace(settings, listen=metrics_listen)
     configure_logs(log_level)
     # Loaded after the configuration was read: a mistake in it is told at once.
-    from agents.durability import ensure_durable
-    from agents.topics import ensure_topics
-    from agents.worker import run_worker
+    from hatcast.agents.kafka.topics import ensure_topics
+    from hatcast.agents.redis.durability import ensure_durable
+    from hatcast.agents.worker.worker import run_worker
 
     partitions = ensure_topics(settings)
     ensure_durable(settings, accept_volatile_state=accept_volatile_state)

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from agents.embedded import PARTITIONS, Addresses
-from agents.settings import (
+from hatcast.agents.config.settings import (
     DisplayTable,
     KafkaTable,
     RedisTable,
@@ -15,9 +14,10 @@ from agents.settings import (
     load_settings,
     settings_of,
 )
-from agents.topics_table import TopicsTable
-from stream.policy import Policy
-from stream.units import DAY_MS
+from hatcast.agents.config.topics_table import TopicsTable
+from hatcast.agents.demo.embedded import PARTITIONS, Addresses
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.units import DAY_MS
 
 TOPICS: Final = TopicsTable(telemetry_retention="none")
 TOPIC_NAMES: Final = (
@@ -91,7 +91,7 @@ def demo_policy(feed_format: str | None) -> dict[str, Any]:
 
 def city_start_ms(now_ms: int, policy: Policy) -> int:
     """When the city's time begins (ms UTC): at `CITY_HOUR` of a day about `CITY_AGE_MS` ago."""
-    from stream.hats import Calendar
+    from hatcast.stream.fold.hats import Calendar
 
     calendar = Calendar(policy)
     past = now_ms - CITY_AGE_MS

@@ -1,4 +1,4 @@
-"""`python -m agents.demo.feed`: the demo's feed, in a process of its own, so that it slows nobody down.
+"""`python -m hatcast.agents.demo.feed`: the demo's feed, in a process of its own, so that it slows nobody down.
 
 Reads its Job as one line of standard input, and ends when standard input does. Tells on standard output.
 """
@@ -13,25 +13,25 @@ from typing import Final
 import msgspec
 from redis.exceptions import RedisError
 
-from agents.bridge.pace import Pace
-from agents.bridge.replay import Listener, pace_of, send_recording
-from agents.bridge.room import Room, stored_offsets
-from agents.bridge.sender import Sender
-from agents.bridge.synthetic import CityOptions, city_messages, make_city
-from agents.clock import now_ms
-from agents.demo.defaults import SPEEDUP, VEHICLES, WHOLE_RECORDING_S, city_start_ms, demo_settings
-from agents.demo.told import Began, Ended, Failed, Job, Note, Told
-from agents.embedded import PARTITIONS
-from agents.kafka import confluent_options
-from agents.recordings import open_recording
-from agents.redis_clients import SyncRedis
-from agents.redis_connection import connect_redis
-from agents.settings import Settings
-from stream.errors import BadRecording, Refusal
-from stream.feeds import FEEDS
-from stream.hats import Calendar
-from stream.partitioner import PARTITIONERS
-from stream.replay import Addresses, Replay
+from hatcast.agents.clock import now_ms
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.demo.defaults import SPEEDUP, VEHICLES, WHOLE_RECORDING_S, city_start_ms, demo_settings
+from hatcast.agents.demo.embedded import PARTITIONS
+from hatcast.agents.demo.messages import Began, Ended, Failed, Job, Note, Told
+from hatcast.agents.kafka.client import confluent_options
+from hatcast.agents.recordings.files import open_recording
+from hatcast.agents.redis.clients import SyncRedis
+from hatcast.agents.redis.connection import connect_redis
+from hatcast.agents.sources.flow_control import Room, stored_offsets
+from hatcast.agents.sources.pacing import Pace
+from hatcast.agents.sources.recorded_producer import Sender
+from hatcast.agents.sources.replay import Listener, pace_of, send_recording
+from hatcast.agents.sources.synthetic import CityOptions, city_messages, make_city
+from hatcast.stream.errors import BadRecording, Refusal
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.readings.partitioner import PARTITIONERS
+from hatcast.stream.replay.heartbeats import Addresses, Replay
 
 _LEAVE_S: Final = 2.0  # for a stop in order, before the process goes anyway
 

@@ -17,19 +17,19 @@ import msgspec
 import structlog
 from redis.exceptions import RedisError
 
-from agents.clock import monotonic_s
-from agents.demo.defaults import MAP_HOST, MAP_PORT, demo_settings
-from agents.demo.state import State
-from agents.demo.told import Began, Ended, Failed, Job, Note, Told
-from agents.demo.view import View
-from agents.demo.watch import Outputs, Stored, telemetry_ends
-from agents.display.server import Display
-from agents.embedded import PARTITIONS, Addresses, Services, end_child, start_child
-from agents.logs import configure_logs
-from agents.settings import Address, Settings
-from agents.unforeseen import brief
-from stream.errors import Refusal
-from stream.hats import Calendar
+from hatcast.agents.clock import monotonic_s
+from hatcast.agents.config.settings import Address, Settings
+from hatcast.agents.demo.defaults import MAP_HOST, MAP_PORT, demo_settings
+from hatcast.agents.demo.embedded import PARTITIONS, Addresses, Services, end_child, start_child
+from hatcast.agents.demo.messages import Began, Ended, Failed, Job, Note, Told
+from hatcast.agents.demo.observer import Outputs, Stored, telemetry_ends
+from hatcast.agents.demo.rendering import View
+from hatcast.agents.demo.state import State
+from hatcast.agents.errors.unexpected import brief
+from hatcast.agents.map.server import Display
+from hatcast.agents.monitoring.logs import configure_logs
+from hatcast.stream.errors import Refusal
+from hatcast.stream.fold.hats import Calendar
 
 log = structlog.get_logger()
 
@@ -124,7 +124,7 @@ class _Demo:
         loop = asyncio.get_running_loop()
         for name in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(name, self._stopping.set)
-        feed = start_child("agents.demo.feed", folder=self._services.folder)
+        feed = start_child("hatcast.agents.demo.feed", folder=self._services.folder)
         try:
             with self._view:
                 await self._run(feed)
@@ -175,7 +175,7 @@ class _Demo:
         # The imports take seconds. A file that cannot be read is told before them; the city is always there.
         if self._wish.file is not None:
             await self._feeding.wait()
-        worker_module = await asyncio.to_thread(importlib.import_module, "agents.worker")
+        worker_module = await asyncio.to_thread(importlib.import_module, "hatcast.agents.worker.worker")
         if not self._stopping.is_set():
             # No look at what Redis keeps: the embedded one is made to go with the demo, and so is its Kafka.
             await worker_module.Worker(self._settings, PARTITIONS, topic_ids=False).run(self._stopping.wait())

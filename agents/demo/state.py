@@ -7,13 +7,13 @@ from typing import Final, Literal
 
 import msgspec
 
-from stream.hats import Calendar, Slot
-from stream.policy import Policy
+from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.policy.policy import Policy
 
 _KEPT: Final = 200  # latest releases: more than any terminal has lines
 
 Status = Literal["released", "suppressed", "budget_exhausted", "incomplete"]
-"""As on the wire. `stream.release` has an enum, and two seconds of imports that the first page need not wait for."""
+"""As on the wire. The enum of stream/release/hats.py costs two seconds of imports: too slow for a first page."""
 
 
 class Noise(msgspec.Struct, frozen=True):

@@ -7,11 +7,11 @@ from typing import Final
 
 import structlog
 
-from agents.clock import now_ms
-from agents.device.drawing import Reporter
-from agents.device.outbox import Outbox
-from agents.device.own import OwnMeans
-from stream.reading import Reading
+from hatcast.agents.clock import now_ms
+from hatcast.agents.device.fold import OwnMeans
+from hatcast.agents.device.outbox import Outbox
+from hatcast.agents.device.perturbation import Reporter
+from hatcast.stream.readings.reading import Reading
 
 log = structlog.get_logger()
 

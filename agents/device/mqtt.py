@@ -12,13 +12,13 @@ from urllib.parse import unquote, urlsplit
 import structlog
 from aiomqtt import Client, MqttError
 
-from agents.bridge.access import PASSWORD_VARIABLE, Access, lost, secret, tls_context
-from agents.clock import now_ms
-from agents.device.live import Arrived
-from agents.device.sources import QUEUE_READINGS
-from agents.trouble import back_off_s
-from stream.errors import Refusal
-from stream.feeds import Feed
+from hatcast.agents.clock import now_ms
+from hatcast.agents.device.live import Arrived
+from hatcast.agents.device.sources import QUEUE_READINGS
+from hatcast.agents.monitoring.failures import back_off_s
+from hatcast.agents.sources.endpoint import PASSWORD_VARIABLE, Access, lost, secret, tls_context
+from hatcast.stream.errors import Refusal
+from hatcast.stream.readings.formats import Feed
 
 log = structlog.get_logger()
 

@@ -7,11 +7,11 @@ from typing import Any, Final
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from agents.bridge.queued import Queued
-from agents.clock import monotonic_s
-from agents.device.store import Store, Stored
-from stream.errors import Refusal
-from stream.partitioner import by_murmur2
+from hatcast.agents.clock import monotonic_s
+from hatcast.agents.device.store import Store, Stored
+from hatcast.agents.sources.queued_producer import Queued
+from hatcast.stream.errors import Refusal
+from hatcast.stream.readings.partitioner import by_murmur2
 
 log = structlog.get_logger()
 
@@ -37,7 +37,7 @@ class Outbox(Queued):
         live: Callable[[], int] | None,
     ) -> None:
         """Args:
-        options:  how to reach the broker (agents.kafka.confluent_options)
+        options:  how to reach the broker (hatcast.agents.kafka.client.confluent_options)
         live:     the clock (ms UTC) that reports are dated by, and they are tried again until nobody would take them.
                   None: dated as recorded, and what is not taken ends it
         """

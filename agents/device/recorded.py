@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from agents.bridge.pace import Pace
-from agents.clock import now_ms
-from agents.device.drawing import Reporter
-from agents.device.outbox import Outbox
-from agents.device.own import OwnMeans
-from stream.feeds import Recorded
-from stream.reading import Reading
-from stream.replay import Passage
+from hatcast.agents.clock import now_ms
+from hatcast.agents.device.fold import OwnMeans
+from hatcast.agents.device.outbox import Outbox
+from hatcast.agents.device.perturbation import Reporter
+from hatcast.agents.sources.pacing import Pace
+from hatcast.stream.readings.formats import Recorded
+from hatcast.stream.readings.reading import Reading
+from hatcast.stream.replay.heartbeats import Passage
 
 _LOOK_EVERY: Final = 10_000  # records between two looks at what the broker said
 

@@ -8,25 +8,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from agents.bridge.pace import Pace
-from agents.bridge.synthetic import CityOptions, default_start_ms, make_city
-from agents.bridge.view import Bar
-from agents.clock import monotonic_s, now_ms
-from agents.device.drawing import Reporter
-from agents.device.live import Arrived, Present
-from agents.device.outbox import Outbox
-from agents.device.own import OwnMeans, Rules
-from agents.device.recorded import Past
-from agents.device.sources import Fleet
-from agents.device.store import Store, open_store
-from agents.device.view import Summary
-from agents.kafka import confluent_options
-from agents.settings import Settings
-from agents.topics import topic_range
-from stream.feeds import Recorded
-from stream.reading import Reading
-from stream.recording import Recording
-from stream.replay import Passage
+from hatcast.agents.clock import monotonic_s, now_ms
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.device.fold import OwnMeans, Rules
+from hatcast.agents.device.live import Arrived, Present
+from hatcast.agents.device.outbox import Outbox
+from hatcast.agents.device.perturbation import Reporter
+from hatcast.agents.device.recorded import Past
+from hatcast.agents.device.sources import Fleet
+from hatcast.agents.device.store import Store, open_store
+from hatcast.agents.device.summary import Summary
+from hatcast.agents.kafka.client import confluent_options
+from hatcast.agents.kafka.topics import topic_range
+from hatcast.agents.sources.pacing import Pace
+from hatcast.agents.sources.progress import Bar
+from hatcast.agents.sources.synthetic import CityOptions, default_start_ms, make_city
+from hatcast.stream.readings.formats import Recorded
+from hatcast.stream.readings.reading import Reading
+from hatcast.stream.readings.recording import Recording
+from hatcast.stream.replay.heartbeats import Passage
 
 _FAR_MS: Final = 1 << 60  # a city's pace keeps it from running ahead of the clock, for as long as it goes
 
@@ -52,7 +52,7 @@ class _Parts:
 
     def __init__(self, settings: Settings, rules: Rules, store: Store, outbox: Outbox) -> None:
         # Loaded here: noise takes seconds to load, and what is refused before needs none.
-        from stream.mechanisms.system import SystemNoise
+        from hatcast.stream.mechanisms.system import SystemNoise
 
         self.settings = settings
         self.rules = rules

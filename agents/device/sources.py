@@ -5,11 +5,11 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import BinaryIO, Final
 
-from agents.clock import now_ms
-from agents.device.live import Arrived
-from stream.errors import Refusal
-from stream.feeds import Recorded
-from stream.reading import Reading, canonical_vehicle
+from hatcast.agents.clock import now_ms
+from hatcast.agents.device.live import Arrived
+from hatcast.stream.errors import Refusal
+from hatcast.stream.readings.formats import Recorded
+from hatcast.stream.readings.reading import Reading, canonical_vehicle
 
 QUEUE_READINGS: Final = 10_000  # live ones that wait at most; then the source waits
 _LINE_BYTES: Final = 1 << 16

@@ -13,8 +13,8 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Final
 
-from stream.errors import Refusal
-from stream.hybrid import ID_BYTES
+from hatcast.stream.errors import Refusal
+from hatcast.stream.hybrid import ID_BYTES
 
 KEPT_DAYS: Final = 3  # besides the newest
 _FORMAT: Final = 1

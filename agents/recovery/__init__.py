@@ -5,7 +5,7 @@ their ids was taken over, no older worker can add a byte; what is on the topics 
 that ever left.
 """
 
-from agents.recovery.domain import Domain
-from agents.recovery.ledger import LedgerRecovery
+from hatcast.agents.recovery.domain import Domain
+from hatcast.agents.recovery.ledger import LedgerRecovery
 
 __all__ = ["Domain", "LedgerRecovery"]

@@ -6,15 +6,15 @@ from typing import TypeVar
 
 import structlog
 
-from agents.clock import monotonic_s
-from agents.published import published_of
-from agents.recovery.contents import Contents, contents_of
-from agents.recovery.domain import Domain
-from agents.recovery.outputs import OutputReader, Stretch
-from agents.store.adoption import Chunk, OutputPartition, Position, Published
-from agents.store.recovery import Ended, Grounds, Missing, Moved, RecoveryStore
-from stream.policy import Policy
-from stream.spending import fineness_of
+from hatcast.agents.clock import monotonic_s
+from hatcast.agents.recovery.contents import Contents, contents_of
+from hatcast.agents.recovery.domain import Domain
+from hatcast.agents.recovery.outputs import OutputReader, Stretch
+from hatcast.agents.recovery.published_records import published_of
+from hatcast.agents.redis.adoption import Chunk, OutputPartition, Position, Published
+from hatcast.agents.redis.recovery import Ended, Grounds, Missing, Moved, RecoveryStore
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.release.spending import fineness_of
 
 log = structlog.get_logger()
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 import msgspec
 import structlog
 
-from agents.published import published_of
-from agents.recovery.outputs import Record
-from agents.store.adoption import Answered, Published, Span
-from stream.contracts import BUDGET, BudgetRecord
+from hatcast.agents.recovery.outputs import Record
+from hatcast.agents.recovery.published_records import published_of
+from hatcast.agents.redis.adoption import Answered, Published, Span
+from hatcast.stream.records import BUDGET, BudgetRecord
 
 log = structlog.get_logger()
 
@@ -58,7 +58,7 @@ def contents_of(
 ) -> Contents:
     """Decode the records of our own telemetry topic; those of other domains are left alone.
 
-    fineness   `stream.spending.fineness_of` the policy of this id; of other policies it is not known
+    fineness   `hatcast.stream.release.spending.fineness_of` the policy of this id; of other policies it is not known
     """
     contents = Contents()
     for record in records:

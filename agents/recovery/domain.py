@@ -6,11 +6,11 @@ from datetime import date, timedelta
 
 import msgspec
 
-from agents.registry import Facts
-from agents.settings import Settings
-from agents.store.adoption import OutputPartition, Position
-from agents.store.sealed import DAY_KEY, SEALED_KEY, Sealed, SealedDay
-from agents.store.succession import Successor
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.registry import Facts
+from hatcast.agents.redis.adoption import OutputPartition, Position
+from hatcast.agents.redis.policy_transition import Successor
+from hatcast.agents.redis.sealed_days import DAY_KEY, SEALED_KEY, Sealed, SealedDay
 
 
 @dataclass(frozen=True, slots=True)

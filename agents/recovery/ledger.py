@@ -14,17 +14,17 @@ from typing import Final
 import structlog
 from aiokafka.errors import UnknownTopicOrPartitionError
 
-from agents.clock import monotonic_s
-from agents.metrics.declared import RECOVERIES
-from agents.metrics.meters import METERS
-from agents.publisher import Publishers
-from agents.recovery.adopter import Adopter
-from agents.recovery.domain import Domain
-from agents.recovery.outputs import OutputReader
-from agents.settings import Settings
-from agents.store.adoption import OutputPartition, Position
-from agents.store.guard import CommitGuard
-from agents.store.recovery import Attempt, Ended, Grounds, Look, RecoveryStore
+from hatcast.agents.clock import monotonic_s
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.producers import Publishers
+from hatcast.agents.monitoring.declarations import RECOVERIES
+from hatcast.agents.monitoring.meters import METERS
+from hatcast.agents.recovery.adopter import Adopter
+from hatcast.agents.recovery.domain import Domain
+from hatcast.agents.recovery.outputs import OutputReader
+from hatcast.agents.redis.adoption import OutputPartition, Position
+from hatcast.agents.redis.guard import CommitGuard
+from hatcast.agents.redis.recovery import Attempt, Ended, Grounds, Look, RecoveryStore
 
 log = structlog.get_logger()
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka.errors import KafkaConnectionError, KafkaError
 
-from agents.clock import monotonic_s
-from agents.cloud_events import comes_of_another
-from agents.kafka import confluent_options
-from agents.settings import Settings
-from agents.store.adoption import OutputPartition, Position
+from hatcast.agents.clock import monotonic_s
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.client import confluent_options
+from hatcast.agents.kafka.cloud_events import comes_of_another
+from hatcast.agents.redis.adoption import OutputPartition, Position
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message

@@ -10,15 +10,15 @@ from typing import Any, Final
 
 import click
 
-from agents.cli.contributions import read_contributions
-from agents.settings import load_settings
-from agents.topics import ensure_telemetry
 from bench.city import workload
 from bench.figures import Figure, middle, say, show
 from bench.ingest.reference import Reference, Totals
 from bench.process import run
 from bench.produce import Sender
 from bench.settings import PARTITIONS, write_settings
+from hatcast.agents.cli.contributions import read_contributions
+from hatcast.agents.config.settings import load_settings
+from hatcast.agents.kafka.topics import ensure_telemetry
 from tests.services import KafkaServer, RedisServer, open_kafka, open_redis
 
 WORKER_OVER_PLAIN: Final = 0.6

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agents.fold_makers import fold_maker
-from agents.settings import Settings, load_settings
 from bench.ingest.reference import Totals
 from bench.process import cpu_s, peak_mb
 from bench.settings import PARTITIONS
-from stream.checkpoint import totals
-from stream.contributions import Fold
-from stream.hats import Calendar
-from stream.pseudonyms import KEY_BYTES, Pseudonyms
+from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.worker.folds import fold_maker
+from hatcast.stream.fold.checkpoint import totals
+from hatcast.stream.fold.contributions import Fold
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,14 @@ import json
 import os
 import signal
 
-from agents.frames import Frame
-from agents.ingest import Ingest
-from agents.logs import configure_logs
-from agents.store.partition import PartitionStore
-from agents.topics import ensure_topics
-from agents.worker import run_worker
 from bench.ingest.contender import Stopwatch, Task
-from stream.checkpoint import Changes
+from hatcast.agents.kafka.batches import Frame
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.monitoring.logs import configure_logs
+from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.worker.ingest import Ingest
+from hatcast.agents.worker.worker import run_worker
+from hatcast.stream.fold.checkpoint import Changes
 
 
 def main() -> None:

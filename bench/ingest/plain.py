@@ -2,9 +2,9 @@
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from agents.clock import now_ms
 from bench.ingest.contender import Stopwatch, Task, write
 from bench.settings import PARTITIONS
+from hatcast.agents.clock import now_ms
 
 
 def main() -> None:

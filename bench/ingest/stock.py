@@ -5,8 +5,8 @@ import sys
 
 import faust
 
-from agents.clock import now_ms
 from bench.ingest.contender import Stopwatch, Task, write
+from hatcast.agents.clock import now_ms
 
 
 def main() -> None:

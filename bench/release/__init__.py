@@ -13,8 +13,6 @@ from typing import Final
 import click
 import redis.asyncio
 
-from agents.settings import Settings, load_settings
-from agents.topics import ensure_topics
 from bench.city import Sent
 from bench.figures import Figure, middle, say, show
 from bench.process import cpu_s, end, peak_mb, resident_mb, start
@@ -22,6 +20,8 @@ from bench.produce import Sender
 from bench.release.state import Shape, fill, slot_times
 from bench.release.watch import Clocks, Published, wait_for_group
 from bench.settings import PARTITIONS, write_settings
+from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.kafka.topics import ensure_topics
 from tests.services import KafkaServer, RedisServer, open_kafka, open_redis
 
 ONE_HAT_S: Final = 3.0
@@ -163,7 +163,9 @@ async def _fill(settings: Settings, shape: Shape) -> None:
 @contextmanager
 def _workers(config: Path, number: int) -> Iterator[list["subprocess.Popen[bytes]"]]:
     """`hatcast worker`, as anybody starts it."""
-    started = [start("agents.cli", "worker", "--config", str(config), "--log-level", "warning") for _ in range(number)]
+    started = [
+        start("hatcast.agents.cli", "worker", "--config", str(config), "--log-level", "warning") for _ in range(number)
+    ]
     try:
         yield started
     finally:

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from redis.asyncio import Redis
 
-from agents.settings import Settings
-from agents.store.partition import PartitionStore
 from bench.settings import PARTITIONS
-from stream.checkpoint import Changes
-from stream.clock import closes_at
-from stream.hats import Calendar
-from stream.open_slots import CHUNK_USERS
-from stream.packing import Row, pack, pack_day
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.stream.fold.checkpoint import Changes
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.open_slots import CHUNK_USERS
+from hatcast.stream.fold.packing import Row, pack, pack_day
+from hatcast.stream.fold.watermark import closes_at
 
 DATE, NAME = "2022-01-02", "09:00"
 SLOT: Final = f"{DATE}/{NAME}"

@@ -10,8 +10,8 @@ import msgspec
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from agents.store.keys import PartitionKeys
 from bench.settings import PARTITIONS
+from hatcast.agents.redis.keys import PartitionKeys
 from tests.services import KafkaServer, RedisServer
 
 PATIENCE_S: Final = 180.0

@@ -11,12 +11,12 @@ from typing import Final
 
 import click
 
-from agents.settings import load_settings
-from agents.store.keys import DomainKeys, PartitionKeys
-from agents.topics import ensure_topics
 from bench.figures import Figure, middle, say, show
 from bench.process import end, resident_mb, start
 from bench.settings import PARTITIONS, write_settings
+from hatcast.agents.config.settings import load_settings
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from tests.services import RedisServer, open_kafka, open_redis
 
 GROWTH_PERCENT: Final = 5.0  # from the first to the last third of what follows the warm-up
@@ -68,7 +68,7 @@ def command(as_json: bool, seconds: int, every: int, warm_up: int) -> int:  # no
             },
         )
         ensure_topics(load_settings(config))
-        worker = start("agents.cli", "worker", "--config", str(config), "--log-level", "error")
+        worker = start("hatcast.agents.cli", "worker", "--config", str(config), "--log-level", "error")
         feed = start("bench.soak.feed", str(config), store.url)
         try:
             samples = _watch(store, worker.pid, seconds, every)

@@ -8,11 +8,11 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
-from agents.settings import load_settings
-from agents.store.keys import PartitionKeys
 from bench.city import DELAY_MS, KEYS, OFFSET, Sent, reports
 from bench.produce import Sender
 from bench.settings import PARTITIONS
+from hatcast.agents.config.settings import load_settings
+from hatcast.agents.redis.keys import PartitionKeys
 from tests.services import RedisServer
 
 LOOP_S: Final = 600

@@ -8,12 +8,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
-from agents.clock import now_ms
-from agents.recordings import open_records
-from agents.survey.run import Job, survey
-from agents.survey.settings import survey_policy
 from bench.process import cpu_s, peak_mb
-from stream.feeds import jsonl
+from hatcast.agents.clock import now_ms
+from hatcast.agents.recordings.files import open_records
+from hatcast.agents.research.survey.run import Job, survey
+from hatcast.agents.research.survey.settings import survey_policy
+from hatcast.stream.readings.formats import jsonl
 
 READ_ALONE: Final = 300_000
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from stream.estimators import (
+from hatcast.stream.estimators import (
     array_averaging,
     baseline,
     capped_ratio,
@@ -17,8 +17,8 @@ from stream.estimators import (
     quantile,
     weighted_mean,
 )
-from stream.estimators._interface import NOISES, BadUsers, EmptyHat, Estimate, Estimator, Parameters, Users
-from stream.policy import EstimatorKeys
+from hatcast.stream.estimators._interface import NOISES, BadUsers, EmptyHat, Estimate, Estimator, Parameters, Users
+from hatcast.stream.policy.policy import EstimatorKeys
 
 ESTIMATORS: Final[Mapping[str, Estimator]] = MappingProxyType(
     {

@@ -7,8 +7,8 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.estimators._exact import added, sums_of_runs
-from stream.grouping import Arrays, Counts, Integers
+from hatcast.stream.estimators._exact import added, sums_of_runs
+from hatcast.stream.estimators.grouping import Arrays, Counts, Integers
 
 Wide = NDArray[Any]
 """int64, or Python's integers (dtype object) where products would not fit into 64 bits: public bounds decide which"""

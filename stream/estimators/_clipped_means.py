@@ -4,11 +4,11 @@ from abc import ABC, abstractmethod
 from fractions import Fraction
 from typing import Final
 
-from stream.estimators._array_means import ArrayMeans
-from stream.estimators._interface import EmptyHat, Estimate, Interval, Parameters, Users, with_noise
-from stream.estimators.array_averaging import arrays_of
-from stream.grouping import Arrays, Counts
-from stream.mechanisms import Noise
+from hatcast.stream.estimators._array_means import ArrayMeans
+from hatcast.stream.estimators._interface import EmptyHat, Estimate, Interval, Parameters, Users, with_noise
+from hatcast.stream.estimators.array_averaging import arrays_of
+from hatcast.stream.estimators.grouping import Arrays, Counts
+from hatcast.stream.mechanisms import Noise
 
 NOISE_SHARE: Final = Fraction(1, 2)
 

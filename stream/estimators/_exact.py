@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from stream.grouping import Arrays, Counts, Integers
+from hatcast.stream.estimators.grouping import Arrays, Counts, Integers
 
 
 def total(numbers: Integers) -> int:

@@ -19,13 +19,13 @@ from typing import Final, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.array_length import RULES
-from stream.errors import BadSetting
-from stream.estimators._exact import Weights
-from stream.grouping import GROUPINGS, Counts, Integers
-from stream.mechanisms import MAX_SCALE, MAX_VALUE, Noise, Noisy
-from stream.mechanisms.grid import Grid, cut, quantile95
-from stream.policy import EstimatorKeys, Policy
+from hatcast.stream.errors import BadSetting
+from hatcast.stream.estimators._exact import Weights
+from hatcast.stream.estimators.array_length import RULES
+from hatcast.stream.estimators.grouping import GROUPINGS, Counts, Integers
+from hatcast.stream.mechanisms import MAX_SCALE, MAX_VALUE, Noise, Noisy
+from hatcast.stream.mechanisms.grid import Grid, cut, quantile95
+from hatcast.stream.policy.policy import EstimatorKeys, Policy
 
 MAX_COUNT: Final = 2**31  # of one user in one HAT: products of two counts fit into 64 bits
 MAX_READINGS: Final = 2**62  # of one HAT
@@ -266,7 +266,7 @@ class Linear(Estimator, Protocol):
     """An estimator whose value is the sum of users' means, each with a public weight: it has a vector form too.
 
     `sensitivity` is U times the largest weight, or more, and `bias` U times all weight that the plain mean has more of.
-    U is how far apart two means can be, and nothing else: `stream.vectors` stands on this.
+    U is how far apart two means can be, and nothing else: `hatcast.stream.estimators.vectors` stands on this.
     """
 
     def bias(self, counts: Counts, parameters: Parameters) -> Fraction:

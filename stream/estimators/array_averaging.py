@@ -4,12 +4,20 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
-from stream.array_length import array_length
-from stream.estimators._exact import Weights, excess, weighted_sum, weights_in
-from stream.estimators._interface import ARRAY_CHOICES, NOISE_ONLY, EmptyHat, Estimate, Parameters, Users, with_noise
-from stream.grouping import GROUPINGS, Arrays, Counts
-from stream.mechanisms import Noise
-from stream.policy import EstimatorKeys, Relation
+from hatcast.stream.estimators._exact import Weights, excess, weighted_sum, weights_in
+from hatcast.stream.estimators._interface import (
+    ARRAY_CHOICES,
+    NOISE_ONLY,
+    EmptyHat,
+    Estimate,
+    Parameters,
+    Users,
+    with_noise,
+)
+from hatcast.stream.estimators.array_length import array_length
+from hatcast.stream.estimators.grouping import GROUPINGS, Arrays, Counts
+from hatcast.stream.mechanisms import Noise
+from hatcast.stream.policy.policy import EstimatorKeys, Relation
 
 
 class ArrayAveraging:

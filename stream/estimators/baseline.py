@@ -6,11 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from stream.estimators._exact import Weights, total
-from stream.estimators._interface import NOISE_ONLY, EmptyHat, Estimate, Parameters, Users, with_noise
-from stream.grouping import Counts
-from stream.mechanisms import Noise
-from stream.policy import EstimatorKeys, Relation
+from hatcast.stream.estimators._exact import Weights, total
+from hatcast.stream.estimators._interface import NOISE_ONLY, EmptyHat, Estimate, Parameters, Users, with_noise
+from hatcast.stream.estimators.grouping import Counts
+from hatcast.stream.mechanisms import Noise
+from hatcast.stream.policy.policy import EstimatorKeys, Relation
 
 
 class Baseline:

@@ -6,12 +6,12 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
-from stream.estimators._exact import capped_weights, excess, total, weighted_sum
-from stream.estimators._interface import EmptyHat, Estimate, Parameters, Users, part_of
-from stream.grouping import Counts
-from stream.mechanisms import MAX_VALUE, Noise, Noisy
-from stream.mechanisms.grid import cut, exceeded_once_in
-from stream.policy import EstimatorKeys, Relation
+from hatcast.stream.estimators._exact import capped_weights, excess, total, weighted_sum
+from hatcast.stream.estimators._interface import EmptyHat, Estimate, Parameters, Users, part_of
+from hatcast.stream.estimators.grouping import Counts
+from hatcast.stream.mechanisms import MAX_VALUE, Noise, Noisy
+from hatcast.stream.mechanisms.grid import cut, exceeded_once_in
+from hatcast.stream.policy.policy import EstimatorKeys, Relation
 
 _HALF: Final = Fraction(1, 2)
 _SCALES_TO_THRESHOLD: Final = 10

@@ -7,12 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from stream.estimators._array_means import ArrayMeans
-from stream.estimators._clipped_means import NOISE_SHARE, ClippedMeans
-from stream.estimators._interface import ARRAY_CHOICES, Interval, Parameters
-from stream.grouping import Arrays, Integers
-from stream.mechanisms import Noise
-from stream.policy import EstimatorKeys, Relation
+from hatcast.stream.estimators._array_means import ArrayMeans
+from hatcast.stream.estimators._clipped_means import NOISE_SHARE, ClippedMeans
+from hatcast.stream.estimators._interface import ARRAY_CHOICES, Interval, Parameters
+from hatcast.stream.estimators.grouping import Arrays, Integers
+from hatcast.stream.mechanisms import Noise
+from hatcast.stream.policy.policy import EstimatorKeys, Relation
 
 GAMMA: Final = 0.2  # means are within tau of their expectation but for this chance, if readings are independent
 _PER_MILLI: Final = 1000  # tau is a whole number of 1e-6 km/h

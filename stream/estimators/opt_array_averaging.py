@@ -3,9 +3,9 @@
 from types import MappingProxyType
 from typing import Final
 
-from stream.estimators._interface import ARRAY_CHOICES
-from stream.estimators.array_averaging import ArrayAveraging
-from stream.policy import EstimatorKeys, Relation
+from hatcast.stream.estimators._interface import ARRAY_CHOICES
+from hatcast.stream.estimators.array_averaging import ArrayAveraging
+from hatcast.stream.policy.policy import EstimatorKeys, Relation
 
 
 class OptArrayAveraging(ArrayAveraging):

@@ -7,13 +7,13 @@ from typing import Final
 
 import numpy as np
 
-from stream.estimators._array_means import ArrayMeans
-from stream.estimators._clipped_means import NOISE_SHARE, ClippedMeans
-from stream.estimators._exact import ceil_2_over
-from stream.estimators._interface import ARRAY_CHOICES, Interval, Parameters
-from stream.grouping import Arrays, Integers
-from stream.mechanisms import Noise
-from stream.policy import EstimatorKeys, Relation
+from hatcast.stream.estimators._array_means import ArrayMeans
+from hatcast.stream.estimators._clipped_means import NOISE_SHARE, ClippedMeans
+from hatcast.stream.estimators._exact import ceil_2_over
+from hatcast.stream.estimators._interface import ARRAY_CHOICES, Interval, Parameters
+from hatcast.stream.estimators.grouping import Arrays, Integers
+from hatcast.stream.mechanisms import Noise
+from hatcast.stream.policy.policy import EstimatorKeys, Relation
 
 _SHARE: Final = Fraction(1, 4)  # of each end
 

@@ -4,12 +4,12 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
-from stream.estimators._exact import Weights, capped_weights, excess, total, weighted_sum
-from stream.estimators._interface import ARRAY_CHOICES, NOISE_ONLY, Estimate, Parameters, Users, with_noise
-from stream.estimators.array_averaging import length_of
-from stream.grouping import Counts
-from stream.mechanisms import Noise
-from stream.policy import EstimatorKeys, Relation
+from hatcast.stream.estimators._exact import Weights, capped_weights, excess, total, weighted_sum
+from hatcast.stream.estimators._interface import ARRAY_CHOICES, NOISE_ONLY, Estimate, Parameters, Users, with_noise
+from hatcast.stream.estimators.array_averaging import length_of
+from hatcast.stream.estimators.grouping import Counts
+from hatcast.stream.mechanisms import Noise
+from hatcast.stream.policy.policy import EstimatorKeys, Relation
 
 
 class WeightedMean:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from stream.hybrid import full_lm, kvh, kvh_heterogeneous, lm_only, pwh, tcm_only
-from stream.hybrid._blend import estimate
-from stream.hybrid._day import gaussian_epsilon
-from stream.hybrid._interface import (
+from hatcast.stream.hybrid import full_lm, kvh, kvh_heterogeneous, lm_only, pwh, tcm_only
+from hatcast.stream.hybrid._blend import estimate
+from hatcast.stream.hybrid._day import gaussian_epsilon
+from hatcast.stream.hybrid._interface import (
     TARGET,
     HybridEstimate,
     HybridEstimator,
@@ -21,11 +21,11 @@ from stream.hybrid._interface import (
     check,
     delta_of_one,
 )
-from stream.hybrid._keys import keys_of
-from stream.hybrid.device import accepts, report, steps_of, widest
-from stream.hybrid.records import ID_BYTES, Report, decode_report, encode_report
-from stream.hybrid.setting import Number, Setting
-from stream.policy import EstimatorKeys
+from hatcast.stream.hybrid._keys import keys_of
+from hatcast.stream.hybrid.device import accepts, report, steps_of, widest
+from hatcast.stream.hybrid.records import ID_BYTES, Report, decode_report, encode_report
+from hatcast.stream.hybrid.setting import Number, Setting
+from hatcast.stream.policy.policy import EstimatorKeys
 
 HYBRID_ESTIMATORS: Final[Mapping[str, HybridEstimator]] = MappingProxyType(
     {

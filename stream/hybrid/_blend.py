@@ -4,16 +4,16 @@ from fractions import Fraction
 
 import numpy as np
 
-from stream.estimators import BadUsers, Users
-from stream.estimators._exact import total, weighted_sum
-from stream.grouping import Counts, Integers
-from stream.hybrid._interface import HybridEstimate, HybridEstimator, HybridParameters, check
-from stream.hybrid._interval import gaussian_half_width, half_width, variance
-from stream.hybrid._public import Groups, public_epsilon
-from stream.hybrid.device import report, widest
-from stream.mechanisms import Noise, Noisy, gaussian
-from stream.mechanisms.grid import cut
-from stream.policy import NoiseKind
+from hatcast.stream.estimators import BadUsers, Users
+from hatcast.stream.estimators._exact import total, weighted_sum
+from hatcast.stream.estimators.grouping import Counts, Integers
+from hatcast.stream.hybrid._interface import HybridEstimate, HybridEstimator, HybridParameters, check
+from hatcast.stream.hybrid._interval import gaussian_half_width, half_width, variance
+from hatcast.stream.hybrid._public import Groups, public_epsilon
+from hatcast.stream.hybrid.device import report, widest
+from hatcast.stream.mechanisms import Noise, Noisy, gaussian
+from hatcast.stream.mechanisms.grid import cut
+from hatcast.stream.policy.policy import NoiseKind
 
 _NOTHING = Noisy(0, 0.0)
 

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from stream.hybrid._interface import HybridParameters
-from stream.mechanisms.gaussian import composed, deviation_for, more_than_continuous
-from stream.policy import Policy
+from hatcast.stream.hybrid._interface import HybridParameters
+from hatcast.stream.mechanisms.gaussian import composed, deviation_for, more_than_continuous
+from hatcast.stream.policy.policy import Policy
 
 _ROUNDED: Final = 1 + 1e-12  # of ratios: floating point loses less
 

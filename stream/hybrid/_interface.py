@@ -12,13 +12,13 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Final, Protocol, Self
 
-from stream.errors import BadSetting
-from stream.estimators import Parameters
-from stream.hybrid.setting import Number, Setting
-from stream.mechanisms import MAX_SCALE, Noise, Noisy
-from stream.mechanisms.gaussian import LEAST_DELTA, deviation_for, smallest_scale, widest_scale
-from stream.mechanisms.grid import Grid, cut
-from stream.policy import NoiseKind, Policy
+from hatcast.stream.errors import BadSetting
+from hatcast.stream.estimators import Parameters
+from hatcast.stream.hybrid.setting import Number, Setting
+from hatcast.stream.mechanisms import MAX_SCALE, Noise, Noisy
+from hatcast.stream.mechanisms.gaussian import LEAST_DELTA, deviation_for, smallest_scale, widest_scale
+from hatcast.stream.mechanisms.grid import Grid, cut
+from hatcast.stream.policy.policy import NoiseKind, Policy
 
 TARGET: Final = "user_mean"
 """What all of them estimate: the unweighted mean of users' means, (1/n) sum mu_l. A release says so."""

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from stream.mechanisms import gaussian
-from stream.mechanisms.grid import quantile95
+from hatcast.stream.mechanisms import gaussian
+from hatcast.stream.mechanisms.grid import quantile95
 
 _PERIOD: Final = 40.0  # standard deviations
 _TERMS: Final = 2**12

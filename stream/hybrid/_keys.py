@@ -3,8 +3,8 @@
 from types import MappingProxyType
 from typing import Final
 
-from stream.hybrid._interface import HybridEstimator, Needs
-from stream.policy import EstimatorKeys, HybridUse, Relation
+from hatcast.stream.hybrid._interface import HybridEstimator, Needs
+from hatcast.stream.policy.policy import EstimatorKeys, HybridUse, Relation
 
 _SPREAD: Final = {
     Needs.NOTHING: (),

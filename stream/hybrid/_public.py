@@ -10,8 +10,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from stream.hybrid._interface import HybridParameters
-from stream.mechanisms.gaussian import epsilon_of, more_than_continuous
+from hatcast.stream.hybrid._interface import HybridParameters
+from hatcast.stream.mechanisms.gaussian import epsilon_of, more_than_continuous
 
 _REFUSED: Final = 2 * math.exp(-40)  # the chance that `accepts` refuses an honest report, at most
 _DIGITS: Final = 10**6

@@ -12,9 +12,9 @@ it has, and a little more (`_public.py`). The ledger charges the figure without 
 import math
 from dataclasses import dataclass
 
-from stream.errors import Refusal
-from stream.hybrid.setting import Setting
-from stream.mechanisms.gaussian import deviation_for, epsilon_of
+from hatcast.stream.errors import Refusal
+from hatcast.stream.hybrid.setting import Setting
+from hatcast.stream.mechanisms.gaussian import deviation_for, epsilon_of
 
 
 class BadCoalition(Refusal):

@@ -4,9 +4,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
-from stream.hybrid._interface import HybridParameters
-from stream.mechanisms import Noise
-from stream.mechanisms.gaussian import widest_scale
+from hatcast.stream.hybrid._interface import HybridParameters
+from hatcast.stream.mechanisms import Noise
+from hatcast.stream.mechanisms.gaussian import widest_scale
 
 _SCALES: Final = 40  # of noise beyond [0, U]: an honest device is further away once in e**40 reports
 _PLACES: Final = 40  # digits before or after the point; no more are needed, and 1E-999999999 is a long number

@@ -3,8 +3,8 @@
 from fractions import Fraction
 from typing import Final
 
-from stream.hybrid._interface import Needs
-from stream.hybrid.setting import Number, Setting
+from hatcast.stream.hybrid._interface import Needs
+from hatcast.stream.hybrid.setting import Number, Setting
 
 
 class FullLm:

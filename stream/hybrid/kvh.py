@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from stream.hybrid._interface import Needs
-from stream.hybrid.setting import Number, Setting
+from hatcast.stream.hybrid._interface import Needs
+from hatcast.stream.hybrid.setting import Number, Setting
 
 
 class KnownVariance:

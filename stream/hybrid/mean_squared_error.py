@@ -4,9 +4,9 @@ Over values drawn independently in each group and over noise of any kind, by its
 One file for all of them, since each lemma is a case of 3.13, and the tests hold them against each other.
 """
 
-from stream.hybrid import kvh
-from stream.hybrid._interface import HybridEstimator
-from stream.hybrid.setting import Number, Setting
+from hatcast.stream.hybrid import kvh
+from hatcast.stream.hybrid._interface import HybridEstimator
+from hatcast.stream.hybrid.setting import Number, Setting
 
 
 def tcm_only(setting: Setting) -> Number:

@@ -17,10 +17,10 @@ from typing import Protocol
 
 import numpy as np
 
-from stream.grouping import Integers
-from stream.kmeans.setting import Setting
-from stream.kmeans.tally import inside, nearest
-from stream.mechanisms import Noise
+from hatcast.stream.estimators.grouping import Integers
+from hatcast.stream.kmeans.setting import Setting
+from hatcast.stream.kmeans.tally import inside, nearest
+from hatcast.stream.mechanisms import Noise
 
 
 class Reports(Protocol):

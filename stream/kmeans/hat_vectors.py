@@ -10,10 +10,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.grouping import Integers
-from stream.mechanisms.grid import Grid
-from stream.policy import Policy
-from stream.units import HOUR_MS, MINUTE_MS
+from hatcast.stream.estimators.grouping import Integers
+from hatcast.stream.mechanisms.grid import Grid
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.units import HOUR_MS, MINUTE_MS
 
 Contributions = tuple[str, NDArray[np.uint64], Integers, Integers]
 """Of some users of one HAT: the slot ("09:00"), pseudonyms, counts, sums in milli-units"""

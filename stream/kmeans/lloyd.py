@@ -7,12 +7,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.grouping import Integers
-from stream.kmeans.devices import Reports
-from stream.kmeans.means import Floats, Means, blend, central_means, local_means
-from stream.kmeans.seeding import seeds, uniform
-from stream.kmeans.setting import Setting
-from stream.mechanisms import LaplaceNoise
+from hatcast.stream.estimators.grouping import Integers
+from hatcast.stream.kmeans.devices import Reports
+from hatcast.stream.kmeans.means import Floats, Means, blend, central_means, local_means
+from hatcast.stream.kmeans.seeding import seeds, uniform
+from hatcast.stream.kmeans.setting import Setting
+from hatcast.stream.mechanisms import LaplaceNoise
 
 _UNIFORM: Final = 12  # the variance of a point anywhere in [0, m] is m^2 / 12
 _ASIDE: Final = 25  # of the cube: a cluster starts anew within m / 50 of another one's centre, in each coordinate

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.grouping import Integers
-from stream.hybrid import pwh
-from stream.kmeans.devices import Reports
-from stream.kmeans.setting import Setting
-from stream.kmeans.tally import noisy_tally
-from stream.mechanisms import LaplaceNoise
+from hatcast.stream.estimators.grouping import Integers
+from hatcast.stream.hybrid import pwh
+from hatcast.stream.kmeans.devices import Reports
+from hatcast.stream.kmeans.setting import Setting
+from hatcast.stream.kmeans.tally import noisy_tally
+from hatcast.stream.mechanisms import LaplaceNoise
 
 Floats = NDArray[np.float64]
 

@@ -5,8 +5,8 @@ from typing import Final
 
 import numpy as np
 
-from stream.grouping import Integers
-from stream.kmeans.setting import Setting
+from hatcast.stream.estimators.grouping import Integers
+from hatcast.stream.kmeans.setting import Setting
 
 _CANDIDATES: Final = 256  # for each cluster
 

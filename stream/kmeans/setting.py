@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from stream.errors import BadSetting
-from stream.mechanisms import MAX_SCALE
+from hatcast.stream.errors import BadSetting
+from hatcast.stream.mechanisms import MAX_SCALE
 
 LEAST_EPSILON: Final = 0.01
 MOST_EPSILON: Final = 1000.0

@@ -18,14 +18,14 @@ be widened; what a tie or a sum comes to does not depend on the order of users o
 
 Privacy. Each of the K (d + 1) integers gets discrete Laplace noise of its own, of a scale of at least
 2 (m d + 1) unit / (epsilon / tau). By the triangle inequality their losses add up to epsilon / tau at most, as in
-`stream.vectors`; tau iterations, each on centres that the one before has published, cost epsilon.
+`hatcast.stream.estimators.vectors`; tau iterations, each on centres that the one before has published, cost epsilon.
 """
 
 import numpy as np
 
-from stream.grouping import Integers
-from stream.kmeans.setting import Setting
-from stream.mechanisms import LaplaceNoise
+from hatcast.stream.estimators.grouping import Integers
+from hatcast.stream.kmeans.setting import Setting
+from hatcast.stream.mechanisms import LaplaceNoise
 
 
 def nearest(vectors: Integers, centres: Integers) -> Integers:

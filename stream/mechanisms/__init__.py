@@ -7,7 +7,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.errors import Refusal
+from hatcast.stream.errors import Refusal
 
 # Within these, noise of either kind leaves 64 bits with a chance below e**-7000 a draw, so that nothing saturates.
 MAX_VALUE: Final = 2**60

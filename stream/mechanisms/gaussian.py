@@ -24,7 +24,7 @@ from decimal import Context, Decimal, localcontext
 from functools import lru_cache
 from typing import Final
 
-from stream.mechanisms import MAX_SCALE, UnsafeNoise
+from hatcast.stream.mechanisms import MAX_SCALE, UnsafeNoise
 
 LEAST_DELTA: Final = 1e-100
 _SLACK: Final = 1e-9  # of a delta: what floating point loses of it is less, for epsilons up to 1e9

@@ -18,9 +18,9 @@ from opendp.measurements import make_gaussian, make_laplace
 from opendp.metrics import absolute_distance
 from opendp.mod import enable_features
 
-from stream.mechanisms import MAX_SCALE, MAX_VALUE, Noisy, UnsafeNoise, selection
-from stream.mechanisms.gaussian import keeps
-from stream.mechanisms.gaussian import smallest_scale as smallest_gaussian_scale
+from hatcast.stream.mechanisms import MAX_SCALE, MAX_VALUE, Noisy, UnsafeNoise, selection
+from hatcast.stream.mechanisms.gaussian import keeps
+from hatcast.stream.mechanisms.gaussian import smallest_scale as smallest_gaussian_scale
 
 enable_features("contrib")  # both are behind it: their proofs are published, the review by OpenDP is not complete
 _INTEGERS: Final = atom_domain(T="i64")  # the 32-bit type saturates in silence

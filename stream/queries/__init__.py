@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from stream.accounting import Reserved
-from stream.policy import Policy
-from stream.queries import mean_speed, over_speed_limit
-from stream.queries._interface import Answer, KeptDay, QueryKind, Reason, answered
-from stream.query_keys import CELLS, Kind, Period, Query
+from hatcast.stream.accounting.ledger import Reserved
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.query_keys import CELLS, Kind, Period, Query
+from hatcast.stream.queries import mean_speed, over_speed_limit
+from hatcast.stream.queries._interface import Answer, KeptDay, QueryKind, Reason, answered
 
 __all__ = [
     "CELLS",

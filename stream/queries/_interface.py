@@ -10,12 +10,12 @@ from typing import Final, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.estimators import Estimate
-from stream.mechanisms import Noise
-from stream.mechanisms.grid import Grid
-from stream.packing import stripped_columns
-from stream.policy import Policy
-from stream.query_keys import Kind, MissingDays, Query
+from hatcast.stream.estimators import Estimate
+from hatcast.stream.fold.packing import stripped_columns
+from hatcast.stream.mechanisms import Noise
+from hatcast.stream.mechanisms.grid import Grid
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.query_keys import Kind, MissingDays, Query
 
 Column = NDArray[np.int64]
 

@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from stream.policy import Policy
-from stream.queries._interface import KeptDay
-from stream.query_keys import Query
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.query_keys import Query
+from hatcast.stream.queries._interface import KeptDay
 
 _FINE: Final = 20  # bits after the point, of milli-units
 

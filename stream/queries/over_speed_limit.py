@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
-from stream.policy import Policy
-from stream.queries._interface import KeptDay
-from stream.query_keys import Query
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.query_keys import Query
+from hatcast.stream.queries._interface import KeptDay
 
 
 class OverSpeedLimit:

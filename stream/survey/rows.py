@@ -15,14 +15,14 @@ from typing import Final
 
 import h3.api.basic_int as h3
 
-from stream.contributions import FoldOf
-from stream.feeds import Recorded
-from stream.hats import Calendar
-from stream.open_slots import OpenSlot
-from stream.partition_fold import Vehicle
-from stream.policy import Policy
-from stream.pseudonyms import Pseudonyms
-from stream.reading import Outcome, Reading, parse_time
+from hatcast.stream.fold.contributions import FoldOf
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.open_slots import OpenSlot
+from hatcast.stream.fold.partition_fold import Vehicle
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.formats import Recorded
+from hatcast.stream.readings.pseudonyms import Pseudonyms
+from hatcast.stream.readings.reading import Outcome, Reading, parse_time
 
 _SLOTS_KEPT: Final = 10_000
 _USERS_KEPT: Final = 200_000

@@ -33,7 +33,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.mechanisms import Noise
+from hatcast.stream.mechanisms import Noise
 
 Counts = NDArray[np.int64]
 """[cells, slots]: S(c, t)"""

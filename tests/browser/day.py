@@ -16,7 +16,7 @@ from typing import Final
 import h3
 from confluent_kafka import Producer
 
-from agents.embedded import Services
+from hatcast.agents.demo.embedded import Services
 from tests.browser.demo import free_port
 from tests.displaying import CELLS, budget, release
 from tests.integration.tables import DEFAULTS, merged, toml
@@ -72,7 +72,7 @@ class Day:
     def start(self) -> None:
         """Start the map, and wait until it is ready."""
         options = ["--config", str(self._config), "--port", str(self._port)]
-        command = [sys.executable, "-m", "agents.cli", "display", *options]
+        command = [sys.executable, "-m", "hatcast.agents.cli", "display", *options]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, cwd=ROOT, env=os.environ, stdin=subprocess.DEVNULL, stderr=log)
         deadline = time.monotonic() + _START_S

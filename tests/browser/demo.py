@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from agents.demo.defaults import SPEEDUP
+from hatcast.agents.demo.defaults import SPEEDUP
 from tests.services.data import ROOT
 
 _START_S: Final = 110.0

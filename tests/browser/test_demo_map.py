@@ -2,7 +2,7 @@
 
 from playwright.sync_api import expect
 
-from agents.demo.defaults import VEHICLES
+from hatcast.agents.demo.defaults import VEHICLES
 from tests.browser.conftest import OpenPage, picture
 from tests.browser.demo import Demo, wait_for
 from tests.displaying import values_of

@@ -8,9 +8,6 @@ import shutil
 import sys
 from itertools import chain
 
-from agents.schemas import FOLDER, RECORDS
-from agents.schemas.asyncapi import version
-from agents.schemas.golden import FOLDER_NAME
 from tests.contracts.check import (
     FROZEN,
     coverage_problems,
@@ -21,6 +18,9 @@ from tests.contracts.check import (
     header_problems,
     schema_problems,
 )
+from tools.schemas import FOLDER, RECORDS
+from tools.schemas.asyncapi import version
+from tools.schemas.golden import FOLDER_NAME
 
 
 def write() -> None:

@@ -18,11 +18,11 @@ from jsonschema import Draft7Validator, Draft202012Validator
 from referencing import Registry
 from referencing.jsonschema import DRAFT7
 
-from agents.schemas.asyncapi import BINDING, DOCUMENT, headers_schema
-from agents.schemas.golden import FOLDER_NAME, Golden, golden_files, read_golden
-from agents.schemas.json_schema import SUFFIX, schema_of_type
-from agents.schemas.records import RecordType
-from agents.topics_table import TopicsTable
+from hatcast.agents.config.topics_table import TopicsTable
+from tools.schemas.asyncapi import BINDING, DOCUMENT, headers_schema
+from tools.schemas.golden import FOLDER_NAME, Golden, golden_files, read_golden
+from tools.schemas.json_schema import SUFFIX, schema_of_type
+from tools.schemas.records import RecordType
 
 Records = Mapping[str, RecordType]
 Problems = Iterator[str]

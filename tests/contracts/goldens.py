@@ -6,25 +6,25 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from agents.budget import budget_message
-from agents.cloud_events import Headers, cloud_event, release_event
-from agents.dead_letters import DeadLetter, Reason
-from agents.schemas.golden import Golden
-from agents.topics_table import TopicsTable
-from stream.accounting import DayLedger, DaySummary, Total
-from stream.contracts import ReportRecord
-from stream.estimators import ESTIMATOR_KEYS
-from stream.feeds import Recorded
-from stream.feeds.jsonl import canonical_value
-from stream.hats import Calendar
-from stream.hybrid import HYBRID_KEYS, HybridParameters, widest
-from stream.packing import Row, pack
-from stream.policy import Policy, read_policy
-from stream.queries import KeptDay, reservations
-from stream.query_release import QueryRelease, asked_in, query_release_of
-from stream.reading import Reading
-from stream.release import HatChunks, Release, exhausted_of, incomplete_of, numbered, release_of
+from hatcast.agents.config.topics_table import TopicsTable
+from hatcast.agents.kafka.cloud_events import Headers, cloud_event, release_event
+from hatcast.agents.kafka.dead_letters import DeadLetter, Reason
+from hatcast.agents.release.budget_records import budget_message
+from hatcast.stream.accounting.ledger import DayLedger, DaySummary, Total
+from hatcast.stream.estimators import ESTIMATOR_KEYS
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.packing import Row, pack
+from hatcast.stream.hybrid import HYBRID_KEYS, HybridParameters, widest
+from hatcast.stream.policy.policy import Policy, read_policy
+from hatcast.stream.queries import KeptDay, reservations
+from hatcast.stream.readings.formats import Recorded
+from hatcast.stream.readings.formats.jsonl import canonical_value
+from hatcast.stream.readings.reading import Reading
+from hatcast.stream.records import ReportRecord
+from hatcast.stream.release.hats import HatChunks, Release, exhausted_of, incomplete_of, numbered, release_of
+from hatcast.stream.release.queries import QueryRelease, asked_in, query_release_of
 from tests.support import Scripted
+from tools.schemas.golden import Golden
 
 TOPICS: Final = TopicsTable()
 CELL: Final = "87608b0d2ffffff"

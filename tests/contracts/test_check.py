@@ -12,10 +12,6 @@ import msgspec
 import pytest
 import yaml
 
-from agents.schemas import FOLDER, RECORDS, json_schema, schema_of
-from agents.schemas.asyncapi import DOCUMENT, document_text, version
-from agents.schemas.golden import FOLDER_NAME, Golden, golden_files, read_golden
-from agents.schemas.json_schema import text_of
 from tests.contracts.check import (
     FROZEN,
     Problems,
@@ -29,6 +25,10 @@ from tests.contracts.check import (
     schema_problems,
 )
 from tests.contracts.goldens import goldens
+from tools.schemas import FOLDER, RECORDS, schema_of
+from tools.schemas.asyncapi import DOCUMENT, document_text, version
+from tools.schemas.golden import FOLDER_NAME, Golden, golden_files, read_golden
+from tools.schemas.json_schema import text_of
 
 ROOT = Path(__file__).parents[2]
 TODAY = version()
@@ -253,7 +253,7 @@ def test_a_schema_lets_a_reader_of_today_read_a_record_of_tomorrow() -> None:
         assert "additionalProperties" not in json.dumps(schema_of(name))
 
 
-def test_a_wheel_has_the_schemas_where_the_code_looks_for_them() -> None:
+def test_a_wheel_has_the_schemas_where_the_documentation_says() -> None:
     built = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert ROOT / built["force-include"]["schemas"] == json_schema.PACKAGED
+    assert f"`{built['force-include']['schemas']}` in the wheel" in (ROOT / "docs" / "contracts.md").read_text()
     assert (ROOT / "schemas" / DOCUMENT).is_file()

@@ -14,21 +14,21 @@ from typing import Any, Final
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from redis.asyncio import Redis
 
-from agents.budget import BUDGET_PARTITION, budget_message
-from agents.cloud_events import release_event
-from agents.kafka import aiokafka_options, confluent_options
-from agents.publisher import Publishers
-from agents.recovery import LedgerRecovery
-from agents.store.guard import CommitGuard
-from agents.store.keys import DomainKeys
-from agents.store.ledger import LedgerStore, Proposal
-from agents.topics import ensure_topics
-from stream.accounting import DaySummary
-from stream.estimators import Estimate
-from stream.hats import Calendar
-from stream.mechanisms import Noisy
-from stream.partitioner import by_murmur2
-from stream.release import Release, Status
+from hatcast.agents.kafka.client import aiokafka_options, confluent_options
+from hatcast.agents.kafka.cloud_events import release_event
+from hatcast.agents.kafka.producers import Publishers
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.recovery import LedgerRecovery
+from hatcast.agents.redis.guard import CommitGuard
+from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.ledger import LedgerStore, Proposal
+from hatcast.agents.release.budget_records import BUDGET_PARTITION, budget_message
+from hatcast.stream.accounting.ledger import DaySummary
+from hatcast.stream.estimators import Estimate
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.mechanisms import Noisy
+from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.release.hats import Release, Status
 from tests.integration.harness import Pipeline
 from tests.integration.recovering import recovery_with
 from tests.services.kafka_records import Record, produce

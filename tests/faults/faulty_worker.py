@@ -14,10 +14,10 @@ from typing import Any, Final
 from aiokafka import AIOKafkaProducer
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from agents.query_release import QueryReleaser
-from agents.store.partition import PartitionStore
-from agents.store.recovery import RecoveryStore
-from agents.store.seals import SealStore
+from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.redis.recovery import RecoveryStore
+from hatcast.agents.redis.sealing import SealStore
+from hatcast.agents.release.queries import QueryReleaser
 from tests.integration.crashing_worker import ANSWERING, METHODS, WITHIN, watch
 
 # Of the release, of answers to queries, then of ledger recovery and of seals, then of the ingest.

@@ -11,20 +11,20 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from agents.due import Due
-from agents.published import published_of
-from agents.publisher import Publishers
-from agents.query_release import DueAnswer, QueryReleaser
-from agents.recovery.outputs import OutputReader, Stretch
-from agents.release import Releaser
-from agents.store.adoption import OutputPartition
-from agents.store.kept import Kept
-from agents.store.ledger import Committed, LedgerStore, Proposal
-from agents.store.partition import PartitionStore
-from agents.store.recovery import Attempt, Grounds, RecoveryStore
-from agents.store.sealed import Sealed
-from stream.checkpoint import Changes
-from stream.spending import fineness_of
+from hatcast.agents.kafka.producers import Publishers
+from hatcast.agents.recovery.outputs import OutputReader, Stretch
+from hatcast.agents.recovery.published_records import published_of
+from hatcast.agents.redis.adoption import OutputPartition
+from hatcast.agents.redis.ledger import Committed, LedgerStore, Proposal
+from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.redis.recovery import Attempt, Grounds, RecoveryStore
+from hatcast.agents.redis.retained import Kept
+from hatcast.agents.redis.sealed_days import Sealed
+from hatcast.agents.release.batches import Due
+from hatcast.agents.release.hats import Releaser
+from hatcast.agents.release.queries import DueAnswer, QueryReleaser
+from hatcast.stream.fold.checkpoint import Changes
+from hatcast.stream.release.spending import fineness_of
 from tests.faults.faulty_worker import meet
 from tests.integration.recovering import adopt
 

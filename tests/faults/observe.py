@@ -9,20 +9,20 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from agents.redis_clients import AnyRedis
-from agents.redis_connection import connect_redis_async
-from agents.settings import Settings
-from agents.store.kept import KeptStore
-from agents.store.keys import DomainKeys
-from agents.store.ledger import LedgerStore
-from agents.store.partition import PartitionStore
-from agents.store.seals import SealStore
-from agents.topics import topic_range
-from stream.clock import closes_at, slowest
-from stream.errors import Refusal
-from stream.hats import Calendar
-from stream.packing import stripped_columns, unpack
-from stream.query_release import asked_in
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.topics import topic_range
+from hatcast.agents.redis.clients import AnyRedis
+from hatcast.agents.redis.connection import connect_redis_async
+from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.redis.retained import KeptStore
+from hatcast.agents.redis.sealing import SealStore
+from hatcast.stream.errors import Refusal
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.packing import stripped_columns, unpack
+from hatcast.stream.fold.watermark import closes_at, slowest
+from hatcast.stream.release.queries import asked_in
 from tests.faults.facts import NANO, Ledger, Log, Promise, Record, Seen, Totals
 from tests.faults.generate import PARTITIONS
 from tests.integration.harness import Pipeline

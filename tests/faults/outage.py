@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from agents.topics import ensure_topics
+from hatcast.agents.kafka.topics import ensure_topics
 from tests.faults.check import violations
 from tests.faults.feed import Feed
 from tests.faults.generate import END_MS, generate

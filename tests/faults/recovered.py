@@ -16,14 +16,14 @@ from typing import Final
 
 from redis.asyncio import Redis
 
-from agents.cloud_events import release_event
-from agents.kafka import aiokafka_options
-from agents.publisher import Publishers
-from agents.settings import load_settings
-from agents.store.ledger import LedgerStore
-from agents.topics import ensure_topics
-from stream.partitioner import by_murmur2
-from stream.release import numbered
+from hatcast.agents.config.settings import load_settings
+from hatcast.agents.kafka.client import aiokafka_options
+from hatcast.agents.kafka.cloud_events import release_event
+from hatcast.agents.kafka.producers import Publishers
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.release.hats import numbered
 from tests.faults.entries import RELEASED_AT_MS, Entries
 from tests.integration.harness import Pipeline
 from tests.integration.recovering import recovery_with

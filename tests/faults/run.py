@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from agents.topics import ensure_topics
+from hatcast.agents.kafka.topics import ensure_topics
 from tests.faults.chaos import SESSION_S, Fault, deal, fill, stopped
 from tests.faults.check import violations
 from tests.faults.facts import Violation

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from agents.clock import monotonic_s
-from agents.dead_letters import DeadLetters
-from agents.held import Held
-from agents.ingest import Ingest
-from agents.store.partition import PartitionStore
-from stream.checkpoint import restore, take_changes, totals
+from hatcast.agents.clock import monotonic_s
+from hatcast.agents.kafka.dead_letters import DeadLetters
+from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.worker.ingest import Ingest
+from hatcast.agents.worker.partition import Held
+from hatcast.stream.fold.checkpoint import restore, take_changes, totals
 from tests.integration.readings import LATER_MS, folds, traffic
 from tests.replayed import policy_of
 from tests.services import RedisServer

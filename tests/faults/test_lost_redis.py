@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from agents.recovery import LedgerRecovery
-from agents.store.adoption import Published
-from agents.store.keys import DomainKeys
-from agents.store.partition import PartitionStore
-from agents.store.recovery import Attempt, Grounds, Look
-from agents.store.sealed import Sealed
-from agents.topics import ensure_topics
-from stream.checkpoint import Changes
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.recovery import LedgerRecovery
+from hatcast.agents.redis.adoption import Published
+from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.redis.recovery import Attempt, Grounds, Look
+from hatcast.agents.redis.sealed_days import Sealed
+from hatcast.stream.fold.checkpoint import Changes
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Stores, open_stores, store_closed, traffic
 from tests.integration.recovering import adopt

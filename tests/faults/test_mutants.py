@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.topics import ensure_topics
+from hatcast.agents.kafka.topics import ensure_topics
 from tests.faults.check import violations
 from tests.faults.facts import Seen
 from tests.faults.faulty_worker import REACHED

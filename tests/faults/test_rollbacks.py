@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from agents.topics import ensure_topics
+from hatcast.agents.kafka.topics import ensure_topics
 from tests.integration.harness import Pipeline
 from tests.integration.readings import EXACT, HOUR_MS, NOON_MS, Sample, assert_exact_means, ticks, traffic
 from tests.integration.test_own_redis import own_redis, pipeline_on

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
-from agents.frames import FrameConsumer
-from agents.topics import ensure_topics
+from hatcast.agents.kafka.batches import FrameConsumer
+from hatcast.agents.kafka.topics import ensure_topics
 from tests.integration.harness import open_pipeline
 from tests.integration.readings import traffic
 from tests.services import KafkaServer, RedisServer

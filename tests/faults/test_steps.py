@@ -5,7 +5,7 @@ Kills at the steps are in tests/invariants/test_invariants.py and tests/integrat
 
 from pathlib import Path
 
-from agents.topics import ensure_topics
+from hatcast.agents.kafka.topics import ensure_topics
 from tests.faults.check import violations
 from tests.faults.failing_worker import FAILURES, STEPS, fail_at_every_step, told
 from tests.faults.observe import fold_again, is_settled, look, promise_of

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import pytest
 
-from agents.publisher import Publishers
-from agents.query_release import QueryReleaser
-from agents.release import Releaser
-from agents.store.kept import KeptStore
-from stream.mechanisms.system import SystemNoise
+from hatcast.agents.kafka.producers import Publishers
+from hatcast.agents.redis.retained import KeptStore
+from hatcast.agents.release.hats import Releaser
+from hatcast.agents.release.queries import QueryReleaser
+from hatcast.stream.mechanisms.system import SystemNoise
 from tests.integration.days import DATES, EPSILON, expected
 from tests.integration.harness import Pipeline
 from tests.integration.readings import Sample, Stores

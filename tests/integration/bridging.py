@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
-from agents.bridge.link import Source
-from agents.bridge.live import LiveSummary, Wish, run_live
-from stream.partitioner import by_murmur2
+from hatcast.agents.sources.connection import Source
+from hatcast.agents.sources.live import LiveSummary, Wish, run_live
+from hatcast.stream.readings.partitioner import by_murmur2
 from tests.integration.harness import Pipeline
 from tests.services import Received
 

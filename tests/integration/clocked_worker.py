@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from stream.partition_fold import PartitionFold
+from hatcast.stream.fold.partition_fold import PartitionFold
 
 PRODUCT: Final = [sys.executable, "-m", __name__, "product"]
 HASTY: Final = [sys.executable, "-m", __name__, "hasty"]
@@ -46,6 +46,6 @@ def load_librdkafka() -> None:
 if __name__ == "__main__":
     load_librdkafka()
     {"product": product, "hasty": hasty}[sys.argv.pop(1)]()
-    from agents.cli import main
+    from hatcast.agents.cli import main
 
     main()

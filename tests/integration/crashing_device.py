@@ -10,8 +10,8 @@ import signal
 from collections.abc import Callable
 from typing import Any, Final
 
-from agents.device.outbox import Outbox
-from agents.device.store import Store
+from hatcast.agents.device.outbox import Outbox
+from hatcast.agents.device.store import Store
 
 METHODS: Final[dict[str, tuple[type, str]]] = {
     "drawn": (Store, "commit"),  # before it

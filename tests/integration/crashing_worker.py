@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
 
-from agents.query_release import QueryReleaser
-from agents.release import Releaser
+from hatcast.agents.release.hats import Releaser
+from hatcast.agents.release.queries import QueryReleaser
 
 METHODS: Final[dict[str, tuple[type, str]]] = {
     "loaded": (Releaser, "load"),

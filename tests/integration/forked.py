@@ -17,18 +17,18 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Final
 
-from agents.cli import main
+from hatcast.agents.cli import main
 from tests.services.tied import PR_SET_PDEATHSIG
 
 # Imported, and not used: what is shared after the fork has no thread, no connection and no random state.
 _LOADED: Final = [
-    "agents.bridge.live",
-    "agents.bridge.mqtt",
-    "agents.cli.device",
-    "agents.cli.feed",
-    "agents.cli.worker",
-    "agents.topics",
-    "agents.worker",
+    "hatcast.agents.sources.live",
+    "hatcast.agents.sources.mqtt",
+    "hatcast.agents.cli.device",
+    "hatcast.agents.cli.feed",
+    "hatcast.agents.cli.worker",
+    "hatcast.agents.kafka.topics",
+    "hatcast.agents.worker.worker",
     "confluent_kafka",
     "dp_accounting.pld",
     "pytest",

@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from agents.frames import Frame, FrameSettings, frame_app
+from hatcast.agents.kafka.batches import Frame, FrameSettings, frame_app
 from tests.services import KafkaServer
 
 Row = tuple[int, int, int, bytes | None, bytes | None]  # partition, offset, timestamp, key, value

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from agents.cli.status import read_status
-from agents.settings import Settings, load_settings
-from stream.errors import Refusal
+from hatcast.agents.cli.status import read_status
+from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.stream.errors import Refusal
 from tests.integration.forked import Forked, Wrap, plain
 from tests.integration.tables import DEFAULTS, merged, toml
 from tests.services import KafkaServer, RedisServer
@@ -30,7 +30,7 @@ SECONDS: Final = 120.0
 _POLL_S: Final = 0.1
 _SCRIPT: Final = Path(sys.executable).with_name("hatcast")
 # The console script where the project is installed, else what it calls.
-HATCAST: Final = [str(_SCRIPT)] if _SCRIPT.is_file() else [sys.executable, "-m", "agents.cli"]
+HATCAST: Final = [str(_SCRIPT)] if _SCRIPT.is_file() else [sys.executable, "-m", "hatcast.agents.cli"]
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import h3.api.basic_str as h3
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from agents.topics import ensure_topics
-from stream.schedule import listed_cells
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.stream.release.schedule import listed_cells
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import NOON_MS, PLACES
 from tests.integration.tables import PARTITIONS, merged

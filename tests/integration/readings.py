@@ -9,18 +9,18 @@ import msgspec
 import pytest
 from redis.asyncio import Redis
 
-from agents.store.identity import claim_policy
-from agents.store.keys import DomainKeys
-from agents.store.ledger import LedgerStore
-from agents.store.partition import PartitionStore
-from stream.checkpoint import take_changes
-from stream.contributions import Fold
-from stream.feeds import jsonl
-from stream.hats import Calendar
-from stream.partitioner import by_murmur2
-from stream.policy import Policy
-from stream.pseudonyms import KEY_BYTES, Pseudonyms
-from stream.reading import Reading
+from hatcast.agents.redis.identity import claim_policy
+from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.stream.fold.checkpoint import take_changes
+from hatcast.stream.fold.contributions import Fold
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.formats import jsonl
+from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
+from hatcast.stream.readings.reading import Reading
 from tests.integration.harness import Pipeline
 from tests.integration.tables import PARTITIONS
 from tests.services import Record

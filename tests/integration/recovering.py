@@ -3,19 +3,19 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from agents.publisher import Publishers
-from agents.recovery import Domain, LedgerRecovery
-from agents.redis_clients import AnyRedis
-from agents.registry import Registry
-from agents.sealing import Change, Sealer
-from agents.settings import Settings
-from agents.store.adoption import Chunk, OutputPartition, Position, Published
-from agents.store.guard import CommitGuard
-from agents.store.hats import HatStore
-from agents.store.ledger import LedgerStore
-from agents.store.recovery import Grounds, Missing, RecoveryStore
-from agents.store.seals import SealStore
-from agents.topic_ids import TopicIds
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.producers import Publishers
+from hatcast.agents.kafka.registry import Registry
+from hatcast.agents.kafka.topic_ids import TopicIds
+from hatcast.agents.recovery import Domain, LedgerRecovery
+from hatcast.agents.redis.adoption import Chunk, OutputPartition, Position, Published
+from hatcast.agents.redis.clients import AnyRedis
+from hatcast.agents.redis.contributions import HatStore
+from hatcast.agents.redis.guard import CommitGuard
+from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.recovery import Grounds, Missing, RecoveryStore
+from hatcast.agents.redis.sealing import SealStore
+from hatcast.agents.worker.sealing import Change, Sealer
 from tests.integration.harness import Pipeline
 from tests.integration.tables import PARTITIONS
 

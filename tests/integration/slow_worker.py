@@ -6,8 +6,8 @@ pipeline.worker(wrap=slow_down)
 import asyncio
 from typing import Final
 
-from agents.frames import Frame
-from agents.frames.thread import FrameThread
+from hatcast.agents.kafka.batches import Frame
+from hatcast.agents.kafka.batches.thread import FrameThread
 
 SECONDS: Final = 1.0
 

@@ -18,21 +18,21 @@ from aiokafka.errors import KafkaError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
-import agents.trouble
-import agents.unforeseen
-import agents.worker
-from agents.causes import REDIS, Cause
-from agents.due import Due
-from agents.frames import Frame
-from agents.ingest import Ingest
-from agents.publisher import Publishers
-from agents.release import Releaser
-from agents.store.ledger import LedgerStore, Proposal
-from agents.store.partition import PartitionStore
-from agents.unforeseen import WithoutTexts
-from agents.worker import Worker
-from stream.pseudonyms import KEY_BYTES, Pseudonyms
-from stream.release import HatChunks, users_of
+import hatcast.agents.errors.unexpected
+import hatcast.agents.monitoring.failures
+import hatcast.agents.worker.worker
+from hatcast.agents.errors.causes import REDIS, Cause
+from hatcast.agents.errors.unexpected import WithoutTexts
+from hatcast.agents.kafka.batches import Frame
+from hatcast.agents.kafka.producers import Publishers
+from hatcast.agents.redis.ledger import LedgerStore, Proposal
+from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.release.batches import Due
+from hatcast.agents.release.hats import Releaser
+from hatcast.agents.worker.ingest import Ingest
+from hatcast.agents.worker.worker import Worker
+from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
+from hatcast.stream.release.hats import HatChunks, users_of
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample
 
 KEY: Final = bytes(range(KEY_BYTES))
@@ -170,12 +170,12 @@ def true_sums_logged() -> None:
 
 def cause_from_text() -> None:
     """What failed is told by the error's text."""
-    agents.trouble.cause_of = lambda error: Cause(REDIS, str(error))  # type: ignore[attr-defined]  # it is imported there
+    hatcast.agents.monitoring.failures.cause_of = lambda error: Cause(REDIS, str(error))  # type: ignore[attr-defined]  # it is imported there
 
 
 def texts_of_tracebacks() -> None:
     """Tracebacks end with the error's text, as Python's do."""
-    agents.unforeseen.shows_texts = lambda: True
+    hatcast.agents.errors.unexpected.shows_texts = lambda: True
 
 
 def texts_of_libraries() -> None:
@@ -185,7 +185,7 @@ def texts_of_libraries() -> None:
 
 def text_in_the_last_line() -> None:
     """A worker that fails says why."""
-    agents.worker.brief = str  # type: ignore[attr-defined,assignment]  # it is imported there
+    hatcast.agents.worker.worker.brief = str  # type: ignore[attr-defined,assignment]  # it is imported there
 
 
 MUTANTS: Final = MappingProxyType(

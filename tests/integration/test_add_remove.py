@@ -15,13 +15,13 @@ import h3.api.basic_str as h3
 import pytest
 from redis import Redis
 
-import agents.due
-import agents.due_answers
-from agents.clock import now_ms
-from agents.publisher import Publishers
-from agents.slot_release import SlotReleaser
-from agents.store.keys import DomainKeys
-from stream.hats import Calendar
+import hatcast.agents.release.answer_batches
+import hatcast.agents.release.batches
+from hatcast.agents.clock import now_ms
+from hatcast.agents.kafka.producers import Publishers
+from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.release.slots import SlotReleaser
+from hatcast.stream.fold.hats import Calendar
 from tests.integration.answering import answering
 from tests.integration.crashing_worker import die_after
 from tests.integration.harness import Pipeline
@@ -289,8 +289,10 @@ def test_days_with_deleted_records_are_incomplete_and_a_slot_beyond_the_budget_i
 def test_neighbouring_logs_lead_to_the_same_topics_but_for_the_answers(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agents.due, "_USERS", 14)  # what is loaded at once does depend on who is there
-    monkeypatch.setattr(agents.due_answers, "_USERS", 14)
+    monkeypatch.setattr(
+        hatcast.agents.release.batches, "_USERS", 14
+    )  # what is loaded at once does depend on who is there
+    monkeypatch.setattr(hatcast.agents.release.answer_batches, "_USERS", 14)
 
     async def release(pipeline: Pipeline, samples: Iterable[Sample]) -> None:
         async with open_stores(pipeline) as stores:

@@ -10,11 +10,11 @@ import aio_pika
 import pytest
 from aio_pika.abc import AbstractChannel
 
-from agents.bridge.access import Access, tls_context
-from agents.bridge.amqp import AmqpSource, Consumption
-from agents.metrics.declared import BRIDGE_UP
-from agents.metrics.meters import METERS
-from stream.errors import Refusal
+from hatcast.agents.monitoring.declarations import BRIDGE_UP
+from hatcast.agents.monitoring.meters import METERS
+from hatcast.agents.sources.amqp import AmqpSource, Consumption
+from hatcast.agents.sources.endpoint import Access, tls_context
+from hatcast.stream.errors import Refusal
 from tests.exposed import figures
 from tests.faults.proxy import Proxy
 from tests.integration.bridging import BASE_MS, SECONDS, Sent, arrived, bridge, stopped, until

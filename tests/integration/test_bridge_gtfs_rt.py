@@ -11,11 +11,11 @@ import pytest
 from aiohttp import web
 from google.transit.gtfs_realtime_pb2 import FeedMessage
 
-from agents.bridge import gtfs_rt
-from agents.bridge.gtfs_rt import Poll, PollSource
-from agents.recordings import open_records
-from stream.errors import Refusal
-from stream.feeds import FEEDS
+from hatcast.agents.recordings.files import open_records
+from hatcast.agents.sources import gtfs_rt
+from hatcast.agents.sources.gtfs_rt import Poll, PollSource
+from hatcast.stream.errors import Refusal
+from hatcast.stream.readings.formats import FEEDS
 from tests.integration.bridging import SECONDS, Sent, arrived, bridge, stopped, until
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.services import KafkaServer, RedisServer, data

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from aiomqtt import Client
 
-from agents.bridge.access import Access, tls_context
-from agents.bridge.mqtt import MqttSource, Subscription
-from agents.clock import now_ms
-from agents.metrics.declared import BRIDGE_BUFFER, BRIDGE_UNDECODABLE, BRIDGE_UP
-from agents.metrics.meters import METERS
-from stream.errors import Refusal
+from hatcast.agents.clock import now_ms
+from hatcast.agents.monitoring.declarations import BRIDGE_BUFFER, BRIDGE_UNDECODABLE, BRIDGE_UP
+from hatcast.agents.monitoring.meters import METERS
+from hatcast.agents.sources.endpoint import Access, tls_context
+from hatcast.agents.sources.mqtt import MqttSource, Subscription
+from hatcast.stream.errors import Refusal
 from tests.exposed import figures
 from tests.integration.bridging import SECONDS, arrived, body, bridge, sent, stopped, until
 from tests.integration.harness import Pipeline, open_pipeline

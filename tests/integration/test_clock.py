@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from agents.topics import ensure_topics
+from hatcast.agents.kafka.topics import ensure_topics
 from tests.exposed import figures
 from tests.integration.clocked_worker import HASTY, PRODUCT
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline

@@ -9,8 +9,8 @@ from confluent_kafka import Producer
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from agents.topic_fold import TopicFold
-from agents.topics import ensure_topics
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.worker.topic_fold import TopicFold
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
 from tests.services import KafkaServer, RedisServer

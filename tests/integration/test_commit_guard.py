@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import pytest
 from redis.asyncio import Redis
 
-from agents.store import scripts
-from agents.store.adoption import OutputPartition, Position
-from agents.store.errors import Behind, DaySealed, Unrecovered
-from agents.store.guard import CommitGuard
-from agents.store.keys import DomainKeys
-from agents.store.ledger import LedgerStore, Proposal
-from agents.store.recovery import RecoveryStore
+from hatcast.agents.redis import scripts
+from hatcast.agents.redis.adoption import OutputPartition, Position
+from hatcast.agents.redis.errors import Behind, DaySealed, Unrecovered
+from hatcast.agents.redis.guard import CommitGuard
+from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.ledger import LedgerStore, Proposal
+from hatcast.agents.redis.recovery import RecoveryStore
 from tests.integration.recovering import guard_of_all
 from tests.replayed import policy_of
 from tests.services import RedisServer

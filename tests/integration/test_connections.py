@@ -15,12 +15,12 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import Producer
 
-from agents.dump import open_dump
-from agents.kafka import aiokafka_options, confluent_options, wait_for_broker
-from agents.redis_connection import connect_redis, connect_redis_async
-from agents.settings import Settings, settings_of
-from agents.topics import ensure_topics, topic_range
-from stream.errors import Refusal
+from hatcast.agents.config.settings import Settings, settings_of
+from hatcast.agents.kafka.client import aiokafka_options, confluent_options, wait_for_broker
+from hatcast.agents.kafka.dump import open_dump
+from hatcast.agents.kafka.topics import ensure_topics, topic_range
+from hatcast.agents.redis.connection import connect_redis, connect_redis_async
+from hatcast.stream.errors import Refusal
 from tests.integration.tables import DEFAULTS, merged
 from tests.services import KafkaServer, RedisServer, ServiceAbsent, kafka_jars, local_redis
 from tests.services.absent import absent

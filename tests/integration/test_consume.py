@@ -21,10 +21,8 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import Producer
 
-from agents.dead_letters import DeadLetters
-from agents.schemas import FOLDER, RECORDS
-from agents.schemas.golden import Golden
-from agents.topics import ensure_topics
+from hatcast.agents.kafka.dead_letters import DeadLetters
+from hatcast.agents.kafka.topics import ensure_topics
 from tests.contracts.check import closed, message_problems, value_problems
 from tests.integration.answering import answering
 from tests.integration.days import DAY_MS, END_MS, POLICY, days
@@ -33,6 +31,8 @@ from tests.integration.readings import open_stores, store_closed
 from tests.services import KafkaServer, Received, Record, RedisServer
 from tests.services.data import ROOT
 from tests.services.lifecycle import ServerProcess
+from tools.schemas import FOLDER, RECORDS
+from tools.schemas.golden import Golden
 
 PAGE: Final = (ROOT / "docs" / "consume.md").read_text()
 SENT: Final = tuple(name for name, record in RECORDS.items() if record.event_id is not None)

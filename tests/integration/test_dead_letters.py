@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from agents.dead_letters import DeadLetters
+from hatcast.agents.kafka.dead_letters import DeadLetters
 from tests.services import KafkaServer
 from tests.services.data import ROOT
 from tests.services.fixtures import MakeTopic

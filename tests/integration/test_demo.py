@@ -18,12 +18,12 @@ import pytest
 import redis
 from confluent_kafka import Producer
 
-from agents.demo.defaults import TOPIC_NAMES, TOPICS
-from agents.demo.run import Wish, run_demo
-from agents.demo.view import Lines
-from agents.embedded import PARTITIONS, Services
-from agents.store.keys import PartitionKeys
-from stream.errors import Refusal
+from hatcast.agents.demo.defaults import TOPIC_NAMES, TOPICS
+from hatcast.agents.demo.embedded import PARTITIONS, Services
+from hatcast.agents.demo.rendering import Lines
+from hatcast.agents.demo.run import Wish, run_demo
+from hatcast.agents.redis.keys import PartitionKeys
+from hatcast.stream.errors import Refusal
 from tests.integration.tables import DEFAULTS, golden_table, merged, toml
 from tests.services.data import DATA, ROOT, golden
 
@@ -43,7 +43,7 @@ def temporary() -> Iterator[Path]:
 def demo(temporary: Path, *arguments: object) -> Iterator["subprocess.Popen[bytes]"]:
     """A demo that runs, with its temporary files in that folder; killed if the test leaves it running."""
     with subprocess.Popen(
-        [sys.executable, "-m", "agents.cli", "demo", *map(str, arguments)],
+        [sys.executable, "-m", "hatcast.agents.cli", "demo", *map(str, arguments)],
         cwd=ROOT,
         env=os.environ | {"TMPDIR": str(temporary)},
         stdout=subprocess.PIPE,
@@ -144,7 +144,7 @@ def test_with_hardly_any_noise_the_means_are_those_of_the_batch(tmp_path: Path, 
 
 def batch(path: Path, *arguments: str) -> Mapping[str, list[int]]:
     """HAT -> users, count, sum, max."""
-    command = [sys.executable, "-m", "agents.cli", "batch", str(path), *arguments, "--contributions", "--json"]
+    command = [sys.executable, "-m", "hatcast.agents.cli", "batch", str(path), *arguments, "--contributions", "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=SECONDS)
     hats: dict[str, list[int]] = json.loads(done.stdout)["hats"]
     return hats

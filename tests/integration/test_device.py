@@ -16,16 +16,16 @@ from pathlib import Path
 
 import pytest
 
-from agents.clock import now_ms
-from agents.device.drawing import Reporter
-from agents.device.live import Arrived, Present
-from agents.device.outbox import Outbox
-from agents.device.own import OwnMeans
-from agents.device.sources import Own
-from agents.device.store import open_store
-from stream.hybrid import Report, accepts, decode_report
-from stream.partitioner import by_murmur2
-from stream.reading import Reading
+from hatcast.agents.clock import now_ms
+from hatcast.agents.device.fold import OwnMeans
+from hatcast.agents.device.live import Arrived, Present
+from hatcast.agents.device.outbox import Outbox
+from hatcast.agents.device.perturbation import Reporter
+from hatcast.agents.device.sources import Own
+from hatcast.agents.device.store import open_store
+from hatcast.stream.hybrid import Report, accepts, decode_report
+from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.readings.reading import Reading
 from tests.devices import EXACT, HOUR, NOON, PRIVACY, line, recording, rules_of, two_hours
 from tests.integration.crashing_device import METHODS, die_after
 from tests.integration.forked import Forked, Wrap, plain
@@ -33,7 +33,7 @@ from tests.services import KafkaServer, Received, data
 from tests.services.fixtures import MakeTopic
 from tests.support import Scripted
 
-HATCAST = [sys.executable, "-c", "from agents.cli import main; main()"]
+HATCAST = [sys.executable, "-c", "from hatcast.agents.cli import main; main()"]
 FLEET = ["GJ05BX1111", "GJ05BX2222", "GJ05BX3333"]
 
 

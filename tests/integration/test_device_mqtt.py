@@ -5,9 +5,9 @@ import queue
 
 from aiomqtt import Client, MqttError
 
-from agents.device.live import Arrived
-from agents.device.mqtt import Published, mqtt_readings
-from stream.feeds import FEEDS
+from hatcast.agents.device.live import Arrived
+from hatcast.agents.device.mqtt import Published, mqtt_readings
+from hatcast.stream.readings.formats import FEEDS
 from tests.devices import NOON, line
 from tests.services.mosquitto import Mosquitto
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from agents.redis_connection import connect_redis_async
-from agents.store.identity import claim_policy, claim_user_key
-from agents.store.keys import DomainKeys
-from agents.topics import ensure_topics
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.redis.connection import connect_redis_async
+from hatcast.agents.redis.identity import claim_policy, claim_user_key
+from hatcast.agents.redis.keys import DomainKeys
 from tests.integration.harness import Finished, Pipeline, open_pipeline
 from tests.services import KafkaServer, RedisServer, local_redis
 from tests.services.absent import absent

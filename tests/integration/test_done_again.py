@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from agents.frames import FrameConsumer
-from agents.ingest import Ingest
-from agents.store.partition import PartitionStore
-from agents.topics import ensure_topics
-from agents.trouble import Trouble
+from hatcast.agents.kafka.batches import FrameConsumer
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.monitoring.failures import Trouble
+from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.worker.ingest import Ingest
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.readings import Sample, traffic
 from tests.integration.tables import PARTITIONS

@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import Producer
 from kafka import KafkaAdminClient, TopicPartition
 
-from agents.topics import ensure_topics
+from hatcast.agents.kafka.topics import ensure_topics
 from tests.integration.harness import HATCAST, Pipeline, open_pipeline
 from tests.services import KafkaServer, Record, RedisServer
 from tests.services.data import ROOT

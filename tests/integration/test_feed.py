@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from agents.clock import now_ms
-from agents.store.keys import PartitionKeys
-from stream.feeds import FEEDS, jsonl
-from stream.partitioner import by_murmur2
-from stream.replay import Message
+from hatcast.agents.clock import now_ms
+from hatcast.agents.redis.keys import PartitionKeys
+from hatcast.stream.readings.formats import FEEDS, jsonl
+from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.replay.heartbeats import Message
 from tests.replayed import fold, golden_policy
 from tests.services import KafkaServer, Received, RedisServer, data
 from tests.services.fixtures import MakeTopic
 
-HATCAST = [sys.executable, "-c", "from agents.cli import main; main()"]
+HATCAST = [sys.executable, "-c", "from hatcast.agents.cli import main; main()"]
 SOURCES = {
     "edge": ("golden/edge.jsonl", "jsonl"),
     "capmetro_2017-03-21": ("capmetro/2017-03-21.csv.gz", "capmetro"),
@@ -142,7 +142,7 @@ def arrivals_of(records: Sequence[Received]) -> Counter[tuple[bytes | None, int]
 
 def arrivals_in(path: Path, form: str) -> Counter[tuple[bytes, int]]:
     """What a recording holds of readings, by an own and simple way of reading it."""
-    from agents.recordings import open_recording
+    from hatcast.agents.recordings.files import open_recording
 
     with open_recording([path], FEEDS[form]) as recording:
         return Counter(

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from agents.bridge.pace import Pace
-from agents.bridge.room import Room, stored_offsets
-from agents.bridge.sender import Sender
-from agents.metrics.meters import METERS
-from agents.store.keys import PartitionKeys
-from stream.errors import Refusal
-from stream.replay import Message
+from hatcast.agents.monitoring.meters import METERS
+from hatcast.agents.redis.keys import PartitionKeys
+from hatcast.agents.sources.flow_control import Room, stored_offsets
+from hatcast.agents.sources.pacing import Pace
+from hatcast.agents.sources.recorded_producer import Sender
+from hatcast.stream.errors import Refusal
+from hatcast.stream.replay.heartbeats import Message
 from tests.exposed import figures
 from tests.services import KafkaServer, RedisServer
 from tests.services.fixtures import MakeTopic

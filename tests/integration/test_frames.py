@@ -9,7 +9,7 @@ from aiokafka.errors import KafkaConnectionError
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from agents.frames import Frame, FrameSettings
+from hatcast.agents.kafka.batches import Frame, FrameSettings
 from tests.integration.frame_worker import Row, Store, assert_chained, committed, in_the_queue, resident, running, until
 from tests.services import KafkaServer, Record
 from tests.services.fixtures import MakeTopic

@@ -14,26 +14,26 @@ from msgspec.structs import replace
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
-from agents.causes import is_full
-from agents.store.adoption import Answered, Chunk, Position, Published
-from agents.store.guard import CommitGuard
-from agents.store.identity import claim_policy
-from agents.store.keys import DomainKeys
-from agents.store.ledger import AnswerProposal, LedgerStore, Proposal
-from agents.store.partition import PartitionStore
-from agents.store.progress import Mark
-from agents.store.recovery import Attempt, Grounds, RecoveryStore
-from agents.store.sealed import Sealed, SealedDay
-from agents.store.spent import SpentStore
-from agents.store.succession import SuccessionStore, Successor
-from agents.store.user_keys import StoredKey, restore_made_key
-from agents.topics import ensure_topics
-from stream.accounting import Reserved
-from stream.cells_file import Chosen
-from stream.checkpoint import take_changes
-from stream.contracts import BudgetRecord, EpsilonDelta
-from stream.pseudonyms import KEY_BYTES, Pseudonyms
-from stream.queries import Period
+from hatcast.agents.errors.causes import is_full
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.redis.adoption import Answered, Chunk, Position, Published
+from hatcast.agents.redis.guard import CommitGuard
+from hatcast.agents.redis.identity import claim_policy
+from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.ledger import AnswerProposal, LedgerStore, Proposal
+from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.redis.policy_transition import SuccessionStore, Successor
+from hatcast.agents.redis.recovery import Attempt, Grounds, RecoveryStore
+from hatcast.agents.redis.sealed_days import Sealed, SealedDay
+from hatcast.agents.redis.slot_progress import Mark
+from hatcast.agents.redis.spent_cells import SpentStore
+from hatcast.agents.redis.user_keys import StoredKey, restore_made_key
+from hatcast.stream.accounting.ledger import Reserved
+from hatcast.stream.fold.checkpoint import take_changes
+from hatcast.stream.policy.cells_file import Chosen
+from hatcast.stream.queries import Period
+from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
+from hatcast.stream.records import BudgetRecord, EpsilonDelta
 from tests.integration.health import LISTEN, is_ready, missing
 from tests.integration.readings import (
     EXACT,
@@ -140,7 +140,7 @@ async def _refuse_each(url: str) -> None:
             "sweep",
         }  # `delete`, `forget`, `shrink` and `sweep` make room
         shared = {"amounts", "booking", "deciding", "staging"}
-        assert writes.keys() | reads | shared == {path.stem for path in (ROOT / "agents" / "store").glob("*.lua")}
+        assert writes.keys() | reads | shared == {path.stem for path in (ROOT / "agents" / "redis").glob("*.lua")}
         for name, write in writes.items():
             before = await _everything(redis)
             await redis.config_set("maxmemory", "1")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from agents.topics import ensure_topics, topic_range
+from hatcast.agents.kafka.topics import ensure_topics, topic_range
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, ticks, traffic
 from tests.services import KafkaServer, Record, RedisServer

@@ -10,9 +10,9 @@ from typing import Final
 
 from aiomqtt import Client
 
-from agents.clock import now_ms
-from agents.dead_letters import LETTERS_PER_SECOND
-from agents.metrics.kinds import Process
+from hatcast.agents.clock import now_ms
+from hatcast.agents.kafka.dead_letters import LETTERS_PER_SECOND
+from hatcast.agents.monitoring.kinds import Process
 from tests.exposed import figures, undeclared, unset
 from tests.integration.forked import Forked
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline

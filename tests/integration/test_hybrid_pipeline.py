@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 import h3.api.basic_str as h3
 import pytest
 
-from stream.hybrid import Report, decode_report
+from hatcast.stream.hybrid import Report, decode_report
 from tests.integration.crashing_worker import die_after
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.services import KafkaServer, RedisServer
@@ -239,7 +239,7 @@ def test_the_operators_stores_and_topics_never_hold_a_local_devices_true_mean(
 
 
 def offset(pipeline: Pipeline) -> int:
-    from stream.hybrid import HybridParameters, widest
+    from hatcast.stream.hybrid import HybridParameters, widest
 
     return widest(HybridParameters.of(pipeline.settings.policy))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import h3.api.basic_str as h3
 
-from stream.hybrid import Report, encode_report
+from hatcast.stream.hybrid import Report, encode_report
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, PLACES, Sample, ticks
 from tests.services import KafkaServer, Record, RedisServer

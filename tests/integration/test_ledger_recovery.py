@@ -9,13 +9,13 @@ import pytest
 from confluent_kafka import Consumer
 from redis.asyncio import Redis
 
-from agents.recovery.outputs import OutputReader
-from agents.store.errors import Unrecovered
-from agents.store.guard import CommitGuard
-from agents.store.keys import DomainKeys
-from agents.store.ledger import LedgerStore, Proposal
-from agents.store.recovery import RecoveryStore
-from agents.topics import ensure_topics
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.recovery.outputs import OutputReader
+from hatcast.agents.redis.errors import Unrecovered
+from hatcast.agents.redis.guard import CommitGuard
+from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.ledger import LedgerStore, Proposal
+from hatcast.agents.redis.recovery import RecoveryStore
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import open_stores, store_closed, traffic
 from tests.integration.recovering import guard_of_all

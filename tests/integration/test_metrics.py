@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
-import agents.watch
-from agents.metrics.kinds import Process
+import hatcast.agents.worker.gauges
+from hatcast.agents.monitoring.kinds import Process
 from tests.exposed import figures, undeclared, unset
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.health import LISTEN, asked, is_ready, scraped
@@ -41,7 +41,7 @@ class Run:
 
 
 def look_often() -> None:
-    agents.watch.ROUND_S = 0.1  # type: ignore[misc]  # a test need not wait for seconds
+    hatcast.agents.worker.gauges.ROUND_S = 0.1  # type: ignore[misc]  # a test need not wait for seconds
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from typing import Final
 
 import pytest
 
-from agents.store.keys import PartitionKeys
-from agents.topics import ensure_topics
-from stream.pseudonyms import Pseudonyms
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.redis.keys import PartitionKeys
+from hatcast.stream.readings.pseudonyms import Pseudonyms
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.health import asked, scraped
 from tests.integration.readings import HOUR_MS, NOON_MS, ticks
@@ -131,7 +131,7 @@ def test_nothing_that_a_worker_writes_for_operators_holds_data_whatever_errors_i
         '"event": "another error of ours"',
     ):
         assert said in log, said
-    kind, place = ("ValueError", "agents/") if fatal == "fold" else ("KeyError", "agents/release.py:")
+    kind, place = ("ValueError", "hatcast/") if fatal == "fold" else ("KeyError", "hatcast/agents/release/hats.py:")
     assert re.search(rf"\nhatcast: the worker failed \({kind} at {place}\S*:?\d+\); its log has the details\n$", log), (
         worker.log_tail()
     )

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from agents.doctor import State, examine
-from agents.durability import Persistence, ensure_durable, read_durability
-from agents.settings import Settings
-from agents.topics import ensure_topics
-from stream.errors import Refusal
-from stream.units import DAY_MS
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.redis.durability import Persistence, ensure_durable, read_durability
+from hatcast.agents.worker.preflight import State, examine
+from hatcast.stream.errors import Refusal
+from hatcast.stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
 from tests.integration.redis_user import PASSWORD, acl_line

@@ -8,9 +8,9 @@ from typing import Any
 import h3
 import pytest
 
-from agents.cli.budget import read_budget
-from agents.store.spent import SpentStore
-from agents.topics import ensure_topics
+from hatcast.agents.cli.budget import read_budget
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.redis.spent_cells import SpentStore
 from tests.integration.forked import Wrap, plain
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, PLACES, open_stores, ticks, traffic

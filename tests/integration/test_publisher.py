@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from aiokafka.errors import KafkaError
 
-from agents.kafka import aiokafka_options
-from agents.publisher import Message, NotHeld, Publishers
-from agents.topics import ensure_topics
+from hatcast.agents.kafka.client import aiokafka_options
+from hatcast.agents.kafka.producers import Message, NotHeld, Publishers
+from hatcast.agents.kafka.topics import ensure_topics
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.services import KafkaServer, RedisServer
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from agents.publisher import Publishers
-from agents.query_release import DueAnswer
-from agents.store.ledger import Committed
-from agents.store.succession import SuccessionStore, Successor
-from agents.topics import ensure_topics
-from stream.packing import unpack
+from hatcast.agents.kafka.producers import Publishers
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.redis.ledger import Committed
+from hatcast.agents.redis.policy_transition import SuccessionStore, Successor
+from hatcast.agents.release.queries import DueAnswer
+from hatcast.stream.fold.packing import unpack
 from tests.integration.answering import (
     ANSWERS,
     answering,

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-import agents.due_answers
-import agents.store.kept
-from agents.publisher import Publishers
-from agents.slot_release import SlotReleaser
-from agents.store.kept import KeptStore
-from agents.store.keys import PartitionKeys
-from agents.store.scripts import Call
-from agents.topics import ensure_topics
-from stream.packing import Row, pack, strip
+import hatcast.agents.redis.retained
+import hatcast.agents.release.answer_batches
+from hatcast.agents.kafka.producers import Publishers
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.redis.keys import PartitionKeys
+from hatcast.agents.redis.retained import KeptStore
+from hatcast.agents.redis.scripts import Call
+from hatcast.agents.release.slots import SlotReleaser
+from hatcast.stream.fold.packing import Row, pack, strip
 from tests.integration.answering import answering, answers, assert_true, kept_keys
 from tests.integration.days import END_MS, POLICY, QUERIES, days
 from tests.integration.harness import Pipeline, open_pipeline
@@ -55,7 +55,7 @@ def a_place_a_day() -> list[Sample]:
 def test_a_day_of_which_all_was_answered_is_not_missing_for_the_cells_that_are_answered_later(
     workers: int, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agents.due_answers, "ANSWERS", 1)
+    monkeypatch.setattr(hatcast.agents.release.answer_batches, "ANSWERS", 1)
 
     async def release() -> None:
         async with open_stores(pipeline) as stores:
@@ -92,7 +92,7 @@ def test_which_answers_are_made_together_does_not_depend_on_speeds(pipeline: Pip
 def test_what_is_forgotten_is_cut_into_calls_that_redis_takes(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agents.store.kept, "_FORGOTTEN", 2)
+    monkeypatch.setattr(hatcast.agents.redis.retained, "_FORGOTTEN", 2)
     named: list[int] = []
 
     async def forget() -> None:

@@ -3,12 +3,12 @@
 import asyncio
 from pathlib import Path
 
-from agents.asked import NEVER
-from agents.store.hats import HatStore
-from agents.topics import ensure_topics
-from stream.hats import Calendar
-from stream.query_release import asked_in
-from stream.units import NANO
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.redis.contributions import HatStore
+from hatcast.agents.release.query_inputs import NEVER
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.release.queries import asked_in
+from hatcast.stream.units import NANO
 from tests.integration.answering import ANSWERS, answering, answers, assert_true, kept_keys
 from tests.integration.days import DATES, DAY_MS, END_MS, cell, days
 from tests.integration.harness import Pipeline, open_pipeline

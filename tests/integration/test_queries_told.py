@@ -3,9 +3,9 @@
 import asyncio
 from pathlib import Path
 
-from agents.budget_words import figures
-from agents.cli.budget import read_budget
-from agents.topics import ensure_topics
+from hatcast.agents.cli.budget import read_budget
+from hatcast.agents.cli.budget_explained import figures
+from hatcast.agents.kafka.topics import ensure_topics
 from tests.integration.answering import ANSWERS, answering
 from tests.integration.days import DATES, END_MS, EPSILON, POLICY, days
 from tests.integration.harness import open_pipeline

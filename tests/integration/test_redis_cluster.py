@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agents.doctor import State, examine
-from agents.redis_connection import connect_redis_async
-from agents.store.keys import DomainKeys, PartitionKeys
-from agents.store.recovery import RecoveryStore
-from agents.topics import ensure_topics
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.redis.connection import connect_redis_async
+from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
+from hatcast.agents.redis.recovery import RecoveryStore
+from hatcast.agents.worker.preflight import State, examine
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import EXACT, HOUR_MS, NOON_MS, assert_exact_means, ticks, traffic
 from tests.integration.redis_user import PASSWORD, acl_line

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from agents import registration
-from agents.clock import now_ms
-from agents.registration import Registration
-from agents.registry import Facts, PolicyRecord, Registry, read_registry
-from agents.settings import Settings, load_settings
-from agents.topics import ensure_topics
+from hatcast.agents.clock import now_ms
+from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.kafka.registry import Facts, PolicyRecord, Registry, read_registry
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.worker import registration
+from hatcast.agents.worker.registration import Registration
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.hidden import CELLS, HIDDEN
 from tests.integration.readings import HOUR_MS, Stores, open_stores

@@ -1,6 +1,6 @@
 """Releases against real Kafka and Redis: one value, one charge, ledger first.
 
-The steps are those of agents/release.py.
+The steps are those of agents/release/hats.py.
 """
 
 import asyncio
@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 from aiokafka.errors import KafkaError
 
-from agents.due import Due
-from agents.kafka import aiokafka_options
-from agents.publisher import Message, NotHeld, Publishers
-from agents.query_release import QueryReleaser
-from agents.recovery import LedgerRecovery
-from agents.release import Releaser
-from agents.store.errors import Unrecovered
-from agents.store.hats import HatStore
-from agents.store.ledger import Committed, Proposal
-from agents.topics import ensure_topics
-from stream.mechanisms.system import SystemNoise
-from stream.release import HatChunks
+from hatcast.agents.kafka.client import aiokafka_options
+from hatcast.agents.kafka.producers import Message, NotHeld, Publishers
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.recovery import LedgerRecovery
+from hatcast.agents.redis.contributions import HatStore
+from hatcast.agents.redis.errors import Unrecovered
+from hatcast.agents.redis.ledger import Committed, Proposal
+from hatcast.agents.release.batches import Due
+from hatcast.agents.release.hats import Releaser
+from hatcast.agents.release.queries import QueryReleaser
+from hatcast.stream.mechanisms.system import SystemNoise
+from hatcast.stream.release.hats import HatChunks
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Stores, open_stores, store_closed, traffic
 from tests.integration.recovering import recovery_of

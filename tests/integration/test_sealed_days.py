@@ -13,19 +13,19 @@ from typing import Any, Final
 
 import pytest
 
-from agents.query_release import QueryReleaser
-from agents.recovery.outputs import OutputReader, Stretch
-from agents.registry import Registry
-from agents.release import Releaser
-from agents.store.adoption import OutputPartition
-from agents.store.errors import DaySealed
-from agents.store.kept import KeptStore
-from agents.store.keys import DomainKeys
-from agents.store.sealed import Sealed, SealedDay, TopicStart, registry_records
-from agents.topics import ensure_topics
-from stream.accounting import DaySummary
-from stream.mechanisms.system import SystemNoise
-from stream.units import DAY_MS
+from hatcast.agents.kafka.registry import Registry
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.recovery.outputs import OutputReader, Stretch
+from hatcast.agents.redis.adoption import OutputPartition
+from hatcast.agents.redis.errors import DaySealed
+from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.retained import KeptStore
+from hatcast.agents.redis.sealed_days import Sealed, SealedDay, TopicStart, registry_records
+from hatcast.agents.release.hats import Releaser
+from hatcast.agents.release.queries import QueryReleaser
+from hatcast.stream.accounting.ledger import DaySummary
+from hatcast.stream.mechanisms.system import SystemNoise
+from hatcast.stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import NOON_MS, Sample, Stores, open_stores, store_closed, traffic
 from tests.integration.recovering import sealer_of

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from agents.recovery import Domain
-from agents.recovery.adopter import Adopter
-from agents.registry import Registry
-from agents.store.errors import Behind
-from agents.store.keys import DomainKeys
-from agents.store.seals import SealStore
-from agents.topics import ensure_topics
-from stream.units import DAY_MS
+from hatcast.agents.kafka.registry import Registry
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.recovery import Domain
+from hatcast.agents.recovery.adopter import Adopter
+from hatcast.agents.redis.errors import Behind
+from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.sealing import SealStore
+from hatcast.stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, open_stores, store_closed, ticks
 from tests.integration.recovering import sealer_of

@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from agents.kafka import aiokafka_options
-from agents.publisher import Publishers
-from agents.release import Releaser
-from agents.slot_release import SlotReleaser
-from agents.store.hats import HatStore
-from agents.store.identity import check_policy, claim_policy
-from agents.store.keys import DomainKeys, PartitionKeys
-from agents.store.succession import SuccessionStore, Successor
-from agents.succession import Succession
-from agents.topics import ensure_topics
-from stream.errors import Refusal
-from stream.mechanisms.system import SystemNoise
-from stream.units import DAY_MS
+from hatcast.agents.kafka.client import aiokafka_options
+from hatcast.agents.kafka.producers import Publishers
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.redis.contributions import HatStore
+from hatcast.agents.redis.identity import check_policy, claim_policy
+from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
+from hatcast.agents.redis.policy_transition import SuccessionStore, Successor
+from hatcast.agents.release.hats import Releaser
+from hatcast.agents.release.slots import SlotReleaser
+from hatcast.agents.worker.policy_transition import Succession
+from hatcast.stream.errors import Refusal
+from hatcast.stream.mechanisms.system import SystemNoise
+from hatcast.stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.hidden import open_hidden, release_ids
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, Stores, open_stores, store_closed, ticks, traffic

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from agents.settings import load_settings
-from agents.topic_ids import SameTopic
-from agents.topics import ensure_topics
+from hatcast.agents.config.settings import load_settings
+from hatcast.agents.kafka.topic_ids import SameTopic
+from hatcast.agents.kafka.topics import ensure_topics
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.readings import HOUR_MS, PLACES, Sample, traffic
 from tests.services import KafkaServer, Record, RedisServer

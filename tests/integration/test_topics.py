@@ -14,12 +14,12 @@ from aiokafka.errors import MessageSizeTooLargeError
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from agents.clock import now_ms
-from agents.kafka import aiokafka_options
-from agents.publisher import Message, Publishers
-from agents.settings import Settings, load_settings
-from agents.topic_rules import WORKER_BATCH_BYTES
-from agents.topics import (
+from hatcast.agents.clock import now_ms
+from hatcast.agents.config.settings import Settings, load_settings
+from hatcast.agents.kafka.client import aiokafka_options
+from hatcast.agents.kafka.producers import Message, Publishers
+from hatcast.agents.kafka.topic_rules import WORKER_BATCH_BYTES
+from hatcast.agents.kafka.topics import (
     check_replay_target,
     check_topics,
     ensure_telemetry,
@@ -27,8 +27,8 @@ from agents.topics import (
     telemetry_partitions,
     topic_range,
 )
-from stream.errors import Refusal
-from stream.policy import Relation
+from hatcast.stream.errors import Refusal
+from hatcast.stream.policy.policy import Relation
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import NOON_MS, ticks, traffic
 from tests.services import KafkaServer, Record, RedisServer
@@ -259,7 +259,7 @@ def test_what_breaks_no_promise_is_only_warned_of(
     alter(kafka, pipeline.settings.topics.dead_letters, retention_ms="-1")
     with caplog.at_level(logging.WARNING):
         assert ensure_topics(pipeline.settings) == 8
-    ours = [record.getMessage() for record in caplog.records if record.name == "agents.topics"]
+    ours = [record.getMessage() for record in caplog.records if record.name == "hatcast.agents.kafka.topics"]
     warned = {line.split(" is ")[0].rpartition(" ")[2] for line in ours}
     assert warned == {"retention.bytes", "message.timestamp.after.max.ms", "compression.type", "retention.ms"}
 

@@ -4,9 +4,9 @@ import asyncio
 import json
 from pathlib import Path
 
-from agents.cli.budget import read_budget
-from agents.topics import ensure_topics
-from stream.units import DAY_MS
+from hatcast.agents.cli.budget import read_budget
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.stream.units import DAY_MS
 from tests.integration.harness import open_pipeline
 from tests.integration.readings import NOON_MS, Sample, open_stores, store_closed, traffic
 from tests.integration.test_release import finish

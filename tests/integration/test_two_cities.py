@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from agents import cloud_events
-from agents.display.feed import Feed
-from agents.display.hub import Hub
-from agents.display.kept import Kept
-from agents.display.topic import Reader, find_log
-from agents.tail import follow
-from agents.topics import ensure_topics
+from hatcast.agents.kafka import cloud_events
+from hatcast.agents.kafka.tail import follow
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.map.feed import Feed
+from hatcast.agents.map.history import Kept
+from hatcast.agents.map.subscribers import Hub
+from hatcast.agents.map.topic_reader import Reader, find_log
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
 from tests.services import KafkaServer, RedisServer

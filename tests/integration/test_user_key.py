@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from agents import registration
-from agents.store.partition import PartitionStore
-from agents.topics import ensure_topics
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.worker import registration
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import traffic
 from tests.services import KafkaServer, Record, RedisServer

@@ -17,9 +17,9 @@ from kafka import KafkaAdminClient
 from kafka.admin import NewPartitions
 from redis.asyncio import Redis
 
-from agents.store.identity import claim_policy, claim_user_key
-from agents.store.keys import DomainKeys
-from agents.topics import ensure_topics
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.redis.identity import claim_policy, claim_user_key
+from hatcast.agents.redis.keys import DomainKeys
 from tests.integration.harness import Finished, Pipeline, open_pipeline
 from tests.integration.tables import PARTITIONS
 from tests.services import KafkaServer, RedisServer

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from agents.cli import main
-from agents.topics import ensure_topics
-from stream.mechanisms.system import SystemNoise
-from stream.packing import unpack_day
+from hatcast.agents.cli import main
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.stream.fold.packing import unpack_day
+from hatcast.stream.mechanisms.system import SystemNoise
 from tests.faults.check import violations
 from tests.faults.facts import Seen
 from tests.faults.observe import fold_again, is_settled, look, promise_of

@@ -3,9 +3,9 @@
 import math
 from fractions import Fraction
 
-from stream.array_length import array_length
-from stream.estimators import Parameters, Users
-from stream.grouping import GROUPINGS
+from hatcast.stream.estimators import Parameters, Users
+from hatcast.stream.estimators.array_length import array_length
+from hatcast.stream.estimators.grouping import GROUPINGS
 
 
 def by_definition(name: str, users: Users, parameters: Parameters) -> Fraction:

@@ -12,8 +12,8 @@ from typing import Any
 import h3.api.basic_int as h3
 from hypothesis import strategies as st
 
-from stream.contributions import Fold
-from stream.policy import Policy
+from hatcast.stream.fold.contributions import Fold
+from hatcast.stream.policy.policy import Policy
 from tests.folding import ABSENT, DAY, HOUR, MINUTE, fold_of, record
 from tests.laws.fold_oracle import EPOCH, MS, Rules
 from tests.replayed import policy_of

@@ -1,4 +1,4 @@
-"""spec/fold.md a second time, as plainly as it can be said: slow, exact, nothing shared with stream/contributions.py.
+"""fold.md a second time, as plainly as it can be said: slow, exact, nothing shared with stream/fold/contributions.py.
 
 Only the local zone's offset (zoneinfo), the cell (h3) and the form of an ISO time (datetime) are taken as given.
 """

@@ -2,8 +2,8 @@
 
 from fractions import Fraction
 
-from stream.hybrid import HybridParameters
-from stream.mechanisms.gaussian import deviation_for
+from hatcast.stream.hybrid import HybridParameters
+from hatcast.stream.mechanisms.gaussian import deviation_for
 
 
 def nine_digits(epsilon: float, delta: float) -> Fraction:

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.errors import BadSetting
-from stream.estimators import ESTIMATORS, EmptyHat, Estimate, Estimator, Parameters, Users, capped_ratio
-from stream.grouping import Integers
-from stream.mechanisms import MAX_VALUE, Noisy
-from stream.mechanisms.grid import Grid
-from stream.mechanisms.system import SystemNoise
-from stream.policy import Relation
+from hatcast.stream.errors import BadSetting
+from hatcast.stream.estimators import ESTIMATORS, EmptyHat, Estimate, Estimator, Parameters, Users, capped_ratio
+from hatcast.stream.estimators.grouping import Integers
+from hatcast.stream.mechanisms import MAX_VALUE, Noisy
+from hatcast.stream.mechanisms.grid import Grid
+from hatcast.stream.mechanisms.system import SystemNoise
+from hatcast.stream.policy.policy import Relation
 from tests.support import UPPER_BOUND, Scripted, as_users, hats, parameters_for
 
 FOR_ADD_REMOVE = [each for each in ESTIMATORS.values() if Relation.ADD_REMOVE in each.keys.relations]

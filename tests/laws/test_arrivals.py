@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import agents.batch.fold
-from agents.batch.fold import Job, fold_recording
-from agents.batch.keep import KeepChunks
-from stream.feeds import Recorded
-from stream.hats import Calendar
-from stream.packing import unpack
-from stream.partitioner import PARTITIONERS
-from stream.policy import Policy, Relation
-from stream.reading import Reading
-from stream.recording import Recording
-from stream.replay import Addresses, Message, Replay
+import hatcast.agents.batch.fold
+from hatcast.agents.batch.fold import Job, fold_recording
+from hatcast.agents.batch.retention import KeepChunks
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.packing import unpack
+from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.readings.formats import Recorded
+from hatcast.stream.readings.partitioner import PARTITIONERS
+from hatcast.stream.readings.reading import Reading
+from hatcast.stream.readings.recording import Recording
+from hatcast.stream.replay.heartbeats import Addresses, Message, Replay
 from tests.folding import HOUR, MINUTE, NOON, NOW, PSEUDONYMS
 from tests.replayed import fold, policy_of
 
@@ -110,5 +110,5 @@ def test_arrivals_taken_from_others_break_the_law(monkeypatch: pytest.MonkeyPatc
         return iter(records)
 
     assert hides(HIDDEN, OVERTAKEN)
-    monkeypatch.setattr(agents.batch.fold, "by_their_own", from_others)
+    monkeypatch.setattr(hatcast.agents.batch.fold, "by_their_own", from_others)
     assert not hides(HIDDEN, OVERTAKEN)

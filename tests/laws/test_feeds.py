@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import stream.feeds
-from stream.errors import BadRecording
-from stream.feeds import FEEDS, Feed, Recorded, jsonl
-from stream.reading import Reading, is_complete, number, parse_time, to_milli
+import hatcast.stream.readings.formats
+from hatcast.stream.errors import BadRecording
+from hatcast.stream.readings.formats import FEEDS, Feed, Recorded, jsonl
+from hatcast.stream.readings.reading import Reading, is_complete, number, parse_time, to_milli
 from tests.services.data import DATA
 
 SAMPLES = DATA / "feeds"
@@ -70,7 +70,7 @@ def survives(reading: Reading, write: Callable[[Recorded], bytes]) -> bool:
 
 
 def test_every_feed_file_is_in_the_suite() -> None:
-    folder = Path(stream.feeds.__file__).parent
+    folder = Path(hatcast.stream.readings.formats.__file__).parent
     assert set(FEEDS) == {path.stem.replace("_", "-") for path in folder.glob("[!_]*.py")} - {"interface"}
 
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
-import stream.contributions
-import stream.partition_fold
-from stream.checkpoint import Changes, Stored, restore, take_changes
-from stream.contributions import Fold
-from stream.reading import OF_REPORTS, Outcome
+import hatcast.stream.fold.contributions
+import hatcast.stream.fold.partition_fold
+from hatcast.stream.fold.checkpoint import Changes, Stored, restore, take_changes
+from hatcast.stream.fold.contributions import Fold
+from hatcast.stream.readings.reading import OF_REPORTS, Outcome
 from tests.folding import PSEUDONYMS, apply, contributions, entered, occurring
 from tests.laws import fold_oracle
 from tests.laws.fold_logs import Case, cases
@@ -104,8 +104,8 @@ def test_look_up_tables_that_are_full_change_nothing(case: Case) -> None:
     whole, small = case.empty_fold(), case.empty_fold()
     apply(whole, case.log, case.now)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(stream.partition_fold, "_VEHICLES", 1)
-        patched.setattr(stream.contributions, "REPEATED", 1)
+        patched.setattr(hatcast.stream.fold.partition_fold, "_VEHICLES", 1)
+        patched.setattr(hatcast.stream.fold.contributions, "REPEATED", 1)
         apply(small, case.log, case.now)
     assert (small.outcomes, contributions(small)) == (whole.outcomes, contributions(whole))
 
@@ -166,7 +166,7 @@ def test_a_worker_that_does_not_wait_for_its_clock_is_told_apart(mutant: Allowed
 
 
 class Store:
-    """What a checkpoint writes: absolute values, as agents/store/checkpoint.lua writes them."""
+    """What a checkpoint writes: absolute values, as agents/redis/checkpoint.lua writes them."""
 
     def __init__(self) -> None:
         self.clock: int | None = None

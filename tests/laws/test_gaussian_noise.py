@@ -13,8 +13,8 @@ from opendp.measurements import make_gaussian
 from opendp.metrics import absolute_distance
 from scipy.stats import norm
 
-from stream.mechanisms import MAX_SCALE, MAX_VALUE, Noise, UnsafeNoise, system
-from stream.mechanisms.gaussian import (
+from hatcast.stream.mechanisms import MAX_SCALE, MAX_VALUE, Noise, UnsafeNoise, system
+from hatcast.stream.mechanisms.gaussian import (
     composed,
     delta_of,
     deviation_for,
@@ -25,7 +25,7 @@ from stream.mechanisms.gaussian import (
     variance,
     widest_scale,
 )
-from stream.mechanisms.system import SystemNoise
+from hatcast.stream.mechanisms.system import SystemNoise
 
 DELTA = 1e-8
 distances = st.integers(1, 20) | st.integers(1, 300)

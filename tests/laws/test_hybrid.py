@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.estimators import Users
-from stream.grouping import Integers
-from stream.hybrid import (
+from hatcast.stream.estimators import Users
+from hatcast.stream.estimators.grouping import Integers
+from hatcast.stream.hybrid import (
     HYBRID_ESTIMATORS,
     HybridEstimator,
     HybridParameters,
@@ -22,8 +22,8 @@ from stream.hybrid import (
     charge,
     estimate,
 )
-from stream.hybrid.mean_squared_error import hybrid
-from stream.mechanisms.grid import Grid
+from hatcast.stream.hybrid.mean_squared_error import hybrid
+from hatcast.stream.mechanisms.grid import Grid
 from tests.laws.hybrid_oracle import weight_by_definition
 from tests.support import GRIDS, UPPER_BOUND, Scripted, as_users, hats, moved
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream.grouping import Integers
-from stream.kmeans.devices import Devices
-from stream.kmeans.lloyd import cluster
-from stream.kmeans.setting import Setting
-from stream.kmeans.tally import noisy_tally, tally
-from stream.mechanisms import Noisy
+from hatcast.stream.estimators.grouping import Integers
+from hatcast.stream.kmeans.devices import Devices
+from hatcast.stream.kmeans.lloyd import cluster
+from hatcast.stream.kmeans.setting import Setting
+from hatcast.stream.kmeans.tally import noisy_tally, tally
+from hatcast.stream.mechanisms import Noisy
 from tests.support import Scripted
 
 

@@ -1,4 +1,4 @@
-"""Laws of the ledgers: each books like `stream.accounting.DayLedger`, and is booked again from what was published."""
+"""Laws of the ledgers: each books like `DayLedger`, and is booked again from what was published."""
 
 import asyncio
 import json
@@ -15,21 +15,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from agents.ledger_file import open_ledger
-from agents.published import published_of
-from agents.store.adoption import Published
-from agents.store.ledger import LedgerStore, Proposal
-from agents.store.recovery import Grounds, RecoveryStore
-from stream.accounting import DayLedger, DaySummary, Total
-from stream.contracts import BUDGET, BudgetRecord
-from stream.estimators import Estimate
-from stream.hats import Calendar, Slot
-from stream.mechanisms import Noisy
-from stream.partitioner import by_murmur2
-from stream.policy import Policy
-from stream.release import Release, Status, budget_record
-from stream.spending import fineness_of
-from stream.units import DAY_MS
+from hatcast.agents.batch.ledger_file import open_ledger
+from hatcast.agents.recovery.published_records import published_of
+from hatcast.agents.redis.adoption import Published
+from hatcast.agents.redis.ledger import LedgerStore, Proposal
+from hatcast.agents.redis.recovery import Grounds, RecoveryStore
+from hatcast.stream.accounting.ledger import DayLedger, DaySummary, Total
+from hatcast.stream.estimators import Estimate
+from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.mechanisms import Noisy
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.records import BUDGET, BudgetRecord
+from hatcast.stream.release.hats import Release, Status, budget_record
+from hatcast.stream.release.spending import fineness_of
+from hatcast.stream.units import DAY_MS
 from tests.integration.readings import HOUR_MS, NOON_MS
 from tests.integration.recovering import adopt, guard_of_all
 from tests.integration.tables import PARTITIONS

@@ -10,8 +10,8 @@ from opendp.domains import atom_domain
 from opendp.measurements import make_laplace
 from opendp.metrics import absolute_distance
 
-from stream.mechanisms import MAX_SCALE, MAX_VALUE, Noise, UnsafeNoise, system
-from stream.mechanisms.system import SystemNoise, smallest_scale
+from hatcast.stream.mechanisms import MAX_SCALE, MAX_VALUE, Noise, UnsafeNoise, system
+from hatcast.stream.mechanisms.system import SystemNoise, smallest_scale
 
 distances = st.integers(1, 2**40) | st.integers(1, 20)
 epsilons = st.floats(2.0**-9, 1e9) | st.sampled_from([0.1, 0.3, 0.5, 1.0, 2.0])

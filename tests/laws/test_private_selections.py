@@ -9,10 +9,10 @@ from itertools import product
 
 import pytest
 
-from stream.estimators import ESTIMATORS, Parameters, array_averaging
-from stream.grouping import GROUPINGS, Arrays, Counts, Integers, wraparound
-from stream.mechanisms import Noisy
-from stream.mechanisms.grid import Grid
+from hatcast.stream.estimators import ESTIMATORS, Parameters, array_averaging
+from hatcast.stream.estimators.grouping import GROUPINGS, Arrays, Counts, Integers, wraparound
+from hatcast.stream.mechanisms import Noisy
+from hatcast.stream.mechanisms.grid import Grid
 from tests.support import UPPER_BOUND, as_users
 
 ROUNDING = Decimal("1e-20")  # of the tests' own arithmetic, in 28 digits

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.hats import Calendar
-from stream.mechanisms.grid import Grid
-from stream.policy import Policy
-from stream.queries import KINDS, KeptDay, QueryKind
-from stream.query_keys import Kind, Query
-from stream.query_release import asked_in, query_release_of
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.mechanisms.grid import Grid
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.query_keys import Kind, Query
+from hatcast.stream.queries import KINDS, KeptDay, QueryKind
+from hatcast.stream.release.queries import asked_in, query_release_of
 from tests.replayed import policy_of
 from tests.support import Scripted
 

@@ -14,19 +14,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from agents.due import proposal_of
-from agents.due_answers import answer_proposal_of
-from agents.ledger_file import open_ledger
-from agents.store.ledger import LedgerStore
-from agents.store.spent import SpentStore
-from stream.accounting import DayLedger, DaySummary, PolicyDay, Total
-from stream.cells_file import Chosen
-from stream.hats import Calendar
-from stream.partitioner import by_murmur2
-from stream.policy import Policy
-from stream.queries import CELLS, KeptDay, reservations
-from stream.query_release import QueryRelease, asked_in, query_release_of
-from stream.release import Release, Status, numbered
+from hatcast.agents.batch.ledger_file import open_ledger
+from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.spent_cells import SpentStore
+from hatcast.agents.release.answer_batches import answer_proposal_of
+from hatcast.agents.release.batches import proposal_of
+from hatcast.stream.accounting.ledger import DayLedger, DaySummary, PolicyDay, Total
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.policy.cells_file import Chosen
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.queries import CELLS, KeptDay, reservations
+from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.release.hats import Release, Status, numbered
+from hatcast.stream.release.queries import QueryRelease, asked_in, query_release_of
 from tests.integration.recovering import guard_of_all
 from tests.integration.tables import PARTITIONS
 from tests.laws.test_ledgers import DATES, NOW, Charged

@@ -18,18 +18,18 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
-from agents.batch.fold import Job, fold_recording
-from agents.batch.keep import KeepChunks
-from agents.batch.release import changed_since, release_final
-from agents.ledger_file import open_ledger
-from agents.ledger_users import EarlierRuns
-from stream.feeds import Recorded
-from stream.mechanisms.system import SystemNoise
-from stream.packing import unpack
-from stream.policy import Policy
-from stream.reading import Reading
-from stream.recording import Recording
-from stream.release import HatChunks, Release, release_of
+from hatcast.agents.batch.fold import Job, fold_recording
+from hatcast.agents.batch.ledger_file import open_ledger
+from hatcast.agents.batch.ledger_users import EarlierRuns
+from hatcast.agents.batch.release import changed_since, release_final
+from hatcast.agents.batch.retention import KeepChunks
+from hatcast.stream.fold.packing import unpack
+from hatcast.stream.mechanisms.system import SystemNoise
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.formats import Recorded
+from hatcast.stream.readings.reading import Reading
+from hatcast.stream.readings.recording import Recording
+from hatcast.stream.release.hats import HatChunks, Release, release_of
 from tests.folding import HOUR, MINUTE, NOON, NOW, PSEUDONYMS
 from tests.replayed import policy_of
 
@@ -89,7 +89,7 @@ class Ledger:
             return release_of(policy, calendar, slot, cell, chunks, noise)
 
         with open_ledger(self.path, policy, PSEUDONYMS.key) as ledger, pytest.MonkeyPatch.context() as patched:
-            patched.setattr("agents.batch.release.release_of", spied)
+            patched.setattr("hatcast.agents.batch.release.release_of", spied)
             job = Job(policy, PSEUDONYMS, NOW, kept, lambda _: None, ledger.users.vehicles)
             folded = fold_recording(Recording(lambda: records, "file"), job)
             self.changed = changed_since(folded, kept, ledger)

@@ -14,27 +14,27 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from agents.store import scripts
-from agents.store.adoption import Answered, Chunk, Position, Published
-from agents.store.errors import Damaged, Overflow
-from agents.store.guard import CommitGuard
-from agents.store.identity import claim_user_key
-from agents.store.kept import KeptStore
-from agents.store.keys import DomainKeys, PartitionKeys
-from agents.store.ledger import AnswerProposal, LedgerStore, Proposal
-from agents.store.partition import FinalHat, PartitionStore
-from agents.store.progress import Mark
-from agents.store.recovery import Grounds, RecoveryStore
-from agents.store.sealed import Sealed, SealedDay
-from agents.store.spent import SpentStore
-from agents.store.succession import SuccessionStore, Successor
-from agents.store.user_keys import StoredKey, restore_made_key
-from stream.accounting import DayLedger, PolicyDay, Reserved, Total
-from stream.cells_file import Chosen
-from stream.checkpoint import Changes, take_changes
-from stream.contracts import BudgetRecord, EpsilonDelta, ReservedRecord
-from stream.policy import Policy
-from stream.queries import Period
+from hatcast.agents.redis import scripts
+from hatcast.agents.redis.adoption import Answered, Chunk, Position, Published
+from hatcast.agents.redis.errors import Damaged, Overflow
+from hatcast.agents.redis.guard import CommitGuard
+from hatcast.agents.redis.identity import claim_user_key
+from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
+from hatcast.agents.redis.ledger import AnswerProposal, LedgerStore, Proposal
+from hatcast.agents.redis.partition_state import FinalHat, PartitionStore
+from hatcast.agents.redis.policy_transition import SuccessionStore, Successor
+from hatcast.agents.redis.recovery import Grounds, RecoveryStore
+from hatcast.agents.redis.retained import KeptStore
+from hatcast.agents.redis.sealed_days import Sealed, SealedDay
+from hatcast.agents.redis.slot_progress import Mark
+from hatcast.agents.redis.spent_cells import SpentStore
+from hatcast.agents.redis.user_keys import StoredKey, restore_made_key
+from hatcast.stream.accounting.ledger import DayLedger, PolicyDay, Reserved, Total
+from hatcast.stream.fold.checkpoint import Changes, take_changes
+from hatcast.stream.policy.cells_file import Chosen
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.queries import Period
+from hatcast.stream.records import BudgetRecord, EpsilonDelta, ReservedRecord
 from tests.integration.readings import HOUR_MS, LATER_MS, NOON_MS, folds, traffic
 from tests.integration.recovering import OUTPUT, adopt, guard_of_all
 from tests.replayed import policy_of
@@ -287,7 +287,7 @@ def test_every_script_writes_all_or_nothing_whatever_is_wrong_with_a_key(redis_s
 def _scripts() -> list[Any]:
     from importlib import resources
 
-    return [path for path in resources.files("agents.store").iterdir() if path.name.endswith(".lua")]
+    return [path for path in resources.files("hatcast.agents.redis").iterdir() if path.name.endswith(".lua")]
 
 
 # A part of the scripts, and what a mutant has in its place.

@@ -19,12 +19,12 @@ from google.transit.gtfs_realtime_pb2 import FeedEntity, FeedMessage
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agents.parquet import parquet_records
-from stream.contributions import Fold
-from stream.feeds import FEEDS, Feed, Recorded, jsonl
-from stream.hats import Calendar
-from stream.policy import Policy
-from stream.reading import Reading
+from hatcast.agents.recordings.parquet import parquet_records
+from hatcast.stream.fold.contributions import Fold
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.formats import FEEDS, Feed, Recorded, jsonl
+from hatcast.stream.readings.reading import Reading
 from tests.folding import NOON, NOW, PSEUDONYMS, apply, contributions, occurring
 from tests.replayed import policy_of
 

@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from agents.store.partition import FinalHat, PartitionStore
-from stream.checkpoint import Stored, restore, take_changes, totals
-from stream.contributions import Fold
-from stream.policy import Policy
+from hatcast.agents.redis.partition_state import FinalHat, PartitionStore
+from hatcast.stream.fold.checkpoint import Stored, restore, take_changes, totals
+from hatcast.stream.fold.contributions import Fold
+from hatcast.stream.policy.policy import Policy
 from tests.integration.readings import HOUR_MS, LATER_MS, NOON_MS, Sample, folds
 from tests.replayed import policy_of
 from tests.services import RedisServer

@@ -9,16 +9,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from agents.published import published_of
-from agents.store.adoption import Position, Published
-from agents.store.errors import Replaced, Unclaimed
-from agents.store.guard import CommitGuard
-from agents.store.ledger import LedgerStore, Proposal
-from agents.store.recovery import Grounds, RecoveryStore
-from agents.store.succession import Begun, SuccessionStore, Successor
-from stream.contracts import BUDGET
-from stream.policy import Policy
-from stream.release import budget_record
+from hatcast.agents.recovery.published_records import published_of
+from hatcast.agents.redis.adoption import Position, Published
+from hatcast.agents.redis.errors import Replaced, Unclaimed
+from hatcast.agents.redis.guard import CommitGuard
+from hatcast.agents.redis.ledger import LedgerStore, Proposal
+from hatcast.agents.redis.policy_transition import Begun, SuccessionStore, Successor
+from hatcast.agents.redis.recovery import Grounds, RecoveryStore
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.records import BUDGET
+from hatcast.stream.release.hats import budget_record
 from tests.integration.recovering import OUTPUT, adopt, guard_of_all
 from tests.laws.test_ledgers import Charged
 from tests.replayed import policy_of

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.survey.count import capped_counts
-from agents.survey.run import SURVEYED, Job, Survey, survey
-from agents.survey.spill import Held, open_spill
-from stream.errors import BadRecording
-from stream.feeds import Recorded, jsonl
-from stream.policy import Policy
-from stream.survey.rows import Rows, minutes_of, slots_of
-from stream.survey.selection import Counts, busy_cells, noisy_counts
+from hatcast.agents.research.survey.count import capped_counts
+from hatcast.agents.research.survey.run import SURVEYED, Job, Survey, survey
+from hatcast.agents.research.survey.spill import Held, open_spill
+from hatcast.stream.errors import BadRecording
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.formats import Recorded, jsonl
+from hatcast.stream.survey.rows import Rows, minutes_of, slots_of
+from hatcast.stream.survey.selection import Counts, busy_cells, noisy_counts
 from tests.folding import PSEUDONYMS
 from tests.laws import fold_oracle, survey_oracle
 from tests.laws.fold_logs import Case, Log, cases

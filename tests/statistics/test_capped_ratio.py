@@ -11,11 +11,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from stream.estimators import Estimate, Parameters
-from stream.estimators.capped_ratio import ESTIMATOR, default_threshold
-from stream.mechanisms import Noisy
-from stream.mechanisms.grid import Grid
-from stream.mechanisms.system import SystemNoise
+from hatcast.stream.estimators import Estimate, Parameters
+from hatcast.stream.estimators.capped_ratio import ESTIMATOR, default_threshold
+from hatcast.stream.mechanisms import Noisy
+from hatcast.stream.mechanisms.grid import Grid
+from hatcast.stream.mechanisms.system import SystemNoise
 from tests.statistics.test_noise import chi_square_is_plausible
 from tests.support import UPPER_BOUND, as_users
 

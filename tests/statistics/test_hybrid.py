@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from stream.hybrid import HYBRID_ESTIMATORS, Setting
-from stream.hybrid._interval import gaussian_half_width, half_width, variance
-from stream.hybrid.mean_squared_error import (
+from hatcast.stream.hybrid import HYBRID_ESTIMATORS, Setting
+from hatcast.stream.hybrid._interval import gaussian_half_width, half_width, variance
+from hatcast.stream.hybrid.mean_squared_error import (
     full_lm,
     hybrid,
     known_variance,

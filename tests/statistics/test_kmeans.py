@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from agents.evaluate.clusters import (
+from hatcast.agents.research.evaluate.clusters import (
     TOP,
     SimulatedDevices,
     SimulatedNoise,
@@ -15,12 +15,12 @@ from agents.evaluate.clusters import (
     compare_clusters,
     printed_local,
 )
-from agents.evaluate.simulation import Draws, Floats
-from stream.kmeans.devices import Devices
-from stream.kmeans.means import Means, central_means, local_means
-from stream.kmeans.setting import Setting
-from stream.kmeans.tally import nearest, tally
-from stream.mechanisms.system import SystemNoise
+from hatcast.agents.research.evaluate.simulation import Draws, Floats
+from hatcast.stream.kmeans.devices import Devices
+from hatcast.stream.kmeans.means import Means, central_means, local_means
+from hatcast.stream.kmeans.setting import Setting
+from hatcast.stream.kmeans.tally import nearest, tally
+from hatcast.stream.mechanisms.system import SystemNoise
 
 FALSE_ALARM = 1e-7
 FAR = 5.33  # standard errors: beyond it a normal number is once in 10^7

@@ -8,9 +8,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
-from stream.mechanisms.gaussian import smallest_scale
-from stream.mechanisms.grid import quantile95
-from stream.mechanisms.system import SystemNoise
+from hatcast.stream.mechanisms.gaussian import smallest_scale
+from hatcast.stream.mechanisms.grid import quantile95
+from hatcast.stream.mechanisms.system import SystemNoise
 
 DRAWS = 100_000
 FALSE_ALARM = 1e-7  # of one test; there are fewer than ten in this file

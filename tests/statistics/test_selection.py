@@ -8,9 +8,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from stream.estimators.levy import median_costs
-from stream.estimators.quantile import private_quantile
-from stream.mechanisms.system import SystemNoise
+from hatcast.stream.estimators.levy import median_costs
+from hatcast.stream.estimators.quantile import private_quantile
+from hatcast.stream.mechanisms.system import SystemNoise
 
 DRAWS = 100_000
 FALSE_ALARM = 1e-7  # of one test; there are fewer than ten in this file

@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from agents.evaluate.comparison import Error, Errors, Hat, compare
-from agents.evaluate.contenders import contender
-from agents.evaluate.inputs import scale
-from agents.evaluate.values import Readings, iid
+from hatcast.agents.research.evaluate.comparison import Error, Errors, Hat, compare
+from hatcast.agents.research.evaluate.contenders import contender
+from hatcast.agents.research.evaluate.inputs import scale
+from hatcast.agents.research.evaluate.values import Readings, iid
 from tests.support import ITMS_LIKE, UPPER_BOUND
 
 AVERAGING = ("array_averaging", "array_averaging:sensitivity")

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.accounting import DayLedger, DaySummary, Total, day_cost, decimal, fits
-from stream.policy import Policy
-from stream.units import NANO
+from hatcast.stream.accounting.ledger import DayLedger, DaySummary, Total, day_cost, decimal, fits
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.units import NANO
 from tests.replayed import policy_of
 
 costs = st.lists(st.integers(1, 5 * NANO), max_size=30)

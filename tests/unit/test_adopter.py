@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from agents.recovery.adopter import Adopter
-from agents.recovery.domain import Domain
-from agents.store.adoption import OutputPartition, Position
-from agents.store.recovery import Grounds
+from hatcast.agents.recovery.adopter import Adopter
+from hatcast.agents.recovery.domain import Domain
+from hatcast.agents.redis.adoption import OutputPartition, Position
+from hatcast.agents.redis.recovery import Grounds
 from tests.replayed import policy_of
 
 

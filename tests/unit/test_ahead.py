@@ -8,10 +8,10 @@ import pytest
 import structlog
 from structlog.testing import CapturedCall, CapturingLogger
 
-import agents.ahead
-from agents.ahead import CALM_S, Ahead, ClockWaits
-from agents.frames import Frame
-from agents.held import Held
+import hatcast.agents.worker.early_records
+from hatcast.agents.kafka.batches import Frame
+from hatcast.agents.worker.early_records import CALM_S, Ahead, ClockWaits
+from hatcast.agents.worker.partition import Held
 from tests.folding import MINUTE, NOON, fold_of, record
 from tests.replayed import policy_of
 
@@ -30,16 +30,16 @@ class Clocks:
 @pytest.fixture
 def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
     made = Clocks()
-    monkeypatch.setattr(agents.ahead, "now_ms", lambda: made.now_ms)
-    monkeypatch.setattr(agents.ahead, "monotonic_s", lambda: made.monotonic_s)
-    monkeypatch.setattr(agents.ahead, "LOOK_S", 0.001)
+    monkeypatch.setattr(hatcast.agents.worker.early_records, "now_ms", lambda: made.now_ms)
+    monkeypatch.setattr(hatcast.agents.worker.early_records, "monotonic_s", lambda: made.monotonic_s)
+    monkeypatch.setattr(hatcast.agents.worker.early_records, "LOOK_S", 0.001)
     return made
 
 
 @pytest.fixture
 def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[CapturedCall]]:
     logger = CapturingLogger()
-    monkeypatch.setattr(agents.ahead, "log", structlog.wrap_logger(logger, processors=[]))
+    monkeypatch.setattr(hatcast.agents.worker.early_records, "log", structlog.wrap_logger(logger, processors=[]))
     yield logger.calls
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.array_length import PRINTED_RULES, RULES, array_length
+from hatcast.stream.estimators.array_length import PRINTED_RULES, RULES, array_length
 from tests.support import ITMS_LIKE, as_counts
 
 counts_lists = st.lists(st.integers(1, 40), min_size=1, max_size=30)

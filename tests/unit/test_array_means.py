@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.estimators._array_means import ArrayMeans
-from stream.grouping import GROUPINGS, Arrays
-from stream.mechanisms.grid import Grid
+from hatcast.stream.estimators._array_means import ArrayMeans
+from hatcast.stream.estimators.grouping import GROUPINGS, Arrays
+from hatcast.stream.mechanisms.grid import Grid
 from tests.support import GRIDS, UPPER_BOUND, as_users, hats
 
 grids = st.sampled_from(GRIDS).map(lambda text: Grid(Decimal(text)))

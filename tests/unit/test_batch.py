@@ -15,15 +15,15 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 
-import agents.batch.fold
-import agents.cli.batch
-from agents.batch.fold import Job, fold_recording
-from agents.batch.keep import KeepChunks, Keeper, KeepNothing, KeepTotals
-from agents.cli.batch import command
-from agents.dump import Head, Line
-from stream.errors import Refusal
-from stream.feeds import Recorded, jsonl
-from stream.partitioner import by_murmur2
+import hatcast.agents.batch.fold
+import hatcast.agents.cli.batch
+from hatcast.agents.batch.fold import Job, fold_recording
+from hatcast.agents.batch.retention import KeepChunks, Keeper, KeepNothing, KeepTotals
+from hatcast.agents.cli.batch import command
+from hatcast.agents.kafka.dump import Head, Line
+from hatcast.stream.errors import Refusal
+from hatcast.stream.readings.formats import Recorded, jsonl
+from hatcast.stream.readings.partitioner import by_murmur2
 from tests.folding import HOUR, MINUTE, NOON, NOW, PSEUDONYMS, record
 from tests.laws import fold_oracle
 from tests.laws.fold_logs import NIGHTS, Case, a_log, cases
@@ -143,7 +143,7 @@ def test_a_dump_is_folded_up_to_the_first_record_ahead_of_the_clock_as_a_worker_
         f"telemetry partition 1 is folded up to offset {place} only: the record there is dated 5138-"
     )
     assert "NTP" in line
-    monkeypatch.setattr(agents.cli.batch, "now_ms", lambda: 10**14)
+    monkeypatch.setattr(hatcast.agents.cli.batch, "now_ms", lambda: 10**14)
     later = batch(path, *DUMPED, "--config", config)
     assert later.stderr == ""
     assert sum(json.loads(later.stdout)["outcomes"].values()) == sum(map(len, logs))
@@ -172,8 +172,8 @@ def test_what_is_forgotten_on_the_way_does_not_show(case: Case) -> None:
     add(hats, expected)
     totals, nothing, chunks = KeepTotals(), KeepNothing(), KeepChunks()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(agents.batch.fold, "_RECORDS", 4)
-        patched.setattr(agents.batch.fold, "_LOOK_RECORDS", 8)
+        patched.setattr(hatcast.agents.batch.fold, "_RECORDS", 4)
+        patched.setattr(hatcast.agents.batch.fold, "_LOOK_RECORDS", 8)
         for keeper in (totals, nothing, chunks):
             assert fold_recording(records_of(alone), job(alone, keeper)).outcomes == dict(expected.outcomes)
     assert {key: list(figures) for key, figures in totals.hats.items()} == hats

@@ -9,8 +9,8 @@ from typing import Any
 import h3.api.basic_str as h3
 import pytest
 
-from agents.settings import load_settings
-from stream.hybrid import Report, encode_report
+from hatcast.agents.config.settings import load_settings
+from hatcast.stream.hybrid import Report, encode_report
 from tests.folding import BUS, HOUR, NOON
 from tests.unit.test_batch import CONFIG, USERS, batch, dump_of, refusal, releases, telemetry
 

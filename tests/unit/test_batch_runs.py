@@ -10,10 +10,10 @@ from typing import Any
 import h3.api.basic_str as h3
 import pytest
 
-import agents.batch.release
-from agents.ledger_file import LedgerFile, open_ledger
-from agents.settings import load_settings
-from stream.query_release import query_release_of
+import hatcast.agents.batch.release
+from hatcast.agents.batch.ledger_file import LedgerFile, open_ledger
+from hatcast.agents.config.settings import load_settings
+from hatcast.stream.release.queries import query_release_of
 from tests.folding import DAY, HOUR, MINUTE, NOON, record
 from tests.unit.test_batch import CONFIG, USERS, batch, dump_of, refusal, releases, telemetry
 from tests.unit.test_batch_add_remove import CELLS, HIDDEN, PLACES
@@ -104,7 +104,7 @@ def test_parts_of_a_dump_that_grows_keep_to_one_k(tmp_path: Path, config: Path) 
 def test_a_run_that_was_killed_has_counted_what_it_released(
     tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agents.batch.release, "_HATS", 1)
+    monkeypatch.setattr(hatcast.agents.batch.release, "_HATS", 1)
     path = rides(tmp_path / "two", NOON, users=USERS[:6])
     path.write_bytes(path.read_bytes() + b"\n" + rides(tmp_path / "x", NOON + HOUR, users=USERS[6:]).read_bytes())
     commit = LedgerFile.commit
@@ -150,7 +150,7 @@ def test_answers_to_queries_read_a_bus_in_k_places_over_all_runs(
         read.update((date, f"{cell}/{asked.closing.name}") for date, kept in days.items() if len(kept.counts))
         return query_release_of(asked, calendar, cell, days, noise)
 
-    monkeypatch.setattr("agents.batch.queries.query_release_of", spied)
+    monkeypatch.setattr("hatcast.agents.batch.queries.query_release_of", spied)
     morning, evening = rides(tmp_path / "1", NOON, users=["bus"]), rides(tmp_path / "2", NOON + HOUR, users=["bus"])
     next_day = [rides(tmp_path / f"next-{hour}", NOON + DAY + hour * HOUR, users=["bus"]) for hour in range(2)]
     for files in ([morning], [evening], [evening, next_day[1]], [morning, evening, *next_day]):

@@ -7,10 +7,10 @@ import urllib.request
 import pytest
 from structlog.testing import capture_logs
 
-from agents.metrics.beside import served_beside
-from agents.metrics.kinds import Process
-from agents.settings import Address
-from stream.errors import Refusal
+from hatcast.agents.config.settings import Address
+from hatcast.agents.monitoring.kinds import Process
+from hatcast.agents.monitoring.threaded_server import served_beside
+from hatcast.stream.errors import Refusal
 
 
 def test_a_process_without_an_event_loop_serves_its_figures_until_it_ends() -> None:

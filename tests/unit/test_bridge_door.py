@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.bridge.door import VALUE_BYTES_MAX, Door
-from agents.bridge.parcels import Window
-from stream.feeds import FEEDS, jsonl
-from stream.partitioner import PARTITIONERS, by_murmur2
-from stream.replay import Addresses
+from hatcast.agents.sources.acknowledgements import Window
+from hatcast.agents.sources.filter import VALUE_BYTES_MAX, Door
+from hatcast.stream.readings.formats import FEEDS, jsonl
+from hatcast.stream.readings.partitioner import PARTITIONERS, by_murmur2
+from hatcast.stream.replay.heartbeats import Addresses
 
 NOW = 1_795_000_000_000
 AHEAD = 120_000

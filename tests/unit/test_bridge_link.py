@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from agents.bridge import link as link_module
-from agents.bridge import live
-from agents.bridge.access import SourceLost, SourceRefuses
-from agents.bridge.link import Link
-from agents.metrics.declared import BRIDGE_LAST_READING
-from agents.metrics.kinds import Gauge
-from agents.metrics.meters import METERS
-from stream.errors import Refusal
-from stream.partitioner import by_murmur2
-from stream.replay import Addresses, Message
+from hatcast.agents.monitoring.declarations import BRIDGE_LAST_READING
+from hatcast.agents.monitoring.kinds import Gauge
+from hatcast.agents.monitoring.meters import METERS
+from hatcast.agents.sources import connection as link_module
+from hatcast.agents.sources import live
+from hatcast.agents.sources.connection import Link
+from hatcast.agents.sources.endpoint import SourceLost, SourceRefuses
+from hatcast.stream.errors import Refusal
+from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.replay.heartbeats import Addresses, Message
 
 Step = Callable[[Link, "Scripted"], None]
 

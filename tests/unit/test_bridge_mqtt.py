@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from aiomqtt import Message
 
-from agents.bridge import mqtt
-from agents.bridge.mqtt import Subscription, _Waiting
+from hatcast.agents.sources import mqtt
+from hatcast.agents.sources.mqtt import Subscription, _Waiting
 
 
 def message(qos: int, size: int = 10) -> Message:

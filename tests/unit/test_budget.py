@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
-from agents.budget_view import bar_cells, budget_table, query_table, today_line
-from agents.budget_words import certainty, explanation, factor, figures
-from agents.cli.budget import command
-from stream.accounting import DaySummary, Reserved, Total, levels_met
-from stream.estimators import ESTIMATOR_KEYS
-from stream.policy import Policy, read_policy
-from stream.release import budget_record
-from stream.units import NANO
+from hatcast.agents.cli.budget import command
+from hatcast.agents.cli.budget_explained import certainty, explanation, factor, figures
+from hatcast.agents.cli.budget_tables import bar_cells, budget_table, query_table, today_line
+from hatcast.stream.accounting.ledger import DaySummary, Reserved, Total, levels_met
+from hatcast.stream.estimators import ESTIMATOR_KEYS
+from hatcast.stream.policy.policy import Policy, read_policy
+from hatcast.stream.release.hats import budget_record
+from hatcast.stream.units import NANO
 
 CELL = "87608b0d2ffffff"
 TABLE: dict[str, Any] = {

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.estimators import Parameters, Users
-from stream.estimators.capped_ratio import ESTIMATOR, centred_sum, default_threshold
-from stream.estimators.weighted_mean import ESTIMATOR as WEIGHTED_MEAN
-from stream.mechanisms.grid import Grid, exceeded_once_in
+from hatcast.stream.estimators import Parameters, Users
+from hatcast.stream.estimators.capped_ratio import ESTIMATOR, centred_sum, default_threshold
+from hatcast.stream.estimators.weighted_mean import ESTIMATOR as WEIGHTED_MEAN
+from hatcast.stream.mechanisms.grid import Grid, exceeded_once_in
 from tests.support import ITMS_LIKE, UPPER_BOUND, Scripted, as_users, hats
 
 PLAIN = Parameters(UPPER_BOUND, Grid(Decimal("0.001")), 1.0, array_length=50, weight_threshold=20.0)

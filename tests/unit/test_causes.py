@@ -10,8 +10,8 @@ from redis._parsers.base import BaseParser
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from agents.causes import FULL, Cause, cause_of
-from agents.store.errors import Unrecovered
+from hatcast.agents.errors.causes import FULL, Cause, cause_of
+from hatcast.agents.redis.errors import Unrecovered
 
 SECRET = "GJ05BX1234 38.5 {t:0}:chunk"
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.cells_file import SOURCES, CellsFile, Chosen, read_cells_file
-from stream.errors import BadSetting
-from stream.estimators import ESTIMATORS
-from stream.policy import Policy, read_policy
+from hatcast.stream.errors import BadSetting
+from hatcast.stream.estimators import ESTIMATORS
+from hatcast.stream.policy.cells_file import SOURCES, CellsFile, Chosen, read_cells_file
+from hatcast.stream.policy.policy import Policy, read_policy
 from tests.replayed import policy_of
 
 CELLS = frozenset(h3.grid_disk(0x87608B0D2FFFFFF, 1))

@@ -2,9 +2,9 @@
 
 import h3.api.basic_int as h3
 
-from stream.checkpoint import Stored, restore, take_changes, totals
-from stream.open_slots import CHUNK_USERS
-from stream.packing import unpack, unpack_day
+from hatcast.stream.fold.checkpoint import Stored, restore, take_changes, totals
+from hatcast.stream.fold.open_slots import CHUNK_USERS
+from hatcast.stream.fold.packing import unpack, unpack_day
 from tests.folding import DAY, HOUR, MINUTE, NOON, apply, contributions, entered, fold_of, record
 from tests.replayed import policy_of
 

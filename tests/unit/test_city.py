@@ -9,12 +9,12 @@ from itertools import islice, pairwise, takewhile
 import h3.api.basic_int as h3
 import pytest
 
-from agents.bridge.synthetic import CENTRE, PAST_MS, CityOptions, city_messages, default_start_ms, make_city
-from stream.city import REPORT_MS, City, traffic
-from stream.feeds import jsonl
-from stream.partitioner import by_murmur2
-from stream.reading import Reading
-from stream.replay import TICK_MS, Addresses
+from hatcast.agents.sources.synthetic import CENTRE, PAST_MS, CityOptions, city_messages, default_start_ms, make_city
+from hatcast.stream.readings.formats import jsonl
+from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.readings.reading import Reading
+from hatcast.stream.replay.heartbeats import TICK_MS, Addresses
+from hatcast.stream.replay.synthetic_city import REPORT_MS, City, traffic
 
 HOUR = 3_600_000
 MONDAY = 1_704_067_200_000  # 2024-01-01, UTC
@@ -150,7 +150,7 @@ def test_a_city_begins_now_at_real_pace_and_in_the_past_with_a_speedup() -> None
 
 
 def test_a_city_lies_where_it_was_asked_to() -> None:
-    from stream.hats import Calendar
+    from hatcast.stream.fold.hats import Calendar
     from tests.replayed import policy_of
 
     made = make_city(CityOptions(vehicles=20, centre=(60.17, 24.94), seed=1), Calendar(policy_of()))

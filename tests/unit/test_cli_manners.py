@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from agents.cli import COMMANDS, hatcast, main
+from hatcast.agents.cli import COMMANDS, hatcast, main
 from tests.commands import problem_of, said_in
 
 ROOT = Path(__file__).parents[2]

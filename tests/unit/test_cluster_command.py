@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from agents.cli.cluster import command
-from agents.cluster.release import local_ones
-from agents.evaluate.clusters import CONTENDERS
-from stream.errors import Refusal
+from hatcast.agents.cli.cluster import command
+from hatcast.agents.research.cluster.release import local_ones
+from hatcast.agents.research.evaluate.clusters import CONTENDERS
+from hatcast.stream.errors import Refusal
 from tests.folding import HOUR, NOON, record
 
 CONFIG = """

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from agents.cli import hatcast
+from hatcast.agents.cli import hatcast
 from tests.services.data import ROOT
 
 _SPEC: Final = importlib.util.spec_from_file_location("check_compose", ROOT / "scripts" / "check_compose.py")

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from stream.composition import Known, Spending, composed
-from stream.estimators import ESTIMATORS, NOISES
-from stream.units import NANO
+from hatcast.stream.accounting.composition import Known, Spending, composed
+from hatcast.stream.estimators import ESTIMATORS, NOISES
+from hatcast.stream.units import NANO
 
 DELTA = 1e-6
 HALF = Fraction(1, 2)

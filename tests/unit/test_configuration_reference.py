@@ -2,15 +2,15 @@
 
 import pytest
 
-from agents.reference.__main__ import PAGE, written
-from agents.reference.meanings import DEFAULTS, DURATIONS, MEANINGS, TABLES, keys_of
-from agents.settings import _File
+from hatcast.agents.config.meanings import DEFAULTS, DURATIONS, MEANINGS, TABLES, keys_of
+from hatcast.agents.config.settings import _File
+from tools.configuration_reference import PAGE, written
 
 EVERY_KEY = {f"{table}.{key}" for table in TABLES for key in keys_of(table)}
 
 
 def test_the_page_is_what_the_types_say() -> None:
-    assert written(PAGE.read_text()) == PAGE.read_text(), "run python -m agents.reference"
+    assert written(PAGE.read_text()) == PAGE.read_text(), "run python -m tools.configuration_reference"
 
 
 def test_every_table_of_the_file_is_in_the_reference() -> None:

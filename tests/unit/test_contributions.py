@@ -6,8 +6,8 @@ from typing import Any
 import h3.api.basic_int as h3
 import pytest
 
-from stream.contributions import Fold
-from stream.partitioner import by_murmur2
+from hatcast.stream.fold.contributions import Fold
+from hatcast.stream.readings.partitioner import by_murmur2
 from tests.folding import ABSENT, DAY, HOUR, MINUTE, NOON, NOW, apply, contributions, fold_of, occurring, record
 from tests.replayed import policy_of
 

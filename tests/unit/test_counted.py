@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from agents import counted
-from agents.counted import Closing, count_outcomes, count_published
-from agents.metrics.declared import READINGS
-from agents.metrics.meters import Meters
-from agents.store.ledger import Committed
+from hatcast.agents.monitoring.declarations import READINGS
+from hatcast.agents.monitoring.meters import Meters
+from hatcast.agents.redis.ledger import Committed
+from hatcast.agents.release import counters as counted
+from hatcast.agents.release.counters import Closing, count_outcomes, count_published
 from tests.exposed import figures
 
 STATUSES = (b"released", b"budget_exhausted", b"released")

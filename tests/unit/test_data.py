@@ -5,7 +5,7 @@ from statistics import median
 
 import pytest
 
-from agents.evaluate.values import Readings
+from hatcast.agents.research.evaluate.values import Readings
 from tests.services import data
 
 

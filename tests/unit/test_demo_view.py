@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from agents.demo import words
-from agents.demo.defaults import demo_policy
-from agents.demo.state import Budget, Noise, Published, State
-from agents.demo.view import Lines, page, strip_of
-from agents.settings import settings_of
-from stream.feeds import FEEDS
-from stream.hats import Calendar
-from stream.reading import Outcome
-from stream.release import Status as WireStatus
+from hatcast.agents.config.settings import settings_of
+from hatcast.agents.demo import texts as words
+from hatcast.agents.demo.defaults import demo_policy
+from hatcast.agents.demo.rendering import Lines, page, strip_of
+from hatcast.agents.demo.state import Budget, Noise, Published, State
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.readings.reading import Outcome
+from hatcast.stream.release.hats import Status as WireStatus
 
 
 def state(source: str | None = None) -> State:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from agents.cli.device import command
-from agents.device.mqtt import Published
-from agents.device.sources import Fleet, Own, read_lines, vehicles_in
-from stream.errors import Refusal
-from stream.feeds import FEEDS, jsonl
-from stream.reading import Reading
+from hatcast.agents.cli.device import command
+from hatcast.agents.device.mqtt import Published
+from hatcast.agents.device.sources import Fleet, Own, read_lines, vehicles_in
+from hatcast.stream.errors import Refusal
+from hatcast.stream.readings.formats import FEEDS, jsonl
+from hatcast.stream.readings.reading import Reading
 from tests.devices import NOON, line, policy_table, recording
 
 

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.batch.fold import Job, fold_recording
-from agents.batch.keep import KeepTotals
-from agents.device.drawing import Reporter
-from agents.device.own import OwnMeans, Rules
-from agents.device.store import Store, open_store
-from agents.recordings import open_recording
-from stream.errors import BadSetting, Refusal
-from stream.feeds import FEEDS, Recorded
-from stream.hybrid import accepts, decode_report
-from stream.mechanisms.system import SystemNoise
-from stream.policy import NoiseKind
-from stream.pseudonyms import KEY_BYTES, Pseudonyms
-from stream.reading import Reading
+from hatcast.agents.batch.fold import Job, fold_recording
+from hatcast.agents.batch.retention import KeepTotals
+from hatcast.agents.device.fold import OwnMeans, Rules
+from hatcast.agents.device.perturbation import Reporter
+from hatcast.agents.device.store import Store, open_store
+from hatcast.agents.recordings.files import open_recording
+from hatcast.stream.errors import BadSetting, Refusal
+from hatcast.stream.hybrid import accepts, decode_report
+from hatcast.stream.mechanisms.system import SystemNoise
+from hatcast.stream.policy.policy import NoiseKind
+from hatcast.stream.readings.formats import FEEDS, Recorded
+from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
+from hatcast.stream.readings.reading import Reading
 from tests.devices import EXACT, HOUR, NOON, PRIVACY, policy_of, rules_of
 from tests.folding import NOW
 from tests.services import data

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from agents.clock import now_ms
-from agents.device.drawing import Reporter
-from agents.device.outbox import Outbox
-from agents.device.own import OwnHat
-from agents.device.store import Place, Store, Times, open_store
-from stream.errors import Refusal
-from stream.hats import Slot
-from stream.mechanisms.system import SystemNoise
+from hatcast.agents.clock import now_ms
+from hatcast.agents.device.fold import OwnHat
+from hatcast.agents.device.outbox import Outbox
+from hatcast.agents.device.perturbation import Reporter
+from hatcast.agents.device.store import Place, Store, Times, open_store
+from hatcast.stream.errors import Refusal
+from hatcast.stream.fold.hats import Slot
+from hatcast.stream.mechanisms.system import SystemNoise
 from tests.devices import HOUR, NOON, rules_of
 from tests.services import data
 from tests.support import Scripted
@@ -38,12 +38,12 @@ DYING = """
 import os, secrets, signal, sys
 from fractions import Fraction
 from pathlib import Path
-from agents.clock import now_ms
-from agents.device.drawing import Reporter
-from agents.device.own import OwnHat
-from agents.device.store import Store, open_store
-from stream.hats import Slot
-from stream.mechanisms import Noisy
+from hatcast.agents.clock import now_ms
+from hatcast.agents.device.perturbation import Reporter
+from hatcast.agents.device.fold import OwnHat
+from hatcast.agents.device.store import Store, open_store
+from hatcast.stream.fold.hats import Slot
+from hatcast.stream.mechanisms import Noisy
 from tests.devices import HOUR, NOON, rules_of
 
 class Chance:

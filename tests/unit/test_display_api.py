@@ -13,12 +13,12 @@ import h3
 import pytest
 from aiohttp import ClientSession
 
-from agents.display import hub as hub_module
-from agents.display.feed import Feed
-from agents.display.server import HEADERS
+from hatcast.agents.map import subscribers as hub_module
+from hatcast.agents.map.feed import Feed
+from hatcast.agents.map.server import HEADERS
 from tests.displaying import CELLS, budget, feed, listening, publish, release, served, values_of
 
-STATIC = Path(__file__).parents[2] / "agents" / "display" / "static"
+STATIC = Path(__file__).parents[2] / "agents" / "map" / "static"
 RECORDS = [
     *(release(hour, cell, f"{20 + hour}.{at}70") for hour in range(3) for at, cell in enumerate(CELLS[:3])),
     release(2, CELLS[3], None),

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.display import kept as kept_module
-from agents.display.kept import MOST_POLICIES, Kept
-from agents.display.record import read_budget, read_release
+from hatcast.agents.map import history as kept_module
+from hatcast.agents.map.history import MOST_POLICIES, Kept
+from hatcast.agents.map.record import read_budget, read_release
 from tests.displaying import CELLS, DAY_MS, budget, release
 
 comings = st.lists(st.tuples(st.integers(0, 60), st.sampled_from(CELLS)), max_size=30)

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.display import feed as feed_module
-from agents.display.chunk import GZIP_HEADER, Chunk, event
-from agents.display.hub import MOST_WAITING, Hub
-from agents.display.position import Position, read_position
+from hatcast.agents.map import feed as feed_module
+from hatcast.agents.map.event_id import Position, read_position
+from hatcast.agents.map.event_stream import GZIP_HEADER, Chunk, event
+from hatcast.agents.map.subscribers import MOST_WAITING, Hub
 from tests.displaying import CELLS, Page, budget, feed, publish, release
 
 offsets = st.lists(st.integers(0, 10**18 - 1), min_size=1, max_size=20)

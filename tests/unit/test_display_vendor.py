@@ -4,7 +4,7 @@ import re
 from hashlib import sha256
 from pathlib import Path
 
-VENDOR = Path(__file__).parents[2] / "agents" / "display" / "static" / "vendor"
+VENDOR = Path(__file__).parents[2] / "agents" / "map" / "static" / "vendor"
 
 
 def test_every_library_is_listed_unchanged_and_has_its_licence() -> None:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.budget_words import certainty, factor, figures
-from agents.first_file import Answers, checked, text_of
-from stream.estimators import ESTIMATORS, Parameters, Users
-from stream.mechanisms.grid import quantile95
-from stream.policy import Policy
-from stream.promise import day_loss
-from stream.units import NANO
+from hatcast.agents.cli.budget_explained import certainty, factor, figures
+from hatcast.agents.config.template import Answers, checked, text_of
+from hatcast.stream.budget.per_user import day_loss
+from hatcast.stream.estimators import ESTIMATORS, Parameters, Users
+from hatcast.stream.mechanisms.grid import quantile95
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.units import NANO
 from tests.support import Scripted
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from stream.contracts import QUERY, QueryRecord
-from stream.estimators import ESTIMATOR_KEYS
-from stream.policy import Policy, read_policy
-from stream.policy_table import QueryTable
-from stream.promise import day_loss
+from hatcast.stream.budget.per_user import day_loss
+from hatcast.stream.estimators import ESTIMATOR_KEYS
+from hatcast.stream.policy.policy import Policy, read_policy
+from hatcast.stream.policy.table import QueryTable
+from hatcast.stream.records import QUERY, QueryRecord
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

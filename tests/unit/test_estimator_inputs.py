@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.errors import BadSetting
-from stream.estimators import BadUsers, Estimate, Parameters, Users
-from stream.estimators._interface import part_of
-from stream.mechanisms import Noisy
-from stream.mechanisms.grid import Grid
+from hatcast.stream.errors import BadSetting
+from hatcast.stream.estimators import BadUsers, Estimate, Parameters, Users
+from hatcast.stream.estimators._interface import part_of
+from hatcast.stream.mechanisms import Noisy
+from hatcast.stream.mechanisms.grid import Grid
 from tests.support import UPPER_BOUND
 
 PLAIN = Parameters(UPPER_BOUND, Grid(Decimal("0.001")), 1.0)

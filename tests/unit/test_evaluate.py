@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from agents.evaluate.comparison import Error, Hat, compare
-from agents.evaluate.contenders import DEFAULT, GRID, Settled, contender, default_for
-from agents.evaluate.estimates import (
+from hatcast.agents.research.evaluate.comparison import Error, Hat, compare
+from hatcast.agents.research.evaluate.contenders import DEFAULT, GRID, Settled, contender, default_for
+from hatcast.agents.research.evaluate.estimates import (
     Lot,
     array_means,
     clipped_mean,
@@ -24,13 +24,13 @@ from agents.evaluate.estimates import (
     raw,
     value,
 )
-from agents.evaluate.simulation import Draws, Floats, Integers
-from agents.evaluate.values import VALUES, Readings, mean_law, recorded, vectors
-from stream.array_length import minimax_convex_printed
-from stream.errors import Refusal
-from stream.estimators import ESTIMATORS, Users
-from stream.mechanisms import Noisy
-from stream.vectors import VectorUsers, vector_form
+from hatcast.agents.research.evaluate.simulation import Draws, Floats, Integers
+from hatcast.agents.research.evaluate.values import VALUES, Readings, mean_law, recorded, vectors
+from hatcast.stream.errors import Refusal
+from hatcast.stream.estimators import ESTIMATORS, Users
+from hatcast.stream.estimators.array_length import minimax_convex_printed
+from hatcast.stream.estimators.vectors import VectorUsers, vector_form
+from hatcast.stream.mechanisms import Noisy
 from tests.support import ITMS_LIKE, UPPER_BOUND, Scripted, as_counts, as_users
 
 FALSE_ALARM = 1e-8  # of one test on draws; seeded, and fewer than ten in this file

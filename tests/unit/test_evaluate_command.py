@@ -9,10 +9,10 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner, Result
 
-from agents.cli.evaluate import command
-from agents.evaluate.contenders import DEFAULT, GRID
-from stream.errors import BadRecording, Refusal
-from stream.vectors import LINEAR
+from hatcast.agents.cli.evaluate import command
+from hatcast.agents.research.evaluate.contenders import DEFAULT, GRID
+from hatcast.stream.errors import BadRecording, Refusal
+from hatcast.stream.estimators.vectors import LINEAR
 from tests.services.data import DATA
 from tests.unit.test_imports import ROOT, SIMULATION, modules, offences
 
@@ -168,19 +168,19 @@ def users_of(banned: str, allowed: Callable[[str], bool]) -> list[str]:
 
 
 def test_only_the_commands_that_evaluate_import_the_simulation() -> None:
-    own = ("agents/evaluate/", "agents/cli/evaluate.py:", "agents/cli/cluster.py:")
-    assert users_of("agents.evaluate", lambda each: each.startswith(own)) == []
+    own = ("agents/research/evaluate/", "agents/cli/evaluate.py:", "agents/cli/cluster.py:")
+    assert users_of("hatcast.agents.research.evaluate", lambda each: each.startswith(own)) == []
 
 
 def test_what_is_printed_wrongly_in_the_papers_is_only_for_evaluate() -> None:
-    own = ("agents/evaluate/", "stream/array_length.py:")
+    own = ("agents/research/evaluate/", "stream/estimators/array_length.py:")
     for name in ("PRINTED_RULES", "minimax_convex_printed"):
-        assert users_of(f"stream.array_length.{name}", lambda each: each.startswith(own)) == []
+        assert users_of(f"hatcast.stream.estimators.array_length.{name}", lambda each: each.startswith(own)) == []
 
 
 def test_random_numbers_are_drawn_in_two_files_of_simulations() -> None:
     marked = [
         path.relative_to(ROOT).as_posix() for path in modules("stream", "agents") if SIMULATION in path.read_text()
     ]
-    assert marked == ["agents/bridge/synthetic.py", "agents/evaluate/simulation.py"]
+    assert marked == ["agents/research/evaluate/simulation.py", "agents/sources/synthetic.py"]
     assert GRID.step == Decimal("0.001")

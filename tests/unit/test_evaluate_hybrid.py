@@ -9,13 +9,13 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from agents.evaluate.hybrid import AXES, Case, curves, estimators_of, squared_errors
-from agents.evaluate.simulation import Draws
-from stream.errors import Refusal
-from stream.hybrid import HYBRID_ESTIMATORS
-from stream.hybrid.mean_squared_error import error_of
-from stream.mechanisms.grid import Grid
-from stream.mechanisms.system import SystemNoise
+from hatcast.agents.research.evaluate.hybrid import AXES, Case, curves, estimators_of, squared_errors
+from hatcast.agents.research.evaluate.simulation import Draws
+from hatcast.stream.errors import Refusal
+from hatcast.stream.hybrid import HYBRID_ESTIMATORS
+from hatcast.stream.hybrid.mean_squared_error import error_of
+from hatcast.stream.mechanisms.grid import Grid
+from hatcast.stream.mechanisms.system import SystemNoise
 from tests.unit.test_evaluate_command import evaluate
 
 PLAIN = Case(10_000, 0.05, 1.0, 0.289, 0.289)

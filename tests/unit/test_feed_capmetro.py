@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.errors import BadRecording
-from stream.feeds import capmetro
-from stream.feeds._csv import fields, number
-from stream.reading import Reading
+from hatcast.stream.errors import BadRecording
+from hatcast.stream.readings.formats import capmetro
+from hatcast.stream.readings.formats._csv import fields, number
+from hatcast.stream.readings.reading import Reading
 from tests.services.data import DATA
 
 LINE = b"2619,2017-03-21T00:00:31-05:00,17.43456,1,1723912,30.19826,-97.77679,1-Metric/South Congress-SB"

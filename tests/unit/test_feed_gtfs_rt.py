@@ -11,9 +11,9 @@ from google.transit.gtfs_realtime_pb2 import FeedEntity, FeedMessage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.errors import BadRecording
-from stream.feeds import Recorded, gtfs_rt
-from stream.reading import Reading, to_milli
+from hatcast.stream.errors import BadRecording
+from hatcast.stream.readings.formats import Recorded, gtfs_rt
+from hatcast.stream.readings.reading import Reading, to_milli
 from tests.services.data import DATA
 
 MADE_S = 1_714_793_400  # when the vehicles of the sample were seen

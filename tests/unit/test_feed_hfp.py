@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from stream.errors import BadRecording
-from stream.feeds import Recorded, hfp
-from stream.reading import Reading, parse_time
+from hatcast.stream.errors import BadRecording
+from hatcast.stream.readings.formats import Recorded, hfp
+from hatcast.stream.readings.reading import Reading, parse_time
 
 TOPIC = "/hfp/v2/journey/ongoing/vp/tram/0040/00401/1003/1/Made Up Park/12:50/1160403/4/60;24/28/09/38"
 GOOD: dict[str, object] = {"oper": 22, "veh": 401, "tst": "2025-03-12T11:24:51.251Z", "spd": 5.5, "lat": 60.2}

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.errors import BadRecording
-from stream.feeds import Recorded, itms
-from stream.feeds._json_array import elements
-from stream.reading import Reading, parse_time
+from hatcast.stream.errors import BadRecording
+from hatcast.stream.readings.formats import Recorded, itms
+from hatcast.stream.readings.formats._json_array import elements
+from hatcast.stream.readings.reading import Reading, parse_time
 from tests.services.data import DATA
 
 FORMS = ("itms_nested.json", "itms_flattened.json", "itms_lines.json", "itms.csv")

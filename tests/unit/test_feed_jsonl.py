@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.errors import BadRecording
-from stream.feeds import Recorded, jsonl
-from stream.reading import Reading, canonical_vehicle
+from hatcast.stream.errors import BadRecording
+from hatcast.stream.readings.formats import Recorded, jsonl
+from hatcast.stream.readings.reading import Reading, canonical_vehicle
 from tests.services.data import DATA, golden
 
 WRONG: tuple[object, ...] = (True, None, [], {})

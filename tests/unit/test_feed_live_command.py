@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from agents.cli import hatcast
+from hatcast.agents.cli import hatcast
 
 
 def refusal_of(*arguments: str) -> str:

@@ -10,12 +10,12 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.cli.init import command
-from agents.first_file import FIRST_ESTIMATORS, zone_of_machine
-from agents.reference.meanings import TABLES, keys_of
-from agents.settings import load_settings
-from stream.errors import Refusal
-from stream.feeds import FEEDS
+from hatcast.agents.cli.init import command
+from hatcast.agents.config.meanings import TABLES, keys_of
+from hatcast.agents.config.settings import load_settings
+from hatcast.agents.config.template import FIRST_ESTIMATORS, zone_of_machine
+from hatcast.stream.errors import Refusal
+from hatcast.stream.readings.formats import FEEDS
 
 ZONES = ("Asia/Kolkata", "Europe/Helsinki", "America/Chicago", "UTC")
 names = st.from_regex(r"[A-Za-z0-9._][-A-Za-z0-9._]{0,79}", fullmatch=True)
@@ -129,7 +129,7 @@ def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path) -> None:
 def test_on_a_terminal_it_asks_for_what_no_option_names_and_again_what_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agents.cli.init._on_terminal", lambda: True)
+    monkeypatch.setattr("hatcast.agents.cli.init._on_terminal", lambda: True)
     path = tmp_path / "hatcast.toml"
     answers = ["Mars/Olympus", "Asia/Kolkata", "eighty", "80", "0.5", "20", "", "levy", "", "", "itms"]
     result = run(path, "--name", "asked", input="\n".join(answers) + "\n")
@@ -159,7 +159,7 @@ def test_doctor_runs_on_it_where_that_is_asked(tmp_path: Path) -> None:
         asked.append(config)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("agents.cli.init._doctor", lambda: doctor)
+        patched.setattr("hatcast.agents.cli.init._doctor", lambda: doctor)
         result = run(tmp_path / "hatcast.toml", "--timezone", "UTC", "--check-services")
     assert (result.exit_code, asked) == (0, [tmp_path / "hatcast.toml"])
 

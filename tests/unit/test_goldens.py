@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from agents.cli.batch import command as batch
+from hatcast.agents.cli.batch import command as batch
 from tests.services.data import DATA, GOLDENS, golden, golden_recording
 
 
 def hatcast(*arguments: object) -> subprocess.CompletedProcess[bytes]:
     """The command in a process of its own."""
-    command = [sys.executable, "-m", "agents.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "hatcast.agents.cli", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, check=False, cwd=DATA.parents[1])
 
 

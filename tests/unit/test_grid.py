@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stream.mechanisms.grid import FINEST, Grid, fineness, quantile95
+from hatcast.stream.mechanisms.grid import FINEST, Grid, fineness, quantile95
 from tests.support import GRIDS
 
 grids = st.sampled_from(GRIDS).map(lambda text: Grid(Decimal(text)))

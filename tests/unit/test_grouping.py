@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stream.grouping import GROUPINGS, Arrays, Counts, bestfit, wraparound
+from hatcast.stream.estimators.grouping import GROUPINGS, Arrays, Counts, bestfit, wraparound
 from tests.support import ITMS_LIKE, as_counts
 
 counts_lists = st.one_of(

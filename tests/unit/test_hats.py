@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.hats import Calendar
-from stream.policy import Policy
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.policy.policy import Policy
 from tests.folding import DAY, HOUR, MINUTE
 from tests.replayed import policy_of
 

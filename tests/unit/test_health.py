@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from agents.ahead import Ahead, ClockWaits
-from agents.clock import monotonic_s, now_ms
-from agents.health import Readiness
-from agents.metrics.declared import PARTS
-from agents.metrics.server import READY
+from hatcast.agents.clock import monotonic_s, now_ms
+from hatcast.agents.monitoring.declarations import PARTS
+from hatcast.agents.monitoring.server import READY
+from hatcast.agents.worker.early_records import Ahead, ClockWaits
+from hatcast.agents.worker.readiness import Readiness
 
 
 @dataclass

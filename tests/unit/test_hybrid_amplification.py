@@ -7,9 +7,9 @@ from itertools import product
 import pytest
 from scipy.stats import norm
 
-from stream.hybrid import HYBRID_ESTIMATORS
-from stream.hybrid.amplification import BadCoalition, GaussianNoise, amplified
-from stream.mechanisms.gaussian import deviation_for, epsilon_of
+from hatcast.stream.hybrid import HYBRID_ESTIMATORS
+from hatcast.stream.hybrid.amplification import BadCoalition, GaussianNoise, amplified
+from hatcast.stream.mechanisms.gaussian import deviation_for, epsilon_of
 
 NOISE = GaussianNoise(65.0, 1.0, 1e-7)
 CENTRAL, LOCAL = 50, 950

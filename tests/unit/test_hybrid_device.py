@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.hybrid import HybridParameters, accepts, report, steps_of, widest
-from stream.mechanisms.grid import Grid
-from stream.mechanisms.system import SystemNoise
+from hatcast.stream.hybrid import HybridParameters, accepts, report, steps_of, widest
+from hatcast.stream.mechanisms.grid import Grid
+from hatcast.stream.mechanisms.system import SystemNoise
 from tests.support import GRIDS, UPPER_BOUND, Scripted
 
 PLAIN = HybridParameters(UPPER_BOUND, Grid(Decimal("0.001")), 1.0, 0.5)

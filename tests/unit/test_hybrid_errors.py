@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.hybrid import HYBRID_ESTIMATORS, Setting
-from stream.hybrid.mean_squared_error import (
+from hatcast.stream.hybrid import HYBRID_ESTIMATORS, Setting
+from hatcast.stream.hybrid.mean_squared_error import (
     error_of,
     full_lm,
     hybrid,

@@ -8,11 +8,11 @@ from itertools import repeat
 import numpy as np
 import pytest
 
-from stream.errors import BadSetting
-from stream.estimators import BadUsers
-from stream.hybrid import HYBRID_ESTIMATORS, HybridParameters, Spread, check, estimate
-from stream.mechanisms.grid import Grid
-from stream.mechanisms.system import SystemNoise
+from hatcast.stream.errors import BadSetting
+from hatcast.stream.estimators import BadUsers
+from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HybridParameters, Spread, check, estimate
+from hatcast.stream.mechanisms.grid import Grid
+from hatcast.stream.mechanisms.system import SystemNoise
 from tests.support import UPPER_BOUND, Scripted, as_users
 
 PLAIN = HybridParameters(UPPER_BOUND, Grid(Decimal("0.001")), 1.0, 0.5, Spread.alike(10_000))

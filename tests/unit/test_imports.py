@@ -79,7 +79,7 @@ def test_only_the_system_mechanism_of_the_core_draws_noise() -> None:
 
 
 def test_the_system_mechanism_is_passed_in_and_imported_by_nothing_in_the_core() -> None:
-    assert offences("stream", banned=("stream.mechanisms.system",)) == []
+    assert offences("stream", banned=("hatcast.stream.mechanisms.system",)) == []
 
 
 def test_only_one_module_reads_the_clock() -> None:

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from agents.held import Held
-from agents.ingest import Ingest
+from hatcast.agents.worker.ingest import Ingest
+from hatcast.agents.worker.partition import Held
 from tests.folding import fold_of
 from tests.replayed import policy_of
 

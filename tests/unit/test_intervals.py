@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.array_length import array_length
-from stream.estimators import ESTIMATORS, Parameters, Users
-from stream.estimators.levy import concentration
-from stream.estimators.quantile import QUANTILES
-from stream.grouping import GROUPINGS, Arrays, Integers
-from stream.mechanisms.grid import Grid
+from hatcast.stream.estimators import ESTIMATORS, Parameters, Users
+from hatcast.stream.estimators.array_length import array_length
+from hatcast.stream.estimators.grouping import GROUPINGS, Arrays, Integers
+from hatcast.stream.estimators.levy import concentration
+from hatcast.stream.estimators.quantile import QUANTILES
+from hatcast.stream.mechanisms.grid import Grid
 from tests.laws.estimator_oracle import array_means_of
 from tests.support import ITMS_LIKE, UPPER_BOUND, Scripted, as_users, hats
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from agents.kafka import wait_for_broker
-from agents.kafka_settings import aiokafka_options, confluent_options, kafka_python_options, ssl_context
-from agents.redis_connection import redis_name, redis_options
-from agents.settings import Settings, settings_of
-from stream.errors import BadSetting
+from hatcast.agents.config.settings import Settings, settings_of
+from hatcast.agents.kafka.client import wait_for_broker
+from hatcast.agents.kafka.client_settings import aiokafka_options, confluent_options, kafka_python_options, ssl_context
+from hatcast.agents.redis.connection import redis_name, redis_options
+from hatcast.stream.errors import BadSetting
 from tests.integration.tables import DEFAULTS, merged
 
 PASSWORD = "s3cret"

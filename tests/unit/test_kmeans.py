@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.errors import BadSetting
-from stream.grouping import Integers
-from stream.hybrid import pwh
-from stream.kmeans.devices import Devices
-from stream.kmeans.hat_vectors import hat_vectors, slots_of_day, top_of
-from stream.kmeans.lloyd import Found, cluster, iterate
-from stream.kmeans.means import Means, blend
-from stream.kmeans.seeding import seeds
-from stream.kmeans.setting import Setting
-from stream.kmeans.tally import nearest, tally
+from hatcast.stream.errors import BadSetting
+from hatcast.stream.estimators.grouping import Integers
+from hatcast.stream.hybrid import pwh
+from hatcast.stream.kmeans.devices import Devices
+from hatcast.stream.kmeans.hat_vectors import hat_vectors, slots_of_day, top_of
+from hatcast.stream.kmeans.lloyd import Found, cluster, iterate
+from hatcast.stream.kmeans.means import Means, blend
+from hatcast.stream.kmeans.seeding import seeds
+from hatcast.stream.kmeans.setting import Setting
+from hatcast.stream.kmeans.tally import nearest, tally
 from tests.replayed import policy_of
 from tests.support import Scripted
 

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from agents.ledger_file import LedgerFile, open_ledger
-from stream.accounting import Total
-from stream.errors import Refusal
-from stream.hats import Calendar
-from stream.mechanisms.system import SystemNoise
-from stream.packing import Row, pack
-from stream.policy import Policy
-from stream.query_release import QueryRelease
-from stream.release import HatChunks, Release, release_of
-from stream.units import NANO
+from hatcast.agents.batch.ledger_file import LedgerFile, open_ledger
+from hatcast.stream.accounting.ledger import Total
+from hatcast.stream.errors import Refusal
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.packing import Row, pack
+from hatcast.stream.mechanisms.system import SystemNoise
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.release.hats import HatChunks, Release, release_of
+from hatcast.stream.release.queries import QueryRelease
+from hatcast.stream.units import NANO
 from tests.replayed import policy_of
 from tests.services.data import ROOT
 
@@ -202,7 +202,7 @@ def test_of_a_commit_that_fails_nothing_is_kept(path: Path) -> None:
 KILLED = """
 import os, sys
 from pathlib import Path
-from agents.ledger_file import open_ledger
+from hatcast.agents.batch.ledger_file import open_ledger
 from tests.unit.test_ledger_file import AT, POLICY, drawn
 with open_ledger(Path(sys.argv[1]), POLICY) as ledger:
     (record,) = ledger.commit([drawn("a")], AT).values()

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.ledger_file import open_ledger
-from stream.errors import Refusal
-from stream.policy import Policy
+from hatcast.agents.batch.ledger_file import open_ledger
+from hatcast.stream.errors import Refusal
+from hatcast.stream.policy.policy import Policy
 from tests.folding import DAY, NOON
 from tests.unit.test_batch import CONFIG, batch, recording_of, releases
 from tests.unit.test_ledger_file import AT, DATE, a_policy, drawn

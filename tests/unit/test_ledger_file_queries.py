@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from agents.ledger_file import LedgerFile, open_ledger
-from stream.accounting import Reserved, Total, fits
-from stream.cells_file import Chosen
-from stream.errors import Refusal
-from stream.hats import Calendar
-from stream.mechanisms.system import SystemNoise
-from stream.policy import Policy
-from stream.queries import KeptDay
-from stream.query_release import QueryRelease, asked_in, query_release_of
-from stream.units import NANO
+from hatcast.agents.batch.ledger_file import LedgerFile, open_ledger
+from hatcast.stream.accounting.ledger import Reserved, Total, fits
+from hatcast.stream.errors import Refusal
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.mechanisms.system import SystemNoise
+from hatcast.stream.policy.cells_file import Chosen
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.queries import KeptDay
+from hatcast.stream.release.queries import QueryRelease, asked_in, query_release_of
+from hatcast.stream.units import NANO
 from tests.unit.test_ledger_file import AT, DATE, POLICY, a_policy, committed, drawn
 from tests.unit.test_policy_add_remove import policy as hidden_policy
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from agents.logs import Seldom
+from hatcast.agents.monitoring.logs import Seldom
 
 
 @pytest.fixture

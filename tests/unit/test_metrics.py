@@ -11,16 +11,16 @@ import pytest
 from aiohttp import ClientSession
 from structlog.testing import capture_logs
 
-from agents.metrics import declared
-from agents.metrics.__main__ import PAGE, text
-from agents.metrics.declared import METRICS
-from agents.metrics.kinds import Counter, Gauge, Histogram, Label, Metric, Process
-from agents.metrics.meters import Meters
-from agents.metrics.server import OperatorServer
-from agents.settings import Address, address_of
-from stream.errors import Refusal
-from stream.release import Status
+from hatcast.agents.config.settings import Address, address_of
+from hatcast.agents.monitoring import declarations as declared
+from hatcast.agents.monitoring.declarations import METRICS
+from hatcast.agents.monitoring.kinds import Counter, Gauge, Histogram, Label, Metric, Process
+from hatcast.agents.monitoring.meters import Meters
+from hatcast.agents.monitoring.server import OperatorServer
+from hatcast.stream.errors import Refusal
+from hatcast.stream.release.hats import Status
 from tests.exposed import families, figures, undeclared
+from tools.metrics_page import PAGE, text
 
 ROOT = Path(__file__).parents[2]
 TRIES = Counter("hatcast_tries_total", "Tries.", (Process.WORKER,), (Label("result", ("good", "bad")),))
@@ -64,8 +64,8 @@ def test_every_name_is_declared_once() -> None:
 
 @every_metric
 def test_every_metric_is_counted_somewhere(metric: Metric) -> None:
-    sources = [path.read_text() for path in (ROOT / "agents").rglob("*.py") if path.parent.name != "metrics"]
-    users = [source for source in sources if "agents.metrics" in source]
+    sources = [path.read_text() for path in (ROOT / "agents").rglob("*.py") if path.name != "declarations.py"]
+    users = [source for source in sources if "hatcast.agents.monitoring" in source]
     built = {process for process in Process if any(re.search(rf"Process\.{process.name}\b", each) for each in users)}
     constant = next(name for name, value in vars(declared).items() if value is metric)
     counted = any(re.search(rf"\b{constant}\b", source) for source in users)
@@ -73,7 +73,7 @@ def test_every_metric_is_counted_somewhere(metric: Metric) -> None:
 
 
 def test_the_page_of_the_documentation_is_that_of_the_declaration() -> None:
-    assert PAGE.read_text() == text(), "run python -m agents.metrics"
+    assert PAGE.read_text() == text(), "run python -m tools.metrics_page"
     assert all(f"| `{metric.name}` |" in text() for metric in METRICS)
 
 

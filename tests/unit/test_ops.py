@@ -11,8 +11,8 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from agents.metrics.declared import METRICS
-from agents.metrics.kinds import Histogram, Process
+from hatcast.agents.monitoring.declarations import METRICS
+from hatcast.agents.monitoring.kinds import Histogram, Process
 from tests.promql import named
 from tests.services.absent import absent
 from tests.services.data import ROOT

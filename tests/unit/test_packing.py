@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.packing import (
+from hatcast.stream.fold.packing import (
     Row,
     _as_deltas,
     _as_runs,

@@ -17,15 +17,15 @@ from click.testing import CliRunner
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agents import parquet
-from agents.cli.batch import command as batch
-from agents.cli.survey import command as survey
-from agents.kafka_dump import DUMP
-from agents.parquet import is_parquet, parquet_records
-from agents.recordings import open_records
-from stream.errors import BadRecording
-from stream.feeds import FEEDS, Feed, Recorded
-from stream.reading import parse_time
+from hatcast.agents.cli.batch import command as batch
+from hatcast.agents.cli.survey import command as survey
+from hatcast.agents.recordings import parquet
+from hatcast.agents.recordings.dump_file import DUMP
+from hatcast.agents.recordings.files import open_records
+from hatcast.agents.recordings.parquet import is_parquet, parquet_records
+from hatcast.stream.errors import BadRecording
+from hatcast.stream.readings.formats import FEEDS, Feed, Recorded
+from hatcast.stream.readings.reading import parse_time
 from tests.services.data import DATA
 from tests.unit.test_batch import CONFIG
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from stream.errors import BadSetting
-from stream.estimators import ESTIMATOR_KEYS
-from stream.policy import Policy, Relation, read_policy
-from stream.units import nano
+from hatcast.stream.errors import BadSetting
+from hatcast.stream.estimators import ESTIMATOR_KEYS
+from hatcast.stream.policy.policy import Policy, Relation, read_policy
+from hatcast.stream.units import nano
 
 CELL, OTHER_CELL, FINER_CELL = "87608b0d2ffffff", "87608b0d3ffffff", "88608b0d21fffff"
 TABLE: dict[str, Any] = {

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from stream.errors import BadSetting
-from stream.estimators import ESTIMATOR_KEYS, Parameters
-from stream.policy import Policy, Relation, read_policy
+from hatcast.stream.errors import BadSetting
+from hatcast.stream.estimators import ESTIMATOR_KEYS, Parameters
+from hatcast.stream.policy.policy import Policy, Relation, read_policy
 
 CELLS = ["87608b0d2ffffff", "87608b0d3ffffff"]
 TABLE: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stream.errors import BadSetting
+from hatcast.stream.errors import BadSetting
 from tests.unit.test_policy import policy
 
 

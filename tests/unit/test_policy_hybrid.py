@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from stream.errors import BadSetting
-from stream.estimators import ESTIMATOR_KEYS
-from stream.hybrid import HYBRID_ESTIMATORS, HYBRID_KEYS, HybridParameters, Needs, Spread, charge
-from stream.policy import NoiseKind, Policy, read_policy
-from stream.units import NANO
+from hatcast.stream.errors import BadSetting
+from hatcast.stream.estimators import ESTIMATOR_KEYS
+from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HYBRID_KEYS, HybridParameters, Needs, Spread, charge
+from hatcast.stream.policy.policy import NoiseKind, Policy, read_policy
+from hatcast.stream.units import NANO
 
 KEYS = {**ESTIMATOR_KEYS, **HYBRID_KEYS}
 PRIVACY = {"epsilon": 1.0, "max_hats_per_day": 89, "daily_limit": 105.0}

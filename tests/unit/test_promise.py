@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.composition import composed
-from stream.policy import Policy
-from stream.promise import day_loss
-from stream.queries import KINDS
-from stream.query_keys import Kind
-from stream.report_table import LEAST_USER_DAYS, REPORT, ReportSettings, report_table
-from stream.units import NANO
+from hatcast.stream.accounting.composition import composed
+from hatcast.stream.budget.per_user import day_loss
+from hatcast.stream.budget.report_table import LEAST_USER_DAYS, REPORT, ReportSettings, report_table
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.query_keys import Kind
+from hatcast.stream.queries import KINDS
+from hatcast.stream.units import NANO
 from tests.replayed import policy_of
 from tests.unit import test_budget
 

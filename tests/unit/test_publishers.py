@@ -6,7 +6,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaConnectionError
 
-from agents.publisher import Publishers
+from hatcast.agents.kafka.producers import Publishers
 
 
 def test_a_producer_that_finds_no_broker_named_is_a_kafka_that_is_away_and_not_the_workers_end(

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.errors import BadSetting
-from stream.policy import Policy
-from stream.policy_table import differing_keys
-from stream.queries import Query, reservations
+from hatcast.stream.errors import BadSetting
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.table import differing_keys
+from hatcast.stream.queries import Query, reservations
 from tests.unit import test_policy, test_policy_add_remove
 
 MEAN: dict[str, Any] = {

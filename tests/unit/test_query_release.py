@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.schemas import schema_of
-from stream.contracts import QUERY
-from stream.hats import Calendar
-from stream.policy import Policy
-from stream.queries import KeptDay
-from stream.query_release import Asked, QueryRelease, asked_in, query_release_of
-from stream.release import numbered
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.queries import KeptDay
+from hatcast.stream.records import QUERY
+from hatcast.stream.release.hats import numbered
+from hatcast.stream.release.queries import Asked, QueryRelease, asked_in, query_release_of
 from tests.folding import NOW
 from tests.support import Scripted
 from tests.unit import test_policy, test_policy_add_remove
 from tests.unit.test_policy_add_remove import CELLS
 from tests.unit.test_query_keys import FAST, MEAN, changed
 from tests.unit.test_release_add_remove import Deaf
+from tools.schemas import schema_of
 
 SCHEMA = jsonschema.Draft202012Validator(schema_of("query"))
 OVER_TWO = changed(MEAN, days=2, min_n=3)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stream.reading import (
+from hatcast.stream.readings.reading import (
     NOT_FINITE,
     UNITS,
     VEHICLE_BYTES_MAX,

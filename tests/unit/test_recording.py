@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.errors import BadRecording
-from stream.feeds import Recorded
-from stream.recording import HELD_RECORDS, Recording, resolve
+from hatcast.stream.errors import BadRecording
+from hatcast.stream.readings.formats import Recorded
+from hatcast.stream.readings.recording import HELD_RECORDS, Recording, resolve
 
 arrivals = st.lists(st.none() | st.integers(-5, 20))
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.recordings import open_recording
-from stream.errors import BadRecording
-from stream.feeds import FEEDS, Feed, Recorded, jsonl
+from hatcast.agents.recordings.files import open_recording
+from hatcast.stream.errors import BadRecording
+from hatcast.stream.readings.formats import FEEDS, Feed, Recorded, jsonl
 from tests.services.data import DATA
 
 SAMPLES = [(feed, path) for feed in FEEDS.values() for path in sorted((DATA / "feeds").glob(f"{feed.name}*"))]

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.registry import Facts, PolicyRecord, Topics, UserKey, policy_key
-from agents.registry.checks import check_facts, check_policy_record, other_domain, with_todays_key
-from stream.errors import Refusal
+from hatcast.agents.kafka.registry import Facts, PolicyRecord, Topics, UserKey, policy_key
+from hatcast.agents.kafka.registry.checks import check_facts, check_policy_record, other_domain, with_todays_key
+from hatcast.stream.errors import Refusal
 
 OWN = PolicyRecord(
     domain="buses",

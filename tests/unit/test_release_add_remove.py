@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.published import published_of
-from agents.recovery.contents import Contents
-from agents.schemas import schema_of
-from stream.hats import Calendar
-from stream.mechanisms import Noisy
-from stream.packing import Row, pack
-from stream.policy import Policy, Relation
-from stream.release import HatChunks, Status, incomplete_of, is_charged, numbered, release_of
-from stream.spending import fineness_of
+from hatcast.agents.recovery.contents import Contents
+from hatcast.agents.recovery.published_records import published_of
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.packing import Row, pack
+from hatcast.stream.mechanisms import Noisy
+from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.release.hats import HatChunks, Status, incomplete_of, is_charged, numbered, release_of
+from hatcast.stream.release.spending import fineness_of
 from tests.folding import NOW
 from tests.support import Scripted
 from tests.unit.test_policy_add_remove import CELLS, policy
+from tools.schemas import schema_of
 
 POLICY = policy(name="hidden")
 SLOT = "2022-01-02/09:00"
@@ -97,7 +97,7 @@ def suppressed(of: Policy) -> Any:
 @pytest.mark.parametrize("mutant", [None, "free"])
 def test_what_was_drawn_is_charged_whatever_came_of_it(mutant: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     if mutant:
-        monkeypatch.setattr("stream.release.is_charged", lambda status, _: status == Status.RELEASED)
+        monkeypatch.setattr("hatcast.stream.release.hats.is_charged", lambda status, _: status == Status.RELEASED)
     charged = suppressed(POLICY).charge == POLICY.epsilon_nano == 10**9
     assert charged == (mutant is None)
     assert incomplete_of(POLICY, Calendar(POLICY), SLOT, CELLS[0]).charge == 0

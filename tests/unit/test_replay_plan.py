@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.feeds import FEEDS, Recorded
-from stream.hats import Calendar
-from stream.partitioner import PARTITIONERS
-from stream.policy import Policy
-from stream.reading import Reading
-from stream.recording import Recording
-from stream.replay import TICK_MS, Addresses, Message, Replay
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.formats import FEEDS, Recorded
+from hatcast.stream.readings.partitioner import PARTITIONERS
+from hatcast.stream.readings.reading import Reading
+from hatcast.stream.readings.recording import Recording
+from hatcast.stream.replay.heartbeats import TICK_MS, Addresses, Message, Replay
 from tests.replayed import NOW, fold, golden_policy, policy_of
 from tests.services import data
 
@@ -55,7 +55,7 @@ def test_a_replayed_recording_folds_to_the_golden_result(
 
 @pytest.fixture
 def recording_of() -> Callable[[str], Recording]:
-    from agents.recordings import open_recording
+    from hatcast.agents.recordings.files import open_recording
 
     def load(name: str) -> Recording:
         path, feed = {

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.checkpoint import Stored, restore, take_changes
-from stream.estimators import ESTIMATOR_KEYS
-from stream.hats import Calendar
-from stream.hybrid import HYBRID_KEYS, HybridParameters, Report, decode_report, encode_report, steps_of, widest
-from stream.partitioner import by_murmur2
-from stream.policy import Policy, read_policy
-from stream.reports import ReportFold, reports_of
+from hatcast.stream.estimators import ESTIMATOR_KEYS
+from hatcast.stream.fold.checkpoint import Stored, restore, take_changes
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.hybrid import HYBRID_KEYS, HybridParameters, Report, decode_report, encode_report, steps_of, widest
+from hatcast.stream.hybrid.report_fold import ReportFold, reports_of
+from hatcast.stream.policy.policy import Policy, read_policy
+from hatcast.stream.readings.partitioner import by_murmur2
 from tests.folding import HOUR, MINUTE, NOON, NOW, PSEUDONYMS
 
 CELL = h3.latlng_to_cell(21.2, 72.8, 7)

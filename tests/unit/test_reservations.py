@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.accounting import DayLedger, DaySummary, Reserved, Total, decimal, fits
-from stream.cells_file import Chosen
-from stream.policy import Policy
-from stream.queries import reservations
-from stream.units import NANO
+from hatcast.stream.accounting.ledger import DayLedger, DaySummary, Reserved, Total, decimal, fits
+from hatcast.stream.policy.cells_file import Chosen
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.queries import reservations
+from hatcast.stream.units import NANO
 from tests.replayed import policy_of
 
 DATES = ("2022-01-02", "2022-01-03")

@@ -8,11 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.clock import closes_at
-from stream.hats import Calendar
-from stream.policy import Policy
-from stream.replay import TICK_MS
-from stream.schedule import first_slot_ms, listed_cells, released_at_ms, sent_from_ms, slots_between, slots_due
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.watermark import closes_at
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.release.schedule import (
+    first_slot_ms,
+    listed_cells,
+    released_at_ms,
+    sent_from_ms,
+    slots_between,
+    slots_due,
+)
+from hatcast.stream.replay.heartbeats import TICK_MS
 from tests.folding import DAY, HOUR, MINUTE, NOON
 from tests.replayed import policy_of
 

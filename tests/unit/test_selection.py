@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.mechanisms.selection import FIRST_BITS, Bits, choose, exponential
-from stream.mechanisms.system import SystemNoise
+from hatcast.stream.mechanisms.selection import FIRST_BITS, Bits, choose, exponential
+from hatcast.stream.mechanisms.system import SystemNoise
 
 DIGITS = Context(prec=700)
 rates = st.fractions(Fraction(1, 10**6), 3, max_denominator=10**7) | st.floats(1e-6, 3.0).map(Fraction)

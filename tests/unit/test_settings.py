@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.settings import Address, settings_of
-from agents.topics_table import TopicsTable
-from stream.errors import BadSetting
+from hatcast.agents.config.settings import Address, settings_of
+from hatcast.agents.config.topics_table import TopicsTable
+from hatcast.stream.errors import BadSetting
 from tests.integration.tables import DEFAULTS, merged
 
 

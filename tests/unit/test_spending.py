@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 from dp_accounting.pld.privacy_loss_distribution import from_discrete_gaussian_mechanism
 
-from agents.budget_view import today_line
-from agents.budget_words import explanation, figures
-from stream.accounting import DaySummary, Total
-from stream.composition import Known, Spending, composed
-from stream.estimators import ESTIMATOR_KEYS, ESTIMATORS, Estimate
-from stream.hats import Calendar
-from stream.hybrid import HYBRID_KEYS, HybridParameters
-from stream.mechanisms.gaussian import smallest_scale
-from stream.mechanisms.grid import FINEST
-from stream.mechanisms.system import SystemNoise
-from stream.packing import Row, pack
-from stream.policy import NoiseKind, Policy, Relation, read_policy
-from stream.promise import day_loss
-from stream.release import HatChunks, Release, budget_record, release_of
-from stream.spending import fineness_of, finer_epsilon
-from stream.units import NANO
+from hatcast.agents.cli.budget_explained import explanation, figures
+from hatcast.agents.cli.budget_tables import today_line
+from hatcast.stream.accounting.composition import Known, Spending, composed
+from hatcast.stream.accounting.ledger import DaySummary, Total
+from hatcast.stream.budget.per_user import day_loss
+from hatcast.stream.estimators import ESTIMATOR_KEYS, ESTIMATORS, Estimate
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.packing import Row, pack
+from hatcast.stream.hybrid import HYBRID_KEYS, HybridParameters
+from hatcast.stream.mechanisms.gaussian import smallest_scale
+from hatcast.stream.mechanisms.grid import FINEST
+from hatcast.stream.mechanisms.system import SystemNoise
+from hatcast.stream.policy.policy import NoiseKind, Policy, Relation, read_policy
+from hatcast.stream.release.hats import HatChunks, Release, budget_record, release_of
+from hatcast.stream.release.spending import fineness_of, finer_epsilon
+from hatcast.stream.units import NANO
 
 DATE = "2022-01-02"
 PRIVACY = {"epsilon": 1.0, "max_hats_per_day": 40, "daily_limit": 105.0}

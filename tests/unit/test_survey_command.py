@@ -14,18 +14,18 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner, Result
 
-from agents.batch.fold import Job as FoldJob
-from agents.batch.fold import fold_recording
-from agents.batch.keep import KeepTotals
-from agents.cli.survey import command
-from agents.recordings import open_recording
-from agents.settings import load_settings
-from agents.survey.run import Job, survey
-from agents.survey.settings import survey_policy
-from agents.survey.spill import Spill
-from stream.errors import BadRecording, Refusal
-from stream.feeds import capmetro
-from stream.survey.rows import DayRows
+from hatcast.agents.batch.fold import Job as FoldJob
+from hatcast.agents.batch.fold import fold_recording
+from hatcast.agents.batch.retention import KeepTotals
+from hatcast.agents.cli.survey import command
+from hatcast.agents.config.settings import load_settings
+from hatcast.agents.recordings.files import open_recording
+from hatcast.agents.research.survey.run import Job, survey
+from hatcast.agents.research.survey.settings import survey_policy
+from hatcast.agents.research.survey.spill import Spill
+from hatcast.stream.errors import BadRecording, Refusal
+from hatcast.stream.readings.formats import capmetro
+from hatcast.stream.survey.rows import DayRows
 from tests.folding import PSEUDONYMS
 from tests.replayed import NOW
 from tests.services.data import DATA

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.survey.figures import dropped, quantile, spread_of
-from stream.survey.rows import minutes_of, slots_of
+from hatcast.stream.survey.figures import dropped, quantile, spread_of
+from hatcast.stream.survey.rows import minutes_of, slots_of
 from tests.replayed import policy_of
 
 values = st.lists(st.integers(1, 60), min_size=1, max_size=60)

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.cli.tail import release_line
-from agents.tail import read_release
-from stream.contracts import QUERY, RELEASE
-from stream.hats import Calendar
-from stream.policy import Policy
-from stream.queries import KeptDay
-from stream.query_release import Asked, asked_in, query_release_of
-from stream.release import HatChunks, numbered, release_of
+from hatcast.agents.cli.tail import release_line
+from hatcast.agents.kafka.tail import read_release
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.queries import KeptDay
+from hatcast.stream.records import QUERY, RELEASE
+from hatcast.stream.release.hats import HatChunks, numbered, release_of
+from hatcast.stream.release.queries import Asked, asked_in, query_release_of
 from tests.replayed import policy_of
 from tests.support import Scripted
 

@@ -8,8 +8,15 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from agents.settings import Settings, settings_of
-from agents.topic_rules import WORKER_BATCH_BYTES, TopicState, WantedTopic, findings, output_topics, telemetry_topic
+from hatcast.agents.config.settings import Settings, settings_of
+from hatcast.agents.kafka.topic_rules import (
+    WORKER_BATCH_BYTES,
+    TopicState,
+    WantedTopic,
+    findings,
+    output_topics,
+    telemetry_topic,
+)
 from tests.integration.tables import DEFAULTS, merged
 from tests.services.data import ROOT
 

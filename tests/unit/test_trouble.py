@@ -9,9 +9,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 from structlog.testing import capture_logs
 
-from agents.metrics.declared import TROUBLES
-from agents.store.errors import Damaged, Overflow
-from agents.trouble import Trouble
+from hatcast.agents.monitoring.declarations import TROUBLES
+from hatcast.agents.monitoring.failures import Trouble
+from hatcast.agents.redis.errors import Damaged, Overflow
 from tests.services.data import ROOT
 
 

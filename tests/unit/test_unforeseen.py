@@ -12,10 +12,10 @@ import click
 import msgspec
 import pytest
 
-import agents.cli
-from agents.logs import without_texts
-from agents.unforeseen import DEBUG_VARIABLE, WithoutTexts, brief, trace_of
-from stream.errors import Refusal
+import hatcast.agents.cli
+from hatcast.agents.errors.unexpected import DEBUG_VARIABLE, WithoutTexts, brief, trace_of
+from hatcast.agents.monitoring.logs import without_texts
+from hatcast.stream.errors import Refusal
 from tests.services.data import ROOT
 
 SECRET: Final = "GJ05BX1234 38.5"
@@ -49,7 +49,7 @@ def caught() -> KeyError:
 
 def test_an_error_is_its_type_and_the_innermost_place_of_ours() -> None:
     with pytest.raises(click.UsageError) as raised:
-        agents.cli.hatcast.main(["nonsense"], standalone_mode=False)
+        hatcast.agents.cli.hatcast.main(["nonsense"], standalone_mode=False)
     assert re.fullmatch(r"UsageError at [\w/]+\.py:\d+", brief(raised.value))
     with pytest.raises(msgspec.ValidationError) as invalid:
         parse()
@@ -76,10 +76,10 @@ def last_words(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPat
     def broken() -> None:
         fail()
 
-    monkeypatch.setattr(agents.cli.Commands, "get_command", lambda *_: broken)
+    monkeypatch.setattr(hatcast.agents.cli.Commands, "get_command", lambda *_: broken)
     monkeypatch.setattr("sys.argv", ["hatcast", "budget"])
     with pytest.raises(SystemExit) as ended:
-        agents.cli.main()
+        hatcast.agents.cli.main()
     assert ended.value.code == 1
     out, err = capsys.readouterr()
     assert out == ""
@@ -103,7 +103,7 @@ def test_a_command_ends_with_one_line_and_without_the_text(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert re.fullmatch(
-        r"hatcast: unexpected KeyError at agents/cli/__init__\.py:\d+: this is a mistake in hatcast, please report this"
+        r"hatcast: unexpected KeyError at hatcast/agents/cli/__init__\.py:\d+: this is a mistake in hatcast, please report this"
         r" line \(HATCAST_DEBUG_ERRORS=1 adds its text, which may hold a record\)\n",
         last_words(capsys, monkeypatch),
     )
@@ -204,27 +204,27 @@ def test_an_event_of_ours_loses_the_text_of_an_error_wherever_it_is_but_not_that
 
 # File -> why the text may be seen.
 ALLOWED: Final = {
-    "agents/bridge/access.py": "PEM files of the operator, read before there is any data",
-    "agents/bridge/link.py": "SourceLost and SourceRefuses, whose texts are ours",
-    "agents/causes.py": "searched for codes; not printed",
+    "agents/sources/endpoint.py": "PEM files of the operator, read before there is any data",
+    "agents/sources/connection.py": "SourceLost and SourceRefuses, whose texts are ours",
+    "agents/errors/causes.py": "searched for codes; not printed",
     "agents/cli/dump.py": "the operating system's, of a file that was named",
     "agents/device/store.py": "SQLite's, which name tables and files and hold no values",
-    "agents/embedded/__main__.py": "a text of ours",
-    "agents/figures.py": "the operating system's, of a file that was named",
-    "agents/first_file.py": "the same",
-    "agents/kafka.py": "of the admin client and of sockets: brokers, topics and logins",
-    "agents/kafka_settings.py": "PEM files of the operator",
-    "agents/ledger_database.py": "SQLite's, which name tables and files and hold no values",
-    "agents/recordings.py": "the operating system's, of a file that was named",
+    "agents/demo/embedded/__main__.py": "a text of ours",
+    "agents/research/figures.py": "the operating system's, of a file that was named",
+    "agents/config/template.py": "the same",
+    "agents/kafka/client.py": "of the admin client and of sockets: brokers, topics and logins",
+    "agents/kafka/client_settings.py": "PEM files of the operator",
+    "agents/batch/ledger_database.py": "SQLite's, which name tables and files and hold no values",
+    "agents/recordings/files.py": "the operating system's, of a file that was named",
     "agents/recovery/outputs.py": "librdkafka's, as the text of another error: brokers and topics",
-    "agents/redis_clients.py": "the same",
-    "agents/redis_connection.py": "searched for the name of a command",
-    "agents/reference/__main__.py": "of our own sources, while hatcast is built",
-    "agents/registry/topic.py": "librdkafka's, as the text of another error: brokers and topics",
-    "agents/settings.py": "of hatcast.toml",
-    "agents/store/scripts.py": "searched for Redis' code of the error; not printed",
-    "agents/unforeseen.py": "what HATCAST_DEBUG_ERRORS=1 shows, and Refusals",
-    "stream/tables.py": "of hatcast.toml",
+    "agents/redis/clients.py": "the same",
+    "agents/redis/connection.py": "searched for the name of a command",
+    "tools/configuration_reference.py": "of our own sources, while hatcast is built",
+    "agents/kafka/registry/topic.py": "librdkafka's, as the text of another error: brokers and topics",
+    "agents/config/settings.py": "of hatcast.toml",
+    "agents/redis/scripts.py": "searched for Redis' code of the error; not printed",
+    "agents/errors/unexpected.py": "what HATCAST_DEBUG_ERRORS=1 shows, and Refusals",
+    "stream/policy/toml_tables.py": "of hatcast.toml",
 }
 _OURS: Final = {"Refusal", "BadSetting", "BadRecording"}
 

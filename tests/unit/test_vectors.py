@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream.array_length import RULES, array_length
-from stream.errors import BadSetting
-from stream.estimators import BadUsers, EmptyHat
-from stream.grouping import GROUPINGS
-from stream.vectors import LINEAR, VectorUsers, vector_form
+from hatcast.stream.errors import BadSetting
+from hatcast.stream.estimators import BadUsers, EmptyHat
+from hatcast.stream.estimators.array_length import RULES, array_length
+from hatcast.stream.estimators.grouping import GROUPINGS
+from hatcast.stream.estimators.vectors import LINEAR, VectorUsers, vector_form
 from tests.support import UPPER_BOUND, Scripted, Vector, as_counts, as_vectors, plain_parameters
 
 every_form = pytest.mark.parametrize("name", LINEAR)

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from stream.array_length import RULES
-from stream.estimators import ESTIMATORS, EmptyHat, Parameters
-from stream.grouping import GROUPINGS
-from stream.mechanisms.grid import Grid
-from stream.worst_case import worst_case_error
+from hatcast.stream.estimators import ESTIMATORS, EmptyHat, Parameters
+from hatcast.stream.estimators.array_length import RULES
+from hatcast.stream.estimators.grouping import GROUPINGS
+from hatcast.stream.estimators.worst_case import worst_case_error
+from hatcast.stream.mechanisms.grid import Grid
 from tests.support import ITMS_LIKE, UPPER_BOUND, as_counts, as_users
 
 ITMS = as_counts(ITMS_LIKE)

@@ -1,0 +1,88 @@
+"""The database in a ledger file: its tables, who holds it, and its steps. See agents/batch/ledger_file.py."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from hatcast.stream.errors import Refusal
+
+_APPLICATION_ID: Final = 0x68636C64  # "hcld": what tells the file from any other database
+_VERSION: Final = 4
+_WITHOUT_USERS: Final = 3  # the version before who entered a HAT was kept
+# No STRICT and no RETURNING: SQLite has them only since 2021, and Python takes the system's.
+_USERS: Final = """
+CREATE TABLE user_key (fingerprint TEXT NOT NULL, key BLOB);
+CREATE TABLE entered (date TEXT, policy TEXT, place TEXT, vehicles BLOB NOT NULL, devices BLOB NOT NULL,
+                      digest BLOB NOT NULL, PRIMARY KEY (date, policy, place)) WITHOUT ROWID;
+CREATE TABLE unknown_users (date TEXT, policy TEXT, PRIMARY KEY (date, policy)) WITHOUT ROWID;
+"""
+_SCHEMA: Final = """
+CREATE TABLE policies (name TEXT PRIMARY KEY, policy_id TEXT NOT NULL, canonical BLOB NOT NULL);
+CREATE TABLE successors (name TEXT PRIMARY KEY, from_date TEXT NOT NULL, successor TEXT NOT NULL);
+CREATE TABLE releases (release_id TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE costs (date TEXT, policy TEXT, place TEXT, epsilon INTEGER NOT NULL,
+                    PRIMARY KEY (date, policy, place)) WITHOUT ROWID;
+CREATE TABLE days (date TEXT PRIMARY KEY, sequence INTEGER NOT NULL, day_limit INTEGER);
+CREATE TABLE spent (date TEXT, policy TEXT, cap INTEGER NOT NULL, commits INTEGER NOT NULL, releases INTEGER NOT NULL,
+                    epsilon INTEGER NOT NULL, PRIMARY KEY (date, policy));
+CREATE TABLE fineness (date TEXT, policy TEXT, fineness INTEGER, charges INTEGER NOT NULL,
+                       PRIMARY KEY (date, policy, fineness)) WITHOUT ROWID;
+CREATE TABLE reservations (date TEXT, policy TEXT, query TEXT, places INTEGER NOT NULL, epsilon INTEGER NOT NULL,
+                           PRIMARY KEY (date, policy, query)) WITHOUT ROWID;
+CREATE TABLE total (spent INTEGER NOT NULL, total_limit INTEGER);
+INSERT INTO total VALUES (0, NULL);
+"""
+
+
+def hold(database: sqlite3.Connection, path: Path) -> None:
+    """Take the file for this process, durably written from here on, and make the tables that it lacks.
+
+    Of a file of the version before, it is not known who entered the HATs of its days: `unknown_users` names these.
+    """
+    database.execute("PRAGMA locking_mode = EXCLUSIVE")
+    database.execute("PRAGMA synchronous = EXTRA")  # FULL, and no journal that comes back after a power cut
+    database.execute("BEGIN EXCLUSIVE")
+    (application,) = database.execute("PRAGMA application_id").fetchone()
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application == 0 and tables == 0:
+        _make(database, _SCHEMA + _USERS)
+        database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+    elif application != _APPLICATION_ID:
+        raise Refusal(f"{path}: is no ledger of hatcast; name another file with --ledger")
+    elif version == _WITHOUT_USERS:
+        _make(database, _USERS)
+        database.execute("INSERT INTO unknown_users SELECT DISTINCT date, policy FROM spent WHERE commits > 0")
+    elif version != _VERSION:
+        raise Refusal(f"{path}: was written by another version of hatcast; use that one, or another file")
+    if version != _VERSION:
+        database.execute(f"PRAGMA user_version = {_VERSION}")
+    database.execute("COMMIT")
+
+
+def _make(database: sqlite3.Connection, schema: str) -> None:
+    for statement in schema.split(";")[:-1]:
+        database.execute(statement)
+
+
+@contextmanager
+def step(database: sqlite3.Connection, path: Path) -> Iterator[None]:
+    """All of the block, or nothing of it."""
+    try:
+        database.execute("BEGIN IMMEDIATE")
+        yield
+        database.execute("COMMIT")
+    except sqlite3.OperationalError as error:
+        raise unusable(path, error) from None
+    finally:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+
+
+def unusable(path: Path, error: sqlite3.OperationalError) -> Refusal:
+    """What SQLite says of a file, for people."""
+    if error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return Refusal(f"{path}: is in use by another `hatcast batch`; wait until it has ended")
+    return Refusal(f"{path}: cannot be used as a ledger ({error}); name a file in a folder that you may write to")

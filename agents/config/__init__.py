@@ -1,0 +1,1 @@
+"""Configuration: `hatcast.toml` decoded, its template, and the meaning of every key."""

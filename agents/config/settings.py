@@ -1,0 +1,297 @@
+"""hatcast.toml, decoded once, in `agents/cli`.    [design 6]
+
+Secrets come from the environment or from `*_file` keys; relative paths are relative to the file.
+"""
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from hatcast.agents.config.topics_table import TopicsTable
+from hatcast.stream.errors import BadSetting, Refusal
+from hatcast.stream.estimators import ESTIMATOR_KEYS, Parameters
+from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HYBRID_KEYS, HybridParameters, check
+from hatcast.stream.policy.policy import Policy, read_policy
+from hatcast.stream.policy.toml_tables import decode_table, duration_ms
+from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.readings.partitioner import PARTITIONERS
+from hatcast.stream.readings.pseudonyms import KEY_BYTES
+
+RETENTION_MIN_MS: Final = 72 * 3_600_000  # telemetry is what a lost Redis is rebuilt from
+_HOUR_MS: Final = 3_600_000
+DEFAULT_FILE: Final = "hatcast.toml"
+KAFKA_VARIABLE: Final = "HATCAST_KAFKA_BOOTSTRAP_SERVERS"
+REDIS_VARIABLE: Final = "HATCAST_REDIS_URL"
+USER_KEY_VARIABLE: Final = "HATCAST_USER_KEY"
+_PASSWORD_VARIABLE: Final = "HATCAST_KAFKA_PASSWORD"  # noqa: S105 - the name of a variable, not a password
+
+
+class KafkaTable(msgspec.Struct, frozen=True, kw_only=True):
+    """`[kafka]`: the names of kafka-python."""
+
+    bootstrap_servers: str = "localhost:9092"
+    partitions: int = 8
+    security_protocol: str = "PLAINTEXT"
+    sasl_mechanism: str | None = None
+    sasl_plain_username: str | None = None
+    sasl_plain_password_file: str | None = None
+    ssl_cafile: str | None = None
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    ssl_check_hostname: bool = True
+
+
+class RedisTable(msgspec.Struct, frozen=True, kw_only=True):
+    """`[redis]`"""
+
+    url: str = "redis://localhost:6379/0"
+    username: str | None = None
+    password_file: str | None = None
+    ssl_ca_certs: str | None = None
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+
+
+class WorkerTable(msgspec.Struct, frozen=True, kw_only=True):
+    """`[worker]`"""
+
+    checkpoint_interval: str = "1s"
+    session_timeout: str = "10s"
+    idle_after: str = "30s"
+    user_key_file: str | None = None
+    listen: str | None = None
+
+
+class DisplayTable(msgspec.Struct, frozen=True, kw_only=True):
+    """`[display]`"""
+
+    listen: str = "127.0.0.1:8080"
+    keep: str = "24h"
+    title: str = "Bus speeds, hour by hour"
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True):
+    kafka: KafkaTable = KafkaTable()
+    redis: RedisTable = RedisTable()
+    topics: TopicsTable = TopicsTable()
+    worker: WorkerTable = WorkerTable()
+    display: DisplayTable = DisplayTable()
+    policy: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen. Port 0: any that is free."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class DisplaySettings:
+    """`[display]`, read: `keep_ms` is how long before the newest slot's end a slot is still shown."""
+
+    listen: Address
+    keep_ms: int
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything a command needs to know.
+
+    canonical_policy   dotted keys of the hashed policy: what two policies are compared by
+    retention_ms       of telemetry when hatcast makes it; None: kept for ever (recordings)
+    user_key           32 bytes, or None: made once and kept in Redis
+    listen             for health; None: nowhere, so that any number of workers start on one machine
+    """
+
+    kafka: KafkaTable
+    redis: RedisTable
+    topics: TopicsTable
+    policy: Policy
+    folder: Path
+    checkpoint_interval_s: float
+    session_timeout_s: float
+    idle_after_ms: int
+    retention_ms: int | None
+    kafka_password: str | None
+    redis_password: str | None
+    user_key: bytes | None
+    listen: Address | None
+    display: DisplaySettings
+
+    @property
+    def sources(self) -> list[str]:
+        """The topics that workers fold: telemetry, then reports where the policy takes them."""
+        return [self.topics.telemetry, self.topics.reports] if self.policy.takes_reports else [self.topics.telemetry]
+
+
+def load_settings(
+    path: Path,
+    environment: Mapping[str, str] = os.environ,
+    changed: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+) -> Settings:
+    """The configuration file, checked. Raises Refusal with one line: what is wrong where, and what to change.
+
+    changed   what a command makes of the [policy] table before it is read, for one that releases nothing
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise Refusal(f"{path}: no such file; write one or name it with --config") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refusal(f"{path}: cannot be read ({error}); name a readable file with --config") from None
+    except tomllib.TOMLDecodeError as error:
+        raise Refusal(f"{path}: is not TOML: {error}; correct it there") from None
+    policy = table.get("policy")
+    if changed is not None and isinstance(policy, dict):
+        table["policy"] = changed(policy)
+    try:
+        return settings_of(table, path.resolve().parent, environment)
+    except BadSetting as refusal:
+        raise Refusal(f"{path}: {refusal}") from None
+
+
+def settings_of(table: Mapping[str, Any], folder: Path, environment: Mapping[str, str]) -> Settings:
+    """The settings in a decoded file. `folder` is where relative paths start. Raises BadSetting."""
+    given = decode_table(table, _File, "")
+    given = msgspec.structs.replace(given, topics=given.topics.prefixed(table.get("topics", {})))
+    _check_choices(given)
+    retention = given.topics.telemetry_retention
+    interval = _seconds(given.worker.checkpoint_interval, "worker.checkpoint_interval", 50, 60_000)
+    kafka = msgspec.structs.replace(
+        given.kafka,
+        bootstrap_servers=environment.get(KAFKA_VARIABLE) or given.kafka.bootstrap_servers,
+        ssl_cafile=_path(folder, given.kafka.ssl_cafile),
+        ssl_certfile=_path(folder, given.kafka.ssl_certfile),
+        ssl_keyfile=_path(folder, given.kafka.ssl_keyfile),
+    )
+    redis = msgspec.structs.replace(
+        given.redis,
+        url=environment.get(REDIS_VARIABLE) or given.redis.url,
+        ssl_ca_certs=_path(folder, given.redis.ssl_ca_certs),
+        ssl_certfile=_path(folder, given.redis.ssl_certfile),
+        ssl_keyfile=_path(folder, given.redis.ssl_keyfile),
+    )
+    retention_ms = None if retention == "none" else duration_ms(retention, "topics.telemetry_retention")
+    if retention_ms is not None and retention_ms < RETENTION_MIN_MS:
+        raise BadSetting(
+            "topics.telemetry_retention", f"{retention!r} is too short to fold again what was lost", 'use "72h" or more'
+        )
+    policy = read_policy(
+        given.policy, {**ESTIMATOR_KEYS, **HYBRID_KEYS}, lambda name: _read(folder, name, "policy.cells")
+    )
+    Parameters.of(policy)  # refuses what no estimate could keep now, and not when the first hour closes
+    if policy.hybrid is not None:
+        check(HYBRID_ESTIMATORS[policy.estimator], HybridParameters.of(policy))
+    return Settings(
+        kafka=kafka,
+        redis=redis,
+        topics=given.topics,
+        policy=policy,
+        folder=folder,
+        checkpoint_interval_s=interval,
+        session_timeout_s=_seconds(given.worker.session_timeout, "worker.session_timeout", 1_000, 1_800_000),
+        idle_after_ms=duration_ms(given.worker.idle_after, "worker.idle_after"),
+        retention_ms=retention_ms,
+        kafka_password=_secret(
+            environment.get(_PASSWORD_VARIABLE),
+            folder,
+            given.kafka.sasl_plain_password_file,
+            "kafka.sasl_plain_password_file",
+        ),
+        redis_password=_secret(
+            environment.get("HATCAST_REDIS_PASSWORD"), folder, given.redis.password_file, "redis.password_file"
+        ),
+        user_key=_user_key(environment.get(USER_KEY_VARIABLE), folder, given.worker.user_key_file),
+        listen=None if given.worker.listen is None else address_of(given.worker.listen, "worker.listen"),
+        display=display_settings(given.display),
+    )
+
+
+def display_settings(table: DisplayTable) -> DisplaySettings:
+    """`[display]`, read. Raises BadSetting."""
+    keep_ms = duration_ms(table.keep, "display.keep")
+    if not _HOUR_MS <= keep_ms <= 32 * 24 * _HOUR_MS:
+        raise BadSetting("display.keep", f"{table.keep!r} is out of range", 'use "1h" to "32d"')
+    return DisplaySettings(listen=address_of(table.listen, "display.listen"), keep_ms=keep_ms, title=table.title)
+
+
+def _check_choices(given: _File) -> None:
+    topics = given.topics
+    if topics.telemetry_format not in FEEDS:
+        raise BadSetting(
+            "topics.telemetry_format", f"{topics.telemetry_format!r} is no format", f"use one of {', '.join(FEEDS)}"
+        )
+    if topics.telemetry_partitioner not in PARTITIONERS:
+        raise BadSetting(
+            "topics.telemetry_partitioner",
+            f"{topics.telemetry_partitioner!r} is no partitioner",
+            f"use one of {', '.join(PARTITIONERS)}",
+        )
+    if not 1 <= given.kafka.partitions <= 10_000:
+        raise BadSetting("kafka.partitions", f"{given.kafka.partitions} is no number of partitions", "use 1 or more")
+    topics.check_names()
+
+
+def _seconds(text: str, key: str, least_ms: int, most_ms: int) -> float:
+    milliseconds = duration_ms(text, key)
+    if not least_ms <= milliseconds <= most_ms:
+        raise BadSetting(key, f"{text!r} is out of range", f"use {least_ms}ms to {most_ms // 1000}s")
+    return milliseconds / 1000
+
+
+def address_of(text: str, key: str) -> Address:
+    """Where to listen, of `host:port`. Raises BadSetting, which names the key."""
+    with suppress(ValueError):  # of a port that is no number
+        parts = urlsplit(f"//{text}")
+        if parts.netloc == text and parts.username is None and parts.hostname and parts.port is not None:
+            return Address(parts.hostname, parts.port)
+    raise BadSetting(key, f"{text!r} is no address", 'write "127.0.0.1:9464"; port 0 is any that is free')
+
+
+def _path(folder: Path, name: str | None) -> str | None:
+    return None if name is None else str(folder / name)
+
+
+def _read(folder: Path, name: str, key: str) -> str:
+    try:
+        return (folder / name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting(
+            key, f"{folder / name} cannot be read ({type(error).__name__})", "name a readable file"
+        ) from None
+
+
+def _secret(value: str | None, folder: Path, name: str | None, key: str) -> str | None:
+    if value:
+        return value
+    return None if name is None else _read(folder, name, key).strip()
+
+
+def _user_key(value: str | None, folder: Path, name: str | None) -> bytes | None:
+    text = _secret(value, folder, name, "worker.user_key_file")
+    if text is None:
+        return None
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise BadSetting(
+            "worker.user_key_file",
+            f"the user key is not {KEY_BYTES} bytes in hexadecimal",
+            "make one with `openssl rand -hex 32`",
+        )
+    return key

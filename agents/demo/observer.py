@@ -1,0 +1,112 @@
+"""Where the demo looks: releases and budgets in Kafka, as any consumer sees them, and the stored state in Redis."""
+
+from collections.abc import Callable
+from typing import Final, Self
+
+import msgspec
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.demo.embedded import PARTITIONS
+from hatcast.agents.demo.state import Budget, Published, State
+from hatcast.agents.kafka.client import aiokafka_options
+from hatcast.agents.redis.clients import AnyRedis
+from hatcast.agents.redis.connection import connect_redis_async
+from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.stream.fold.watermark import slowest
+from hatcast.stream.readings.reading import Outcome
+
+_WAIT_MS: Final = 200
+
+
+class Outputs:
+    """A consumer of `hats.means` and `hats.budget` that sees every record from the first on."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._topics = settings.topics
+        # The mock writes its transaction markers without a checksum, and aiokafka would stop there.
+        self._consumer = AIOKafkaConsumer(
+            **aiokafka_options(settings),
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            check_crcs=False,
+        )
+
+    async def __aenter__(self) -> Self:
+        await self._consumer.start()
+        topics = (self._topics.means, self._topics.budget)
+        self._consumer.assign([TopicPartition(topic, partition) for topic in topics for partition in range(PARTITIONS)])
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._consumer.stop()
+
+    async def follow(self, state: State, show: Callable[[Published, bytes], object]) -> None:
+        """Take in what is published, until cancelled. `show` gets each release once, and its bytes."""
+        while True:
+            for partition, records in (await self._consumer.getmany(timeout_ms=_WAIT_MS)).items():
+                for record in records:
+                    self._take(partition.topic, record.value, state, show)
+
+    def _take(self, topic: str, value: bytes, state: State, show: Callable[[Published, bytes], object]) -> None:
+        if topic == self._topics.budget:
+            state.add_budget(msgspec.json.decode(value, type=Budget))
+            return
+        release = msgspec.json.decode(value, type=Published)
+        if state.add(release):
+            show(release, value)
+
+
+class Stored:
+    """The worker's state, as `hatcast status` reads it."""
+
+    def __init__(self, settings: Settings, redis: AnyRedis) -> None:
+        self._domain = DomainKeys(settings.topics.telemetry)
+        self._redis = redis
+        self._policy = settings.policy.name
+        self._store = PartitionStore(redis, settings.policy.name, PARTITIONS)
+
+    @classmethod
+    async def open(cls, settings: Settings) -> Self:
+        """With a connection of its own. Raises Refusal."""
+        return cls(settings, await connect_redis_async(settings))
+
+    async def close(self) -> None:
+        """The connection."""
+        await self._redis.aclose()
+
+    async def look(self, state: State) -> None:
+        """Bring clock and outcomes up to date."""
+        state.clock_ms = slowest(await self._store.clocks())
+        outcomes = await self._store.outcomes()
+        state.outcomes = {name: records for name, records in outcomes.items() if records and name != Outcome.TICK}
+
+    async def is_over(self, state: State, ends: list[int]) -> bool:
+        """Whether all of telemetry (up to `ends`) is folded, all that is final released, and all of that seen."""
+        offsets = await self._store.offsets()
+        if any(offset is None or offset < end for offset, end in zip(offsets, ends, strict=True)):
+            return False
+        if await self._store.open_slots() or await self._released() != state.releases:
+            return False
+        return sum(budget.releases for budget in state.budgets.values()) == state.counts["released"]
+
+    async def _released(self) -> int:
+        """Records of all days; of a sealed day only their number is left."""
+        total = 0
+        for date in await self._redis.smembers(self._domain.dates):
+            ledger = self._domain.ledger(date.decode() if isinstance(date, bytes) else date)
+            total += int(await self._redis.hget(ledger, f"commits:{self._policy}") or 0)
+        return total
+
+
+async def telemetry_ends(settings: Settings) -> list[int]:
+    """The end offset of every partition of telemetry."""
+    consumer = AIOKafkaConsumer(**aiokafka_options(settings))
+    await consumer.start()
+    try:
+        tps = [TopicPartition(settings.topics.telemetry, partition) for partition in range(PARTITIONS)]
+        ends = await consumer.end_offsets(tps)
+        return [ends[tp] for tp in tps]
+    finally:
+        await consumer.stop()

@@ -1,0 +1,151 @@
+"""What the demo says, for a reader who has seen no other page of hatcast."""
+
+import math
+from collections.abc import Iterator, Mapping
+from datetime import date
+from typing import Final
+
+from hatcast.agents.demo.defaults import VEHICLES
+from hatcast.agents.demo.embedded import PARTITIONS
+from hatcast.agents.demo.state import Budget, Published, State, Status
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.readings.reading import Outcome
+
+_95: Final = math.log(20)  # Laplace noise is within this many scales in 95 of 100 draws
+
+OUTCOMES: Final[dict[str, str]] = {
+    Outcome.ACCEPTED: "counted",
+    Outcome.ZERO: "standing still",
+    Outcome.DUPLICATE: "repeated",
+    Outcome.OVER_CAP: "beyond a bus's share of the day",
+    Outcome.OTHER_POLICY: "reports made for another policy",
+    Outcome.LATE: "too late",
+    Outcome.OUTSIDE_DATES: "of another policy's day",
+    Outcome.OUTSIDE_HOURS: "outside hours",
+    Outcome.OUTSIDE_CELLS: "outside the listed cells",
+    Outcome.BAD_VALUE: "impossible speed",
+    Outcome.BAD_PLACE: "impossible place",
+    Outcome.BAD_TIME: "impossible time",
+    Outcome.UNDECODABLE: "unreadable",
+    Outcome.WRONG_PARTITION: "wrong partition",
+    Outcome.ARRIVED_IN_FUTURE: "from the future",
+}
+
+
+_NO_MEAN: Final[dict[Status, str]] = {
+    "suppressed": "suppressed",
+    "budget_exhausted": "without: budget spent",
+    "incomplete": "incomplete",
+}
+
+
+def introduction(state: State) -> Iterator[tuple[str, str]]:
+    """Rows of (word, what it means), for the top of the page."""
+    policy = state.policy
+    real = (
+        "the worker with its noise and budget, as in production; a Redis server; Kafka's protocol, from a mock broker"
+        f" ({PARTITIONS} partitions, topics not checked). Only on this machine, and nothing stays"
+    )
+    budget = (
+        f"privacy that one bus's day has lost at most, in epsilon: {policy.epsilon:g} for each mean it may be in"
+        f" ({policy.max_hats_per_day} at most); no more than {policy.daily_limit:g} is ever spent"
+    )
+    if state.map_url:
+        yield "map", f"{state.map_url} in a browser"
+    yield "what", "mean speeds of buses per hour and hexagon, with noise that hides how fast any one bus went"
+    yield "real", real
+    yield _source(state)
+    yield (
+        "21.3 ± 1.6",
+        "km/h: the mean with its noise, which is within ± 1.6 in 95 of 100 cases; fewer buses, more noise",
+    )
+    yield "suppressed", f"fewer than {policy.min_users} buses were there, so nothing is said about their speed"
+    yield "budget", budget
+
+
+def _source(state: State) -> tuple[str, str]:
+    pace = f"{state.speedup:,.0f} times as fast as it was" if state.speedup else "as fast as it goes"
+    if 0 < state.speedup <= 3600:
+        pace = f"an hour in {3600 / state.speedup:.2g} s"
+    if state.source is None:
+        return "made up", f"the city and its {VEHICLES} buses; {pace}"
+    times = ""
+    if state.first_ms is not None and state.last_ms is not None:
+        first, last = (f"{state.calendar.local(instant):%Y-%m-%d %H:%M}" for instant in (state.first_ms, state.last_ms))
+        times = f", {first} to {last} {state.policy.timezone}"
+    return "recorded", f"{state.source}: {state.records or 0:,} records{times}; {pace}"
+
+
+def clock_line(state: State) -> str:
+    """What time it is in the city, and what is released next."""
+    closing = state.closing
+    if closing is None or state.clock_ms is None:
+        return "waiting for the first readings"
+    now = f"{state.calendar.local(state.clock_ms):%a %d %b %Y %H:%M}"
+    if state.over:
+        return f"{now}: all is released"
+    if state.ended:
+        return f"{now}: all is sent, the last slots are being released"
+    at = f"{state.calendar.local(closing.end_ms + state.policy.lateness_ms):%H:%M}"
+    return f"{now}; {closing.name} is released at {at}"
+
+
+def outcome_line(state: State) -> str:
+    """The readings by what became of them, most first."""
+    found = sorted(state.outcomes.items(), key=lambda item: -item[1])
+    parts = [f"{records:,} {OUTCOMES.get(name, name)}" for name, records in found]
+    return f"{sum(state.outcomes.values()):,}: {', '.join(parts)}" if parts else "none yet"
+
+
+def mean(release: Published, plus_minus: str = "±") -> str:
+    """`21.3 ± 1.6`, or why there is none."""
+    if release.mean is None or release.noise is None:
+        return "budget spent" if release.status == "budget_exhausted" else release.status
+    return f"{release.mean:.1f} {plus_minus} {spread(release):.1f}"
+
+
+def spread(release: Published) -> float:
+    """Half of the interval that holds 95 of 100 draws of the noise, in km/h."""
+    return 0.0 if release.noise is None else _95 * release.noise.scale
+
+
+def day(text: str) -> str:
+    """`22 Oct` of an ISO date."""
+    return f"{date.fromisoformat(text):%d %b}"
+
+
+def line(release: Published, policy: Policy) -> str:
+    """A release as a line of its own, in ASCII."""
+    start = f"{release.date} {release.slot}  {release.cell}  "
+    if release.mean is not None:
+        return f"{start}{mean(release, '+-'):>12} km/h"
+    if release.status == "suppressed":
+        return f"{start}suppressed: fewer than {policy.min_users} buses"
+    return f"{start}{release.status}: the day's budget is spent"
+
+
+def budget_line(budget: Budget) -> str:
+    """A day's budget as a line."""
+    return f"budget of {budget.date}: {budget.epsilon_user_day:g} of {budget.limit:g} spent"
+
+
+def counted(counts: Mapping[Status, int]) -> str:
+    """`58 means, 1 suppressed`, and what else there is."""
+    means = counts.get("released", 0)
+    rest = [f"{counts[status]:,} {text}" for status, text in _NO_MEAN.items() if counts.get(status)]
+    return ", ".join([f"{means:,} mean{'' if means == 1 else 's'}", *rest])
+
+
+def summary(state: State, seconds: float) -> Iterator[str]:
+    """The last lines: what was done, and what to do next."""
+    yield f"{counted(state.counts)} in {len(state.hours)} slots, in {seconds:.0f} s"
+    yield f"readings {outcome_line(state)}"
+    if state.not_sent:
+        yield f"{state.not_sent:,} more records are dated in the future or before 1970, and were not sent"
+    yield from (budget_line(budget) for _, budget in sorted(state.budgets.items())[-3:])
+    if state.source is None:
+        yield f"next  a recording:    hatcast demo --feed FILE --format {'|'.join(FEEDS)}"
+    else:
+        yield "next  without noise:  hatcast batch FILE --format ... --contributions"
+    yield "      for real:       hatcast init, then hatcast worker  (see README.md)"

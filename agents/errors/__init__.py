@@ -1,0 +1,1 @@
+"""Errors: their causes by type and listed code, and reports of unexpected ones without data."""

@@ -1,0 +1,1 @@
+"""Kafka: clients, topics, batches of records, transactional producers, and the registry topic."""

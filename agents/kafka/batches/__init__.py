@@ -1,0 +1,14 @@
+"""Faust with frames: one message is one partition's fetched chunk.                            [design 4, Frames]
+
+Stock Faust hands over one record at a time, because `_drain_messages` races every message against a rebalance with two
+tasks. Here a frame of up to 500 records crosses in one message, chained by positions:
+
+    broker -> aiokafka -> FrameThread (chains) -> FrameConsumer (epochs, room) -> Faust's queue -> the ingest agent
+                                                                                         FrameHandler <-'
+"""
+
+from hatcast.agents.kafka.batches.application import FrameApp, frame_app
+from hatcast.agents.kafka.batches.batch import Frame, FrameHandler, FrameSettings
+from hatcast.agents.kafka.batches.consumer import FrameConsumer
+
+__all__ = ["Frame", "FrameApp", "FrameConsumer", "FrameHandler", "FrameSettings", "frame_app"]

@@ -1,0 +1,179 @@
+"""What every Kafka client is told: the one place where SASL and TLS settings pass through.
+
+`[kafka]` has kafka-python's names; the other clients call the same things otherwise.
+"""
+
+import logging
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from hatcast.agents.config.settings import Settings
+from hatcast.stream.errors import BadSetting
+
+CLIENT_ID: Final = "hatcast"
+BACKOFF_MS: Final = 100  # before the second try; doubled before each further one
+BACKOFF_MAX_MS: Final = 2_000
+
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_DEFAULT_PORT: Final = 9092
+
+# What the clients have to say is said by refusals; their own lines would come on top.
+logging.getLogger("kafka").addHandler(logging.NullHandler())
+logging.getLogger("aiokafka").addHandler(logging.NullHandler())
+_SILENT: Final = logging.getLogger("hatcast.librdkafka")
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
+
+
+def kafka_python_options(settings: Settings) -> dict[str, Any]:
+    """Keyword arguments for every client of kafka-python. Raises BadSetting."""
+    _check(settings)
+    options: dict[str, Any] = {
+        "bootstrap_servers": servers(settings),
+        "client_id": CLIENT_ID,
+        "security_protocol": settings.kafka.security_protocol,
+        "reconnect_backoff_ms": BACKOFF_MS,
+        "reconnect_backoff_max_ms": BACKOFF_MAX_MS,
+        **_sasl(settings),
+    }
+    if _uses_tls(settings):
+        options["ssl_context"] = ssl_context(settings)
+        options["ssl_check_hostname"] = settings.kafka.ssl_check_hostname
+    return options
+
+
+def aiokafka_options(settings: Settings) -> dict[str, Any]:
+    """Keyword arguments for every client of aiokafka. Raises BadSetting."""
+    _check(settings)
+    return {
+        "bootstrap_servers": ",".join(servers(settings)),
+        "client_id": CLIENT_ID,
+        "security_protocol": settings.kafka.security_protocol,
+        "ssl_context": ssl_context(settings),
+        **_sasl(settings),
+    }
+
+
+def confluent_options(settings: Settings) -> dict[str, Any]:
+    """The configuration of every client of confluent-kafka. Raises BadSetting."""
+    _check(settings)
+    ssl_context(settings)  # the same files: what is wrong with them is said by their key
+    table = settings.kafka
+    options: dict[str, Any] = {
+        "bootstrap.servers": ",".join(servers(settings)),
+        "client.id": CLIENT_ID,
+        "security.protocol": table.security_protocol,
+        "reconnect.backoff.ms": BACKOFF_MS,
+        "reconnect.backoff.max.ms": BACKOFF_MAX_MS,
+        "logger": _SILENT,
+        "error_cb": _ignore,  # without one librdkafka prints; what is fatal comes with the call that fails
+    }
+    if _uses_sasl(settings):
+        options |= {
+            "sasl.mechanism": table.sasl_mechanism,
+            "sasl.username": table.sasl_plain_username,
+            "sasl.password": settings.kafka_password,
+        }
+    if _uses_tls(settings):
+        given = {
+            "ssl.ca.location": table.ssl_cafile,
+            "ssl.certificate.location": table.ssl_certfile,
+            "ssl.key.location": table.ssl_keyfile,
+        }
+        options |= {name: path for name, path in given.items() if path is not None}
+        options["ssl.endpoint.identification.algorithm"] = "https" if table.ssl_check_hostname else "none"
+    return options
+
+
+def ssl_context(settings: Settings) -> ssl.SSLContext | None:
+    """TLS as `[kafka]` has it; None where the protocol has none. Raises BadSetting."""
+    if not _uses_tls(settings):
+        return None
+    table = settings.kafka
+    try:
+        context = ssl.create_default_context(cafile=table.ssl_cafile)
+        if table.ssl_certfile is not None:
+            context.load_cert_chain(table.ssl_certfile, table.ssl_keyfile)
+    except (OSError, ssl.SSLError) as error:
+        raise BadSetting(
+            "kafka.ssl_cafile", f"or ssl_certfile or ssl_keyfile is no PEM file ({error})", "correct it"
+        ) from None
+    context.check_hostname = table.ssl_check_hostname
+    return context
+
+
+def servers(settings: Settings) -> list[str]:
+    """host:port of each broker. Raises BadSetting."""
+    servers = []
+    for text in filter(None, (part.strip() for part in settings.kafka.bootstrap_servers.split(","))):
+        host, colon, port = text.rpartition(":")
+        bare = not colon or text.endswith("]")  # an IPv6 address without a port ends in a bracket
+        if not bare and not (host and port.isdigit() and 0 < int(port) < 65536):
+            raise BadSetting("kafka.bootstrap_servers", f"{text!r} is no broker", 'write "host:port", comma-separated')
+        servers.append(f"{text}:{_DEFAULT_PORT}" if bare else text)
+    if not servers:
+        raise BadSetting("kafka.bootstrap_servers", "names no broker", 'write "host:port"')
+    return servers
+
+
+def _ignore(_error: object) -> None:
+    """Nothing: librdkafka goes on by itself."""
+
+
+def _uses_sasl(settings: Settings) -> bool:
+    return settings.kafka.security_protocol.startswith("SASL_")
+
+
+def _uses_tls(settings: Settings) -> bool:
+    return settings.kafka.security_protocol.endswith("SSL")
+
+
+def _sasl(settings: Settings) -> Mapping[str, str | None]:
+    """The login, in the names that kafka-python and aiokafka share."""
+    if not _uses_sasl(settings):
+        return {}
+    return {
+        "sasl_mechanism": settings.kafka.sasl_mechanism,
+        "sasl_plain_username": settings.kafka.sasl_plain_username,
+        "sasl_plain_password": settings.kafka_password,
+    }
+
+
+def _check(settings: Settings) -> None:
+    """Raises BadSetting where the keys of `[kafka]` do not fit together."""
+    table = settings.kafka
+    protocol = table.security_protocol
+    if protocol not in _PROTOCOLS:
+        raise BadSetting(
+            "kafka.security_protocol", f"{protocol!r} is no protocol", f"use one of {', '.join(_PROTOCOLS)}"
+        )
+    if _uses_sasl(settings):
+        if table.sasl_mechanism not in _MECHANISMS:
+            raise BadSetting(
+                "kafka.sasl_mechanism",
+                f"{table.sasl_mechanism!r} cannot be used with {protocol}",
+                f"use one of {', '.join(_MECHANISMS)}",
+            )
+        if not table.sasl_plain_username or not settings.kafka_password:
+            raise BadSetting(
+                "kafka.sasl_plain_username",
+                "or its password is missing",
+                "set it, and HATCAST_KAFKA_PASSWORD or kafka.sasl_plain_password_file",
+            )
+    elif table.sasl_mechanism or table.sasl_plain_username:
+        raise BadSetting(
+            "kafka.sasl_mechanism", f"is not used by {protocol}", "set kafka.security_protocol to SASL_SSL"
+        )
+    for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
+        path: str | None = getattr(table, key)
+        if path is None:
+            continue
+        if not _uses_tls(settings):
+            raise BadSetting(
+                f"kafka.{key}", f"is not used by {protocol}", "set kafka.security_protocol to SSL or SASL_SSL"
+            )
+        if not Path(path).is_file():
+            raise BadSetting(f"kafka.{key}", f"{path} is no file", "correct the path")

@@ -1,0 +1,95 @@
+"""Following the releases: the records of `hats.means` and `hats.queries`, as they are published."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from decimal import Decimal
+from typing import Final
+
+import msgspec
+
+from hatcast.agents.clock import monotonic_s
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.client import kafka_python_options, naming_the_broker
+from hatcast.agents.kafka.cloud_events import comes_of_another
+from hatcast.agents.kafka.topics import topic_range
+
+POLL_SECONDS: Final = 0.5
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """What a release says to a reader; the values are absent unless it is `released`. Numbers keep their digits.
+
+    query and what follows it is of the answer to a query: its first date, how many dates it is about and how many of
+    them it read, and why it is suppressed
+    """
+
+    cell: str
+    date: str
+    slot: str
+    end: str
+    status: str
+    estimator: str = ""
+    mean: Decimal | None = None
+    unit: str = ""
+    interval95: tuple[Decimal, Decimal] | None = None
+    query: str = ""
+    first_date: str = ""
+    days: int = 1
+    days_used: int = 1
+    reason: str = ""
+
+
+_decode: Final = msgspec.json.Decoder(Shown).decode
+
+
+def read_release(value: bytes) -> Shown | None:
+    """A release for people; None if the record is none."""
+    try:
+        return _decode(value)
+    except msgspec.DecodeError:
+        return None
+
+
+def follow(
+    settings: Settings,
+    topics: Sequence[str],
+    stopping: Callable[[], bool],
+    *,
+    from_beginning: bool,
+    seconds: float | None,
+) -> Iterator[bytes]:
+    """The records' bytes, from now on or from the log's start, until `stopping` or for so many seconds.
+
+    Only what was committed and comes of our telemetry; in the order of each partition. A broker that goes away is
+    waited for.
+    Raises Refusal if it cannot be reached at the start, or misses one of the topics.
+    """
+    from kafka import KafkaConsumer, TopicPartition
+
+    starts = {
+        TopicPartition(name, partition): first if from_beginning else end
+        for name in topics
+        for partition, (first, end) in enumerate(topic_range(settings, name))
+    }
+    end_s = None if seconds is None else monotonic_s() + seconds
+    with (
+        naming_the_broker(settings),
+        closing(
+            KafkaConsumer(
+                **kafka_python_options(settings),
+                group_id=None,
+                enable_auto_commit=False,
+                isolation_level="read_committed",
+                auto_offset_reset="earliest",  # compaction may remove the record that is to be read next
+            )
+        ) as consumer,
+    ):
+        consumer.assign([*starts])
+        for partition, start in starts.items():
+            consumer.seek(partition, start)
+        while not stopping() and (end_s is None or monotonic_s() < end_s):
+            wait_s = POLL_SECONDS if end_s is None else min(POLL_SECONDS, end_s - monotonic_s())
+            for records in consumer.poll(timeout_ms=max(1, int(wait_s * 1000))).values():
+                for record in records:
+                    if record.value is not None and not comes_of_another(record.headers, settings.topics.telemetry):
+                        yield record.value

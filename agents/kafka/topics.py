@@ -1,0 +1,255 @@
+"""Topics: what is missing is made, what is there is checked.    [design 6, Topics]"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from hatcast.agents.clock import now_ms
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.client import CONNECT_SECONDS, admin_client, broker_name
+from hatcast.agents.kafka.topic_rules import (
+    AFTER_MAX,
+    BEFORE_MAX,
+    FOR_EVER,
+    LARGEST,
+    RETENTION,
+    TIMESTAMP_TYPE,
+    Finding,
+    TopicState,
+    WantedTopic,
+    alter_command,
+    findings,
+    output_topics,
+    telemetry_topic,
+)
+from hatcast.stream.errors import Refusal
+
+if TYPE_CHECKING:
+    from kafka import KafkaAdminClient
+
+# The standard logger: commands without structured logs have it on standard error as one line.
+log = logging.getLogger(__name__)
+
+# Kafka's error codes of single topics in an answer.
+_UNKNOWN_TOPIC: Final = 3
+_NO_LEADER_YET: Final = 5
+_EXISTS: Final = 36
+_BAD_CONFIG: Final = 40
+
+
+def ensure_topics(settings: Settings) -> int:
+    """Makes the topics that are missing and checks all of them; the number of telemetry's partitions.
+
+    Several workers may do this at once. What breaks no promise is logged as a warning.
+    Raises Refusal: the broker cannot be reached, a topic cannot be made, or one breaks a promise (the first is named).
+    """
+    telemetry = telemetry_topic(settings)
+    with admin_client(settings) as admin:
+        states = _ensure(admin, settings, [telemetry])
+        partitions = states[telemetry.name].partitions
+        outputs = output_topics(settings, partitions)
+        states |= _ensure(admin, settings, outputs)
+    found = [finding for topic in (telemetry, *outputs) for finding in findings(topic, states[topic.name], settings)]
+    broken = [finding for finding in found if finding.breaks]
+    if broken:
+        more = f" (and {len(broken) - 1} more: hatcast doctor lists them)" if len(broken) > 1 else ""
+        raise Refusal(f"{broken[0]}{more}")
+    for finding in found:
+        log.warning("%s", finding)
+    return partitions
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReport:
+    """How the topics are.
+
+    partitions   of each that is there
+    missing      the names of the others
+    findings     what is not as it should be
+    """
+
+    partitions: Mapping[str, int]
+    missing: Sequence[str]
+    findings: Sequence[Finding]
+
+
+def check_topics(settings: Settings, patience_s: float = CONNECT_SECONDS) -> TopicReport:
+    """Looks at all topics; nothing is made or changed. Raises Refusal if the broker cannot be reached."""
+    telemetry = telemetry_topic(settings)
+    with admin_client(settings, patience_s) as admin:
+        states = _states(admin, settings, [telemetry.name])
+        partitions = states[telemetry.name].partitions if states else settings.kafka.partitions
+        outputs = output_topics(settings, partitions)
+        states |= _states(admin, settings, [topic.name for topic in outputs])
+    wanted = (telemetry, *outputs)
+    return TopicReport(
+        partitions={name: state.partitions for name, state in states.items()},
+        missing=[topic.name for topic in wanted if topic.name not in states],
+        findings=[f for topic in wanted if topic.name in states for f in findings(topic, states[topic.name], settings)],
+    )
+
+
+def telemetry_partitions(settings: Settings) -> int:
+    """How many partitions telemetry has now. Raises Refusal if there is no such topic."""
+    return len(topic_range(settings, settings.topics.telemetry))
+
+
+def topic_range(settings: Settings, name: str) -> list[tuple[int, int]]:
+    """By partition (first offset, offset after the last committed record). Raises Refusal if there is no such topic."""
+    from kafka import TopicPartition
+    from kafka.admin import OffsetSpec
+    from kafka.protocol.consumer import IsolationLevel
+
+    with admin_client(settings) as admin:
+        count = _counts(admin, settings, [name]).get(name)
+        if count is None:
+            raise Refusal(
+                f"{broker_name(settings)} has no topic {name!r}: correct the name, or start a worker (it makes its own)"
+            )
+        partitions = [TopicPartition(name, partition) for partition in range(count)]
+        first = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+        end = admin.list_partition_offsets(
+            dict.fromkeys(partitions, OffsetSpec.LATEST), isolation_level=IsolationLevel.READ_COMMITTED
+        )
+    return [(first[partition].offset, end[partition].offset) for partition in partitions]
+
+
+def ensure_telemetry(settings: Settings) -> TopicState:
+    """The telemetry topic, made if it is missing. Raises Refusal: it would not take what feeds send."""
+    with admin_client(settings) as admin:
+        state = _ensure(admin, settings, [telemetry_topic(settings)])[settings.topics.telemetry]
+    _refuse_small(settings, state)
+    return state
+
+
+def check_replay_target(settings: Settings, first_arrival_ms: int) -> TopicState:
+    """The telemetry topic for records that arrived at `first_arrival_ms` (ms UTC) and later; made if it is missing.
+
+    Raises Refusal if the topic would give them other timestamps, refuse them or delete them. A topic that would
+    is not made.
+    """
+    name = settings.topics.telemetry
+    wanted = telemetry_topic(settings)
+    with admin_client(settings) as admin:
+        there = _states(admin, settings, [name]).get(name)
+        _refuse_replay(
+            settings, there or TopicState(settings.kafka.partitions, wanted.configs), first_arrival_ms, there
+        )
+        return there or _ensure(admin, settings, [wanted])[name]
+
+
+def _refuse_replay(settings: Settings, state: TopicState, first_ms: int, there: TopicState | None) -> None:
+    name = settings.topics.telemetry
+    _refuse_small(settings, state)
+    age_ms = now_ms() - first_ms
+    if state.log_append_time:
+        raise Refusal(
+            f"topic {name} has {TIMESTAMP_TYPE} LogAppendTime, so a recording would lose its times:"
+            " replay into a topic with CreateTime (topics.telemetry; needs policy.privacy.relation replace)"
+        )
+    first = datetime.fromtimestamp(first_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if state.retention_ms is not None and age_ms > state.retention_ms:
+        mend = 'set topics.telemetry_retention = "none"'
+        if there is not None:
+            mend = alter_command(settings, name, RETENTION, FOR_EVER)
+        raise Refusal(
+            f"topic {name} deletes records older than {_hours(state.retention_ms)} ({RETENTION}), and these begin at"
+            f" {first}: {mend}"
+        )
+    before_max = int(state.configs.get(BEFORE_MAX, "0")) or age_ms
+    if age_ms > before_max:
+        raise Refusal(
+            f"topic {name} refuses records older than {_hours(before_max)} ({BEFORE_MAX}), and these begin at"
+            f" {first}: {alter_command(settings, name, BEFORE_MAX, str(2**63 - 1))}"
+        )
+
+
+def _refuse_small(settings: Settings, state: TopicState) -> None:
+    """Raises Refusal where the broker would refuse a full batch of a feed, and with it its readings."""
+    name = settings.topics.telemetry
+    rule, largest = telemetry_topic(settings).rules[LARGEST], state.configs.get(LARGEST)
+    if largest is not None and not rule.holds(largest):
+        raise Refusal(
+            f"topic {name}: {LARGEST} is {largest}, wanted {rule.wanted};"
+            f" {alter_command(settings, name, LARGEST, rule.made)}"
+        )
+
+
+def _hours(milliseconds: int) -> str:
+    return f"{milliseconds / 3_600_000:g}h"
+
+
+def _ensure(admin: "KafkaAdminClient", settings: Settings, wanted: Sequence[WantedTopic]) -> dict[str, TopicState]:
+    """The topics, those that are missing made before."""
+    names = [topic.name for topic in wanted]
+    states = _states(admin, settings, names)
+    missing = [topic for topic in wanted if topic.name not in states]
+    if missing:
+        for topic in missing:
+            _make(admin, settings, topic)
+        admin.wait_for_topics([topic.name for topic in missing])
+        states |= _states(admin, settings, [topic.name for topic in missing])
+    return states
+
+
+def _make(admin: "KafkaAdminClient", settings: Settings, topic: WantedTopic) -> None:
+    """Makes one topic with the broker's default replication; that another worker was faster is as good."""
+    configs = topic.configs
+    error = _create(admin, topic, configs)
+    if error is not None and error[0] == _BAD_CONFIG and AFTER_MAX in configs:
+        del configs[AFTER_MAX]  # unknown before Kafka 3.6; the check that follows says what that means
+        error = _create(admin, topic, configs)
+    if error is not None and error[0] != _EXISTS:
+        raise Refusal(
+            f"{broker_name(settings)} did not make the topic {topic.name!r} ({error[1]}): allow this user to, or"
+            f" make it with {topic.partitions} partitions and"
+            f" {', '.join(f'{key}={value}' for key, value in configs.items())}"
+        )
+
+
+def _create(admin: "KafkaAdminClient", topic: WantedTopic, configs: dict[str, str]) -> tuple[int, str] | None:
+    """None, or Kafka's error code and text."""
+    request = {"num_partitions": topic.partitions, "replication_factor": -1, "configs": configs}
+    answer = admin.create_topics({topic.name: request}, raise_errors=False)["topics"][0]
+    code = int(answer["error_code"])
+    return None if code == 0 else (code, str(answer.get("error_message") or f"error {code}"))
+
+
+def _counts(admin: "KafkaAdminClient", settings: Settings, names: Sequence[str]) -> dict[str, int]:
+    """How many partitions each has, of those that exist."""
+    from kafka.errors import for_code
+
+    counts: dict[str, int] = {}
+    for topic in admin.describe_topics(names):
+        code = int(topic["error_code"])
+        if code == _NO_LEADER_YET:
+            admin.wait_for_topics([topic["name"]])
+            counts |= _counts(admin, settings, [topic["name"]])
+        elif code == 0:
+            counts[topic["name"]] = len(topic["partitions"])
+        elif code != _UNKNOWN_TOPIC:
+            raise Refusal(
+                f"{broker_name(settings)} does not show the topic {topic['name']!r} ({for_code(code).__name__}):"
+                " correct the name, or this user's ACLs"
+            )
+    return counts
+
+
+def _states(admin: "KafkaAdminClient", settings: Settings, names: Sequence[str]) -> dict[str, TopicState]:
+    """The topics that exist, of these names, with their settings."""
+    from kafka.admin import ConfigResource, ConfigResourceType
+
+    counts = _counts(admin, settings, names)
+    if not counts:
+        return {}
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in counts]
+    described = admin.describe_configs(resources, config_filter="all").get("topic", {})
+    return {
+        name: TopicState(
+            partitions,
+            {key: str(entry["value"]) for key, entry in described.get(name, {}).items() if entry["value"] is not None},
+        )
+        for name, partitions in counts.items()
+    }

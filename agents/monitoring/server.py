@@ -1,0 +1,89 @@
+"""`/metrics`, `/livez` and `/readyz`, for whoever runs a process: on an address of its own.
+
+`/livez` answers while the event loop does. `/readyz` answers 200 where the process can do all of its work, else 503;
+its JSON names the parts that are not ready. All three tell what the loops have seen, and ask nobody: a probe costs
+nothing, and an answer comes at once where Redis or Kafka hang. Nothing in them is of one vehicle or one cell.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from hatcast.agents.config.settings import Address
+from hatcast.agents.monitoring.kinds import Process
+from hatcast.agents.monitoring.meters import METERS
+from hatcast.stream.errors import Refusal
+
+log = structlog.get_logger()
+
+READY: Final = "ok"
+_STOP_S: Final = 1.0
+
+Parts = Callable[[], Mapping[str, str]]
+"""Asked for what has to hold before a process is ready: part -> `READY`, or what is missing, without data in it."""
+
+
+class OperatorServer:
+    """The listener. It starts before everything else of a process, which is not ready then."""
+
+    def __init__(self, listen: Address, process: Process, parts: Parts, key: str = "worker.listen") -> None:
+        """Args: `key`, the setting or option that the address is from, for a refusal."""
+        self._listen = listen
+        self._process = process
+        self._parts = parts
+        self._key = key
+        application = web.Application()
+        application.router.add_get("/livez", self._livez)
+        application.router.add_get("/readyz", self._readyz)
+        application.router.add_get("/metrics", self._metrics)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=_STOP_S)
+
+    async def start(self) -> None:
+        """Listen. Raises Refusal where the address cannot be had."""
+        METERS.expose(self._process)
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self._listen.host, self._listen.port).start()
+        except OSError as error:
+            await self.stop()
+            raise Refusal(
+                f"{self._key}: {self._listen} cannot be listened on ({_reason(error)}): name another address, or"
+                " port 0 for any that is free"
+            ) from None
+        host, port = self._runner.addresses[0][:2]
+        log.info("health served", address=str(Address(host, port)))
+
+    async def stop(self) -> None:
+        """Listen no more."""
+        await self._runner.cleanup()
+
+    async def _livez(self, _: web.Request) -> web.Response:
+        return _json(200, {"alive": True})
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        parts = self._parts()
+        ready = all(state == READY for state in parts.values())
+        return _json(200 if ready else 503, {"ready": ready, "parts": parts})
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        page, content_type = METERS.page(request.headers.get("Accept", ""))
+        return web.Response(body=page, headers={"Content-Type": content_type, "Cache-Control": "no-store"})
+
+
+def _reason(error: OSError) -> str:
+    """Without the address, which asyncio repeats. A host that is unknown has a number of its own."""
+    number = error.errno or 0
+    return (os.strerror(number) if number > 0 else str(error.strerror)).lower()
+
+
+def _json(status: int, body: Mapping[str, object]) -> web.Response:
+    return web.Response(
+        status=status,
+        body=msgspec.json.encode(body),
+        content_type="application/json",
+        headers={"Cache-Control": "no-store"},
+    )

@@ -1,0 +1,32 @@
+"""`/metrics` of a process without an event loop: served by a thread of its own."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from hatcast.agents.config.settings import Address
+from hatcast.agents.monitoring.kinds import Process
+from hatcast.agents.monitoring.server import READY, OperatorServer
+
+
+@contextmanager
+def served_beside(listen: Address, process: Process, key: str) -> Iterator[None]:
+    """Serve while the block runs. Raises Refusal where the address cannot be had.
+
+    key    the setting or option that the address is from
+    """
+    loop = asyncio.new_event_loop()
+    server = OperatorServer(listen, process, lambda: {process.value: READY}, key)
+    thread = threading.Thread(target=loop.run_forever, name="metrics", daemon=True)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(server.start(), loop).result()
+        try:
+            yield
+        finally:
+            asyncio.run_coroutine_threadsafe(server.stop(), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

@@ -1,0 +1,1 @@
+"""Recordings on disk: plain, gzip and Parquet files, pipes, and topic dumps."""

@@ -1,0 +1,89 @@
+"""What the ledger needs of a record on `hats.means` or `hats.queries`."""
+
+from collections.abc import Callable
+from datetime import date, datetime
+from typing import Final, Literal
+
+import msgspec
+
+from hatcast.agents.redis.adoption import Answered, Published
+from hatcast.stream.policy.policy import Relation
+from hatcast.stream.queries import Period
+from hatcast.stream.records import Date
+from hatcast.stream.release.hats import is_charged
+from hatcast.stream.units import nano
+
+
+class _Noise(msgspec.Struct):
+    scale: float | None = None
+
+
+class _Release(msgspec.Struct):
+    """The part of `ReleaseRecord` and `QueryRecord` that is needed here: to read all takes four times as long."""
+
+    release_id: str
+    policy_id: str
+    status: Literal["released", "suppressed", "budget_exhausted", "incomplete"]
+    cell: str
+    date: Date
+    slot: str
+    start: str
+    epsilon: float
+    relation: Relation
+    seq: int | None = None
+    noise: _Noise | None = None
+    query: str | None = None
+    first_date: Date = ""
+    last_date: Date = ""
+    most_hats: int = 0
+    device_epsilon: float = 0.0
+
+    @property
+    def charge(self) -> int:
+        """Of a HAT, 1e-9: what the user pays whose group pays more."""
+        charged = is_charged(self.status, self.relation)
+        return nano(max(self.epsilon, self.device_epsilon)) if charged else 0
+
+    def answered(self) -> Answered | None:
+        """What a query has reserved, if this is an answer to one that costs it: some day may have had no room else."""
+        if self.query is None or self.status != "released":
+            return None
+        first = date.fromisoformat(self.first_date)
+        period = Period(first, (date.fromisoformat(self.last_date) - first).days + 1)
+        return Answered(self.release_id.partition("/")[0], self.query, period, self.most_hats, nano(self.epsilon))
+
+
+_RELEASE: Final = msgspec.json.Decoder(_Release)
+
+
+def published_of(value: bytes, policy_id: str, fineness: Callable[[float | None], int]) -> Published:
+    """What the ledger needs of a release record. Raises msgspec.DecodeError, ValueError.
+
+    fineness   `hatcast.stream.release.spending.fineness_of` the policy of this id; of other policies it is not known
+    """
+    release = _RELEASE.decode(value)
+    hidden = release.relation is Relation.ADD_REMOVE
+    scale = None if release.noise is None else release.noise.scale
+    if release.query is not None:  # its charge is what it has reserved, and no HAT's
+        return Published(
+            release_id=release.release_id,
+            name=release.release_id.partition("/")[0],
+            date=release.date,
+            place="",
+            charge=0,
+            seq=release.seq or 0,
+            fineness=0,
+            record=value,
+            answered=release.answered(),
+        )
+    return Published(
+        release_id=release.release_id,
+        name=release.release_id.partition("/")[0],
+        date=release.date,
+        place=f"{release.cell}/{release.slot}",
+        charge=release.charge,
+        seq=release.seq or 0,
+        fineness=fineness(scale) if release.policy_id == policy_id else 0,
+        record=value,
+        slot_start_ms=int(datetime.fromisoformat(release.start).timestamp() * 1000) if hidden else None,
+    )

@@ -1,0 +1,30 @@
+-- The cells of which something is kept in some slots, and how many users that is. Not how many bytes: those depend on how
+-- fast somebody went.
+-- KEYS[1]  {name:p}:state
+-- ARGV     prefix, then the slots
+-- Returns cell, users, cell, users, ...
+
+-- Chunks stand one after the other, each behind its header: hatcast.stream.fold.packing.stripped_columns.
+local function users_of(chunks)
+  local users, at = 0, 1
+  while at <= #chunks do
+    local more, counts, totals, maxima = string.byte(chunks, at + 1, at + 4)
+    users, at = users + more, at + 5 + more * (counts + totals + maxima)
+  end
+  return users
+end
+
+local found, users = {}, {}
+for i = 2, #ARGV do
+  local key = ARGV[1] .. 'k:' .. ARGV[i]
+  for _, cell in ipairs(redis.call('HKEYS', key)) do
+    if not users[cell] then found[#found + 1] = cell end
+    users[cell] = (users[cell] or 0) + users_of(redis.call('HGET', key, cell))
+  end
+end
+local answer = {}
+for _, cell in ipairs(found) do
+  answer[#answer + 1] = cell
+  answer[#answer + 1] = users[cell]
+end
+return answer

@@ -1,0 +1,332 @@
+"""What has been released and charged: one domain's records, marks and day ledgers in Redis."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from hatcast.agents.redis.clients import AnyRedis
+from hatcast.agents.redis.errors import REFUSED
+from hatcast.agents.redis.guard import CommitGuard
+from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.policy_transition import Successor, claim_of
+from hatcast.agents.redis.recovery import sequence_field
+from hatcast.agents.redis.scripts import Call, Part, Script
+from hatcast.agents.redis.slot_progress import ProgressStore
+from hatcast.stream.accounting.ledger import DaySummary, Reserved, Total, dearest, levels_met
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.queries import reservations
+
+_QUERY: Final = b"query:"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A release before its commit: what the ledger needs to decide, and both records it may become.
+
+    place       `cell/slot`
+    charge      1e-9
+    record      the bytes before and after `seq`; none after: it has no `seq`
+    exhausted   the same, for a day whose budget does not allow the charge
+    fineness    of its noise, as `Release.fineness`; 0: not known
+    release_partition   whose owner commits it
+    """
+
+    release_id: str
+    date: str
+    place: str
+    charge: int
+    record: tuple[bytes, bytes]
+    exhausted: tuple[bytes, bytes]
+    fineness: int = 0
+    release_partition: int = field(kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerProposal:
+    """An answer to a query over days before its commit.
+
+    date        the local date that it is kept under
+    dates       those of its period
+    query       its name
+    reserved    what it costs a user on each of them
+    record, exhausted   as those of a release
+    release_partition   whose owner commits it
+    """
+
+    release_id: str
+    date: str
+    dates: Sequence[str]
+    query: str
+    reserved: Reserved
+    record: tuple[bytes, bytes]
+    exhausted: tuple[bytes, bytes]
+    release_partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The one record of a HAT, and whether Kafka has acknowledged it before."""
+
+    record: bytes
+    published: bool
+    new: bool
+
+
+class LedgerStore:
+    """The ledger of a domain, for one policy. Errors of redis-py pass through.
+
+    progress   how far the policy is, where that is no matter of single HATs
+    """
+
+    def __init__(self, redis: AnyRedis, domain: str, policy: Policy) -> None:
+        self._redis = redis
+        self._keys = DomainKeys(domain)
+        self._name = policy.name
+        self.progress = ProgressStore(redis, domain, policy.name)
+        total = policy.total_limit_nano
+        self._limits: list[int | str] = [
+            policy.max_hats_per_day,
+            str(policy.daily_limit_nano),
+            "" if total is None else str(total),
+        ]
+        self._claim = claim_of(policy.name, policy.replaces, policy.from_date)
+        self._reservations = partial(reservations, policy)
+        self._commit = Script(redis, "commit")
+        self._answer = Script(redis, "answer")
+        self._summary = Script(redis, "summary")
+
+    async def find(self, date: str, release_ids: Sequence[str]) -> list[Committed | None]:
+        """The records that are there already, in the order asked for."""
+        if not release_ids:
+            return []
+        async with self._redis.pipeline(transaction=False) as pipe:
+            pipe.hmget(self._keys.releases(date, self._name), list(release_ids))
+            pipe.smismember(self._keys.published(date, self._name), list(release_ids))
+            records, published = await pipe.execute()
+        return [
+            None if record is None else Committed(record, bool(mark), new=False)
+            for record, mark in zip(records, published, strict=True)
+        ]
+
+    async def missing(self, date: str, release_ids: Sequence[str]) -> int:
+        """How many of these have no record yet."""
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for release_id in release_ids:
+                pipe.hexists(self._keys.releases(date, self._name), release_id)
+            found = await pipe.execute()
+        return found.count(False)
+
+    async def acknowledged(self, date: str, release_ids: Sequence[str]) -> list[bool]:
+        """Whether each of these is published, without reading it."""
+        if not release_ids:
+            return []
+        marks: Any = await self._redis.smismember(self._keys.published(date, self._name), list(release_ids))
+        return [bool(mark) for mark in marks]
+
+    async def commit(self, proposals: Sequence[Proposal], guard: CommitGuard) -> list[Committed]:
+        """Commit records with their charges, each in one step; a record that is stored already wins.
+
+        Raises, and then this one, at least, was not written: Unrecovered if this Redis may have lost something; Sealed
+        if the day is over for good; Replaced if it is of the policy that follows ours; Unclaimed if Redis does not know
+        that ours follows one.
+        """
+        wanted = {date: self._wanted(date) for date in {proposal.date for proposal in proposals}}
+        calls = [self._call(proposal, guard, wanted[proposal.date]) for proposal in proposals]
+        return await self._guarded(self._commit, calls, {proposal.release_partition for proposal in proposals}, guard)
+
+    async def commit_answers(self, proposals: Sequence[AnswerProposal], guard: CommitGuard) -> list[Committed]:
+        """Commit answers to queries, each with what it reserves, as `commit`."""
+        calls = [self._answer_call(proposal, guard) for proposal in proposals]
+        return await self._guarded(self._answer, calls, {proposal.release_partition for proposal in proposals}, guard)
+
+    async def _guarded(
+        self, script: Script, calls: Sequence[Call], release_partitions: Iterable[int], guard: CommitGuard
+    ) -> list[Committed]:
+        """Run commits. After any failure the sequences are in doubt: the partitions have to be taken over again."""
+        try:
+            return _committed(await script.each(calls))
+        except BaseException:
+            guard.disown(release_partitions)
+            raise
+
+    def _wanted(self, date: str) -> list[str]:
+        """The queries that read a date, for the script."""
+        return [
+            part
+            for query, reserved in self._reservations(date).items()
+            for part in (query, str(reserved.places), str(reserved.epsilon), str(int(reserved.is_spent)))
+        ]
+
+    def _answer_call(self, proposal: AnswerProposal, guard: CommitGuard) -> Call:
+        keys, date, reserved, name = self._keys, proposal.date, proposal.reserved, self._name
+        return (
+            [
+                keys.releases(date, name),
+                keys.published(date, name),
+                keys.ledger(date),
+                keys.recovery,
+                keys.total,
+                keys.successors,
+                keys.last,
+                keys.dates,
+                keys.sequences,
+                keys.sealed,
+                keys.unsealed(name),
+                *(keys.ledger(day) for day in proposal.dates),
+            ],
+            [
+                proposal.release_id,
+                name,
+                date,
+                *self._limits[1:],
+                *proposal.record,
+                *proposal.exhausted,
+                guard.token,
+                *self._claim,
+                *self._sequence(proposal.release_partition, guard),
+                proposal.query,
+                str(reserved.places),
+                str(reserved.epsilon),
+                *proposal.dates,
+            ],
+        )
+
+    def _call(self, proposal: Proposal, guard: CommitGuard, wanted: Sequence[str]) -> Call:
+        keys, date, name = self._keys, proposal.date, self._name
+        return (
+            [
+                keys.releases(date, name),
+                keys.published(date, name),
+                keys.ledger(date),
+                keys.costs(date, name),
+                keys.levels(date, name),
+                keys.dates,
+                keys.recovery,
+                keys.total,
+                keys.successors,
+                keys.last,
+                keys.sequences,
+                keys.sealed,
+                keys.unsealed(name),
+            ],
+            [
+                proposal.release_id,
+                name,
+                date,
+                proposal.place,
+                str(proposal.charge),
+                *self._limits,
+                *proposal.record,
+                *proposal.exhausted,
+                guard.token,
+                proposal.fineness,
+                *self._claim,
+                *self._sequence(proposal.release_partition, guard),
+                *wanted,
+            ],
+        )
+
+    def _sequence(self, release_partition: int, guard: CommitGuard) -> tuple[Part, ...]:
+        """The commit sequence of a release partition, and its value before this commit."""
+        return sequence_field(self._name, release_partition), str(guard.take(release_partition))
+
+    async def mark(self, date: str, release_ids: Sequence[str]) -> None:
+        """Remember that Kafka has acknowledged these releases."""
+        if release_ids:
+            await self._redis.sadd(self._keys.published(date, self._name), *release_ids)
+
+    async def dates(self) -> list[str]:
+        """The local dates with a ledger, oldest first."""
+        dates = await self._redis.smembers(self._keys.dates)
+        return sorted(date.decode() for date in dates if isinstance(date, bytes))
+
+    async def sealed_through(self) -> str:
+        """Return the local date through which the policy's days are sealed; "" for none."""
+        stored = await self._redis.hget(self._keys.sealed, self._name)
+        return stored.decode() if isinstance(stored, bytes) else ""
+
+    async def unsealed_dates(self) -> list[str]:
+        """The local dates of the policy whose records are in Redis, oldest first."""
+        dates = await self._redis.smembers(self._keys.unsealed(self._name))
+        return sorted(date.decode() for date in dates if isinstance(date, bytes))
+
+    async def summary(self, date: str) -> DaySummary:
+        """A day's ledger, as `hats.budget` tells it."""
+        keys = self._keys
+        found = await self._summary(keys=[keys.ledger(date), keys.total], args=[keys.levels(date)])
+        day, total = _numbers(found[0]), _numbers(found[1])
+        queries = _queries(found[0])
+        levels, met = dict[str, Counter[int]](), Counter[int]()
+        for key, flat in zip(found[2::2], found[3::2], strict=True):
+            name = key.decode()
+            of_hats, cap = {int(e): count for e, count in _numbers(flat).items()}, day.get(f"cap:{name}")
+            levels[name] = dearest(of_hats, cap)
+            met += levels_met(of_hats, cap, queries.get(name, {}).values())
+        fineness = f"fineness:{self._name}:"
+        return DaySummary(
+            releases=day.get(f"releases:{self._name}", 0),
+            epsilon_sum=day.get(f"epsilon:{self._name}", 0),
+            epsilon_user_day=day.get("cost", 0),
+            shared=day.get("cost", 0) > day.get(f"cost:{self._name}", 0),
+            limit=day.get("limit"),
+            sequence=day.get("sequence", 0),
+            levels=met,
+            total=Total(total.get("spent", 0), total.get("limit")),
+            own=levels.get(self._name, {}),
+            fineness={int(key.removeprefix(fineness)): n for key, n in day.items() if key.startswith(fineness)},
+            queries=queries.get(self._name, {}),
+        )
+
+    async def successor(self) -> Successor | None:
+        """The policy that follows ours, if there is one by now."""
+        stored = await self._redis.hget(self._keys.successors, self._name)
+        return Successor.of(stored) if isinstance(stored, bytes) else None
+
+    async def total(self) -> Total:
+        """What all days have cost one user."""
+        spent, limit = await self._redis.hmget(self._keys.total, ["spent", "limit"])
+        return Total(int(spent or 0), None if limit is None else int(limit))
+
+    async def unpublished_records(self, date: str) -> dict[str, bytes]:
+        """Return release_id -> record of what Kafka has not acknowledged yet of a day."""
+        names: Any = await self._redis.hkeys(self._keys.releases(date, self._name))  # bytes, but the types allow text
+        published = await self._redis.smembers(self._keys.published(date, self._name))
+        wanted = sorted(set(names) - set(published))
+        if not wanted:
+            return {}
+        records: Any = await self._redis.hmget(self._keys.releases(date, self._name), wanted)
+        return {name.decode(): record for name, record in zip(wanted, records, strict=True) if record is not None}
+
+    async def unpublished(self, date: str) -> int:
+        """How many records of a day Kafka has not acknowledged yet."""
+        async with self._redis.pipeline(transaction=False) as pipe:
+            pipe.hlen(self._keys.releases(date, self._name))
+            pipe.scard(self._keys.published(date, self._name))
+            records, published = await pipe.execute()
+        return int(records) - int(published)
+
+
+def _committed(answers: Sequence[Any]) -> list[Committed]:
+    """What commit.lua or answer.lua said of each proposal."""
+    for answer in answers:
+        if (refused := REFUSED.get(answer[0])) is not None:
+            raise refused
+    return [Committed(record, mark == b"1", how == b"committed") for how, record, mark in answers]
+
+
+def _numbers(flat: Sequence[bytes]) -> dict[str, int]:
+    fields = zip(flat[::2], flat[1::2], strict=True)
+    return {field.decode(): int(value) for field, value in fields if not field.startswith(_QUERY)}
+
+
+def _queries(flat: Sequence[bytes]) -> dict[str, dict[str, Reserved]]:
+    """By policy and query: what is reserved, from the fields of a day's ledger."""
+    found: dict[str, dict[str, Reserved]] = {}
+    for name, value in zip(flat[::2], flat[1::2], strict=True):
+        if name.startswith(_QUERY):
+            _, policy, query = name.decode().split(":")
+            places, _, epsilon = value.partition(b"x")
+            found.setdefault(policy, {})[query] = Reserved(int(places), int(epsilon))
+    return found

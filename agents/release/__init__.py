@@ -1,0 +1,1 @@
+"""Releases: at slot close, commit each record and its charge in Redis, then publish it to Kafka exactly once."""

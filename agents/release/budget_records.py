@@ -1,0 +1,27 @@
+"""The budget as it is published: one record a policy and day, each with a greater `seq` than the last.    [design 6]"""
+
+from typing import Final
+
+from hatcast.agents.config.topics_table import TopicsTable
+from hatcast.agents.kafka.cloud_events import cloud_event
+from hatcast.agents.kafka.producers import Message
+from hatcast.stream.accounting.ledger import DaySummary
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.release.hats import budget_record
+
+BUDGET_PARTITION: Final = 0  # the topic has one
+
+
+def budget_message(
+    topics: TopicsTable, policy: Policy, date: str, summary: DaySummary, timestamp_ms: int | None = None
+) -> Message:
+    """What `hats.budget` is told about a day. timestamp_ms: as Kafka shows it; None: when it is sent."""
+    key = f"{policy.name}/{date}"
+    return Message(
+        topic=topics.budget,
+        partition=BUDGET_PARTITION,
+        key=key.encode(),
+        value=budget_record(policy, date, summary),
+        headers=cloud_event("budget", f"{key}/{summary.sequence}", topics.telemetry),
+        timestamp_ms=timestamp_ms,
+    )

@@ -1,0 +1,71 @@
+"""Released centres for people: a table, a figure, and what they cost."""
+
+from itertools import cycle
+from pathlib import Path
+from typing import Any, Final
+
+from rich.table import Table
+
+from hatcast.agents.research.cluster.release import Released
+
+_UNITS: Final = {"user_day": "each vehicle's day", "user": "each vehicle"}
+_MARKERS: Final = "osD^v<>pPX*"
+_WIDTH: Final = 79  # else title and caption are broken to the width of few columns
+
+
+def cost(released: Released) -> str:
+    """One line."""
+    who = _UNITS.get(released.policy.unit, "each user")
+    return (
+        f"this run costs {who} epsilon {released.wish.setting.epsilon:g}. No ledger counts it: every further run, and "
+        "every other release of the same readings, adds to it"
+    )
+
+
+def table_of(record: dict[str, Any]) -> Table:
+    """Slots down, clusters across. record: `Released.record`."""
+    clusters, users = record["clusters"], record["users"]
+    table = Table(
+        title=f"{len(clusters)} clusters of {users['central'] + users['local']:,} users, {users['local']:,} of them "
+        f"local; epsilon {record['epsilon']:g}, {record['iterations']} iterations, {record['blend']}",
+        title_justify="left",
+        caption="centres in km/h. noise: its standard deviation on a coordinate, the mean of all; where it is '-', the "
+        "cluster had too few users for it, stands where it started, and tells nothing.",
+        min_width=_WIDTH,
+    )
+    table.add_column("slot", no_wrap=True)
+    for number in range(1, len(clusters) + 1):
+        table.add_column(f"{number}", justify="right", no_wrap=True)
+    for at, slot in enumerate(record["slots"]):
+        table.add_row(slot, *(f"{each['centre'][at]:.1f}" for each in clusters))
+    table.add_section()
+    table.add_row("users, about", *(f"{each['users']:,.0f}" for each in clusters))
+    table.add_row(
+        "noise", *(f"{_mean(each['noise_deviation']):.1f}" if each["last_moved"] else "-" for each in clusters)
+    )
+    table.add_row("central", *(f"{_mean(each['central_weight']):.0%}" for each in clusters))
+    return table
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def plot(record: dict[str, Any], path: Path) -> None:
+    """A line a cluster over the slots. Raises Refusal if it cannot be written."""
+    from hatcast.agents.research.figures import axes_of
+
+    with axes_of(path, f"Centres at epsilon {record['epsilon']:g}") as axes:
+        for number, (each, marker) in enumerate(zip(record["clusters"], cycle(_MARKERS), strict=False), 1):
+            label = f"{number}: about {each['users']:,.0f} users"
+            axes.errorbar(
+                record["slots"],
+                each["centre"],
+                yerr=each["noise_deviation"],
+                marker=marker,
+                markersize=4,
+                linewidth=1,
+                label=label,
+            )
+        axes.set(xlabel="slot", ylabel="mean speed, km/h, +- deviation of noise")
+        axes.tick_params(axis="x", rotation=60 if len(record["slots"]) > 6 else 0)

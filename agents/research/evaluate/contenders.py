@@ -1,0 +1,148 @@
+"""What is compared: an estimator of the registry and its settings, or a variant as the papers print it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+
+from hatcast.agents.research.evaluate.simulation import Floats
+from hatcast.stream.errors import Refusal
+from hatcast.stream.estimators import ESTIMATORS, Estimator, Parameters
+from hatcast.stream.estimators.array_averaging import arrays_of
+from hatcast.stream.estimators.array_length import PRINTED_RULES, RULES
+from hatcast.stream.estimators.grouping import GROUPINGS, Arrays, Counts
+from hatcast.stream.estimators.quantile import QUANTILES
+from hatcast.stream.estimators.vectors import LINEAR, vector_form
+from hatcast.stream.mechanisms.grid import Grid
+from hatcast.stream.policy.policy import Relation
+
+DEFAULT: Final = (
+    "baseline",
+    "array_averaging",
+    "array_averaging:sensitivity",
+    "opt_array_averaging",
+    "levy",
+    "quantile",
+    "quantile:epsilon_dependent",
+    "clipped_sum",
+    "weighted_mean",
+    "capped_ratio",
+)
+PRINTED: Final = "printed"  # the papers' own constants for WRAPAROUND
+GRID: Final = Grid(Decimal("0.001"))
+_RULES: Final = {**RULES, **PRINTED_RULES}
+_GUESS: Final = "median"  # an array length where a policy has to write a number: as if that had been guessed well
+_HAS_ARRAYS: Final = ("array_averaging", "opt_array_averaging", "levy", "quantile")
+
+
+class BadContender(Refusal):
+    """A name for `--estimators` that means nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One row of the comparison.
+
+    name      as it was written: `estimator[:setting]..`
+    printed   with the papers' constants for WRAPAROUND: 2 U/K or 2 (b - a)/K, selections with s = 1. The selections
+              then cost up to twice their share of epsilon: for reproduction only
+    """
+
+    name: str
+    estimator: Estimator
+    grouping: str | None
+    array_length: str | int | None
+    quantiles: str | None
+    printed: bool = False
+
+    def settled(self, counts: Counts, upper_bound_milli: int, epsilon: float, dimensions: int = 1) -> "Settled":
+        """What counts and epsilon decide. Array lengths become numbers, those of printed rules too.
+
+        Raises NoVectorForm in more than one dimension.
+        """
+        length = self.array_length
+        if isinstance(length, str):
+            length = _RULES[length](counts, epsilon / dimensions)  # why: see VectorForm
+        parameters = Parameters(upper_bound_milli, GRID, epsilon, self.grouping, length, self.quantiles)
+        threshold = self.estimator.keys.weight_threshold
+        if threshold is not None and isinstance(length, int):
+            parameters = replace(parameters, weight_threshold=threshold(length, epsilon))
+        name, weights = self.estimator.name, None
+        if dimensions > 1 or name in LINEAR:
+            form = vector_form(name, dimensions)
+            sensitivity = form.sensitivity(counts, parameters)
+            (places, fills), whole = form.weights(counts, parameters)
+            weights = np.asarray(places / fills / whole, np.float64)
+        else:
+            sensitivity = self.estimator.sensitivity(counts, parameters)
+        if name not in _HAS_ARRAYS:
+            return Settled(self, parameters, sensitivity, weights)
+        arrays = arrays_of(counts, parameters)
+        return Settled(self, parameters, sensitivity * (arrays.split if self.printed else 1), weights, arrays)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Settled:
+    """A contender for one epsilon.
+
+    sensitivity   that before an interval is drawn; of vectors in l1
+    weights       [L] of users' means, where the value is a weighted mean of them
+    """
+
+    contender: Contender
+    parameters: Parameters
+    sensitivity: Fraction
+    weights: Floats | None
+    arrays: Arrays | None = None
+
+    @property
+    def selection_split(self) -> int:
+        """The spec's s of the selection."""
+        return 1 if self.contender.printed or self.arrays is None else self.arrays.split
+
+
+def hides_presence(name: str) -> bool:
+    """Whether a row is for `add_remove`: as it was written, `estimator[:setting]..`."""
+    return Relation.ADD_REMOVE in ESTIMATORS[name.split(":", maxsplit=1)[0]].keys.relations
+
+
+def default_for(dimensions: int) -> str:
+    """Of speeds all; of vectors those that have a form for them."""
+    return ",".join(name for name in DEFAULT if dimensions == 1 or name.split(":")[0] in LINEAR)
+
+
+def contender(text: str) -> Contender:
+    """`levy`, `levy:wraparound`, `quantile:epsilon_dependent:20`: an estimator and any of its settings, in any order.
+
+    Raises BadContender.
+    """
+    name, *settings = text.strip().split(":")
+    if name not in ESTIMATORS:
+        raise BadContender(f"--estimators: {name!r} is no estimator; use some of {', '.join(ESTIMATORS)}")
+    keys = ESTIMATORS[name].keys.defaults
+    length = keys["array_length"] or _GUESS if "array_length" in keys else None
+    found = Contender(text.strip(), ESTIMATORS[name], keys.get("grouping"), length, keys.get("quantiles"))
+    for setting in settings:
+        change = next((change for key, fits, change in _SETTINGS if key in keys and fits(setting)), None)
+        if change is None:
+            raise BadContender(f"--estimators: {setting!r} is no setting of {name}; see docs/estimators.md")
+        found = change(found, setting)
+    if found.printed and found.grouping != "wraparound":
+        raise BadContender(f"--estimators: {text!r}: 'printed' is about wraparound; write {name}:wraparound:printed")
+    return found
+
+
+_SETTINGS: Final[tuple[tuple[str, Callable[[str], bool], Callable[[Contender, str], Contender]], ...]] = (
+    ("grouping", GROUPINGS.__contains__, lambda one, text: replace(one, grouping=text)),
+    ("grouping", PRINTED.__eq__, lambda one, _: replace(one, printed=True)),
+    ("array_length", _RULES.__contains__, lambda one, text: replace(one, array_length=text)),
+    (
+        "array_length",
+        lambda text: text.isascii() and text.isdigit() and 1 <= int(text) <= 10**9,
+        lambda one, text: replace(one, array_length=int(text)),
+    ),
+    ("quantiles", QUANTILES.__contains__, lambda one, text: replace(one, quantiles=text)),
+)

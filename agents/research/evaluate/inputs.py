@@ -1,0 +1,104 @@
+"""What is evaluated on: counts in a file, or one HAT of a recording."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+import numpy as np
+
+from hatcast.agents.config.settings import Settings, load_settings, settings_of
+from hatcast.agents.research.evaluate.comparison import Hat
+from hatcast.agents.research.evaluate.values import VALUES, Readings, recorded, vectors
+from hatcast.stream.errors import BadRecording, Refusal
+from hatcast.stream.estimators import Users
+from hatcast.stream.estimators.grouping import Counts
+
+Scaling = tuple[Literal["samples", "users"], int]
+"""Every user with so many times its readings, or so many of every user"""
+_MOST_READINGS: Final = 2**31  # of all users: products of two such numbers fit into 64 bits
+
+
+class _Published(Readings, frozen=True, rename={"upper_bound": "U"}, kw_only=True):
+    """A file of counts and, if it has them, the statistics of their readings."""
+
+    counts: list[int]
+
+
+def hat_of_counts(path: Path, values: str, scaling: Scaling | None, dimensions: int) -> tuple[Hat, str]:
+    """Simulated readings for the counts in a file; of more than one dimension: `vectors`. Raises BadRecording."""
+    try:
+        given = msgspec.json.decode(path.read_bytes(), type=list[int] | _Published)
+    except OSError as error:
+        raise BadRecording(str(path), f"cannot be read ({error.strerror})", "check the path") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise BadRecording(str(path), "has no counts", 'write [12, 7] or {"counts": [12, 7]}') from None
+    counts, readings = (given, Readings()) if isinstance(given, list) else (given.counts, given)
+    if not counts or min(counts) < 1 or sum(counts) >= _MOST_READINGS:
+        raise BadRecording(str(path), "has a count below 1, none, or too many readings", "write counts of 1 or more")
+    if not (0 < readings.upper_bound < 2e6 and readings.variance > 0):
+        raise BadRecording(str(path), "has a U or a variance that is none", "write numbers above 0")
+    scaled = scale(np.array(sorted(counts, reverse=True), np.int64), scaling)
+    upper_bound_milli = round(readings.upper_bound * 1000)
+    if dimensions > 1:
+        hat = Hat(scaled, vectors(scaled, readings, dimensions), upper_bound_milli, dimensions)
+        return hat, f"{path.name}, vectors of {dimensions} coordinates"
+    return Hat(scaled, VALUES[values](scaled, readings), upper_bound_milli), f"{path.name}, values {values}"
+
+
+def hat_of_recording(
+    source: tuple[Path, str, Path | None], key: str | None, scaling: Scaling | None, progress: Callable[[int], None]
+) -> tuple[Hat, str]:
+    """A HAT of a recording (file, format, configuration), `cell/date/slot`, or the one with most users.
+
+    Its speeds are the same in each run. Raises Refusal.
+    """
+    path, feed_format, config = source
+    settings = _settings(config, feed_format)
+    hats = _hats(path, feed_format, settings, progress)
+    if not hats:
+        raise BadRecording(str(path), "has no HAT with a reading", "check --format, and hours in --config")
+    if key is None:
+        key = max(sorted(hats), key=lambda each: len(hats[each].counts))
+    elif key not in hats:
+        raise Refusal(f"--hat: {key} has no reading; `hatcast batch --contributions` lists those that have")
+    users = hats[key]
+    repeated = scaling[1] if scaling and scaling[0] == "users" else 1
+    means = np.repeat(users.sums / users.counts, repeated)
+    return Hat(scale(users.counts, scaling), recorded(means), settings.policy.upper_bound), f"{path.name}, {key}"
+
+
+def scale(counts: Counts, scaling: Scaling | None) -> Counts:
+    """Counts times N, or each of them N times. Raises Refusal where the result is too large to simulate."""
+    if scaling is None:
+        return counts
+    kind, times = scaling
+    if int(counts.sum()) * times >= _MOST_READINGS:
+        raise Refusal(f"--scaling: {times} times as many {kind} are too many readings; use a smaller number")
+    return counts * times if kind == "samples" else np.repeat(counts, times)
+
+
+def _settings(config: Path | None, feed_format: str) -> Settings:
+    if config is not None:
+        return load_settings(config)
+    from hatcast.agents.demo.defaults import demo_policy
+
+    return settings_of({"policy": demo_policy(feed_format)}, Path(), {})
+
+
+def _hats(path: Path, feed_format: str, settings: Settings, progress: Callable[[int], None]) -> dict[str, Users]:
+    from hatcast.agents.batch.fold import Job, fold_recording
+    from hatcast.agents.batch.retention import KeepChunks
+    from hatcast.agents.clock import now_ms
+    from hatcast.agents.recordings.files import open_recording
+    from hatcast.stream.readings.formats import FEEDS
+    from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
+    from hatcast.stream.release.hats import users_of
+
+    kept = KeepChunks()
+    with open_recording([path], FEEDS[feed_format]) as recording:
+        # They break ties of counts, and so group users: one key, so that a table can be made again.
+        pseudonyms = Pseudonyms(bytes(KEY_BYTES))
+        fold_recording(recording, Job(settings.policy, pseudonyms, now_ms(), kept, progress))
+    hats = {f"{hat.cell}/{hat.slot}": users_of(kept.chunks(hat).readings) for hat in kept.hats()}
+    return {key: users for key, users in hats.items() if len(users.counts)}

@@ -1,0 +1,37 @@
+"""Figures in files: the same bytes for the same numbers."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from hatcast.stream.errors import Refusal
+
+
+@contextmanager
+def figure_in(path: Path, title: str, size: tuple[float, float]) -> Iterator[Figure]:
+    """A figure to draw on, of so many inches; written in the format of the file's ending.
+
+    Raises Refusal if it cannot be written.
+    """
+    with rc_context({"svg.hashsalt": "hatcast", "svg.fonttype": "none", "font.size": 9}):
+        figure = Figure(figsize=size, layout="constrained")
+        yield figure
+        figure.suptitle(title, fontsize=9)
+        try:
+            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+        except (OSError, ValueError) as error:
+            raise Refusal(f"--plot: {path} cannot be written ({error}); name a file such as out.svg") from None
+
+
+@contextmanager
+def axes_of(path: Path, title: str) -> Iterator[Axes]:
+    """The axes of a figure that has no others, with a legend beside them. Raises Refusal as `figure_in`."""
+    with figure_in(path, title, (7, 4.2)) as figure:
+        axes = figure.add_subplot()
+        yield axes
+        axes.grid(visible=True, which="both", linewidth=0.3)
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)

@@ -1,0 +1,183 @@
+"""A survey as a table, as JSON and as a plot; a selection as lines."""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from hatcast.agents.research.survey.run import Days, Selection, Survey
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.survey.figures import Histogram, Resolution, dropped, spread_of
+
+_MOST_CAPS: Final = 512  # of a curve
+
+
+def table_of(found: Survey, policy: Policy, users: Fraction) -> Table:
+    """A column a resolution."""
+    table = Table(
+        title="Recordings as HATs, by H3 resolution. Not private",
+        title_justify="left",
+        caption=_caption(found, policy, users),
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("resolution", no_wrap=True)
+    for each in found.resolutions:
+        table.add_column(str(each.resolution), justify="right")
+    columns = [_column(each, policy.max_hats_per_day) for each in found.resolutions]
+    for row in columns[0]:
+        table.add_row(row, *(column[row] for column in columns))
+    return table
+
+
+def _column(each: Resolution, cap: int) -> dict[str, str]:
+    users, readings, hats = spread_of(each.users), spread_of(each.readings), spread_of(each.hats_per_user_day)
+
+    def with_drop(value: int) -> str:
+        return f"{value} ({dropped(each.hats_per_user_day, value):.1%})"
+
+    return {
+        "edge, km": f"{each.edge_km:.3g}",
+        "area, km2": f"{each.area_km2:.3g}",
+        "cells": f"{each.cells:,}",
+        "HATs": f"{each.hats:,}",
+        "users, median": f"{users.median}",
+        "users, 95 %": f"{users.p95}",
+        "readings, median": f"{readings.median}",
+        "readings, 95 %": f"{readings.p95}",
+        "day, median": with_drop(hats.median),
+        "day, 95 %": with_drop(hats.p95),
+        "day, most": with_drop(hats.most),
+        f"at K = {cap}": f"({dropped(each.hats_per_user_day, cap):.1%})",
+        "busy cells": f"{each.busy_cells:,}",
+    }
+
+
+def _caption(found: Survey, policy: Policy, users: Fraction) -> str:
+    return (
+        "Of HATs with a reading. users: of a HAT; readings: of a user in a HAT; day: HATs of a user's day, in brackets "
+        "what K = max_hats_per_day of that number would drop, as a share of all (user, HAT). Busy cells have "
+        f"{busy(policy, users, found.days)} of {policy.timezone}; means are over {_counted(found.number_of_days)}."
+    )
+
+
+def survey_json(found: Survey, policy: Policy, users: Fraction) -> dict[str, Any]:
+    """The same for programs, with the whole distributions; `private` is false."""
+    return {
+        "private": False,
+        "settings": {**_settings(policy, users, found.days), "number_of_days": found.number_of_days},
+        "outcomes": found.outcomes,
+        "resolutions": {str(each.resolution): _resolution_json(each, policy) for each in found.resolutions},
+        "busy_cells": [f"{cell:x}" for cell in found.busy],
+    }
+
+
+def _resolution_json(each: Resolution, policy: Policy) -> dict[str, Any]:
+    drops = each.dropped() | {policy.max_hats_per_day: dropped(each.hats_per_user_day, policy.max_hats_per_day)}
+    return {
+        "cells": each.cells,
+        "hats": each.hats,
+        "edge_km": each.edge_km,
+        "area_km2": each.area_km2,
+        "busy_cells": each.busy_cells,
+        "users_of_a_hat": _spread_json(each.users),
+        "readings_of_a_user_and_hat": _spread_json(each.readings),
+        "hats_of_a_user_day": _spread_json(each.hats_per_user_day),
+        "dropped_by_cap": {str(cap): round(share, 6) for cap, share in sorted(drops.items())},
+    }
+
+
+def _spread_json(histogram: Histogram) -> dict[str, Any]:
+    spread = spread_of(histogram)
+    return {
+        "mean": round(spread.mean, 4),
+        "median": spread.median,
+        "p95": spread.p95,
+        "max": spread.most,
+        "histogram": {str(value): histogram[value] for value in sorted(histogram)},
+    }
+
+
+def _settings(policy: Policy, users: Fraction, days: Days) -> dict[str, Any]:
+    return {
+        "days": [each.isoformat() for each in days],
+        "timezone": policy.timezone,
+        "hours": list(policy.hours),
+        "slot_length_ms": policy.slot_length_ms,
+        "h3_resolution": policy.h3_resolution,
+        "max_hats_per_day": policy.max_hats_per_day,
+        "users": float(users),
+    }
+
+
+def selection_json(chosen: Selection, policy: Policy, users: Fraction, days: Days, epsilon: float) -> dict[str, Any]:
+    """A private selection, all of which may be published."""
+    number = (days[1] - days[0]).days + 1
+    return {
+        "private": True,
+        "relation": "one user-day added or removed",
+        "settings": {**_settings(policy, users, days), "number_of_days": number},
+        "candidates": chosen.candidates,
+        "epsilon": epsilon,
+        "epsilon_of_each_day": epsilon,
+        "epsilon_of_a_user_on_all_days": epsilon * number,
+        "noise": {"kind": "laplace", "scale": chosen.scale, "unit": "mean daily users"},
+        "cells": [f"{cell:x}" for cell in chosen.kept],
+    }
+
+
+def charge(days: Days, epsilon: float) -> str:
+    """What a private selection costs, for a person who has to keep account of it."""
+    number = (days[1] - days[0]).days + 1
+    return (
+        f"epsilon {epsilon:g} is charged to each local day from {days[0]} to {days[1]} ({_counted(number)}), "
+        f"{epsilon * number:g} to a user of all of them: a policy that lists these cells books it there, others do not"
+    )
+
+
+def _counted(days: int) -> str:
+    return f"{days} day" if days == 1 else f"{days} days"
+
+
+def busy(policy: Policy, users: Fraction, days: Days) -> str:
+    """What a cell has that is listed."""
+    first, end = policy.hours
+    return (
+        f"a mean of more than {float(users):g} users a day, {days[0]} to {days[1]}, in every slot from {first:02}:00 "
+        f"to {end:02}:00"
+    )
+
+
+def plot(found: Survey, policy: Policy, path: Path) -> None:
+    """Users of a HAT, and what a cap drops, a line a resolution. Raises Refusal if it cannot be written."""
+    from hatcast.agents.research.figures import figure_in
+
+    with figure_in(path, f"Not private: {found.days[0]} to {found.days[1]}", (9, 3.8)) as figure:
+        users, caps = figure.subplots(1, 2)
+        for each in found.resolutions:
+            label = f"resolution {each.resolution}"
+            users.plot(*_above(each.users), drawstyle="steps-pre", linewidth=1, label=label)
+            values = _caps(max(each.hats_per_user_day))
+            caps.plot(values, [dropped(each.hats_per_user_day, cap) for cap in values], linewidth=1, label=label)
+        users.set(xlabel="users of a HAT", ylabel="share of HATs with at least as many", xscale="log", ylim=(0, 1.02))
+        caps.axvline(policy.max_hats_per_day, linestyle=":", linewidth=1, color="black")
+        caps.set(xlabel="max_hats_per_day (dotted: the policy's)", ylabel="share of (user, HAT) that it drops")
+        for axes in (users, caps):
+            axes.grid(visible=True, linewidth=0.3)
+        caps.legend(frameon=False)
+
+
+def _above(histogram: Histogram) -> tuple[list[int], list[float]]:
+    total = left = sum(histogram.values())
+    values, shares = sorted(histogram), []
+    for value in values:
+        shares.append(left / total)
+        left -= histogram[value]
+    return values, shares
+
+
+def _caps(most: int) -> list[int]:
+    return [*range(0, most, max(1, most // _MOST_CAPS)), most]

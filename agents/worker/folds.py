@@ -1,0 +1,38 @@
+"""The empty folds of a policy's topics, with rule 10 for each partition."""
+
+from collections.abc import Callable
+
+from hatcast.agents.config.settings import Settings
+from hatcast.stream.fold.contributions import Fold
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.hybrid.report_fold import ReportFold
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.readings.partitioner import PARTITIONERS, by_murmur2
+from hatcast.stream.readings.pseudonyms import Pseudonyms
+
+
+def fold_maker(
+    policy: Policy, calendar: Calendar, pseudonyms: Pseudonyms, settings: Settings, partitions: int
+) -> Callable[[int], Fold]:
+    """Of telemetry."""
+    partition_of = PARTITIONERS[settings.topics.telemetry_partitioner]
+    decode = FEEDS[settings.topics.telemetry_format].decode
+
+    def make(partition: int) -> Fold:
+        return Fold(
+            policy, calendar, pseudonyms, decode, lambda vehicle: partition_of(vehicle, partitions) == partition
+        )
+
+    return make
+
+
+def report_fold_maker(
+    policy: Policy, calendar: Calendar, pseudonyms: Pseudonyms, partitions: int
+) -> Callable[[int], ReportFold]:
+    """Of reports, whose ids devices spread by murmur2."""
+
+    def make(partition: int) -> ReportFold:
+        return ReportFold(policy, calendar, pseudonyms, lambda device: by_murmur2(device, partitions) == partition)
+
+    return make

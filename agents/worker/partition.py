@@ -1,0 +1,40 @@
+"""What a worker remembers of a partition that it owns."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hatcast.agents.kafka.batches import Frame
+from hatcast.agents.worker.early_records import Ahead
+from hatcast.stream.fold.partition_fold import PartitionFold
+
+
+@dataclass(slots=True)
+class Held:
+    """A partition's memory.
+
+    base       the stored offset that the memory's changes follow
+    next       the next record to fold
+    heard_s    when its last record came that counts as a sign of life (monotonic seconds)
+    missing    records before `next` were deleted unread: the next record tells how long ago
+    counted    outcome -> records, of those that are stored
+    ahead      the record at `next` is dated too far ahead: nothing is folded until the clock allows it
+    """
+
+    fold: PartitionFold[bytes]
+    base: int
+    next: int
+    heard_s: float
+    missing: bool = False
+    counted: Mapping[str, int] = field(default_factory=dict)
+    epoch: int | None = None
+    ahead: Ahead | None = None
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def split(self, frame: Frame, now_ms: int) -> tuple[Frame, Ahead | None]:
+        """The part of a frame that a clock of `now_ms` allows, and the record behind it that it does not allow yet."""
+        allowed = self.fold.allowed(now_ms, frame.timestamps)
+        if allowed == len(frame.timestamps):
+            return frame, None
+        ahead = Ahead(frame.offsets[allowed], frame.timestamps[allowed], self.fold.policy.max_ahead_ms)
+        return frame.first(allowed), ahead

@@ -1,0 +1,196 @@
+"""What a start fixes about a policy, or has to agree with: in the registry, and in Redis, which caches it.
+
+In this order: compare with both and write nothing (`check`), then register, and only then claim in Redis (`register`).
+What Redis loses later is put back (`restore`) whenever a partition's state is loaded.    [decisions/0026]
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import structlog
+
+from hatcast.agents.clock import now_ms
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.registry import Facts, PolicyRecord, Registry, Topics, UserKey, policy_key
+from hatcast.agents.kafka.registry.checks import check_facts, check_policy_record, other_domain, with_todays_key
+from hatcast.agents.redis.clients import AnyRedis
+from hatcast.agents.redis.connection import patiently
+from hatcast.agents.redis.identity import check_policy, claim_policy, claim_user_key, keep_user_key
+from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
+from hatcast.agents.redis.slot_progress import ProgressStore
+from hatcast.agents.redis.user_keys import StoredKey, folded_under, other_user_key, restore_made_key
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.policy.policy import Relation
+from hatcast.stream.readings.pseudonyms import Pseudonyms
+from hatcast.stream.release.schedule import first_slot_ms
+
+log = structlog.get_logger()
+
+
+class Registration:
+    """The registration of one worker's policy.
+
+    pseudonyms   under the domain's user key, once registered
+    """
+
+    pseudonyms: Pseudonyms
+
+    def __init__(
+        self, settings: Settings, redis: AnyRedis, partitions: int, topic_ids: Mapping[str, str | None]
+    ) -> None:
+        """Args: `topic_ids`, of telemetry, and of reports where the policy takes them."""
+        self._settings = settings
+        self._policy = settings.policy
+        self._redis = redis
+        self._partitions = partitions
+        self._topic_ids = topic_ids
+        self._registry = Registry(settings)
+        self._domain = DomainKeys(settings.topics.telemetry)
+        self._progress = ProgressStore(redis, settings.topics.telemetry, self._policy.name)
+        self._record: PolicyRecord | None = None
+
+    @property
+    def record(self) -> PolicyRecord:
+        """What is registered. Raises RuntimeError before `register`."""
+        if self._record is None:
+            raise RuntimeError("the policy is not registered yet")
+        return self._record
+
+    @property
+    def stored_key(self) -> StoredKey:
+        """The user key as partition states store it, once registered."""
+        return StoredKey.of(self.pseudonyms, made=self._settings.user_key is None)
+
+    async def check(self) -> None:
+        """Compare with the registry and with Redis; nothing is written. Raises Refusal and KafkaError."""
+        settings, name = self._settings, self._policy.name
+        own = self._own(configured_key(self._settings))
+        await patiently(settings, self._check_redis)
+        facts = await self._registry.read()
+        check_facts(facts, own)
+        if name not in facts.policies:
+            other_domain(name, own.domain, await self._registry.read_others())
+
+    async def register(self) -> None:
+        """Register the policy, or agree with what is registered; then claim policy and user key in Redis.
+
+        Raises Refusal as `check` does, OtherUserKey, and KafkaError.
+        """
+        settings, policy = self._settings, self._policy
+        facts = await self._registry.read()
+        self.pseudonyms = await patiently(settings, lambda: self._choose_user_key(facts))
+        own = self._own(UserKey(fingerprint=self.pseudonyms.fingerprint, made=settings.user_key is None))
+        if policy.relation is Relation.ADD_REMOVE:
+            own = await patiently(settings, lambda: self._with_first_slot(own))
+        before = facts.policies.get(policy.name)
+        facts = await self._registry.write(lambda found: _decide(found, own))
+        self._record = facts.policies[policy.name]
+        if before is None:
+            log.info("policy registered", policy=policy.name, policy_id=policy.policy_id)
+        elif before.user_key != self._record.user_key:
+            log.warning("another user key is registered: Redis has lost the first one", policy=policy.name)
+        await patiently(settings, self.restore)
+
+    async def restore(self) -> None:
+        """Put back in Redis what it may have lost of the policy and the user key. Raises Refusal if they changed."""
+        policy, domain = self._policy, self._domain
+        await claim_policy(self._redis, domain, policy, self._partitions)
+        await self._redis.set(domain.registered(policy.name), self.record.encoded())
+        await keep_user_key(self._redis, domain, self.pseudonyms, given=self._settings.user_key is not None)
+        if self.record.first_slot_ms is not None:
+            await self._progress.restore(self.record.first_slot_ms)
+
+    async def _check_redis(self) -> None:
+        await check_policy(self._redis, self._domain, self._policy, self._partitions)
+        cached: Any = await self._redis.get(self._domain.registered(self._policy.name))
+        if cached is not None:
+            with suppress(msgspec.DecodeError):  # of another version; the registry has it too
+                check_policy_record(PolicyRecord.decoded(cached), self._own(configured_key(self._settings)))
+
+    def _own(self, user_key: UserKey) -> PolicyRecord:
+        return own_record(self._settings, self._partitions, self._topic_ids, user_key)
+
+    async def _with_first_slot(self, own: PolicyRecord) -> PolicyRecord:
+        """Under `add_remove`: with the first slot that Redis has, else the one that begins next."""
+        calendar = Calendar(self._policy)
+        first_ms = (await self._progress.read()).first_ms
+        if first_ms is None:
+            first_ms = first_slot_ms(calendar, now_ms())
+        date = own.first_date or calendar.local(first_ms).date().isoformat()
+        return msgspec.structs.replace(own, first_date=date, first_slot_ms=first_ms)
+
+    async def _choose_user_key(self, facts: Facts) -> Pseudonyms:
+        """The given key; else the one that hatcast made, restored if Redis has lost it and something is left under it.
+
+        Raises OtherUserKey if states of this policy were folded under another key than is used now.
+        """
+        given, name = self._settings.user_key, self._policy.name
+        stored = facts.policies.get(name)
+        if given is None:
+            registered = stored or next(iter(facts.policies.values()), None)
+            fingerprint = registered.user_key.fingerprint if registered is not None else None
+            copies = [copy for _, copy in await folded_under(self._redis, _states(facts, self._own_states()))]
+            await restore_made_key(self._redis, self._domain, fingerprint, copies)
+        users = await claim_user_key(self._redis, self._domain, given)
+        if stored is not None and stored.user_key.fingerprint != users.fingerprint:
+            for keys, copy in await folded_under(self._redis, self._own_states()):
+                if copy.fingerprint != users.fingerprint:
+                    raise other_user_key(keys.name, keys.partition, copy.fingerprint, users.fingerprint)
+        return users
+
+    def _own_states(self) -> list[PartitionKeys]:
+        return _states_of(self._policy.name, self._partitions, reports=self._policy.takes_reports)
+
+
+def configured_key(settings: Settings) -> UserKey:
+    """The user key as far as the settings tell: the fingerprint of one that hatcast makes is not known ("")."""
+    given = settings.user_key
+    return UserKey(fingerprint="" if given is None else Pseudonyms(given).fingerprint, made=given is None)
+
+
+def own_record(
+    settings: Settings, partitions: int, topic_ids: Mapping[str, str | None], user_key: UserKey
+) -> PolicyRecord:
+    """The policy's record as these settings have it. `partitions`: of telemetry; `topic_ids`: of the topics read."""
+    topics, policy = settings.topics, settings.policy
+    reports = topics.reports if policy.takes_reports else None
+    return PolicyRecord(
+        domain=topics.telemetry,
+        policy=policy.name,
+        policy_id=policy.policy_id,
+        canonical=msgspec.Raw(policy.canonical),
+        topics=Topics(means=topics.means, queries=topics.queries, budget=topics.budget, reports=reports),
+        telemetry_id=topic_ids.get(topics.telemetry),
+        reports_id=None if reports is None else topic_ids.get(reports),
+        partitions=partitions,
+        partitioner=topics.telemetry_partitioner,
+        timezone=policy.timezone,
+        user_key=user_key,
+        first_date=policy.from_date,
+        replaces=policy.replaces,
+    )
+
+
+def _decide(facts: Facts, own: PolicyRecord) -> dict[str, bytes]:
+    """The record to write: none if what is registered says the same. Raises Refusal if it contradicts."""
+    check_facts(facts, own)
+    stored = facts.policies.get(own.policy)
+    wanted = (own if stored is None else with_todays_key(stored, own)).encoded()
+    return {} if stored is not None and stored.encoded() == wanted else {policy_key(own.policy): wanted}
+
+
+def _states(facts: Facts, own: list[PartitionKeys]) -> list[PartitionKeys]:
+    """The states of all policies of the domain."""
+    registered = [
+        keys
+        for record in facts.policies.values()
+        for keys in _states_of(record.policy, record.partitions, reports=record.topics.reports is not None)
+    ]
+    return list(dict.fromkeys([*own, *registered]))
+
+
+def _states_of(name: str, partitions: int, *, reports: bool) -> list[PartitionKeys]:
+    names = [name, f"{name}/reports"] if reports else [name]
+    return [PartitionKeys(each, partition) for each in names for partition in range(partitions)]

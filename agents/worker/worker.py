@@ -1,0 +1,291 @@
+"""One worker: the Faust app with its agent, and the loops beside it, from first connection to graceful stop."""
+
+import asyncio
+import gc
+import signal
+from collections.abc import Awaitable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any, Final
+
+import structlog
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+from redis.exceptions import RedisError
+
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.errors.causes import cause_of
+from hatcast.agents.errors.unexpected import brief
+from hatcast.agents.kafka.backoff import redial_slowly
+from hatcast.agents.kafka.client import aiokafka_options, broker_name
+from hatcast.agents.kafka.producers import Publishers
+from hatcast.agents.kafka.registry import PolicyRecord, Registry
+from hatcast.agents.kafka.topic_ids import SameTopic, TopicIds
+from hatcast.agents.monitoring.declarations import READINGS, REPORTS
+from hatcast.agents.monitoring.kinds import Process
+from hatcast.agents.monitoring.meters import METERS
+from hatcast.agents.monitoring.server import OperatorServer
+from hatcast.agents.recovery import Domain, LedgerRecovery
+from hatcast.agents.redis.clients import AnyRedis
+from hatcast.agents.redis.connection import connect_redis_async, patiently, redis_refusal, watch_reconnects
+from hatcast.agents.redis.contributions import HatStore
+from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.recovery import RecoveryStore
+from hatcast.agents.redis.retained import KeptStore
+from hatcast.agents.redis.sealing import SealStore
+from hatcast.agents.redis.spent_cells import SpentStore
+from hatcast.agents.release.hats import Releaser
+from hatcast.agents.release.queries import QueryReleaser
+from hatcast.agents.release.slots import SlotReleaser
+from hatcast.agents.worker.folds import fold_maker, report_fold_maker
+from hatcast.agents.worker.gauges import Watch, tell_readiness
+from hatcast.agents.worker.policy_transition import Succession
+from hatcast.agents.worker.readiness import Readiness
+from hatcast.agents.worker.registration import Registration
+from hatcast.agents.worker.sealing import Change, Sealer
+from hatcast.agents.worker.spent_cells import SpentCells
+from hatcast.agents.worker.topic_fold import Loop, Source, TopicFold
+from hatcast.stream.errors import Refusal
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.mechanisms.system import SystemNoise
+from hatcast.stream.policy.policy import Relation
+from hatcast.stream.readings.pseudonyms import Pseudonyms
+
+log = structlog.get_logger()
+
+_FINISH_S: Final = 10.0  # for a checkpoint or a release that is under way when the worker is told to stop
+
+
+class Worker:
+    """Everything one worker process runs. Parts are attributes, so that a test can wrap a step of one of them."""
+
+    def __init__(
+        self, settings: Settings, partitions: int, *, accept_gap: bool = False, topic_ids: bool = True
+    ) -> None:
+        """Args:
+        partitions:  of telemetry, as the topic has them
+        accept_gap:  go on where records were deleted unread; what is unreleased of their days is incomplete
+        topic_ids:   compare them; the mock cluster cannot be asked
+        """
+        self.settings = settings
+        self.accept_gap = accept_gap
+        self.partitions = partitions
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.succession: Succession | None = None
+        self._topic_ids = TopicIds(settings) if topic_ids else None
+        self._ready: dict[str, Readiness] = {}
+        self._held = AsyncExitStack()
+        self._stopping = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Connect, check what is stored, join the group, unless there is nothing left to do. Raises Refusal."""
+        settings, policy = self.settings, self.settings.policy
+        calendar = Calendar(policy)
+        await self._serve_health()
+        client = aiokafka_options(settings)
+        redis = await connect_redis_async(settings)
+        self._held.push_async_callback(redis.aclose)
+        store = HatStore.of(redis, policy, self.partitions)
+        self._held.push_async_callback(self._sweep, store)  # after the last checkpoint
+        ledger = LedgerStore(redis, settings.topics.telemetry, policy)
+        known = await self._topic_ids.read_at_start(settings.sources) if self._topic_ids is not None else {}
+        registration = Registration(settings, redis, self.partitions, known)
+        await registration.check()
+        producer = AIOKafkaProducer(acks="all", enable_idempotence=True, **client)
+        redial_slowly(producer.client)
+        await producer.start()
+        self._held.push_async_callback(producer.stop)
+        recovery = self._recovery(redis, client)
+        self.succession = Succession(settings, redis, ledger, recovery, producer)
+        await self.succession.settle()
+        await registration.register()
+        spent = SpentCells(settings, SpentStore(redis, settings.topics.telemetry, policy), ledger, producer)
+        await patiently(settings, spent.settle)
+        self.folds = self._topic_folds(store, producer, calendar, registration.pseudonyms)
+
+        async def restore() -> None:
+            await registration.restore()
+            await spent.settle()
+
+        for fold in self.folds:
+            self._held.push_async_callback(fold.dead_letters.flush)
+            fold.prepare(client, restore, registration.stored_key, accept_gap=self.accept_gap)
+            fold.ingest.went_back = recovery.doubt
+        self._confirm_topics(registration.record)
+        self.ingest = self.folds[0].ingest
+        self.releaser = self._releaser(redis, store, ledger, recovery)
+        await self.succession.look(self.releaser)
+        if not self.succession.over.is_set():
+            await self._join(self.succession, Watch(policy, store, ledger, self.folds, self.releaser))
+            limits = settings.checkpoint_interval_s, settings.session_timeout_s
+            prefixes = ("", "reports ")[: len(self.folds)]
+            for prefix, fold in zip(prefixes, self.folds, strict=True):
+                self._ready[prefix] = Readiness(fold.ingest, recovery, *limits)
+
+    def _recovery(self, redis: AnyRedis, client: dict[str, Any]) -> LedgerRecovery:
+        settings, registry = self.settings, Registry(self.settings)
+        publishers = Publishers(settings.topics.telemetry, settings.policy.name, client)
+        self._held.push_async_callback(publishers.stop)
+
+        async def domain() -> Domain:
+            return Domain.of(await registry.read(), settings, self.partitions)
+
+        async def topic_ids(topics: Iterable[str]) -> Mapping[str, str]:
+            found = {} if self._topic_ids is None else await self._topic_ids.read(list(topics))
+            return {topic: found.get(topic) or "" for topic in topics}
+
+        store = RecoveryStore(redis, settings.topics.telemetry, settings.policy.name)
+        recovery = LedgerRecovery(settings, store, publishers, domain, topic_ids)
+        watch_reconnects(redis, recovery.doubt)
+        return recovery
+
+    def _releaser(self, redis: AnyRedis, store: HatStore, ledger: LedgerStore, recovery: LedgerRecovery) -> Releaser:
+        settings, policy, registry = self.settings, self.settings.policy, Registry(self.settings)
+        kind = SlotReleaser if policy.relation is Relation.ADD_REMOVE else Releaser
+        releaser = kind(settings, store, ledger, recovery, SystemNoise())
+        if policy.queries:
+            kept = KeptStore(redis, policy.name, self.partitions)
+            releaser.queries = QueryReleaser(settings, kept, ledger, recovery, SystemNoise())
+
+        async def write(change: Change) -> None:
+            await registry.write(lambda facts: change(facts.values))
+
+        seals = SealStore(redis, settings.topics.telemetry)
+        releaser.seal = Sealer(settings, store, ledger, seals, recovery, write).look
+        return releaser
+
+    def _topic_folds(
+        self, store: HatStore, producer: AIOKafkaProducer, calendar: Calendar, pseudonyms: Pseudonyms
+    ) -> list[TopicFold]:
+        """Of telemetry first, then of reports where the policy takes them."""
+        settings, policy = self.settings, self.settings.policy
+        sources = [
+            Source(
+                settings.topics.telemetry,
+                f"hatcast-{policy.name}",
+                store.telemetry,
+                fold_maker(policy, calendar, pseudonyms, settings, self.partitions),
+                READINGS,
+            )
+        ]
+        if store.reports is not None:
+            make_fold = report_fold_maker(policy, calendar, pseudonyms, self.partitions)
+            group = f"hatcast-{policy.name}/reports"
+            sources.append(Source(settings.topics.reports, group, store.reports, make_fold, REPORTS))
+        return [TopicFold(settings, source, store, producer, self._fail) for source in sources]
+
+    async def _join(self, succession: Succession, watch: Watch) -> None:
+        """Join the groups and start the loops."""
+        await self.releaser.prepare()
+        gc.collect()
+        gc.freeze()  # what is loaded stays: looking through it again and again costs a tenth of the fold
+        for fold in self.folds:
+            await fold.start()
+            self._held.push_async_callback(fold.stop)
+        self.releaser.owned = self.folds[0].app.frames.assigned
+        loops: list[Loop] = [self.releaser.run, partial(succession.run, self.releaser)]
+        for loop in [loop for fold in self.folds for loop in fold.loops] + loops:
+            self._run(loop)
+        if self.settings.listen is not None:
+            watch.tell()
+            self._run(watch.run)
+        policy = self.settings.policy
+        log.info("worker started", policy=policy.name, policy_id=policy.policy_id, partitions=self.partitions)
+
+    def _confirm_topics(self, record: PolicyRecord) -> None:
+        """Let each fold confirm its topic's id, as far as the broker has ids."""
+        for fold, registered in zip(self.folds, (record.telemetry_id, record.reports_id), strict=False):
+            if self._topic_ids is not None and registered is not None:
+                fold.ingest.confirm = SameTopic(self._topic_ids, record.policy, fold.topic, registered).confirm
+
+    async def _sweep(self, store: HatStore) -> None:
+        if self.succession is not None:
+            await self.succession.sweep(store)
+
+    async def _serve_health(self) -> None:
+        if self.settings.listen is not None:
+            health = OperatorServer(self.settings.listen, Process.WORKER, self._readiness)
+            await health.start()
+            self._held.push_async_callback(health.stop)
+            tell_readiness(self._readiness)
+            self._held.callback(METERS.unread)
+
+    def _readiness(self) -> dict[str, str]:
+        if self._stopping.is_set():
+            return {"worker": "stopping"}
+        if not self._ready:
+            return {"worker": "starting"}
+        return {prefix + part: state for prefix, ready in self._ready.items() for part, state in ready.parts().items()}
+
+    def _run(self, loop: Loop) -> None:
+        task = asyncio.create_task(loop(self._stopping))
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.failed.done():
+            self.failed.set_exception(error)
+
+    async def stop(self) -> None:
+        """Finish what is under way, write the last checkpoint, leave the group, close what is open."""
+        self._stopping.set()
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=_FINISH_S)
+            for task in late:  # any other worker can finish a release that was begun
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._held.aclose()
+        if self._tasks:  # a refused start is told by its one line
+            log.info("worker stopped")
+
+    async def _start_or_refuse(self) -> None:
+        """Start; a server that is lost meanwhile is told in one line. Raises Refusal."""
+        try:
+            await self.start()
+        except KafkaError as error:
+            where, why = broker_name(self.settings), cause_of(error).text
+            raise Refusal(f"{where} was lost during the start ({why}): start again once it answers") from None
+        except RedisError as error:
+            raise redis_refusal(self.settings, error) from None
+
+    async def run(self, stopping: Awaitable[Any]) -> None:
+        """From start to stop: until `stopping` is done, or the policy is replaced. Raises what ended it otherwise."""
+        stop = asyncio.ensure_future(stopping)  # also where the start is refused
+        try:
+            await self._start_or_refuse()
+            if self.succession is None or self.succession.over.is_set():
+                return
+            over = asyncio.ensure_future(self.succession.over.wait())
+            stopped = [asyncio.ensure_future(fold.app.wait_until_stopped()) for fold in self.folds]
+            await asyncio.wait([stop, self.failed, over, *stopped], return_when=asyncio.FIRST_COMPLETED)
+            if self.failed.done():
+                self.failed.result()
+            for fold, app in zip(self.folds, stopped, strict=True):
+                if app.done() and (crash := fold.crash) is not None:
+                    raise crash
+        finally:
+            stop.cancel()
+            await self.stop()
+
+
+async def run_worker(settings: Settings, partitions: int, *, accept_gap: bool = False) -> None:
+    """Run a worker until SIGINT or SIGTERM. Raises Refusal."""
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, stopping.set)
+    worker = Worker(settings, partitions, accept_gap=accept_gap)
+    try:
+        await worker.run(stopping.wait())
+    except Refusal:
+        raise
+    except RedisError as error:  # of the start: what runs waits for Redis to come back
+        raise redis_refusal(settings, error) from error
+    except Exception as error:
+        log.exception("worker failed")
+        raise Refusal(f"the worker failed ({brief(error)}); its log has the details") from error

@@ -1,0 +1,1 @@
+"""hatcast: continual private means from a stream of vehicle telemetry."""

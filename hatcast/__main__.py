@@ -1,0 +1,5 @@
+"""`python -m hatcast`: the command line."""
+
+from hatcast.agents.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""Ledger arithmetic: the charge of a day of releases, and its composition to (epsilon, delta)."""

@@ -1,0 +1,166 @@
+"""Means of readings in R^d: the vector form of every linear estimator.    [V], [estimators.md, section 4]
+
+A reading lies in the l1 ball of radius U; for d = 1 in [0, U], as a speed does. Distances are l1: a sum over axes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hatcast.stream.errors import Refusal
+from hatcast.stream.estimators import BadUsers, EmptyHat, Parameters, array_averaging, baseline, opt_array_averaging
+from hatcast.stream.estimators import weighted_mean as weighted
+from hatcast.stream.estimators._exact import Weights, weighted_sum
+from hatcast.stream.estimators._interface import Linear, check_counts
+from hatcast.stream.estimators.grouping import Counts, Integers
+from hatcast.stream.estimators.worst_case import WorstCaseError
+from hatcast.stream.mechanisms import Noise
+
+LINEAR: Final[Mapping[str, Linear]] = MappingProxyType(
+    {
+        each.name: each
+        for each in (baseline.ESTIMATOR, array_averaging.ESTIMATOR, opt_array_averaging.ESTIMATOR, weighted.ESTIMATOR)
+    }
+)
+"""All that have a vector form."""
+
+
+class NoVectorForm(Refusal):
+    """An estimator is named for vectors that has no form for them."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} has no form for vectors; use {', '.join(LINEAR)}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VectorUsers:
+    """The users of one HAT, largest count first, ties by pseudonym: an order that no reading decides.
+
+    counts   int64 [L]      readings, 1 or more
+    sums     int64 [L, d]   of each user's readings, milli-units; d is 1 or more
+    Raises BadUsers unless they are so.
+    """
+
+    counts: Counts
+    sums: Integers
+
+    def __post_init__(self) -> None:
+        counts, sums = self.counts, self.sums
+        if counts.ndim != 1 or sums.ndim != 2 or counts.dtype != np.int64 or sums.dtype != np.int64:
+            raise BadUsers("counts are an int64 array, sums a table of int64 with a row a user")
+        if sums.shape[0] != len(counts) or sums.shape[1] < 1:
+            raise BadUsers("sums have a row for each user, and one or more columns")
+        check_counts(counts)
+
+    @classmethod
+    def sorted(cls, pseudonyms: NDArray[np.uint64], counts: Counts, sums: Integers) -> Self:
+        """Users in any order. pseudonyms: their 8 bytes as big-endian numbers."""
+        order = np.lexsort((pseudonyms, -counts))
+        return cls(counts[order], sums[order])
+
+    @property
+    def dimensions(self) -> int:
+        """d"""
+        return len(self.sums.T)
+
+    def within(self, upper_bound_milli: int) -> Self:
+        """Themselves, if every mean lies in the ball (d = 1: in [0, U]). Raises BadUsers otherwise."""
+        if self.dimensions == 1 and bool(np.any(self.sums < 0)):
+            raise BadUsers("a sum is below 0")
+        room = self.counts * upper_bound_milli  # below 2^62, as counts and U are below 2^31
+        for column in self.sums.T:
+            # Compared before a difference is taken, since |-2^63| does not fit into 64 bits.
+            if bool(np.any((column > room) | (column < -room))):
+                raise BadUsers("a user's mean is outside the ball of the upper bound")
+            room = room - np.abs(column)
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class VectorEstimate:
+    """What may be published of a HAT.
+
+    raw     [d] the noisy value, in steps of the grid
+    scale   of the Laplace noise on each coordinate, in steps
+    """
+
+    raw: tuple[int, ...]
+    scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class VectorForm:
+    """sum_l v_l mu_l: v_l the public weights of a linear estimator, mu_l in R^d the mean of user l's readings.
+
+    D_U = 2 U is how far apart two points of the ball can be, +U and -U on one axis; for d = 1 on [0, U] it is U.
+
+    Sensitivity (replace), in l1: that of the estimator with D_U for U. A neighbour has the same counts, so the same
+    weights, and one mu_l elsewhere in the ball. The value moves by v_l ||mu_l - mu_l'|| <= v_l D_U: no more than the
+    estimator's own value can when that user's mean moves within [0, D_U].
+
+    Privacy: each coordinate gets discrete Laplace noise of the same scale b, on its own. If the rounded value moves by
+    n_i steps in coordinate i, probabilities change by exp(sum_i |n_i| / b) at most. That sum is at most `distance` (see
+    Grid.distance for d coordinates), and b is at least distance / eps.
+
+    Bias, in l1: sum_l (m_l / M - v_l) mu_l is at most U sum_l |m_l / M - v_l|, reached with mu_l at +U or -U of an axis
+    by the sign. The weights of either mean make 1, so this is 2 U sum_l (m_l / M - v_l)^+: the estimator's, D_U for U.
+
+    Array length: `minimax` weighs the bias against E||noise||, which is d scales: D_U (1 - G/M) + c d D_U m / (eps G).
+    D_U cancels out, d does not: the rule is asked with eps / d. No other rule reads epsilon.
+    """
+
+    estimator: Linear
+    dimensions: int
+
+    def value(self, users: VectorUsers, parameters: Parameters) -> tuple[Fraction, ...]:
+        """[d] what noise is put on, exactly, in milli-units. Private. Raises BadUsers, EmptyHat."""
+        if users.dimensions != self.dimensions:
+            raise BadUsers("users have another number of dimensions")
+        if not len(users.counts):
+            raise EmptyHat
+        weights, whole = self.weights(users.counts, parameters)
+        sums = users.within(parameters.upper_bound_milli).sums
+        return tuple(weighted_sum(users.counts, column, weights) / whole for column in sums.T)
+
+    def weights(self, counts: Counts, parameters: Parameters) -> tuple[Weights, int]:
+        """v_l. See Linear."""
+        return self.estimator.weights(counts, self._on_a_line(parameters))
+
+    def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
+        """The most that one user's sum can move `value` in l1, in milli-units. Public under `replace`."""
+        return self.estimator.sensitivity(counts, self._on_a_line(parameters))
+
+    def worst_case_error(self, counts: Counts, parameters: Parameters) -> WorstCaseError:
+        """E_M in l1: the bias, and the sum of d scales.    [V, E_M]"""
+        line = self._on_a_line(parameters)
+        noise = self.dimensions * self.estimator.sensitivity(counts, line) / Fraction(parameters.epsilon)
+        return WorstCaseError(self.estimator.bias(counts, line), noise)
+
+    def estimate(self, users: VectorUsers, parameters: Parameters, noise: Noise) -> VectorEstimate | None:
+        """What may be published, for exactly `parameters.epsilon`. None: suppressed, nothing was drawn."""
+        if not len(users.counts):
+            return None
+        grid = parameters.grid
+        distance = grid.distance(self.sensitivity(users.counts, parameters), self.dimensions)
+        values = [grid.nearest(each) for each in self.value(users, parameters)]
+        noisy = [noise.laplace(each, distance, parameters.epsilon) for each in values]
+        return VectorEstimate(tuple(each.value for each in noisy), noisy[0].scale)
+
+    def _on_a_line(self, parameters: Parameters) -> Parameters:
+        """Those of the estimator on [0, D_U] whose weights, sensitivity and bias are those of the vectors."""
+        diameter = parameters.upper_bound_milli * (1 if self.dimensions == 1 else 2)
+        return replace(parameters, upper_bound_milli=diameter, epsilon=parameters.epsilon / self.dimensions)
+
+
+def vector_form(name: str, dimensions: int) -> VectorForm:
+    """The form of the estimator of this name in R^d. Raises NoVectorForm; ValueError below one dimension."""
+    if name not in LINEAR:
+        raise NoVectorForm(name)
+    if dimensions < 1:
+        raise ValueError("vectors have one or more coordinates")
+    return VectorForm(LINEAR[name], dimensions)

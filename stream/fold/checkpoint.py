@@ -1,0 +1,134 @@
+"""What a partition's memory writes to the store, and how it is rebuilt from there.    [design 4, State in Redis]
+
+All of it is absolute (never a difference), so writing it twice changes nothing; and it is written in one step
+with the clock and the offset, so the stored state is always that of one offset.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import h3.api.basic_int as h3
+
+from hatcast.stream.fold.open_slots import CHUNK_USERS, Contribution, Day, OpenHat, OpenSlot, UserOfDay
+from hatcast.stream.fold.packing import Row, pack, pack_day, unpack, unpack_day
+from hatcast.stream.fold.partition_fold import PartitionFold
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Changes:
+    """What changed since the last call of `take_changes`.
+
+    clock       ms UTC, or None before the first record
+    outcomes    all of them
+    slots       `date/slot` -> end (ms UTC), of the slots touched
+    hats        `date/slot` -> {cell: users}
+    chunks      (`date/slot`, cell, chunk) -> packed contributions
+    days        date -> users
+    day_chunks  (date, chunk) -> packed users of the day
+    days_over   date -> chunks to delete: no record can count on these days any more
+    complete_from  ms UTC, or None: as the fold has it
+    """
+
+    clock: int | None
+    outcomes: dict[str, int]
+    slots: dict[str, int] = field(default_factory=dict)
+    hats: dict[str, dict[str, int]] = field(default_factory=dict)
+    chunks: dict[tuple[str, str, int], bytes] = field(default_factory=dict)
+    days: dict[str, int] = field(default_factory=dict)
+    day_chunks: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    days_over: dict[str, int] = field(default_factory=dict)
+    complete_from: int | None = None
+
+
+def take_changes(fold: PartitionFold[T]) -> Changes:
+    """Everything that changed, packed; the fold counts as unchanged afterwards."""
+    changes = Changes(fold.clock, dict(fold.outcomes), complete_from=fold.complete_from)
+    for slot, cell, hat in fold.take_changed():
+        key, name = slot.slot.key, h3.int_to_str(cell)
+        changes.slots[key] = slot.slot.end_ms
+        changes.hats.setdefault(key, {})[name] = len(hat.users)
+        rows = list(hat.users.items())  # in order of entering, so row i has ordinal i
+        for chunk in hat.changed:
+            changes.chunks[key, name, chunk] = pack([_row(*row) for row in _slice(rows, chunk)])
+        hat.changed.clear()
+    for day in fold.days.values():
+        chunks = -(-len(day.users) // CHUNK_USERS)
+        if fold.is_over(day.date):
+            changes.days_over[day.date] = chunks
+            day.over = True
+        elif day.changed:
+            changes.days[day.date] = len(day.users)
+            users = list(day.users.values())
+            for chunk in day.changed:
+                changes.day_chunks[day.date, chunk] = pack_day([(u.pseudonym, u.entered) for u in _slice(users, chunk)])
+        day.changed.clear()
+    return changes
+
+
+def _slice(rows: list[T], chunk: int) -> list[T]:
+    return rows[chunk * CHUNK_USERS : (chunk + 1) * CHUNK_USERS]
+
+
+def _row(pseudonym: bytes, known: Contribution) -> Row:
+    return Row(pseudonym, known.count, known.total, known.maximum, known.seen)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A partition's state as it was read back.
+
+    hats        (`date/slot`, cell) -> chunks in order
+    days        date -> chunks in order
+    complete_from  ms UTC, or None: as the fold has it
+    missing     records before the stored offset were deleted unread, and no record after them was folded yet
+    """
+
+    clock: int | None
+    outcomes: Mapping[str, int]
+    hats: Mapping[tuple[str, str], Iterable[bytes]]
+    days: Mapping[str, Iterable[bytes]]
+    complete_from: int | None = None
+    missing: bool = False
+
+
+def restore(fold: PartitionFold[T], stored: Stored) -> None:
+    """Fill a new fold with a stored state. Slots that its clock has closed stay out: no record can change them."""
+    fold.clock = stored.clock
+    fold.complete_from = stored.complete_from
+    fold.outcomes.update(stored.outcomes)
+    for date, chunks in stored.days.items():
+        if not fold.is_over(date):
+            day = fold.days[date] = Day(date)
+            for chunk in chunks:
+                for pseudonym, entered in unpack_day(chunk):
+                    day.users[pseudonym] = UserOfDay(pseudonym, entered, len(day.users), day)
+    for (key, cell), chunks in stored.hats.items():
+        slot = fold.slot_named(key)
+        if fold.clock is None or fold.clock < slot.closes_ms:
+            slot.hats[h3.str_to_int(cell)] = _hat(chunks)
+
+
+def _hat(chunks: Iterable[bytes]) -> OpenHat:
+    hat = OpenHat()
+    for chunk in chunks:
+        for row in unpack(chunk):
+            hat.users[row.pseudonym] = Contribution(row.count, row.total, row.maximum, row.seen, len(hat.users))
+    return hat
+
+
+def totals(slots: Iterable[OpenSlot]) -> dict[str, tuple[int, int, int, int]]:
+    """Per HAT `cell/date/slot`: (users, count, sum, max), as `batch --contributions` prints it. Not private."""
+    found = {}
+    for slot in slots:
+        for cell, hat in slot.hats.items():
+            users = hat.users.values()
+            found[f"{h3.int_to_str(cell)}/{slot.slot.key}"] = (
+                len(users),
+                sum(user.count for user in users),
+                sum(user.total for user in users),
+                max(user.maximum for user in users),
+            )
+    return found

@@ -1,0 +1,176 @@
+"""HATs: H3 cell x local date x slot of the local clock.    [fold.md: Slot, HAT]
+
+A `Calendar` finds the slot of an instant. Where clocks go back, the repeated hour is one slot of two hours: its
+start is the first instant of that name, its end the last. A skipped hour does not exist.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.reading import Outcome
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_HOUR: Final = timedelta(hours=1)
+_DAY: Final = timedelta(days=1)
+_SHIFT_MAX: Final = timedelta(hours=26)  # no zone's clock has ever been moved further at once
+_SLOTS_KEPT: Final = 10_000  # more than a year of hours
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One step of the local clock on one local date.
+
+    date, name         "2022-01-02", "09:00": the local start
+    start_ms, end_ms   ms UTC; [start, end)
+    outside            what rule 8 makes of its readings: its date is before the policy's first, or its local start
+                       not in the policy's `hours`; None if they count
+    """
+
+    date: str
+    name: str
+    start_ms: int
+    end_ms: int
+    outside: str | None
+
+    @property
+    def key(self) -> str:
+        """`date/slot`, the slot's part of a HAT's key."""
+        return f"{self.date}/{self.name}"
+
+
+class Calendar:
+    """The slots of a policy. Pure: the same instant always gives the same slot."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._zone = ZoneInfo(policy.timezone)
+        self._length = timedelta(milliseconds=policy.slot_length_ms)
+        self._hours = policy.hours
+        self._first_date = policy.from_date or ""
+        self._slots: dict[tuple[str, str], Slot] = {}
+        self._days_ends: dict[str, int] = {}
+
+    def slot_at(self, instant_ms: int) -> Slot:
+        """The slot of an instant (ms UTC). Raises OverflowError outside the years 2 to 9998."""
+        return self._slot_of(self.local(instant_ms))
+
+    def is_whole_minute(self, instant_ms: int) -> bool:
+        """True if the whole minute of UTC lies in one slot: before about 1972 some offsets had seconds."""
+        return not self._offset(_EPOCH + timedelta(milliseconds=instant_ms)) % timedelta(minutes=1)
+
+    def named(self, date: str, name: str) -> Slot | None:
+        """The slot of a date and a name, as stored; None where the local clock skips it or it is no step."""
+        try:
+            wall = datetime.fromisoformat(f"{date}T{name}")
+            slot = self._make(wall)
+        except (ValueError, OverflowError):
+            return None
+        step = (wall - datetime.combine(wall, datetime.min.time())) % self._length
+        return slot if slot is not None and not step and (slot.date, slot.name) == (date, name) else None
+
+    def slots_of(self, date: str) -> list[Slot]:
+        """The slots of a local date in the order in which they end; none where the local clock skips the date."""
+        return sorted(self._slots_from(datetime.fromisoformat(date)), key=attrgetter("end_ms"))
+
+    def days_start(self, date: str) -> int:
+        """The start (ms UTC) of the first slot of a local date."""
+        return min(slot.start_ms for slot in self._slots_from(datetime.fromisoformat(date)))
+
+    def days_end(self, date: str) -> int:
+        """The end (ms UTC) of the last slot of a local date."""
+        end = self._days_ends.get(date)
+        if end is None:
+            end = max(slot.end_ms for slot in self._slots_from(datetime.fromisoformat(date)))
+            if len(self._days_ends) >= _SLOTS_KEPT:
+                self._days_ends.clear()
+            self._days_ends[date] = end
+        return end
+
+    def end_before(self, date: str) -> int:
+        """The end (ms UTC) of the last slot of the local date before this one."""
+        day = datetime.fromisoformat(date) - _DAY
+        while not self._slots_from(day):  # a day that the local clock skipped
+            day -= _DAY
+        return self.days_end(day.date().isoformat())
+
+    def local(self, instant_ms: int) -> datetime:
+        """An instant on the policy's clock, with its offset."""
+        return (_EPOCH + timedelta(milliseconds=instant_ms)).astimezone(self._zone)
+
+    def _slots_from(self, midnight: datetime) -> list[Slot]:
+        steps = timedelta(days=1) // self._length
+        return [slot for i in range(steps) if (slot := self._make(midnight + i * self._length)) is not None]
+
+    def _slot_of(self, local: datetime) -> Slot:
+        midnight = datetime(local.year, local.month, local.day)  # noqa: DTZ001 - a wall clock's midnight has no zone
+        wall = midnight + (local.replace(tzinfo=None) - midnight) // self._length * self._length
+        slot = self._make(wall)
+        if slot is None:
+            raise OverflowError
+        return slot
+
+    def _make(self, wall: datetime) -> Slot | None:
+        key = (wall.date().isoformat(), wall.strftime("%H:%M"))
+        slot = self._slots.get(key)
+        if slot is None:
+            spans = self._spans(wall)
+            if not spans:
+                return None
+            first, end = min(start for start, _ in spans), max(end for _, end in spans)
+            slot = Slot(*key, _ms(first), _ms(end), self._outside(key[0], wall))
+            if len(self._slots) >= _SLOTS_KEPT:
+                self._slots.clear()
+            self._slots[key] = slot
+        return slot
+
+    def _outside(self, date: str, wall: datetime) -> str | None:
+        if date < self._first_date:
+            return Outcome.OUTSIDE_DATES.value
+        clock = wall - datetime.combine(wall, datetime.min.time())
+        return None if self._hours[0] * _HOUR <= clock < self._hours[1] * _HOUR else Outcome.OUTSIDE_HOURS.value
+
+    def _spans(self, wall: datetime) -> list[tuple[datetime, datetime]]:
+        """The stretches of UTC during which the local clock shows this slot: two where it is shown twice."""
+        at = wall.replace(tzinfo=UTC)
+        spans = []
+        for begin, end, offset in self._offsets(at - _SHIFT_MAX, at + self._length + _SHIFT_MAX):
+            start, stop = max(begin, at - offset), min(end, at + self._length - offset)
+            if start < stop:
+                spans.append((start, stop))
+        return spans
+
+    def _offsets(self, begin: datetime, end: datetime) -> list[tuple[datetime, datetime, timedelta]]:
+        """[begin, end) cut where the zone's offset changes, with the offset of each part."""
+        parts = []
+        start, offset, at = begin, self._offset(begin), begin
+        while at < end:
+            after = min(at + _HOUR, end)
+            if self._offset(after) != offset:
+                change = self._change(at, after)
+                parts.append((start, change, offset))
+                start, offset = change, self._offset(change)
+            at = after
+        parts.append((start, end, offset))
+        return parts
+
+    def _change(self, before: datetime, after: datetime) -> datetime:
+        """The second from which the offset is that of `after`; zones change on whole seconds."""
+        old = self._offset(before)
+        low, high = 0, int((after - before).total_seconds())
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._offset(before + timedelta(seconds=middle)) == old:
+                low = middle
+            else:
+                high = middle
+        return before + timedelta(seconds=high)
+
+    def _offset(self, instant: datetime) -> timedelta:
+        return instant.astimezone(self._zone).utcoffset() or timedelta(0)
+
+
+def _ms(instant: datetime) -> int:
+    return (instant - _EPOCH) // timedelta(milliseconds=1)

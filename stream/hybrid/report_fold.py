@@ -1,0 +1,81 @@
+"""The fold of devices' reports: one partition's records, in offset order, to contributions.    [docs/hybrid.md]
+
+As that of readings, with the same clock, slots, caps and outcomes, but a report names its HAT itself, and is one
+contribution: a noisy mean, counted once. Which are taken depends on nothing that is private.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import h3.api.basic_int as h3
+import numpy as np
+from numpy.typing import NDArray
+
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.open_slots import OpenSlot
+from hatcast.stream.fold.packing import columns
+from hatcast.stream.fold.partition_fold import PartitionFold
+from hatcast.stream.fold.watermark import closes_at
+from hatcast.stream.hybrid import HybridParameters, Report, accepts, decode_report, steps_of, widest
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.pseudonyms import Pseudonyms
+from hatcast.stream.readings.reading import Outcome
+
+_UNDECODABLE, _BAD_PLACE, _BAD_VALUE = Outcome.UNDECODABLE.value, Outcome.BAD_PLACE.value, Outcome.BAD_VALUE.value
+_BAD_TIME, _CELLS, _LATE = Outcome.BAD_TIME.value, Outcome.OUTSIDE_CELLS.value, Outcome.LATE.value
+_OTHER: Final = Outcome.OTHER_POLICY.value
+_STEP: Final = 0  # a HAT has one report of each device, so one step of `min_interval`
+
+
+class ReportFold(PartitionFold[bytes]):
+    """The fold of reports. A contribution's total is the report's steps + `widest`, so that it is never below 0."""
+
+    def __init__(
+        self, policy: Policy, calendar: Calendar, pseudonyms: Pseudonyms, home: Callable[[bytes], bool] | None
+    ) -> None:
+        """Args: `home`, whether a report's id in UTF-8 belongs to this partition; None skips rule 10."""
+        self._parameters = HybridParameters.of(policy)
+        self._widest = widest(self._parameters)
+        super().__init__(policy, calendar, pseudonyms, home, 2 * self._widest)
+
+    def _fold(self, timestamp: int, clock: int, value: bytes) -> str:
+        """One report; its outcome."""
+        report = decode_report(value)
+        if report is None:
+            return _UNDECODABLE
+        if report.policy_id != self.policy.policy_id:
+            return _OTHER
+        if not accepts(report.value, report.epsilon, self._parameters):
+            return _BAD_VALUE
+        cell = h3.str_to_int(report.cell)
+        if not h3.is_valid_cell(cell) or h3.get_resolution(cell) != self.policy.h3_resolution:
+            return _BAD_PLACE
+        found = self._slot_of(report, timestamp, clock)
+        if isinstance(found, str):
+            return found
+        if self.policy.cells is not None and cell not in self.policy.cells:
+            return _CELLS
+        device = self._vehicles.get(report.id) or self._meet(report.id)
+        if device is None:
+            return _UNDECODABLE
+        return self._enter(device, found, cell, _STEP, steps_of(report.value, self._parameters) + self._widest)
+
+    def _slot_of(self, report: Report, timestamp: int, clock: int) -> OpenSlot | str:
+        """The open slot that a report is of, or what becomes of the report. Only slots that are taken are opened."""
+        slot = self.calendar.named(report.date, report.slot)
+        if slot is None or slot.end_ms > timestamp + self._max_ahead:  # no hour is told of before it is over
+            return _BAD_TIME
+        if slot.outside is not None:
+            return slot.outside
+        if clock >= closes_at(slot, self.policy):
+            return _LATE
+        return self.slot_named(slot.key)
+
+
+def reports_of(chunks: Iterable[bytes], parameters: HybridParameters) -> NDArray[np.int64]:
+    """int64 [L]: the reports in packed contributions, steps, in any order."""
+    totals = [columns(chunk)[2] for chunk in chunks]
+    if not totals:
+        return np.empty(0, np.int64)
+    steps: NDArray[np.int64] = np.concatenate(totals) - widest(parameters)
+    return steps

@@ -1,0 +1,119 @@
+"""`[policy.estimator]`, checked against what the chosen estimator is proved for and uses.    [design 6]
+
+Names of groupings, rules and quantiles are those of the estimators' own tables: they come in with `EstimatorKeys`.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final
+
+from hatcast.stream.errors import BadSetting
+from hatcast.stream.policy.hybrid_keys import HybridKeys, HybridUse, hybrid_keys
+from hatcast.stream.policy.table import EstimatorTable, PrivacyTable
+
+_NAMED: Final = ("grouping", "array_length", "quantiles")  # the keys of [policy.estimator] with a table of names
+MOST_PLACES: Final = 10**9
+_WHERE: Final = "policy.estimator"
+
+
+class Relation(StrEnum):
+    """Which inputs are neighbours, so what is hidden.    [estimators.md, section 1]"""
+
+    REPLACE = "replace"
+    ADD_REMOVE = "add_remove"
+
+
+@dataclass(frozen=True, slots=True)
+class EstimatorKeys:
+    """What an estimator is proved for, and the keys of [policy.estimator] that it uses.
+
+    defaults           by key; a key that is not there is refused, one without a default has to be written
+    choices            the names that may stand there, by key; `array_length` may be a number of places too
+    weight_threshold   (array_length, epsilon) -> the default of that key; None: the estimator has no such key
+    hybrid             what a hybrid estimator takes; None: devices' reports play no part
+    """
+
+    relations: frozenset[Relation]
+    defaults: Mapping[str, str | None]
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    weight_threshold: Callable[[int, float], float] | None = None
+    hybrid: HybridUse | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenKeys:
+    """The keys of [policy.estimator] as an estimator takes them, its defaults filled in; None: not used."""
+
+    grouping: str | None = None
+    array_length: str | int | None = None
+    quantiles: str | None = None
+    weight_threshold: float | None = None
+    hybrid: HybridKeys | None = None
+
+    def used(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Those that are, of [policy.privacy] and of [policy.estimator]."""
+        if self.hybrid is not None:
+            return self.hybrid.canonical()
+        return {}, {key: value for key in self.__slots__ if (value := getattr(self, key)) is not None}
+
+
+def chosen_keys(table: EstimatorTable, privacy: PrivacyTable, estimators: Mapping[str, EstimatorKeys]) -> ChosenKeys:
+    """The estimator's own keys. `privacy` has been checked. Raises BadSetting."""
+    if table.name not in estimators:
+        raise BadSetting(f"{_WHERE}.name", f"{table.name!r} is no estimator", f"use one of {', '.join(estimators)}")
+    keys = estimators[table.name]
+    if privacy.relation not in keys.relations:
+        proved = [name for name, other in estimators.items() if privacy.relation in other.relations]
+        mend = f"use one of {', '.join(proved)}" if proved else 'use relation = "replace"'
+        raise BadSetting("policy.privacy.relation", f"{table.name} is not proved for {privacy.relation!r}", mend)
+    chosen: dict[str, str | int | None] = dict(keys.defaults)
+    for key in _NAMED:
+        value: str | int | None = getattr(table, key)
+        if value is None:
+            continue
+        if key not in keys.defaults:
+            raise BadSetting(f"{_WHERE}.{key}", f"is not used by {table.name}", "remove it")
+        _check(key, value, keys.choices[key])
+        chosen[key] = value
+    for key, missing in chosen.items():
+        if missing is None:
+            raise BadSetting(f"{_WHERE}.{key}", f"is missing, and {table.name} has no default", f"write {key} = 20")
+    grouping, array_length, quantiles = map(chosen.get, _NAMED)
+    return ChosenKeys(
+        grouping if isinstance(grouping, str) else None,
+        array_length,
+        quantiles if isinstance(quantiles, str) else None,
+        _threshold(table, keys, array_length, privacy.epsilon),
+        hybrid_keys(table, privacy, keys.hybrid),
+    )
+
+
+def _threshold(
+    table: EstimatorTable, keys: EstimatorKeys, array_length: str | int | None, epsilon: float
+) -> float | None:
+    """`weight_threshold`, or its default."""
+    given = table.weight_threshold
+    if keys.weight_threshold is None or not isinstance(array_length, int):
+        if given is not None:
+            raise BadSetting(f"{_WHERE}.weight_threshold", f"is not used by {table.name}", "remove it")
+        return None
+    if given is not None and not 0 < given < math.inf:
+        raise BadSetting(
+            f"{_WHERE}.weight_threshold", f"{given:g} is no number of readings", "use a number above 0, or leave it out"
+        )
+    return keys.weight_threshold(array_length, epsilon) if given is None else given
+
+
+def _check(key: str, value: str | int, names: tuple[str, ...]) -> None:
+    if isinstance(value, int):
+        if not 1 <= value <= MOST_PLACES:
+            raise BadSetting(f"{_WHERE}.{key}", f"{value} is no number of places", "use 1 or more places")
+    elif not names:
+        raise BadSetting(f"{_WHERE}.{key}", f"{value!r} would read counts, which are private here", "use an integer")
+    elif value not in names:
+        listed = [*names, "an integer"] if key == "array_length" else [*names]
+        mend = f"use {', '.join(listed[:-1])} or {listed[-1]}"
+        raise BadSetting(f"{_WHERE}.{key}", f"{value!r} is unknown", mend)

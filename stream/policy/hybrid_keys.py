@@ -1,0 +1,165 @@
+"""What a policy says of devices that do not trust the operator: keys of hybrid estimators.    [estimators.md, 6]
+
+`[policy.privacy]` local_epsilon, max_coalition; `[policy.estimator]` noise, sigma, sigma_local, mean_gap.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from hatcast.stream.errors import BadSetting
+from hatcast.stream.policy.table import WEAK_EPSILON, EstimatorTable, PrivacyTable
+from hatcast.stream.readings.reading import to_milli
+from hatcast.stream.units import nano
+
+_ESTIMATOR: Final = "policy.estimator"
+_PRIVACY: Final = "policy.privacy"
+_SPREAD: Final = ("sigma", "sigma_local", "mean_gap")
+
+
+class NoiseKind(StrEnum):
+    """The noise of the operator and of devices alike."""
+
+    LAPLACE = "laplace"
+    GAUSSIAN = "gaussian"
+
+
+@dataclass(frozen=True, slots=True)
+class HybridUse:
+    """What a hybrid estimator takes.
+
+    central, local   whether anything that central users, or local devices, send gets into a release
+    all_local        central users' means get the noise of devices
+    spread           the keys of [policy.estimator] about users' means; the first of them is required
+    """
+
+    central: bool
+    local: bool
+    all_local: bool = False
+    spread: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HybridKeys:
+    """The keys as they hold, defaults filled in.
+
+    local_epsilon       of each device's own noise on each of its reports
+    max_coalition       local users that may tell each other their noise; None: no amplification is claimed
+    sigma_milli, sigma_local_milli, mean_gap_milli   milli-units; None, None, 0 where the estimator does not read them
+    """
+
+    use: HybridUse
+    noise: NoiseKind
+    local_epsilon: float
+    max_coalition: int | None
+    sigma_milli: int | None
+    sigma_local_milli: int | None
+    mean_gap_milli: int
+
+    def charged(self, epsilon: float) -> float:
+        """The most that one user of either group pays for one release. Devices charge themselves when they send."""
+        central = self.local_epsilon if self.use.all_local else epsilon if self.use.central else 0.0
+        return max(central, self.local_epsilon if self.use.local else 0.0)
+
+    def canonical(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What is hashed besides other keys, of [policy.privacy] and of [policy.estimator]."""
+        privacy: dict[str, Any] = {"local_epsilon": self.local_epsilon}
+        if self.max_coalition is not None:
+            privacy["max_coalition"] = self.max_coalition
+        numbers = zip(_SPREAD, (self.sigma_milli, self.sigma_local_milli, self.mean_gap_milli), strict=True)
+        return privacy, {"noise": self.noise.value} | {key: value for key, value in numbers if key in self.use.spread}
+
+
+def hybrid_keys(table: EstimatorTable, privacy: PrivacyTable, use: HybridUse | None) -> HybridKeys | None:
+    """The keys of a hybrid estimator; None for any other. The rest of `privacy` has been checked. Raises BadSetting."""
+    given: dict[str, object] = {
+        f"{_PRIVACY}.local_epsilon": privacy.local_epsilon,
+        f"{_PRIVACY}.max_coalition": privacy.max_coalition,
+        f"{_ESTIMATOR}.noise": table.noise,
+    } | {f"{_ESTIMATOR}.{key}": getattr(table, key) for key in _SPREAD if use is None or key not in use.spread}
+    for key, value in given.items():
+        if value is not None and (use is None or key.rpartition(".")[2] in _SPREAD):
+            raise BadSetting(key, f"is not used by {table.name}", "remove it")
+    if use is None:
+        return None
+    if privacy.unit != "user_day":
+        raise BadSetting(
+            f"{_PRIVACY}.unit",
+            f"{privacy.unit!r} cannot be kept for devices, whose ids change every day",
+            'use "user_day"',
+        )
+    noise = _noise(table.noise)
+    local_epsilon = _local_epsilon(table.name, privacy, use)
+    if noise is NoiseKind.LAPLACE and privacy.max_coalition is not None:
+        raise BadSetting(
+            f"{_PRIVACY}.max_coalition",
+            "is for amplification, which Laplace noise does not have",
+            'remove it, or use noise = "gaussian"',
+        )
+    if privacy.max_coalition is not None and privacy.max_coalition < 0:
+        raise BadSetting(f"{_PRIVACY}.max_coalition", "is no number of devices", "use 0 or more, or leave it out")
+    sigma, sigma_local, gap = _spread(table, use)
+    keys = HybridKeys(use, noise, local_epsilon, privacy.max_coalition, sigma, sigma_local, gap)
+    _check_charge(keys, privacy)
+    return keys
+
+
+def _noise(text: str | None) -> NoiseKind:
+    if text is None:
+        return NoiseKind.LAPLACE
+    if text not in set(NoiseKind):
+        raise BadSetting(f"{_ESTIMATOR}.noise", f"{text!r} is no noise", f"use {' or '.join(NoiseKind)}")
+    return NoiseKind(text)
+
+
+def _local_epsilon(name: str, privacy: PrivacyTable, use: HybridUse) -> float:
+    """`local_epsilon`, or epsilon. Where only one of them is used they have to be one number."""
+    where, given = f"{_PRIVACY}.local_epsilon", privacy.local_epsilon
+    if given is None:
+        return privacy.epsilon
+    if not use.local and given != privacy.epsilon:
+        raise BadSetting(where, f"is not used by {name}, which takes no reports", "remove it")
+    if (not use.central or use.all_local) and given != privacy.epsilon:
+        raise BadSetting(where, f"is the one epsilon of {name}, and policy.privacy.epsilon another", "write it there")
+    if not 0 < given <= 1e9:
+        raise BadSetting(where, f"{given:g} is no epsilon", "use a number above 0, such as 1.0")
+    if given > WEAK_EPSILON and not privacy.acknowledge_weak_privacy:
+        raise BadSetting(
+            where,
+            f"{given:g} hides hardly anything",
+            f"use at most {WEAK_EPSILON:g}, or set acknowledge_weak_privacy = true",
+        )
+    return given
+
+
+def _spread(table: EstimatorTable, use: HybridUse) -> tuple[int | None, int | None, int]:
+    """sigma, that of local users, and how much faster these are: milli-units. Unwritten: as the first group."""
+    if not use.spread:
+        return None, None, 0
+    if table.sigma is None:
+        raise BadSetting(
+            f"{_ESTIMATOR}.sigma",
+            f"is missing, and {table.name} cannot do without",
+            "write the standard deviation of users' means in km/h, known from elsewhere; or use pwh",
+        )
+    values = {key: getattr(table, key) for key in _SPREAD}
+    for key, value in values.items():
+        if value is not None and not abs(value) <= 1e6:  # inf and nan too
+            raise BadSetting(f"{_ESTIMATOR}.{key}", f"{value:g} is no speed", "write km/h")
+    sigma = to_milli(table.sigma, "km/h")
+    local = sigma if table.sigma_local is None else to_milli(table.sigma_local, "km/h")
+    return sigma, local, 0 if table.mean_gap is None else to_milli(table.mean_gap, "km/h")
+
+
+def _check_charge(keys: HybridKeys, privacy: PrivacyTable) -> None:
+    """As `check_privacy` does with epsilon alone."""
+    charged, where = keys.charged(privacy.epsilon), f"{_PRIVACY}.local_epsilon"
+    if nano(charged) * privacy.max_hats_per_day > 2**62 or not math.isfinite(charged):
+        raise BadSetting(where, f"{charged:g} is no epsilon", "use a number above 0, such as 1.0")
+    if charged > privacy.daily_limit:
+        raise BadSetting(
+            where,
+            f"{charged:g} is above daily_limit {privacy.daily_limit:g}, so nothing could be released",
+            "raise daily_limit or lower it",
+        )

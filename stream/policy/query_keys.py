@@ -1,0 +1,257 @@
+"""`[[policy.query]]`: what is asked over several days, of every HAT, and what it costs.    [estimators.md, section 7]
+
+A query is asked again and again: its days are cut into periods of `days` days, the first one beginning at `from`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from fractions import Fraction
+from math import ceil
+from typing import Final
+
+from hatcast.stream.errors import BadSetting
+from hatcast.stream.policy.checks import check_name
+from hatcast.stream.policy.estimator_keys import Relation
+from hatcast.stream.policy.table import WEAK_EPSILON, PolicyTable, QueryTable
+from hatcast.stream.policy.toml_tables import decode_table
+from hatcast.stream.readings.reading import to_milli
+from hatcast.stream.units import NANO, nano, nano_within
+
+DAYS_MAX: Final = 366
+CELLS: Final = "cells"  # what a private choice of cells is called where queries are listed
+_QUERIES_MAX: Final = 16
+_LEAST_EPSILON: Final = 0.001
+_MOST_EPSILON: Final = 10**6
+_YEARS: Final = (2, 9990)
+_EPOCH: Final = date(1970, 1, 1)  # where periods of one day are counted from: any date gives the same
+
+
+class Kind(StrEnum):
+    """What is asked.    [T III.B]"""
+
+    MEAN_SPEED = "mean_speed"
+    OVER_SPEED_LIMIT = "over_speed_limit"
+
+
+class MissingDays(StrEnum):
+    """What becomes of a query some of whose days are missing."""
+
+    SUPPRESS = "suppress"
+    LEAVE_OUT = "leave_out"
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """The local dates of one answer, first and last included."""
+
+    first: date
+    days: int
+
+    @property
+    def last(self) -> date:
+        """The date after which it is answered; its records are kept under it."""
+        return self.first + timedelta(days=self.days - 1)
+
+    @property
+    def dates(self) -> list[str]:
+        """All of them, in order."""
+        return [(self.first + timedelta(days=day)).isoformat() for day in range(self.days)]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One query of a policy.
+
+    days         in each period, D
+    first        the first date of the first period
+    epsilon_nano what one answer about one HAT costs, on each of its days: 1e-9, rounded up
+    epsilon      as it is written; None where `scale` is
+    scale        of the Laplace noise in milli-units (of km/h, or of vehicles), B; None where `epsilon` is given
+    min_n        user-days below which `mean_speed` is suppressed; 0 for the other kind
+    speed_limit  milli-units, of `over_speed_limit`; 0 for the other kind
+    canonical    what is hashed into policy_id
+    """
+
+    name: str
+    kind: Kind
+    days: int
+    first: date
+    epsilon_nano: int
+    epsilon: float | None
+    scale: Fraction | None
+    min_n: int
+    speed_limit: int
+    missing_days: MissingDays
+    canonical: dict[str, str | int | float] = field(compare=False, repr=False)
+
+    def period_of(self, day: str) -> Period | None:
+        """The period that a local date is in; None before the first one."""
+        past = (date.fromisoformat(day) - self.first).days
+        if past < 0:
+            return None
+        return Period(self.first + timedelta(days=past - past % self.days), self.days)
+
+
+def read_queries(given: PolicyTable, relation: Relation) -> tuple[Query, ...]:
+    """The queries of a policy whose other keys were checked. Raises BadSetting."""
+    if len(given.query) > _QUERIES_MAX:
+        raise BadSetting("policy.query", f"{len(given.query)} queries", f"write at most {_QUERIES_MAX}")
+    queries = [
+        _query(given, decode_table(table, QueryTable, f"policy.query[{at}]"), relation, f"policy.query[{at}]")
+        for at, table in enumerate(given.query)
+    ]
+    names = [query.name for query in queries]
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            raise BadSetting(f"policy.query[{at}].name", f"{name!r} is used twice", "give each query its own name")
+    return tuple(queries)
+
+
+def check_queries(given: PolicyTable, queries: Sequence[Query], most_hats: int) -> None:
+    """The queries' share of a day has to leave room for its HATs. Raises BadSetting.
+
+    Under `replace` for one of them, under `add_remove` for all: see `check_add_remove`.
+    """
+    if not queries:
+        return
+    privacy = given.privacy
+    reserved = most_hats * sum(query.epsilon_nano for query in queries)
+    hats = most_hats if privacy.relation == Relation.ADD_REMOVE else 1
+    needed = reserved + hats * nano(privacy.epsilon)
+    for key, limit in (("daily_limit", privacy.daily_limit), ("total_limit", privacy.total_limit)):
+        if limit is not None and needed > nano_within(limit):
+            raise BadSetting(
+                f"policy.privacy.{key}",
+                f"{limit:g} is below {needed / NANO:g}: the queries cost a user {reserved / NANO:g} on each of their"
+                f" days ({most_hats} HATs), and {hats} HAT{'s' if hats > 1 else ''} {hats * privacy.epsilon:g}",
+                f"raise {key}, or lower the queries' epsilon or max_hats_per_day",
+            )
+
+
+def _query(given: PolicyTable, table: QueryTable, relation: Relation, where: str) -> Query:
+    check_name(table.name, f"{where}.name")
+    if table.name == CELLS:
+        raise BadSetting(f"{where}.name", f"{CELLS!r} is what a private choice of cells is called", "use another name")
+    if table.kind not in set(Kind):
+        raise BadSetting(f"{where}.kind", f"{table.kind!r} is no query", f"use one of {', '.join(Kind)}")
+    if not 1 <= table.days <= DAYS_MAX:
+        raise BadSetting(f"{where}.days", f"{table.days} is no number of days", f"use 1 to {DAYS_MAX}")
+    if table.missing_days not in set(MissingDays):
+        raise BadSetting(
+            f"{where}.missing_days", f"{table.missing_days!r} is unknown", f"use {' or '.join(MissingDays)}"
+        )
+    kind = Kind(table.kind)
+    _check_kind(given, table, kind, relation, where)
+    charge = _charge(given, table, kind, where)
+    first = _first(given, table, where)
+    speed_limit = None if table.speed_limit is None else to_milli(table.speed_limit, "km/h")
+    optional = {"min_n": table.min_n, "speed_limit": speed_limit, "epsilon": table.epsilon, "scale": table.scale}
+    return Query(
+        name=table.name,
+        kind=kind,
+        days=table.days,
+        first=first,
+        epsilon_nano=charge,
+        epsilon=table.epsilon,
+        scale=None if table.scale is None else Fraction(repr(table.scale)) * 1000,
+        min_n=table.min_n or 0,
+        speed_limit=speed_limit or 0,
+        missing_days=MissingDays(table.missing_days),
+        canonical={
+            "name": table.name,
+            "kind": kind.value,
+            "days": table.days,
+            "from": first.isoformat(),
+            "missing_days": table.missing_days,
+            **{key: value for key, value in optional.items() if value is not None},
+        },
+    )
+
+
+def _check_kind(given: PolicyTable, table: QueryTable, kind: Kind, relation: Relation, where: str) -> None:
+    """The keys that a kind needs, and those that it does not use."""
+    if kind is Kind.MEAN_SPEED:
+        if relation is Relation.ADD_REMOVE:
+            raise BadSetting(
+                f"{where}.kind",
+                "mean_speed divides by the number of user-days, which add_remove hides",
+                f'use "{Kind.OVER_SPEED_LIMIT}", or relation = "replace"',
+            )
+        if table.speed_limit is not None:
+            raise BadSetting(f"{where}.speed_limit", "is not used by mean_speed", "remove it")
+        if table.min_n is None or not 1 <= table.min_n <= 10**9:
+            raise BadSetting(
+                f"{where}.min_n",
+                "is missing" if table.min_n is None else f"{table.min_n} is no number of user-days",
+                "write below how many user-days nothing is answered, such as min_n = 310",
+            )
+        return
+    if table.min_n is not None:
+        raise BadSetting(f"{where}.min_n", f"is not used by {kind}", "remove it")
+    limit = table.speed_limit
+    if limit is None or not 0 <= limit < given.upper_bound:
+        raise BadSetting(
+            f"{where}.speed_limit",
+            "is missing" if limit is None else f"{limit:g} is not below upper_bound {given.upper_bound:g}: no speed is",
+            "write km/h in [0, upper_bound), such as 50.0",
+        )
+
+
+def _charge(given: PolicyTable, table: QueryTable, kind: Kind, where: str) -> int:
+    """Epsilon of one answer in 1e-9: as written, or U / (min_n B), or 1 / (D B)."""
+    if (table.epsilon is None) == (table.scale is None):
+        raise BadSetting(where, "needs either epsilon or scale", "write one of them, such as epsilon = 0.1")
+    if table.scale is not None:
+        widest = given.upper_bound if kind is Kind.MEAN_SPEED else 1e6  # noise stays far within 64 bits
+        if not 0 < table.scale <= widest:
+            raise BadSetting(
+                f"{where}.scale", f"{table.scale:g} is not within 0 and {widest:g}", "use a number such as 1.0"
+            )
+        most = Fraction(1, table.days)
+        if kind is Kind.MEAN_SPEED:
+            most = Fraction(repr(given.upper_bound)) / (table.min_n or 1)
+        exact = most / Fraction(Decimal(repr(table.scale)))
+        key = f"{where}.scale"
+        if exact > _MOST_EPSILON:
+            least = float(most / _MOST_EPSILON)
+            raise BadSetting(key, f"{table.scale:g} is hardly any noise", f"use a number of at least {least:g}")
+    else:
+        key = f"{where}.epsilon"
+        # From the least one on, noise stays within 64 bits on the finest grid.
+        if not _LEAST_EPSILON <= (table.epsilon or 0) <= _MOST_EPSILON:
+            raise BadSetting(
+                key, f"{table.epsilon:g} is no epsilon", f"use {_LEAST_EPSILON:g} to {_MOST_EPSILON}, such as 0.1"
+            )
+        exact = Fraction(Decimal(repr(table.epsilon)))
+    if exact > WEAK_EPSILON and not given.privacy.acknowledge_weak_privacy:
+        raise BadSetting(
+            key,
+            f"comes to epsilon {float(exact):g}, which hides hardly anything",
+            f"let it be at most {WEAK_EPSILON:g}, or set acknowledge_weak_privacy = true",
+        )
+    return ceil(exact * NANO)
+
+
+def _first(given: PolicyTable, table: QueryTable, where: str) -> date:
+    """Where the first period begins."""
+    text = table.from_date or given.from_date
+    if text is None:
+        if table.days > 1:
+            raise BadSetting(
+                f"{where}.from", "is missing", 'write the first local date of a period, such as "2022-01-01"'
+            )
+        return _EPOCH
+    try:
+        first = date.fromisoformat(text)
+    except ValueError:
+        first = date.min
+    if first.isoformat() != text or not _YEARS[0] < first.year < _YEARS[1]:
+        raise BadSetting(f"{where}.from", f"{text!r} is no date", 'use a local date such as "2022-01-01"')
+    if given.from_date is not None and text < given.from_date:
+        raise BadSetting(
+            f"{where}.from", f"{text} is before policy.from {given.from_date}", "use that date or a later one"
+        )
+    return first

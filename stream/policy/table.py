@@ -1,0 +1,146 @@
+"""The `[policy]` table as it is written, with its defaults, and the canonical form that is hashed.    [design 6]"""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
+
+from hatcast.stream.readings.reading import to_milli
+
+MIN_USERS: Final = 10  # unless the policy says otherwise
+WEAK_EPSILON: Final = 10.0  # above it a release is hardly private, so the policy has to say that this is meant
+
+
+class PrivacyTable(msgspec.Struct, frozen=True, kw_only=True):
+    """`[policy.privacy]`; `min_users` None: not written. See `min_users_of`."""
+
+    unit: str = "user_day"
+    relation: str = "replace"
+    epsilon: float
+    max_hats_per_day: int
+    daily_limit: float
+    total_limit: float | None = None
+    delta: float = 1e-6
+    min_users: int | None = None
+    acknowledge_weak_privacy: bool = False
+    local_epsilon: float | None = None
+    max_coalition: int | None = None
+
+
+class EstimatorTable(msgspec.Struct, frozen=True, kw_only=True):
+    """`[policy.estimator]`; a key that the chosen estimator does not use stays None."""
+
+    name: str
+    grouping: str | None = None
+    array_length: str | int | None = None
+    quantiles: str | None = None
+    weight_threshold: float | None = None
+    noise: str | None = None
+    sigma: float | None = None
+    sigma_local: float | None = None
+    mean_gap: float | None = None
+
+
+class QueryTable(msgspec.Struct, frozen=True, kw_only=True):
+    """One `[[policy.query]]`, as written: `scale` in what is published, `speed_limit` in km/h."""
+
+    name: str
+    kind: str
+    days: int
+    from_date: str | None = msgspec.field(default=None, name="from")
+    epsilon: float | None = None
+    scale: float | None = None
+    min_n: int | None = None
+    speed_limit: float | None = None
+    missing_days: str = "suppress"
+
+
+class PolicyTable(msgspec.Struct, frozen=True, kw_only=True):
+    """`[policy]`, as written: speeds in km/h, durations as text, `from` (a word of Python's) as `from_date`."""
+
+    name: str
+    replaces: str | None = None
+    from_date: str | None = msgspec.field(default=None, name="from")
+    upper_bound: float
+    reject_above: float | str = 150.0
+    drop_zero: bool = True
+    timezone: str
+    h3_resolution: int = 7
+    slot_length: str = "1h"
+    hours: tuple[int, int] = (9, 21)
+    lateness: str = "5m"
+    max_ahead: str = "2m"
+    min_interval: str = "1s"
+    cells: str = "all"
+    grid: float = 0.001
+    privacy: PrivacyTable
+    estimator: EstimatorTable
+    query: tuple[dict[str, Any], ...] = ()
+
+
+def canonical(
+    given: PolicyTable,
+    durations: Mapping[str, int],
+    cells: object,
+    keys: tuple[Mapping[str, Any], Mapping[str, Any]],
+    queries: Sequence[Mapping[str, str | int | float]],
+) -> dict[str, Any]:
+    """What `policy_id` is the hash of: every key with its value, but the name.
+
+    keys   those of [policy.privacy] and [policy.estimator] that only some estimators use, where this one does
+    Durations are ms, speeds milli-units, `cells` the file's content. So "300s" and "5m" are one policy. `query` is left
+    out where there is none, so that a policy from before there were queries is still the same.
+    """
+    succession = {} if given.replaces is None else {"replaces": given.replaces, "from": given.from_date}
+    return {
+        **succession,
+        "upper_bound": to_milli(given.upper_bound, "km/h"),
+        "reject_above": given.reject_above
+        if isinstance(given.reject_above, str)
+        else to_milli(given.reject_above, "km/h"),
+        "drop_zero": given.drop_zero,
+        "timezone": given.timezone,
+        "h3_resolution": given.h3_resolution,
+        **durations,
+        "hours": list(given.hours),
+        "cells": cells,
+        "grid": float(Decimal(repr(given.grid)) * 1000),
+        "privacy": {
+            "unit": given.privacy.unit,
+            "relation": given.privacy.relation,
+            "epsilon": given.privacy.epsilon,
+            "max_hats_per_day": given.privacy.max_hats_per_day,
+            "daily_limit": given.privacy.daily_limit,
+            **({} if given.privacy.total_limit is None else {"total_limit": given.privacy.total_limit}),
+            "delta": given.privacy.delta,
+            **({} if given.privacy.relation == "add_remove" else {"min_users": min_users_of(given.privacy)}),
+            "acknowledge_weak_privacy": given.privacy.acknowledge_weak_privacy,
+            **keys[0],
+        },
+        "estimator": {"name": given.estimator.name, **keys[1]},
+        **({"query": list(queries)} if queries else {}),
+    }
+
+
+def min_users_of(privacy: PrivacyTable) -> int:
+    """`min_users` or its default; 0 under `add_remove`, where nothing may depend on how many are there."""
+    if privacy.relation == "add_remove":
+        return 0
+    return MIN_USERS if privacy.min_users is None else privacy.min_users
+
+
+def differing_keys(stored: bytes, given: bytes) -> str:
+    """The dotted keys in which two canonical policies (as hashed, RFC 8785) differ, for a person to read."""
+    old, new = _flatten(msgspec.json.decode(stored)), _flatten(msgspec.json.decode(given))
+    return ", ".join(f"policy.{key}" for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key))
+
+
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping) and key != "cells":
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat

@@ -1,0 +1,79 @@
+"""HSL's High-Frequency Positioning (HFP v2): an MQTT topic, a space and a JSON payload; speeds in m/s.
+
+/hfp/v2/journey/ongoing/vp/tram/0040/00436/.. {"VP": {"tst": "2025-03-12T11:24:51.251Z", "spd": 5.5, ..}}
+
+The vehicle is operator/vehicle of the topic; the payload's operator runs the trip, so it may change with it. Events of
+every kind are read. A null place or speed is undecodable.    [digitransit.fi, High-frequency positioning]
+"""
+
+import re
+from collections.abc import Iterator
+from typing import BinaryIO, Final, Generic, TypeVar
+
+import msgspec
+
+from hatcast.stream.readings.formats._recorded import UNREADABLE, another_format, lines, recorded, split_lines
+from hatcast.stream.readings.formats._speed import speed_of
+from hatcast.stream.readings.formats.interface import Feed, Recorded
+from hatcast.stream.readings.reading import Reading
+
+NAME: Final = "hfp"
+S = TypeVar("S")
+# Vehicle and payload, which begins at the first " {": a topic may hold spaces, as in "Pikku Huopalahti".
+_match: Final = re.compile(rb"/hfp/v2(?:/[^/]*){4}/([^/ ]+/[^/ ]+)(?:/.*?)? (\{.*)", re.DOTALL).fullmatch
+
+
+class _Event(msgspec.Struct, Generic[S], gc=False):
+    tst: str
+    spd: S
+    lat: float
+    lon: float = msgspec.field(name="long")
+
+
+_read: Final = msgspec.json.Decoder(dict[str, _Event[float]]).decode
+_read_any_speed: Final = msgspec.json.Decoder(dict[str, _Event[msgspec.Raw]]).decode
+_read_any: Final = msgspec.json.Decoder(dict[str, dict[str, object]]).decode
+
+
+def decode(value: bytes) -> Reading | None:
+    """One topic and payload; None if undecodable. Raises nothing."""
+    if (found := _match(value)) is None:
+        return None
+    try:
+        [event] = _read(found[2]).values()
+        return Reading(found[1].decode(), event.tst, event.lat, event.lon, event.spd, "m/s")
+    except UNREADABLE:
+        return _with_any_speed(found[1], found[2])
+
+
+def _with_any_speed(vehicle: bytes, payload: bytes) -> Reading | None:
+    """A record that was refused, perhaps for a speed that a double cannot hold."""
+    try:
+        [event] = _read_any_speed(payload).values()
+        speed = speed_of(event.spd)
+        return None if speed is None else Reading(vehicle.decode(), event.tst, event.lat, event.lon, speed, "m/s")
+    except UNREADABLE:
+        return None
+
+
+def split(body: bytes, topic: str = "") -> list[bytes]:
+    """A payload with its topic as one record; without a topic, lines of both."""
+    return [b"%b %b" % (topic.encode(errors="replace"), body.strip())] if topic else split_lines(body)
+
+
+def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
+    """The records of a recording, one a line. Raises BadRecording, at the end, if none has a topic of HFP."""
+    return recorded(lines(stream), decode, _look, another_format(path, NAME, "lines of topic and payload"))
+
+
+def _look(raw: bytes, reading: Reading | None) -> tuple[object, bool]:
+    if reading is not None:
+        return reading.time, True
+    try:
+        [event] = _read_any(raw[raw.find(b" {") + 1 :]).values()
+    except UNREADABLE:
+        event = {}
+    return event.get("tst"), raw.startswith(b"/hfp/v2/")
+
+
+FEED: Final = Feed(NAME, decode, records, split)

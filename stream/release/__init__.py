@@ -1,0 +1,1 @@
+"""Releases: HAT, contributions, policy and noise to the bytes that are published."""

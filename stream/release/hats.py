@@ -1,0 +1,280 @@
+"""HAT + contributions + policy + noise -> release: what is published, byte for byte.    [design 6]
+
+The privacy question, asked of every field. Under `replace`, cell, date, slot and status depend on counts only, which
+are public; `mean`, `raw` and `interval95` on values only through the noise; `noise.scale` on counts, and on values only
+through the interval that `levy` and `quantile` draw for a part of epsilon; `released_at` on the clock of the worker.
+`seq` numbers commits, so it tells how many HATs had data: counts again.
+
+Under `add_remove` counts are private. `status`, `mean`, `raw` and `interval95` depend on them through the noise, which
+`suppressed` has cost as well; nothing else does. There is no `seq` and no scale, and `released_at` is a public instant.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from hatcast.stream.accounting.ledger import DaySummary, Reserved, decimal
+from hatcast.stream.errors import Refusal
+from hatcast.stream.estimators import ESTIMATORS, Estimate, Parameters, Users
+from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.packing import columns
+from hatcast.stream.hybrid.release import Blend, blend_of, blend_published, told_of_devices
+from hatcast.stream.mechanisms import Noise
+from hatcast.stream.mechanisms.grid import Grid
+from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.release.schedule import released_at_ms
+from hatcast.stream.release.spending import fineness_of, finer_epsilon
+
+
+class Status(StrEnum):
+    """What became of a final HAT."""
+
+    RELEASED = "released"
+    SUPPRESSED = "suppressed"
+    BUDGET_EXHAUSTED = "budget_exhausted"
+    INCOMPLETE = "incomplete"
+
+
+def is_charged(status: str, relation: str) -> bool:
+    """Whether noise was drawn for it: under `add_remove` that is how a HAT comes to be suppressed."""
+    return status == Status.RELEASED or (status == Status.SUPPRESSED and relation == Relation.ADD_REMOVE)
+
+
+@dataclass(frozen=True, slots=True)
+class HatChunks:
+    """What is stored of a HAT, packed, from all partitions, in any order: of readings, and of devices' reports."""
+
+    readings: Sequence[bytes]
+    reports: Sequence[bytes] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The one answer for one HAT, before the ledger has numbered it.
+
+    estimate    None unless released
+    """
+
+    policy: Policy
+    slot: Slot
+    cell: str
+    start: datetime
+    end: datetime
+    status: Status
+    estimate: Estimate | Blend | None
+
+    @property
+    def release_id(self) -> str:
+        """`policy/dateTslot/cell`, the same for ever."""
+        return release_id(self.policy, self.slot.key, self.cell)
+
+    @property
+    def date(self) -> str:
+        """The local date whose budget it is charged to."""
+        return self.slot.date
+
+    @property
+    def place(self) -> str:
+        """`cell/slot`: what a day's charges are summed by."""
+        return f"{self.cell}/{self.slot.name}"
+
+    @property
+    def charge(self) -> int:
+        """1e-9 epsilon: all of the policy's, or nothing."""
+        return self.policy.epsilon_nano if is_charged(self.status, self.policy.relation) else 0
+
+    @property
+    def fineness(self) -> int:
+        """What `fineness_of` will tell of the record."""
+        scale = self.estimate.scale if isinstance(self.estimate, Estimate) else None
+        return fineness_of(self.policy)(None if scale is None else float(Grid(self.policy.grid).scale_text(scale)))
+
+    def exhausted(self) -> "Release":
+        """The same HAT on a day whose budget is spent: nothing of the estimate is left in it."""
+        return replace(self, status=Status.BUDGET_EXHAUSTED, estimate=None)
+
+    def record(self, now_ms: int) -> tuple[bytes, bytes]:
+        """The record's bytes before and after the number that the ledger gives it (`seq`).
+
+        Under `add_remove` it gets none: then all bytes are in the first part and the second is empty.
+        """
+        hidden = self.policy.relation is Relation.ADD_REMOVE
+        head = {"release_id": self.release_id, "policy_id": self.policy.policy_id, "status": self.status.value}
+        tail: dict[str, Any] = {
+            "cell": self.cell,
+            "date": self.slot.date,
+            "slot": self.slot.name,
+            "start": self.start.isoformat(),
+            "end": self.end.isoformat(),
+        }
+        if isinstance(self.estimate, Blend):
+            tail |= blend_published(self.estimate, self.policy, "km/h")
+        elif self.estimate is not None:
+            tail |= published(self.estimate, self.policy, "km/h")
+        tail |= {
+            "estimator": self.policy.estimator,
+            "epsilon": self.policy.epsilon,
+            **told_of_devices(self.policy),
+            "relation": self.policy.relation.value,
+            "released_at": utc(released_at_ms(self.slot, self.policy) if hidden else now_ms),
+        }
+        return parts(head, tail, hidden=hidden)
+
+
+_JSON = msgspec.json.Encoder()
+
+
+def parts(head: dict[str, Any], tail: dict[str, Any], *, hidden: bool) -> tuple[bytes, bytes]:
+    """A record's bytes before and after its number; all of them in the first part where it gets none."""
+    if hidden:
+        return _JSON.encode(head | tail), b""
+    return _JSON.encode(head)[:-1] + b',"seq":', b"," + _JSON.encode(tail)[1:]
+
+
+def numbered(record: tuple[bytes, bytes], number: int) -> bytes:
+    """A record's bytes once the ledger has given it a number. As in agents/redis/deciding.lua."""
+    head, tail = record
+    return b"%b%d%b" % (head, number, tail) if tail else head
+
+
+def release_id(policy: Policy, slot: str, cell: str) -> str:
+    """`surat-speed/2022-01-02T09:00/87608b0d2ffffff`; `slot` is `date/name`."""
+    return f"{policy.name}/{slot.replace('/', 'T')}/{cell}"
+
+
+def date_of(release_id: str) -> str:
+    """The local date that a release_id names."""
+    return release_id.partition("/")[2].partition("T")[0]
+
+
+def release_of(policy: Policy, calendar: Calendar, slot: str, cell: str, chunks: HatChunks, noise: Noise) -> Release:
+    """Estimate a final HAT and draw its noise. `slot` is `date/name`."""
+    estimate: Estimate | Blend | None
+    if policy.hybrid is None:
+        estimate = _estimate(policy, users_of(chunks.readings), noise)
+    else:
+        estimate = blend_of(policy, users_of(chunks.readings), chunks.reports, noise)
+    status = Status.SUPPRESSED if estimate is None else Status.RELEASED
+    return _release(policy, calendar, slot, cell, estimate, status)
+
+
+def _release(
+    policy: Policy, calendar: Calendar, slot: str, cell: str, estimate: Estimate | Blend | None, status: Status
+) -> Release:
+    date, name = slot.split("/")
+    found = calendar.named(date, name)
+    if found is None:
+        raise Refusal(f"slot {slot} does not exist in {policy.timezone}: the stored state is of another policy")
+    return Release(
+        policy=policy,
+        slot=found,
+        cell=cell,
+        start=calendar.local(found.start_ms),
+        end=calendar.local(found.end_ms),
+        status=status,
+        estimate=estimate,
+    )
+
+
+def incomplete_of(policy: Policy, calendar: Calendar, slot: str, cell: str) -> Release:
+    """The answer for a HAT of a day with deleted records: nothing is computed, nothing is charged."""
+    return _release(policy, calendar, slot, cell, None, Status.INCOMPLETE)
+
+
+def exhausted_of(policy: Policy, calendar: Calendar, slot: str, cell: str) -> Release:
+    """The answer for a HAT of a slot that the budget has no room for: nothing is computed, nothing is charged."""
+    return _release(policy, calendar, slot, cell, None, Status.BUDGET_EXHAUSTED)
+
+
+def users_of(chunks: Iterable[bytes]) -> Users:
+    """The users of a HAT in the estimators' order: by count, largest first, ties by pseudonym."""
+    read = [columns(chunk) for chunk in chunks]
+    if not read:
+        empty = np.empty(0, np.int64)
+        return Users.sorted(empty.astype(np.uint64), empty, empty)
+    return Users.sorted(*(np.concatenate(column) for column in zip(*read, strict=True)))
+
+
+def _estimate(policy: Policy, users: Users, noise: Noise) -> Estimate | None:
+    """None: suppressed. Under `replace` the number of users is public and may decide; else `min_users` is 0."""
+    if len(users.counts) < policy.min_users:
+        return None
+    return ESTIMATORS[policy.estimator].estimate(users, Parameters.of(policy), noise)
+
+
+def published(estimate: Estimate, policy: Policy, unit: str) -> dict[str, Any]:
+    """What a record tells of an estimate; `unit` is that of 1000 milli-units."""
+    grid = Grid(policy.grid)
+
+    def number(steps: int) -> msgspec.Raw:
+        return msgspec.Raw(grid.text(steps).encode())
+
+    noise: dict[str, Any] = {"kind": "laplace_ratio"}
+    if estimate.scale is not None:
+        noise = {"kind": "laplace", "scale": msgspec.Raw(grid.scale_text(estimate.scale).encode())}
+    return {
+        "mean": number(estimate.mean),
+        "raw": number(estimate.raw),
+        "unit": unit,
+        "noise": noise,
+        "interval95": [number(steps) for steps in estimate.interval95],
+        "covers": "noise",
+    }
+
+
+def budget_record(policy: Policy, date: str, summary: DaySummary) -> bytes:
+    """What `hats.budget` tells of a day: all of it follows from charges, which are public.
+
+    Under `replace` they tell which HATs were released; under `add_remove` every listed one is charged.
+    """
+    spent = summary.epsilon_user_day
+    limit = min(policy.daily_limit_nano, summary.limit or policy.daily_limit_nano)
+    # What other policies will still charge is not known here: their share of the day is the limit's to bound.
+    reserved = sum(query.amount for query in summary.queries.values())
+    bound = limit if summary.shared else min(reserved + policy.most_hats * policy.epsilon_nano, limit)
+    total, total_limit = summary.total, policy.total_limit_nano
+    return _JSON.encode(
+        {
+            "policy": policy.name,
+            "policy_id": policy.policy_id,
+            "date": date,
+            "seq": summary.sequence,
+            "releases": summary.releases,
+            "epsilon_sum": exact(summary.epsilon_sum),
+            "epsilon_user_day": exact(spent),
+            "limit": exact(limit),
+            "day_bound": exact(max(bound, spent)),
+            "epsilon_delta": {"epsilon": finer_epsilon(policy, summary), "delta": policy.delta},
+            "max_hats_per_day": policy.max_hats_per_day,
+        }
+        | ({} if not summary.queries else {"queries": _reserved(summary.queries)})
+        | ({} if policy.replaces is None else {"replaces": policy.replaces, "from": policy.from_date})
+        | (
+            {}
+            if total_limit is None
+            else {"total": exact(total.spent), "total_limit": exact(min(total_limit, total.limit or total_limit))}
+        )
+    )
+
+
+def _reserved(queries: Mapping[str, Reserved]) -> list[dict[str, Any]]:
+    return [
+        {"query": name, "epsilon": exact(reserved.epsilon), "places": reserved.places}
+        for name, reserved in sorted(queries.items())
+    ]
+
+
+def exact(nano: int) -> msgspec.Raw:
+    """A charge (1e-9) as a number of JSON, with all its digits."""
+    return msgspec.Raw(str(decimal(nano)).encode())
+
+
+def utc(instant_ms: int) -> str:
+    """ms UTC as a record writes it."""
+    seconds, milliseconds = divmod(instant_ms, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z"

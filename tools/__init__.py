@@ -1,0 +1,1 @@
+"""Generators of the reference pages and schemas. Not part of the wheel."""

@@ -1,0 +1,68 @@
+"""`python -m tools.metrics_page [--check]`: writes docs/metrics.md from the declaration, or checks that it agrees."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from hatcast.agents.monitoring.declarations import METRICS
+from hatcast.agents.monitoring.kinds import Histogram, Metric, Process
+
+PAGE: Final = Path(__file__).parents[1] / "docs" / "metrics.md"
+_TITLES: Final = {
+    None: "Every process",
+    Process.WORKER: "Worker",
+    Process.BRIDGE: "Bridges",
+    Process.DISPLAY: "The display",
+}
+_HEAD: Final = """# Metrics
+
+<!-- written by python -m tools.metrics_page from agents/monitoring/declarations.py -->
+
+Each process serves these at `/metrics`, beside `/livez` and `/readyz`, on an address of its own: `worker.listen` of
+[configuration.md](configuration.md#worker), `--metrics-listen` of bridges and of the display. They are for operators,
+inside the trust boundary, and yet nothing here is of one vehicle or one cell, and none is a mean.
+
+Names are in base units; a counter starts at 0 with its process, so look at `rate()` and `increase()`. A gauge is there
+once it is known. Beside these are the `process_*` and `python_*` of the Prometheus client. Alerts on them are in
+`ops/prometheus/alerts.yaml`, what to do about each in [runbook.md](runbook.md).
+"""
+
+
+def text() -> str:
+    """The page."""
+    return _HEAD + "".join(_sections())
+
+
+def _sections() -> Iterator[str]:
+    for process, title in _TITLES.items():
+        of_process = [metric for metric in METRICS if _owner(metric) == process]
+        yield f"\n## {title}\n\n| name | kind | labels | meaning |\n|---|---|---|---|\n"
+        yield from (_row(metric) for metric in of_process)
+
+
+def _owner(metric: Metric) -> Process | None:
+    return metric.processes[0] if len(metric.processes) == 1 else None
+
+
+def _row(metric: Metric) -> str:
+    labels = "; ".join(
+        f"`{label.name}`" + (f": {', '.join(f'`{value}`' for value in label.values)}" if label.values else "")
+        for label in metric.labels
+    )
+    kind = metric.kind
+    if isinstance(metric, Histogram):
+        kind += f", {metric.buckets[0]:g} to {metric.buckets[-1]:g} s"
+    return f"| `{metric.name}` | {kind} | {labels} | {metric.text} |\n"
+
+
+def main() -> None:
+    """Write the page; with `--check` exit 1 if it differs."""
+    if "--check" not in sys.argv[1:]:
+        PAGE.write_text(text())
+    elif not PAGE.exists() or PAGE.read_text() != text():
+        sys.exit("docs/metrics.md and agents/monitoring/declarations.py differ: run python -m tools.metrics_page")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""Every record that stands on a topic. To add one: tools/schemas/__init__.py says how."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from hatcast.agents.kafka.dead_letters import DeadLetter
+from hatcast.stream.records import BudgetRecord, QueryRecord, ReleaseRecord, ReportRecord, TelemetryRecord
+
+
+class Action(StrEnum):
+    """What hatcast does, in the words of AsyncAPI: `receive` is what others write and hatcast reads."""
+
+    SEND = "send"
+    RECEIVE = "receive"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordType:
+    """One kind of record.
+
+    name      of its schema, its message and its goldens; `ce_type` is hatcast.NAME.v1
+    type_     of its value
+    topic     key of [topics] in hatcast.toml
+    summary   what it is, in one line
+    key       what its Kafka key is; None: it has none
+    key_of    the fields whose values, joined by a slash, are the key; empty: the value does not tell it
+    event_id  what `ce_id` is; None: it has no headers
+    timed     whether it has `ce_time`: its `released_at`
+    """
+
+    name: str
+    type_: type[msgspec.Struct]
+    topic: str
+    action: Action
+    summary: str
+    key: str | None
+    key_of: tuple[str, ...] = ()
+    event_id: str | None = None
+    timed: bool = False
+
+
+_ALL: Final = (
+    RecordType(
+        name="telemetry",
+        type_=TelemetryRecord,
+        topic="telemetry",
+        action=Action.RECEIVE,
+        summary="Readings of vehicles, for operators: one reading a record, and ticks.",
+        key="the vehicle's id; a tick has none",
+        key_of=("vehicle",),
+    ),
+    RecordType(
+        name="report",
+        type_=ReportRecord,
+        topic="reports",
+        action=Action.RECEIVE,
+        summary="Noisy means of devices that do not trust the operator: one report for each device, hexagon and slot.",
+        key="the device's id of that day",
+        key_of=("id",),
+    ),
+    RecordType(
+        name="release",
+        type_=ReleaseRecord,
+        topic="means",
+        action=Action.SEND,
+        summary="Private mean speeds, public: one release for each hexagon and slot.",
+        key="release_id",
+        key_of=("release_id",),
+        event_id="release_id",
+        timed=True,
+    ),
+    RecordType(
+        name="query",
+        type_=QueryRecord,
+        topic="queries",
+        action=Action.SEND,
+        summary="Answers to queries over days, public: one for each query, hexagon, slot and period.",
+        key="release_id",
+        key_of=("release_id",),
+        event_id="release_id",
+        timed=True,
+    ),
+    RecordType(
+        name="budget",
+        type_=BudgetRecord,
+        topic="budget",
+        action=Action.SEND,
+        summary="What a day's releases and queries have cost, public: of one key the greatest `seq` holds.",
+        key="policy/date",
+        key_of=("policy", "date"),
+        event_id="policy/date/seq",
+    ),
+    RecordType(
+        name="dead-letter",
+        type_=DeadLetter,
+        topic="dead_letters",
+        action=Action.SEND,
+        summary="Where records stand that nobody can read, for operators: kept for a day, rate-limited.",
+        key=None,
+        event_id="topic/partition/offset",
+    ),
+)
+RECORDS: Final[Mapping[str, RecordType]] = MappingProxyType({each.name: each for each in _ALL})
