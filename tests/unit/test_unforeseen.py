@@ -103,8 +103,8 @@ def test_a_command_ends_with_one_line_and_without_the_text(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert re.fullmatch(
-        r"hatcast: unexpected KeyError at hatcast/agents/cli/__init__\.py:\d+: this is a mistake in hatcast, please report this"
-        r" line \(HATCAST_DEBUG_ERRORS=1 adds its text, which may hold a record\)\n",
+        r"hatcast: unexpected KeyError at hatcast/agents/cli/__init__\.py:\d+: this is a mistake in hatcast, please"
+        r" report this line \(HATCAST_DEBUG_ERRORS=1 adds its text, which may hold a record\)\n",
         last_words(capsys, monkeypatch),
     )
     monkeypatch.setenv(DEBUG_VARIABLE, "1")
