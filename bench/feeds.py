@@ -17,7 +17,7 @@ from google.transit.gtfs_realtime_pb2 import FeedMessage
 from bench.city import START, reports
 from bench.figures import Figure, middle, show
 from hatcast.agents.recordings.parquet import parquet_records
-from hatcast.stream.readings.formats import FEEDS, Feed, Recorded, itms
+from hatcast.stream.readings.formats import FORMATS, Feed, Recorded, itms
 from hatcast.stream.readings.formats.capmetro import COLUMNS
 from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.reading import Reading, parse_time
@@ -35,13 +35,13 @@ def command(as_json: bool, records: int, rounds: int) -> int:  # noqa: FBT001 - 
     bodies = _bodies(records)
     work: dict[str, Callable[[], int]] = {}
     for name, body in bodies.items():
-        feed = FEEDS[name]
+        feed = FORMATS[name]
         work[f"{name}_decode"] = _decoding(feed, _records_of(feed, body))
         work[f"{name}_recording"] = partial(_recorded, feed.records, body)
-    polls = FEEDS["gtfs-rt"]
+    polls = FORMATS["gtfs-rt"]
     work["gtfs-rt_split_and_decode"] = partial(_split, polls, bodies[polls.name])
     work["parquet_recording"] = partial(
-        _recorded, partial(parquet_records, feed=FEEDS["jsonl"]), _parquet(bodies["jsonl"])
+        _recorded, partial(parquet_records, feed=FORMATS["jsonl"]), _parquet(bodies["jsonl"])
     )
     gc.collect()
     gc.freeze()

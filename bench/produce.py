@@ -5,7 +5,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from bench.city import Sent
 
 
-class Sender:
+class RecordedProducer:
     """Sends with acks=all, keyed by vehicle with murmur2, timestamps given."""
 
     def __init__(self, bootstrap_servers: str) -> None:

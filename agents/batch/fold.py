@@ -8,7 +8,7 @@ from typing import Final, Generic, TypeVar
 
 import h3.api.basic_int as h3
 
-from hatcast.agents.batch.retention import Keeper
+from hatcast.agents.batch.retention import Retention
 from hatcast.agents.recordings.dump_file import Dump
 from hatcast.agents.worker.early_records import Ahead
 from hatcast.stream.fold.contributions import FoldOf
@@ -44,7 +44,7 @@ class Job:
     policy: Policy
     pseudonyms: Pseudonyms
     now_ms: int
-    keeper: Keeper
+    keeper: Retention
     progress: Callable[[int], None]
     earlier: Earlier | None = None
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 
 _APPLICATION_ID: Final = 0x68636C64  # "hcld": what tells the file from any other database
 _VERSION: Final = 4
@@ -51,12 +51,12 @@ def hold(database: sqlite3.Connection, path: Path) -> None:
         _make(database, _SCHEMA + _USERS)
         database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
     elif application != _APPLICATION_ID:
-        raise Refusal(f"{path}: is no ledger of hatcast; name another file with --ledger")
+        raise HatcastError(f"{path}: is no ledger of hatcast; name another file with --ledger")
     elif version == _WITHOUT_USERS:
         _make(database, _USERS)
         database.execute("INSERT INTO unknown_users SELECT DISTINCT date, policy FROM spent WHERE commits > 0")
     elif version != _VERSION:
-        raise Refusal(f"{path}: was written by another version of hatcast; use that one, or another file")
+        raise HatcastError(f"{path}: was written by another version of hatcast; use that one, or another file")
     if version != _VERSION:
         database.execute(f"PRAGMA user_version = {_VERSION}")
     database.execute("COMMIT")
@@ -81,8 +81,8 @@ def step(database: sqlite3.Connection, path: Path) -> Iterator[None]:
             database.execute("ROLLBACK")
 
 
-def unusable(path: Path, error: sqlite3.OperationalError) -> Refusal:
+def unusable(path: Path, error: sqlite3.OperationalError) -> HatcastError:
     """What SQLite says of a file, for people."""
     if error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return Refusal(f"{path}: is in use by another `hatcast batch`; wait until it has ended")
-    return Refusal(f"{path}: cannot be used as a ledger ({error}); name a file in a folder that you may write to")
+        return HatcastError(f"{path}: is in use by another `hatcast batch`; wait until it has ended")
+    return HatcastError(f"{path}: cannot be used as a ledger ({error}); name a file in a folder that you may write to")

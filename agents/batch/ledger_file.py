@@ -17,7 +17,7 @@ import msgspec
 from hatcast.agents.batch.ledger_database import hold, step, unusable
 from hatcast.agents.batch.ledger_users import NOBODY, Entered, Users, claim_user_key
 from hatcast.stream.accounting.ledger import DayLedger, DaySummary, PolicyDay, Reserved, Total
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.table import differing_keys
 from hatcast.stream.queries import CELLS, reservations
@@ -65,7 +65,7 @@ class LedgerFile:
 
         A date's first HAT reserves what the queries cost that read it, and an answer what its query costs on those days
         of its period that had no HAT. Returns the records that are in the file now, by release_id.
-        Raises Refusal if the file cannot be written: then none of them is in it.
+        Raises HatcastError if the file cannot be written: then none of them is in it.
         """
         records = {}
         try:
@@ -86,7 +86,7 @@ class LedgerFile:
     def book_spent(self) -> None:
         """Book what a private list of cells has cost on those of its days on which it is not booked yet, in one step.
 
-        Raises Refusal if the file cannot be written.
+        Raises HatcastError if the file cannot be written.
         """
         dates = [] if self.policy.chosen is None else self.policy.chosen.dates
         if not dates:
@@ -171,9 +171,9 @@ class LedgerFile:
         return True
 
     def _limit(self, date: str, day: DayLedger, total: Total) -> None:
-        """Keep what binds a day and all days after a charge. Raises Refusal beyond the numbers of a ledger file."""
+        """Keep what binds a day and all days after a charge. Raises HatcastError beyond the numbers of a ledger file."""
         if total.spent > _MOST_SPENT:
-            raise Refusal(
+            raise HatcastError(
                 f"{self._path}: all days together would cost more than a ledger file can count: name another file with"
                 " --ledger, or lower policy.privacy.epsilon under a new policy.name"
             )
@@ -229,7 +229,7 @@ def open_ledger(path: Path, policy: Policy, user_key: bytes | None = None) -> It
 
     user_key   of the settings; None: made with the file and kept in it
 
-    Raises Refusal: no ledger, in use, unreadable, its policy of this name has another policy_id, its policies another
+    Raises HatcastError: no ledger, in use, unreadable, its policy of this name has another policy_id, its policies another
     time zone, its users another key; or the policy cannot follow the one that it replaces.
     """
     database = None
@@ -248,7 +248,7 @@ def open_ledger(path: Path, policy: Policy, user_key: bytes | None = None) -> It
     except sqlite3.OperationalError as error:
         raise unusable(path, error) from None
     except sqlite3.DatabaseError:
-        raise Refusal(f"{path}: is no ledger of hatcast, or damaged; name another file with --ledger") from None
+        raise HatcastError(f"{path}: is no ledger of hatcast, or damaged; name another file with --ledger") from None
     finally:
         if database is not None:
             database.close()
@@ -262,19 +262,19 @@ def _claim(database: sqlite3.Connection, path: Path, policy: Policy) -> None:
     }
     ours = policies.get(policy.name)
     if ours is not None and ours[0] != policy.policy_id:
-        raise Refusal(
+        raise HatcastError(
             f"{path}: policy {policy.name!r} was started with another {differing_keys(ours[2], policy.canonical)}: a"
             " policy does not change; restore it, or start the new one under a new policy.name"
         )
     for _, other, _ in policies.values():
         if other["timezone"] != policy.timezone:
-            raise Refusal(
+            raise HatcastError(
                 f"{path}: its policies have the policy.timezone {other['timezone']!r}, and a day of one has to be a day"
                 " of the others: use that"
             )
     if policy.replaces is not None and policy.from_date is not None:
         if policy.replaces not in policies:
-            raise Refusal(
+            raise HatcastError(
                 f"{path}: no policy {policy.replaces!r} was ever run on it: correct policy.replaces, or remove it"
             )
         _follow(database, path, policy, policies[policy.replaces][1].get("from"))
@@ -290,13 +290,15 @@ def _follow(database: sqlite3.Connection, path: Path, policy: Policy, begins: st
     if kept == (first, policy.name):
         return
     if kept is not None:
-        raise Refusal(
+        raise HatcastError(
             f"{path}: policy {old!r} is replaced by {kept[1]!r} from {kept[0]} on: let policy.replaces be {kept[1]!r},"
             " with a later policy.from"
         )
     if begins is not None and first <= begins:
-        raise Refusal(f"{path}: policy.from {first}: {old!r} itself begins on {begins}: use a later date")
+        raise HatcastError(f"{path}: policy.from {first}: {old!r} itself begins on {begins}: use a later date")
     (last,) = run("SELECT max(date) FROM spent WHERE policy = ? AND commits > 0", (old,)).fetchone()
     if last is not None and last >= first:
-        raise Refusal(f"{path}: policy.from {first} has begun: {old!r} has released {last} already; use a later date")
+        raise HatcastError(
+            f"{path}: policy.from {first} has begun: {old!r} has released {last} already; use a later date"
+        )
     run("INSERT INTO successors VALUES (?, ?, ?)", (old, first, policy.name))

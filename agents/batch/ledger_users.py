@@ -15,7 +15,7 @@ from typing import Final, Literal
 import h3.api.basic_int as h3
 import numpy as np
 
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, PSEUDONYM_BYTES, Pseudonyms
 
 _DATES: Final = 8  # kept in memory: records come by arrival
@@ -110,11 +110,11 @@ class Users:
         return None if row is None else bytes(row[0])
 
     def refuse_unknown(self, dates: Iterable[str]) -> None:
-        """Raise Refusal if one of the local dates was released while it was not kept who entered its HATs."""
+        """Raise HatcastError if one of the local dates was released while it was not kept who entered its HATs."""
         found = self._database.execute("SELECT date FROM unknown_users WHERE policy = ?", (self._policy,))
         unknown = sorted({date for (date,) in found}.intersection(dates))
         if unknown:
-            raise Refusal(
+            raise HatcastError(
                 f"{self._path}: {', '.join(unknown)}: released by an earlier version of hatcast, which did not keep who"
                 " was counted where, so that max_hats_per_day could not bind: leave the records of that day out"
             )
@@ -123,7 +123,7 @@ class Users:
 def claim_user_key(database: sqlite3.Connection, path: Path, given: bytes | None) -> Pseudonyms:
     """Return the pseudonyms of a file: from the given key, else from one that is made once and kept in it.
 
-    Raises Refusal if the file was begun with another key: its users would count as others.
+    Raises HatcastError if the file was begun with another key: its users would count as others.
     """
     kept = database.execute("SELECT fingerprint, key FROM user_key").fetchone()
     if kept is None:
@@ -133,10 +133,10 @@ def claim_user_key(database: sqlite3.Connection, path: Path, given: bytes | None
     fingerprint, key = kept
     if given is None:
         if key is None:
-            raise Refusal(f"{path}: was begun with a user key of your own: give it again ({_GIVEN})")
+            raise HatcastError(f"{path}: was begun with a user key of your own: give it again ({_GIVEN})")
         return Pseudonyms(key)
     ours = Pseudonyms(given)
     if ours.fingerprint != fingerprint:
         mend = "restore that one" if key is None else "it has its own: remove that setting"
-        raise Refusal(f"{path}: was begun with another user key than that of {_GIVEN}: {mend}")
+        raise HatcastError(f"{path}: was begun with another user key than that of {_GIVEN}: {mend}")
     return ours

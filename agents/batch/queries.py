@@ -10,13 +10,13 @@ from itertools import islice
 from typing import Final
 
 from hatcast.agents.batch.ledger_file import LedgerFile
-from hatcast.agents.batch.retention import KeepChunks
+from hatcast.agents.batch.retention import RetainChunks
 from hatcast.agents.clock import now_ms
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Relation
-from hatcast.stream.queries import KeptDay
-from hatcast.stream.release.queries import Asked, QueryRelease, asked_about, asked_in, query_release_of
+from hatcast.stream.queries import RetainedDay
+from hatcast.stream.release.queries import QueryPeriod, QueryRelease, asked_about, asked_in, query_release_of
 from hatcast.stream.release.schedule import listed_cells
 
 _ANSWERS: Final = 500  # of one commit
@@ -33,7 +33,7 @@ class Answers:
     """
 
     calendar: Calendar
-    kept: KeepChunks
+    kept: RetainChunks
     ledger: LedgerFile
     noise: Noise
     has_lost: Callable[[str], bool]
@@ -55,7 +55,7 @@ class Answers:
         asked = [one for one in found if self._is_ours(one) and is_due(one.closing)]
         return self._records((one, cell) for one in asked for cell in self._cells(one))
 
-    def _records(self, asked: Iterator[tuple[Asked, str]]) -> Iterator[bytes]:
+    def _records(self, asked: Iterator[tuple[QueryPeriod, str]]) -> Iterator[bytes]:
         """Each answer's one record, durable in the ledger before it is given out."""
         while lot := list(islice(asked, _ANSWERS)):
             found = {one.release_id(cell): self.ledger.find(one.release_id(cell)) for one, cell in lot}
@@ -64,9 +64,9 @@ class Answers:
                 found |= self.ledger.commit(missing, now_ms())
             yield from (record for record in found.values() if record is not None)
 
-    def _draw(self, asked: Asked, cell: str) -> QueryRelease:
+    def _draw(self, asked: QueryPeriod, cell: str) -> QueryRelease:
         kept = {slot.date: self.kept.stripped(slot.key).get(cell, b"") for slot in asked.slots if self._is_there(slot)}
-        days = {date: KeptDay.of([chunks]) for date, chunks in kept.items()}
+        days = {date: RetainedDay.of([chunks]) for date, chunks in kept.items()}
         return query_release_of(asked, self.calendar, cell, days, self.noise)
 
     def _is_there(self, slot: Slot) -> bool:
@@ -77,9 +77,9 @@ class Answers:
             begun = bool(self.kept.stripped(slot.key))
         return begun and not self.has_lost(slot.date)
 
-    def _is_ours(self, asked: Asked) -> bool:
+    def _is_ours(self, asked: QueryPeriod) -> bool:
         """A period that another policy's days are in is nobody's."""
         return self.until is None or asked.closing.date < self.until
 
-    def _cells(self, asked: Asked) -> list[str]:
+    def _cells(self, asked: QueryPeriod) -> list[str]:
         return sorted({cell for slot in asked.slots for cell in self.kept.stripped(slot.key)})

@@ -18,10 +18,10 @@ from typing import Final
 from hatcast.agents.batch.fold import Folded
 from hatcast.agents.batch.ledger_file import LedgerFile
 from hatcast.agents.batch.queries import Answers
-from hatcast.agents.batch.retention import KeepChunks, KeptHat
+from hatcast.agents.batch.retention import RetainChunks, RetainedHat
 from hatcast.agents.clock import now_ms
 from hatcast.stream.accounting.ledger import fits
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.mechanisms import Noise
@@ -40,15 +40,15 @@ Days = tuple[date, date]
 
 
 def release_final(
-    folded: Folded, kept: KeepChunks, ledger: LedgerFile, noise: Noise, days: Days | None = None
+    folded: Folded, kept: RetainChunks, ledger: LedgerFile, noise: Noise, days: Days | None = None
 ) -> Iterator[bytes]:
     """The one record of each final HAT, by slot, then cell; each is durable in the ledger before it is given out.
 
     Under `add_remove` that is each listed cell of each slot of `days`; None: from the slot of the first arrival to that
-    of the last one. Raises Refusal where these are years apart. What a dump's days have lost makes them incomplete; the
+    of the last one. Raises HatcastError where these are years apart. What a dump's days have lost makes them incomplete; the
     days of a policy that follows are left to it.
 
-    What has a record keeps it, whatever these files add. Raises Refusal where it is not known who entered the HATs that
+    What has a record keeps it, whatever these files add. Raises HatcastError where it is not known who entered the HATs that
     an earlier run has released of a date.
 
     Then the one record of each answer to a query over days that is due: after all HATs, under `add_remove` after those
@@ -59,7 +59,7 @@ def release_final(
     hidden = policy.relation is Relation.ADD_REMOVE
     slots = _slots(folded, policy, days) if hidden else []
 
-    def draw(hat: KeptHat, *, room: bool) -> Release:
+    def draw(hat: RetainedHat, *, room: bool) -> Release:
         if has_lost(hat.date):
             return incomplete_of(policy, calendar, hat.slot, hat.cell)
         if not room:
@@ -88,7 +88,7 @@ def release_final(
         yield from answers.due(is_due)
 
 
-def changed_since(folded: Folded, kept: KeepChunks, ledger: LedgerFile) -> int:
+def changed_since(folded: Folded, kept: RetainChunks, ledger: LedgerFile) -> int:
     """Return how many HATs of these files have a record of an earlier run that was made from other readings.
 
     A count, so public under `replace` only. Call it before `release_final`, which forgets what was read.
@@ -101,7 +101,7 @@ def changed_since(folded: Folded, kept: KeepChunks, ledger: LedgerFile) -> int:
     return len(changed)
 
 
-def _name(policy: Policy, hat: KeptHat) -> str:
+def _name(policy: Policy, hat: RetainedHat) -> str:
     return release_id(policy, hat.slot, hat.cell)
 
 
@@ -116,11 +116,11 @@ def _losses(folded: Folded, policy: Policy) -> Callable[[str], bool]:
     return has_lost
 
 
-def _with_data(folded: Folded, kept: KeepChunks, policy: Policy) -> Iterator[KeptHat]:
+def _with_data(folded: Folded, kept: RetainChunks, policy: Policy) -> Iterator[RetainedHat]:
     return (hat for hat in kept.hats() if folded.is_final(hat.end_ms + policy.lateness_ms))
 
 
-def _reached(folded: Folded, kept: KeepChunks, policy: Policy) -> Callable[[Slot], bool]:
+def _reached(folded: Folded, kept: RetainChunks, policy: Policy) -> Callable[[Slot], bool]:
     """Whether a slot without data is final too: a recording ends with its last arrival, or closes its last HAT.
 
     As by replay's last tick. What closes later may have days that are still to come.
@@ -130,7 +130,7 @@ def _reached(folded: Folded, kept: KeepChunks, policy: Policy) -> Callable[[Slot
     return lambda slot: closes_at(slot, policy) <= end_ms and folded.is_final(closes_at(slot, policy))
 
 
-def _lots(hats: Iterator[KeptHat], policy: Policy) -> Iterator[list[KeptHat]]:
+def _lots(hats: Iterator[RetainedHat], policy: Policy) -> Iterator[list[RetainedHat]]:
     """What is released together: a slot under `add_remove`, else whatever comes."""
     if policy.relation is Relation.ADD_REMOVE:
         for _, slot in groupby(hats, attrgetter("slot")):
@@ -140,7 +140,7 @@ def _lots(hats: Iterator[KeptHat], policy: Policy) -> Iterator[list[KeptHat]]:
         yield lot
 
 
-def _has_room(ledger: LedgerFile, missing: Sequence[KeptHat]) -> bool:
+def _has_room(ledger: LedgerFile, missing: Sequence[RetainedHat]) -> bool:
     """As in agents/release/slots.py: under `add_remove` a slot fits as a whole or not at all. Else each commit asks."""
     if not missing or ledger.policy.relation is Relation.REPLACE:
         return True
@@ -156,7 +156,7 @@ def _slots(folded: Folded, policy: Policy, days: Days | None) -> list[Slot]:
     if folded.first_ms is None or folded.last_ms is None:
         return []
     if folded.last_ms - folded.first_ms > _MOST_DAYS * DAY_MS:
-        raise Refusal(
+        raise HatcastError(
             f"the first and the last arrival are more than {_MOST_DAYS} days apart, and every listed cell of every"
             " hour between would be released: name the days that are meant with --days FIRST,LAST"
         )
@@ -164,9 +164,9 @@ def _slots(folded: Folded, policy: Policy, days: Days | None) -> list[Slot]:
     return list(slots_due(calendar, policy, first_slot_ms(calendar, folded.first_ms), 0, until))
 
 
-def _listed(folded: Folded, policy: Policy, slots: Sequence[Slot]) -> Iterator[KeptHat]:
+def _listed(folded: Folded, policy: Policy, slots: Sequence[Slot]) -> Iterator[RetainedHat]:
     cells = listed_cells(policy)
     for slot in slots:
         if folded.is_final(closes_at(slot, policy)):
             for cell in cells:
-                yield KeptHat(slot.end_ms, slot.key, cell)
+                yield RetainedHat(slot.end_ms, slot.key, cell)

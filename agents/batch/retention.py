@@ -20,7 +20,7 @@ Totals = tuple[int, int, int, int]
 """Users, readings, sum and max in milli-units."""
 
 
-class Keeper(Protocol):
+class Retention(Protocol):
     """Looks at a fold now and then, and once more at its end."""
 
     def look(self, fold: PartitionFold[V], partition: int, *, ended: bool) -> None:
@@ -28,14 +28,14 @@ class Keeper(Protocol):
         ...
 
 
-class KeepNothing:
+class RetainNothing:
     """For outcomes alone."""
 
     def look(self, fold: PartitionFold[V], partition: int, *, ended: bool) -> None:
         """Leave all of it to be forgotten."""
 
 
-class KeepTotals:
+class RetainTotals:
     """For `--contributions`. Not private.
 
     hats   `cell/date/slot` -> totals over all partitions
@@ -56,7 +56,7 @@ class KeepTotals:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class KeptHat:
+class RetainedHat:
     """A HAT, in the order of release: by slot, then cell.
 
     end_ms   of its slot
@@ -78,7 +78,7 @@ class KeptHat:
         return f"{self.cell}/{self.slot.partition('/')[2]}"
 
 
-class KeepChunks:
+class RetainChunks:
     """For `--ledger`: what a worker's checkpoints write to Redis, packed as there, so that releases read the same.
 
     At the end of the fold all HATs of the files are in memory. From there on it gets less: what was released is
@@ -86,8 +86,8 @@ class KeepChunks:
     """
 
     def __init__(self) -> None:
-        self._hats: dict[KeptHat, dict[tuple[int, int], bytes]] = {}
-        self._reports: dict[KeptHat, dict[tuple[int, int], bytes]] = {}
+        self._hats: dict[RetainedHat, dict[tuple[int, int], bytes]] = {}
+        self._reports: dict[RetainedHat, dict[tuple[int, int], bytes]] = {}
         self._stripped: dict[str, dict[str, bytes]] = {}
 
     def look(self, fold: PartitionFold[V], partition: int, *, ended: bool) -> None:
@@ -96,18 +96,18 @@ class KeepChunks:
         changes = take_changes(fold)
         hats = self._reports if isinstance(fold, ReportFold) else self._hats
         for (slot, cell, chunk), packed in changes.chunks.items():
-            hat = KeptHat(changes.slots[slot], slot, cell)
+            hat = RetainedHat(changes.slots[slot], slot, cell)
             hats.setdefault(hat, {})[partition, chunk] = packed
 
-    def hats(self) -> list[KeptHat]:
+    def hats(self) -> list[RetainedHat]:
         """Those with readings or reports, in the order of release."""
         return sorted(self._hats.keys() | self._reports.keys())
 
-    def chunks(self, hat: KeptHat) -> HatChunks:
+    def chunks(self, hat: RetainedHat) -> HatChunks:
         """What a HAT has from all partitions; nothing where nobody was."""
         return HatChunks(*(list(kept.get(hat, {}).values()) for kept in (self._hats, self._reports)))
 
-    def entered(self, hat: KeptHat, key: bytes) -> Entered:
+    def entered(self, hat: RetainedHat, key: bytes) -> Entered:
         """Who is in a HAT. `key`: of the digest, so that times cannot be guessed from it."""
         readings, reports = (
             sorted((row.pseudonym, row.seen) for chunk in kept.get(hat, {}).values() for row in unpack(chunk))
@@ -119,7 +119,7 @@ class KeepChunks:
         vehicles, devices = (b"".join([pseudonym for pseudonym, _ in rows]) for rows in (readings, reports))
         return Entered(vehicles, devices, digest.digest())
 
-    def close(self, hat: KeptHat, *, strips: bool) -> None:
+    def close(self, hat: RetainedHat, *, strips: bool) -> None:
         """A HAT has its record: forget who was there and when, and the rest too unless it `strips` for queries."""
         self._reports.pop(hat, None)
         chunks = self._hats.pop(hat, None)

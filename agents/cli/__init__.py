@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from hatcast.agents.errors.unexpected import guard, last_line, shows_texts, trace_of
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 
 # In the order of a newcomer's day, with the line that `hatcast --help` shows.
 COMMANDS: Final[dict[str, str]] = {
@@ -76,7 +76,7 @@ def main() -> None:
     guard()
     try:
         hatcast.main(prog_name="hatcast", standalone_mode=False)  # also as `python -m hatcast.agents.cli`
-    except Refusal as refusal:
+    except HatcastError as refusal:
         print(f"hatcast: {refusal}", file=sys.stderr)
         sys.exit(1)
     except click.exceptions.Exit as stop:

@@ -16,19 +16,19 @@ from rich.progress import Progress
 from rich.table import Table
 
 from hatcast.agents.batch.fold import Folded, Job, fold_dump, fold_recording
-from hatcast.agents.batch.retention import KeepChunks, Keeper, KeepNothing, KeepTotals, Totals
+from hatcast.agents.batch.retention import RetainChunks, RetainNothing, RetainTotals, Retention, Totals
 from hatcast.agents.cli.options import config_option, days_of, json_option
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.recordings.dump_file import DUMP, Dump
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.worker.folds import fold_maker, report_fold_maker
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.partition_fold import Earlier
 from hatcast.stream.policy.policy import Relation
 from hatcast.stream.policy.query_keys import Period
-from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.readings.reading import Outcome
 
@@ -43,7 +43,7 @@ _CHANGED: Final = (
 
 @click.command(epilog="Example:  hatcast batch suratITMS.json --format itms --config hatcast.toml")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-@click.option("--format", "name", type=click.Choice([*FEEDS, DUMP.name]), required=True, help="What the files hold.")
+@click.option("--format", "name", type=click.Choice([*FORMATS, DUMP.name]), required=True, help="What the files hold.")
 @config_option
 @click.option("--contributions", is_flag=True, help="Also users, readings, sum and maximum of each HAT. Not private.")
 @click.option("--ledger", type=click.Path(path_type=Path), help="Release each HAT once, charged in this file.")
@@ -88,11 +88,11 @@ def command(
         _release(given, ledger, days, as_json=as_json)
         return
     if not contributions:
-        folded = _fold(given, KeepNothing())
+        folded = _fold(given, RetainNothing())
         _show_outcomes(folded, as_json=as_json)
         return
     click.echo("reads raw data, not private", err=True)
-    totals = KeepTotals()
+    totals = RetainTotals()
     folded = _fold(given, totals)
     if as_json:
         click.echo(msgspec.json.encode({"outcomes": folded.outcomes, "hats": totals.hats}, order="sorted"))
@@ -111,7 +111,7 @@ class _Files:
     reports: Path | None = None
 
 
-def _fold(given: _Files, keeper: Keeper, ledger: "LedgerFile | None" = None) -> Folded:
+def _fold(given: _Files, keeper: Retention, ledger: "LedgerFile | None" = None) -> Folded:
     """Fold all files, after what a ledger has of earlier runs. A run without a ledger or a key makes its own key."""
     settings, started_ms = given.settings, now_ms()
     own_key = settings.user_key or secrets.token_bytes(KEY_BYTES)
@@ -123,7 +123,7 @@ def _fold(given: _Files, keeper: Keeper, ledger: "LedgerFile | None" = None) -> 
 
     vehicles, devices = (None, None) if ledger is None else (ledger.users.vehicles, ledger.users.devices)
 
-    feed = DUMP if given.form == DUMP.name else FEEDS[given.form]
+    feed = DUMP if given.form == DUMP.name else FORMATS[given.form]
     with _progress() as of, open_recording(given.paths, feed) as recording:
         if feed is not DUMP:
             folded = fold_recording(recording, job(of(len(recording)), vehicles))
@@ -136,7 +136,7 @@ def _fold(given: _Files, keeper: Keeper, ledger: "LedgerFile | None" = None) -> 
     with _progress() as of, open_recording([given.reports], DUMP) as recording:
         dump = Dump(recording, str(given.reports))
         if dump.head.topic == settings.topics.telemetry:
-            raise Refusal(
+            raise HatcastError(
                 f"{given.reports} is a dump of telemetry: give --reports the output of `hatcast dump reports`"
             )
         make_reports = report_fold_maker(settings.policy, calendar, pseudonyms, dump.head.partitions)
@@ -172,7 +172,7 @@ def _release(given: _Files, path: Path, days: tuple[date, date] | None, *, as_js
     from hatcast.stream.mechanisms.system import SystemNoise
     from hatcast.stream.release.hats import budget_record
 
-    policy, kept = given.settings.policy, KeepChunks()
+    policy, kept = given.settings.policy, RetainChunks()
     with open_ledger(path, policy, given.settings.user_key) as ledger:
         folded = _fold(given, kept, ledger)
         if policy.relation is Relation.REPLACE and (changed := changed_since(folded, kept, ledger)):

@@ -20,7 +20,7 @@ from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.redis.connection import CONNECT_SECONDS, connect_redis_async, redis_refusal
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.stream.budget.report_table import LEAST_USER_DAYS, REPORT, report_table
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.query_keys import DAYS_MAX
 from hatcast.stream.release.hats import budget_record
@@ -87,7 +87,7 @@ def command(**given: Unpack[_Options]) -> None:
 
 
 async def read_budget(settings: Settings, patience_s: float = CONNECT_SECONDS) -> list[dict[str, Any]]:
-    """The records of `hats.budget`, made from the ledger itself; oldest day first. Raises Refusal."""
+    """The records of `hats.budget`, made from the ledger itself; oldest day first. Raises HatcastError."""
     days, _ = await _read(settings, patience_s)
     return days
 
@@ -116,7 +116,7 @@ def _explain(settings: Settings, days: int, *, as_json: bool) -> None:
     ledger: list[dict[str, Any]] | str
     try:
         ledger = asyncio.run(read_budget(settings, _PATIENCE_S))
-    except Refusal as refusal:
+    except HatcastError as refusal:
         ledger = str(refusal)
     if as_json:
         click.echo(msgspec.json.encode(figures(settings.policy, days, ledger)))

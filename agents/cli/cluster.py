@@ -11,7 +11,7 @@ from rich.console import Console
 from hatcast.agents.cli.options import config_option, json_option, plot_option
 from hatcast.agents.cli.progress import progress_bars
 from hatcast.agents.config.settings import load_settings
-from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.readings.formats import FORMATS
 
 _RELEASE: Final = {"feed_format": "--format", "config": "--config", "blend": "--blend", "slots": "--slots"}
 _EVALUATE: Final = {"dimensions": "--dimensions", "users": "--users", "runs": "--runs"}
@@ -42,7 +42,7 @@ class _Options(TypedDict):
 
 @click.command(epilog="Example:  hatcast cluster day.csv.gz --format capmetro --epsilon 4 --slots 08:00,13:00,18:00")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
-@click.option("--format", "feed_format", type=click.Choice([*FEEDS]), help="What the recordings hold.")
+@click.option("--format", "feed_format", type=click.Choice([*FORMATS]), help="What the recordings hold.")
 @config_option
 @click.option(
     "--epsilon",
@@ -124,7 +124,7 @@ def _release(given: _Options, epsilon: float, feed_format: str) -> None:
     setting = Setting(len(slots), top_of(policy), given["clusters"], given["iterations"], epsilon, given["seed"])
     wish = Wish(setting, given["local"] or 0.0, Blend(given["blend"]))
     with progress_bars() as of:
-        vectors = read_vectors(given["files"], FEEDS[feed_format], settings, slots, of("reading", None))
+        vectors = read_vectors(given["files"], FORMATS[feed_format], settings, slots, of("reading", None))
         released = release(vectors, policy, wish, SystemNoise())
     click.echo(show.cost(released), err=True)
     record = released.record()

@@ -11,7 +11,7 @@ from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.redis.connection import connect_redis_async
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.partition_state import PartitionStore
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.packing import unpack
 
 Totals = tuple[int, int, int, int]
@@ -40,7 +40,9 @@ async def read_contributions(settings: Settings) -> tuple[dict[str, int], dict[s
     try:
         count = await redis.hget(DomainKeys(settings.topics.telemetry).policy(name), "partitions")
         if count is None:
-            raise Refusal(f"no worker has started policy {name!r} on this Redis yet: start one, or check redis.url")
+            raise HatcastError(
+                f"no worker has started policy {name!r} on this Redis yet: start one, or check redis.url"
+            )
         store = PartitionStore(redis, name, int(count))
         hats: dict[str, Totals] = {}
         for partition in range(int(count)):

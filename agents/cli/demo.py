@@ -9,7 +9,7 @@ from rich.console import Console
 
 from hatcast.agents.demo.defaults import TOPIC_NAMES
 from hatcast.agents.demo.embedded import Services
-from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.readings.formats import FORMATS
 
 
 class _Options(TypedDict):
@@ -26,7 +26,7 @@ class _Options(TypedDict):
 
 @click.command(epilog="Example:  hatcast demo --feed 2017-03-21.csv.gz --format capmetro")
 @click.option("--feed", "file", type=click.Path(path_type=Path), metavar="FILE", help="A recording, plain or gzip.")
-@click.option("--format", "feed_format", type=click.Choice(list(FEEDS)), help="What the recording is.")
+@click.option("--format", "feed_format", type=click.Choice(list(FORMATS)), help="What the recording is.")
 @click.option(
     "--speedup",
     type=click.FloatRange(min=0),

@@ -20,8 +20,8 @@ from hatcast.agents.monitoring.logs import configure_logs
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.sources.replay import pace_of
 from hatcast.agents.sources.synthetic import CityOptions
-from hatcast.stream.errors import Refusal
-from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.errors import HatcastError
+from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.reading import Reading, canonical_vehicle
 from hatcast.stream.readings.recording import Recording
 
@@ -47,7 +47,7 @@ def _own_id(_: click.Context, __: click.Parameter, text: str | None) -> str | No
 
 @click.command(epilog=_EPILOG)
 @click.argument("files", nargs=-1, metavar="[FILE...]")
-@click.option("--format", "form", type=click.Choice(list(FEEDS)), default="jsonl", show_default=True)
+@click.option("--format", "form", type=click.Choice(list(FORMATS)), default="jsonl", show_default=True)
 @click.option("--mqtt", metavar="URL", help="Live, mqtt://user@host:1883/topic or mqtts://; HATCAST_FEED_PASSWORD.")
 @click.option("--vehicle", callback=_own_id, metavar="ID", help="Whose device it is, where the source has several.")
 @click.option("--fleet", type=click.IntRange(min=1), metavar="N", help="Trial: the first N vehicles, a device each.")
@@ -152,7 +152,7 @@ def _timer(seconds: float | None, stop: threading.Event) -> Iterator[None]:
 
 def _live(settings: Settings, given: dict[str, Any], options: DeviceOptions, stop: threading.Event) -> Summary:
     configure_logs()
-    feed, takes = FEEDS[given["form"]], _of(given["vehicle"], "the source")
+    feed, takes = FORMATS[given["form"]], _of(given["vehicle"], "the source")
     if given["mqtt"] is None:
         # A stream of its own: Python closes that of sys.stdin when it ends, which a thread that reads it forbids.
         lines = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115 - read for as long as the process lives
@@ -172,17 +172,17 @@ def _recorded(
     settings: Settings, files: tuple[str, ...], given: dict[str, Any], options: DeviceOptions, stop: threading.Event
 ) -> Summary:
     pace = pace_of(settings.policy, _speedup(given), stop)
-    with open_recording(files, FEEDS[given["form"]]) as recording:
+    with open_recording(files, FORMATS[given["form"]]) as recording:
         if given["fleet"] is None and given["vehicles"] is None:
             takes = _of(given["vehicle"], ", ".join(files))
             if given["vehicle"] is None and len(vehicles_in(recording)) > 1:
-                raise Refusal(
+                raise HatcastError(
                     f"{', '.join(files)} has readings of several vehicles: name the device's own with --vehicle, or try"
                     " many devices with --fleet"
                 )
             summary = run_recording(settings, recording, takes, options, pace, ticks=False)
             if summary.finished and not summary.readings:
-                raise Refusal(f"{', '.join(files)} has no reading of the device's vehicle: correct --vehicle")
+                raise HatcastError(f"{', '.join(files)} has no reading of the device's vehicle: correct --vehicle")
             return summary
         fleet = _fleet(recording, given["vehicles"], given["fleet"])
         return run_recording(settings, recording, Fleet(fleet), options, pace, ticks=True)
@@ -193,7 +193,7 @@ def _fleet(recording: Recording, listed: frozenset[str] | None, number: int | No
     there = vehicles_in(recording)
     chosen = sorted(there if listed is None else there & listed)
     if not chosen:
-        raise Refusal("the recording has none of the vehicles in --vehicles-file: correct the file")
+        raise HatcastError("the recording has none of the vehicles in --vehicles-file: correct the file")
     missing = 0 if listed is None else len(listed - there)
     if missing:
         click.echo(f"{missing} of the vehicles in --vehicles-file are not in the recording", err=True)

@@ -16,7 +16,7 @@ from hatcast.agents.cli.options import config_option
 from hatcast.agents.cli.output import write_all
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.dump import Dump, open_dump
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 
 GZIP_LEVEL: Final = 3  # on telemetry a third larger than level 6, in a third of the time
 
@@ -65,7 +65,7 @@ def _resolve(settings: Settings, topic: str) -> tuple[str, bool]:
 def _sink(output: Path | None) -> Iterator[Callable[[bytes], None]]:
     """Takes bytes and keeps them, or fails. A file has its name only once it is complete.
 
-    Raises Refusal: nothing may be lost without a word. BrokenPipeError passes, as the reader chose to leave.
+    Raises HatcastError: nothing may be lost without a word. BrokenPipeError passes, as the reader chose to leave.
     """
     where = "standard output" if output is None else str(output)
     try:
@@ -81,7 +81,7 @@ def _sink(output: Path | None) -> Iterator[Callable[[bytes], None]]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise Refusal(f"{where} cannot be written ({error.strerror or error}): the dump is not complete") from None
+        raise HatcastError(f"{where} cannot be written ({error.strerror or error}): the dump is not complete") from None
 
 
 @contextmanager

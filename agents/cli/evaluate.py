@@ -16,8 +16,8 @@ from hatcast.agents.research.evaluate.comparison import Hat, compare
 from hatcast.agents.research.evaluate.contenders import DEFAULT, contender, default_for
 from hatcast.agents.research.evaluate.inputs import Scaling, hat_of_counts, hat_of_recording
 from hatcast.agents.research.evaluate.values import VALUES
-from hatcast.stream.errors import Refusal
-from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.errors import HatcastError
+from hatcast.stream.readings.formats import FORMATS
 
 _EPSILONS: Final = "0.5,1,1.5,2"
 _HYBRID_RUNS: Final = 1_000_000  # all of a point are in memory at once
@@ -55,7 +55,7 @@ class _Options(TypedDict):
 @click.option("--values", type=click.Choice([*VALUES]), show_default="iid", help="Simulated speeds.")
 @click.option("--dimensions", type=click.IntRange(1, 100), default=1, help="Simulated vectors of so many coordinates.")
 @click.option("--data", type=click.Path(path_type=Path), help="A recording instead. Reads raw data, not private.")
-@click.option("--format", "feed_format", type=click.Choice([*FEEDS]), help="What the recording holds.")
+@click.option("--format", "feed_format", type=click.Choice([*FORMATS]), help="What the recording holds.")
 @click.option("--config", type=click.Path(path_type=Path), help="Whose policy makes the HATs; else that of the demo.")
 @click.option("--hat", help="cell/date/slot; else the one with most users.")
 @click.option("--scaling", type=(click.Choice(["samples", "users"]), click.IntRange(1)), help="N times as many.")
@@ -192,5 +192,5 @@ def _epsilons(text: str) -> list[float]:
     except ValueError:
         found = []
     if not found or not all(1e-3 <= each <= 1e3 for each in found):
-        raise Refusal(f"--eps: {text!r} are no epsilons; write numbers from 0.001 to 1000, such as 0.5,1,2")
+        raise HatcastError(f"--eps: {text!r} are no epsilons; write numbers from 0.001 to 1000, such as 0.5,1,2")
     return found

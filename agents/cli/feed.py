@@ -16,7 +16,7 @@ from hatcast.agents.config.settings import Address, load_settings
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.sources.replay import run_replay
 from hatcast.agents.sources.synthetic import CityOptions, run_city
-from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.reading import parse_time
 
 _INTERRUPTED: Final = 130
@@ -36,7 +36,7 @@ for _live in (feed_live.mqtt, feed_live.gtfs_rt, feed_live.amqp):
     epilog="Example:  hatcast feed replay 2017-03-21.csv.gz --format capmetro --speedup 60",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--format", "feed", type=click.Choice(list(FEEDS)), required=True, help="What the files are.")
+@click.option("--format", "feed", type=click.Choice(list(FORMATS)), required=True, help="What the files are.")
 @click.option(
     "--speedup",
     type=click.FloatRange(min=0),
@@ -63,7 +63,7 @@ def replay(
     The topic must keep records of that time: telemetry_retention = "none". Ctrl-C ends it with what was sent.
     """
     settings = load_settings(shared["config"])
-    with open_recording(files, FEEDS[feed]) as recording, stopping() as stop, _served(shared["metrics_listen"]):
+    with open_recording(files, FORMATS[feed]) as recording, stopping() as stop, _served(shared["metrics_listen"]):
         summary = run_replay(settings, recording, speedup, stop, with_end=not no_end, left_out=left_out or frozenset())
     summary.show(as_json=shared["as_json"])
     if not summary.finished:

@@ -11,13 +11,13 @@ import click
 
 from hatcast.agents.cli.options import config_option, json_option, metrics_listen_option
 from hatcast.agents.config.settings import Address, Settings, load_settings
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 from hatcast.stream.policy.toml_tables import duration_ms
-from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.readings.formats import FORMATS
 
 if TYPE_CHECKING:
     from hatcast.agents.sources.connection import Source
-    from hatcast.agents.sources.endpoint import Access
+    from hatcast.agents.sources.endpoint import Endpoint
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -29,7 +29,7 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 def _duration(_: click.Context, parameter: click.Parameter, text: str) -> float:
     try:
         seconds = duration_ms(text, parameter.opts[0]) / 1000
-    except BadSetting:
+    except SettingError:
         seconds = 0.0
     if not 1 <= seconds <= 366 * 86_400:
         raise click.BadParameter('write "15s", "5m" or "1d": 1 s or more')
@@ -100,7 +100,7 @@ _broker = _together(
     callback=_filters,
     help="A filter, with + and #; may be repeated.",
 )
-@click.option("--format", "feed", type=click.Choice(list(FEEDS)), required=True, help="What the payloads are.")
+@click.option("--format", "feed", type=click.Choice(list(FORMATS)), required=True, help="What the payloads are.")
 @click.option("--qos", type=click.IntRange(0, 1), default=1, show_default=True, help="0: nothing is sent again.")
 @click.option("--client-id", help="Whose session the broker keeps.  [default: by topics, target and machine]")
 @click.option("--session", callback=_duration, default="1d", show_default=True, help="How long it keeps it (MQTT 5).")
@@ -171,7 +171,7 @@ def gtfs_rt(**given: Any) -> None:
 @click.option("--exchange", help="Make the queue, durable, and bind it to this exchange.")
 @click.option("--routing-key", default="#", show_default=True, help="Of that binding.")
 @click.option(
-    "--format", "feed", type=click.Choice(list(FEEDS)), default="itms", show_default=True, help="What the bodies are."
+    "--format", "feed", type=click.Choice(list(FORMATS)), default="itms", show_default=True, help="What the bodies are."
 )
 @_running
 def amqp(**given: Any) -> None:
@@ -208,13 +208,13 @@ def _settings(given: dict[str, Any]) -> Settings:
     return settings
 
 
-def _access(given: dict[str, Any], ports: tuple[int, int]) -> "Access":
-    from hatcast.agents.sources.endpoint import PASSWORD_VARIABLE, Access, secret, tls_context
+def _access(given: dict[str, Any], ports: tuple[int, int]) -> "Endpoint":
+    from hatcast.agents.sources.endpoint import PASSWORD_VARIABLE, Endpoint, secret, tls_context
 
     tls = tls_context(given["ca_file"], given["cert_file"], given["key_file"]) if given["tls"] else None
     password = secret(PASSWORD_VARIABLE, given["password_file"]) if given["user"] else None
     port = given["port"] or ports[given["tls"]]
-    return Access(given["host"], port, given["user"], password, tls)
+    return Endpoint(given["host"], port, given["user"], password, tls)
 
 
 def _run(

@@ -8,8 +8,8 @@ import click
 
 from hatcast.agents.cli.options import config_option
 from hatcast.agents.config.template import FIRST_ESTIMATORS, Answers, checked, text_of, write_first, zone_of_machine
-from hatcast.stream.errors import BadSetting, Refusal
-from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.errors import HatcastError, SettingError
+from hatcast.stream.readings.formats import FORMATS
 
 _DEFAULTS = Answers(timezone="")
 _QUESTIONS = {
@@ -22,7 +22,7 @@ _QUESTIONS = {
     "estimator": f"Estimator ({', '.join(FIRST_ESTIMATORS)})",
     "kafka": "Kafka's bootstrap servers",
     "redis": "Redis",
-    "telemetry_format": f"Format of telemetry ({', '.join(FEEDS)})",
+    "telemetry_format": f"Format of telemetry ({', '.join(FORMATS)})",
 }
 
 
@@ -40,7 +40,7 @@ _QUESTIONS = {
 @click.option(
     "--format",
     "telemetry_format",
-    type=click.Choice(list(FEEDS)),
+    type=click.Choice(list(FORMATS)),
     help="Of telemetry that you produce; `hatcast feed` sends jsonl.  [default: jsonl]",
 )
 @click.option("--yes", "-y", is_flag=True, help="Ask nothing: defaults for what is not named. So it is in scripts.")
@@ -53,13 +53,13 @@ def command(*, config: Path, yes: bool, force: bool, check_services: bool, **giv
     none there. What is refused is not written.
     """
     if config.exists() and not force:  # before ten questions are asked
-        raise Refusal(f"{config} is there already: name another with --config, or overwrite it with --force")
+        raise HatcastError(f"{config} is there already: name another with --config, or overwrite it with --force")
     answers = _asked(given, config.parent) if _on_terminal() and not yes else _named(given)
     text = text_of(answers)
     try:
         policy = checked(text, config.parent).policy
-    except BadSetting as refusal:
-        raise Refusal(f"{config} is not written: {refusal}") from None
+    except SettingError as refusal:
+        raise HatcastError(f"{config} is not written: {refusal}") from None
     write_first(text, config, force=force)
     click.echo(f"wrote {config}: policy {policy.name}, {policy.policy_id}")
     cost = min(answers.max_hats_per_day * answers.epsilon, answers.limit)
@@ -104,7 +104,7 @@ def _asked(given: dict[str, Any], folder: Path) -> Answers:
             value = options[key].type.convert(text, options[key], context)
             try:
                 checked(text_of(Answers(**({"timezone": "UTC"} | known | {key: value}))), folder)
-            except BadSetting as refusal:
+            except SettingError as refusal:
                 raise click.BadParameter(str(refusal)) from None
             return value
 

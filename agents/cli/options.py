@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from hatcast.agents.config.settings import DEFAULT_FILE, Address, address_of
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 from hatcast.stream.readings.reading import canonical_vehicle
 
 config_option = click.option(
@@ -42,7 +42,7 @@ def _listen(_: click.Context, __: click.Parameter, text: str | None) -> Address 
         return None
     try:
         return address_of(text, METRICS_LISTEN)
-    except BadSetting as refusal:
+    except SettingError as refusal:
         raise click.BadParameter(str(refusal)) from None
 
 

@@ -22,10 +22,10 @@ from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import PartitionStore
-from hatcast.agents.redis.retained import KeptStore
+from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.slot_progress import Mark, Progress
 from hatcast.agents.release.query_inputs import unanswered
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.watermark import slowest
 from hatcast.stream.policy.policy import Policy, Relation
@@ -76,7 +76,7 @@ async def read_status(settings: Settings) -> dict[str, Any]:
     try:
         stored = await redis.hget(DomainKeys(settings.topics.telemetry).policy(policy.name), "partitions")
         if stored is None:
-            raise Refusal(
+            raise HatcastError(
                 f"no worker has started policy {policy.name!r} on this Redis yet: start one, or check redis.url"
             )
         store = HatStore.of(redis, policy, int(stored))
@@ -91,7 +91,7 @@ async def read_status(settings: Settings) -> dict[str, Any]:
         unpublished = {date: n for date in await ledger.unsealed_dates() if (n := await ledger.unpublished(date))}
         progress = await ledger.progress.read()
         successor = await ledger.successor()
-        kept = KeptStore(redis, policy.name, int(stored))
+        kept = RetainedStore(redis, policy.name, int(stored))
         asked = {}
         if policy.queries:
             due = await unanswered(store, kept, ledger, policy)
@@ -122,14 +122,14 @@ async def read_status(settings: Settings) -> dict[str, Any]:
 
 
 async def read_registered(settings: Settings) -> dict[str, Any]:
-    """The registry topic, and policy name -> record of all policies of this telemetry. Raises Refusal."""
+    """The registry topic, and policy name -> record of all policies of this telemetry. Raises HatcastError."""
     registry = Registry(settings)
     try:
         policies = (await registry.read()).policies
     except UnknownTopicOrPartitionError:  # of a worker of before there were registries
         policies = {}
     except KafkaError as error:
-        raise Refusal(f"{broker_name(settings)} was lost ({type(error).__name__}): see that it runs") from None
+        raise HatcastError(f"{broker_name(settings)} was lost ({type(error).__name__}): see that it runs") from None
     return {"topic": registry.topic, "policies": dict(policies)}
 
 

@@ -16,10 +16,10 @@ from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from hatcast.agents.cli.options import days_of, json_option, plot_option
 from hatcast.agents.clock import now_ms
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.cells_file import CellsFile, Chosen
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.readings.formats import FORMATS
 
 _EPSILONS: Final = (0.001, 10.0)  # above 10 a choice is hardly private, as of a policy
 
@@ -84,7 +84,7 @@ def _hours_of(_: click.Context, __: click.Parameter, text: str | None) -> tuple[
 
 @click.command(epilog="Example:  hatcast survey 2016-11-*.csv.gz --format capmetro --cells cells.txt")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-@click.option("--format", "feed_format", type=click.Choice([*FEEDS]), required=True, help="What the files hold.")
+@click.option("--format", "feed_format", type=click.Choice([*FORMATS]), required=True, help="What the files hold.")
 @click.option("--config", type=click.Path(path_type=Path), help="Whose policy makes the HATs; else the report's.")
 @click.option("--timezone", help="Instead of the policy's, such as Asia/Kolkata.")
 @click.option("--hours", callback=_hours_of, metavar="FIRST,END", help="Instead of the policy's, such as 9,21.")
@@ -135,10 +135,10 @@ def _check_targets(given: _Options) -> None:
     # Before hours of reading, and before a draw that nobody could keep.
     target = given["cells"]
     if target is not None and target.exists():
-        raise Refusal(f"--cells: {target} is there already; name another file, or remove that one")
+        raise HatcastError(f"--cells: {target} is there already; name another file, or remove that one")
     for option, path in (("--cells", target), ("--plot", given["plot_file"])):
         if path is not None and not path.parent.is_dir():
-            raise Refusal(f"{option}: there is no folder {path.parent}; make it, or name another")
+            raise HatcastError(f"{option}: there is no folder {path.parent}; make it, or name another")
 
 
 def _survey(given: _Options) -> None:
@@ -147,7 +147,7 @@ def _survey(given: _Options) -> None:
 
     policy, users, target = _policy(given), given["users"], given["cells"]
     with _progress() as progress:
-        job = run.Job(given["files"], FEEDS[given["feed_format"]], policy, given["days"], users, now_ms(), progress)
+        job = run.Job(given["files"], FORMATS[given["feed_format"]], policy, given["days"], users, now_ms(), progress)
         found = run.survey(job)
     if given["as_json"]:
         click.echo(msgspec.json.encode(show.survey_json(found, policy, users)))
@@ -158,7 +158,7 @@ def _survey(given: _Options) -> None:
     if target is None:
         return
     if not found.busy:
-        raise Refusal(
+        raise HatcastError(
             f"--cells: no cell of resolution {policy.h3_resolution} has more than {float(users):g} users a day in"
             " every slot; lower --users or --resolution, or narrow --hours"
         )
@@ -176,7 +176,7 @@ def _select(given: _Options, private: _Private) -> None:
     policy, users, target = _policy(given), given["users"], private.target
     candidates = public_candidates(private.candidates, policy.h3_resolution)
     with _progress() as progress:
-        job = run.Job(given["files"], FEEDS[given["feed_format"]], policy, private.days, users, now_ms(), progress)
+        job = run.Job(given["files"], FORMATS[given["feed_format"]], policy, private.days, users, now_ms(), progress)
         chosen = run.select_privately(job, private.days, candidates, private.epsilon, SystemNoise())
     what, charge = show.busy(policy, users, private.days), show.charge(private.days, private.epsilon)
     kept = f"{len(chosen.kept):,} of {chosen.candidates:,} candidates"
@@ -207,7 +207,7 @@ def _write(target: Path, text: str) -> None:
         with target.open("x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        raise Refusal(f"--cells: {target} cannot be written ({error.strerror}); name another file") from None
+        raise HatcastError(f"--cells: {target} cannot be written ({error.strerror}); name another file") from None
 
 
 @contextmanager

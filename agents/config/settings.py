@@ -15,12 +15,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hatcast.agents.config.topics_table import TopicsTable
-from hatcast.stream.errors import BadSetting, Refusal
+from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.estimators import ESTIMATOR_KEYS, Parameters
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HYBRID_KEYS, HybridParameters, check
 from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.policy.toml_tables import decode_table, duration_ms
-from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.partitioner import PARTITIONERS
 from hatcast.stream.readings.pseudonyms import KEY_BYTES
 
@@ -142,29 +142,29 @@ def load_settings(
     environment: Mapping[str, str] = os.environ,
     changed: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> Settings:
-    """The configuration file, checked. Raises Refusal with one line: what is wrong where, and what to change.
+    """The configuration file, checked. Raises HatcastError with one line: what is wrong where, and what to change.
 
     changed   what a command makes of the [policy] table before it is read, for one that releases nothing
     """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise Refusal(f"{path}: no such file; write one or name it with --config") from None
+        raise HatcastError(f"{path}: no such file; write one or name it with --config") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise Refusal(f"{path}: cannot be read ({error}); name a readable file with --config") from None
+        raise HatcastError(f"{path}: cannot be read ({error}); name a readable file with --config") from None
     except tomllib.TOMLDecodeError as error:
-        raise Refusal(f"{path}: is not TOML: {error}; correct it there") from None
+        raise HatcastError(f"{path}: is not TOML: {error}; correct it there") from None
     policy = table.get("policy")
     if changed is not None and isinstance(policy, dict):
         table["policy"] = changed(policy)
     try:
         return settings_of(table, path.resolve().parent, environment)
-    except BadSetting as refusal:
-        raise Refusal(f"{path}: {refusal}") from None
+    except SettingError as refusal:
+        raise HatcastError(f"{path}: {refusal}") from None
 
 
 def settings_of(table: Mapping[str, Any], folder: Path, environment: Mapping[str, str]) -> Settings:
-    """The settings in a decoded file. `folder` is where relative paths start. Raises BadSetting."""
+    """The settings in a decoded file. `folder` is where relative paths start. Raises SettingError."""
     given = decode_table(table, _File, "")
     given = msgspec.structs.replace(given, topics=given.topics.prefixed(table.get("topics", {})))
     _check_choices(given)
@@ -186,7 +186,7 @@ def settings_of(table: Mapping[str, Any], folder: Path, environment: Mapping[str
     )
     retention_ms = None if retention == "none" else duration_ms(retention, "topics.telemetry_retention")
     if retention_ms is not None and retention_ms < RETENTION_MIN_MS:
-        raise BadSetting(
+        raise SettingError(
             "topics.telemetry_retention", f"{retention!r} is too short to fold again what was lost", 'use "72h" or more'
         )
     policy = read_policy(
@@ -221,44 +221,44 @@ def settings_of(table: Mapping[str, Any], folder: Path, environment: Mapping[str
 
 
 def display_settings(table: DisplayTable) -> DisplaySettings:
-    """`[display]`, read. Raises BadSetting."""
+    """`[display]`, read. Raises SettingError."""
     keep_ms = duration_ms(table.keep, "display.keep")
     if not _HOUR_MS <= keep_ms <= 32 * 24 * _HOUR_MS:
-        raise BadSetting("display.keep", f"{table.keep!r} is out of range", 'use "1h" to "32d"')
+        raise SettingError("display.keep", f"{table.keep!r} is out of range", 'use "1h" to "32d"')
     return DisplaySettings(listen=address_of(table.listen, "display.listen"), keep_ms=keep_ms, title=table.title)
 
 
 def _check_choices(given: _File) -> None:
     topics = given.topics
-    if topics.telemetry_format not in FEEDS:
-        raise BadSetting(
-            "topics.telemetry_format", f"{topics.telemetry_format!r} is no format", f"use one of {', '.join(FEEDS)}"
+    if topics.telemetry_format not in FORMATS:
+        raise SettingError(
+            "topics.telemetry_format", f"{topics.telemetry_format!r} is no format", f"use one of {', '.join(FORMATS)}"
         )
     if topics.telemetry_partitioner not in PARTITIONERS:
-        raise BadSetting(
+        raise SettingError(
             "topics.telemetry_partitioner",
             f"{topics.telemetry_partitioner!r} is no partitioner",
             f"use one of {', '.join(PARTITIONERS)}",
         )
     if not 1 <= given.kafka.partitions <= 10_000:
-        raise BadSetting("kafka.partitions", f"{given.kafka.partitions} is no number of partitions", "use 1 or more")
+        raise SettingError("kafka.partitions", f"{given.kafka.partitions} is no number of partitions", "use 1 or more")
     topics.check_names()
 
 
 def _seconds(text: str, key: str, least_ms: int, most_ms: int) -> float:
     milliseconds = duration_ms(text, key)
     if not least_ms <= milliseconds <= most_ms:
-        raise BadSetting(key, f"{text!r} is out of range", f"use {least_ms}ms to {most_ms // 1000}s")
+        raise SettingError(key, f"{text!r} is out of range", f"use {least_ms}ms to {most_ms // 1000}s")
     return milliseconds / 1000
 
 
 def address_of(text: str, key: str) -> Address:
-    """Where to listen, of `host:port`. Raises BadSetting, which names the key."""
+    """Where to listen, of `host:port`. Raises SettingError, which names the key."""
     with suppress(ValueError):  # of a port that is no number
         parts = urlsplit(f"//{text}")
         if parts.netloc == text and parts.username is None and parts.hostname and parts.port is not None:
             return Address(parts.hostname, parts.port)
-    raise BadSetting(key, f"{text!r} is no address", 'write "127.0.0.1:9464"; port 0 is any that is free')
+    raise SettingError(key, f"{text!r} is no address", 'write "127.0.0.1:9464"; port 0 is any that is free')
 
 
 def _path(folder: Path, name: str | None) -> str | None:
@@ -269,7 +269,7 @@ def _read(folder: Path, name: str, key: str) -> str:
     try:
         return (folder / name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadSetting(
+        raise SettingError(
             key, f"{folder / name} cannot be read ({type(error).__name__})", "name a readable file"
         ) from None
 
@@ -289,7 +289,7 @@ def _user_key(value: str | None, folder: Path, name: str | None) -> bytes | None
     except ValueError:
         key = b""
     if len(key) != KEY_BYTES:
-        raise BadSetting(
+        raise SettingError(
             "worker.user_key_file",
             f"the user key is not {KEY_BYTES} bytes in hexadecimal",
             "make one with `openssl rand -hex 32`",

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from hatcast.agents.config.settings import Settings, settings_of
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.hybrid import HYBRID_KEYS
 from hatcast.stream.policy.estimator_keys import Relation
@@ -107,12 +107,12 @@ def _line(key: str, value: str | float, remark: str) -> str:
 
 
 def checked(text: str, folder: Path, environment: Mapping[str, str] = os.environ) -> Settings:
-    """The settings that a file of this text in `folder` would have. Raises BadSetting, as loading it would."""
+    """The settings that a file of this text in `folder` would have. Raises SettingError, as loading it would."""
     return settings_of(tomllib.loads(text), folder.resolve(), environment)
 
 
 def write_first(text: str, path: Path, *, force: bool) -> None:
-    """Write it whole or not at all. Raises Refusal where there is such a file already, unless `force`, or no folder."""
+    """Write it whole or not at all. Raises HatcastError where there is such a file already, unless `force`, or no folder."""
     part = None
     try:
         descriptor, part = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
@@ -124,9 +124,13 @@ def write_first(text: str, path: Path, *, force: bool) -> None:
         else:
             os.link(part, path)  # fails where there is a file, also one that was made meanwhile
     except FileExistsError:
-        raise Refusal(f"{path} is there already: name another with --config, or overwrite it with --force") from None
+        raise HatcastError(
+            f"{path} is there already: name another with --config, or overwrite it with --force"
+        ) from None
     except OSError as error:
-        raise Refusal(f"{path} cannot be written ({error.strerror or error}): name another with --config") from None
+        raise HatcastError(
+            f"{path} cannot be written ({error.strerror or error}): name another with --config"
+        ) from None
     finally:
         if part is not None:
             Path(part).unlink(missing_ok=True)

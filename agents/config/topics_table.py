@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 
 REGISTRY_SUFFIX: Final = ".hatcast"
 _NAMED: Final = ("telemetry", "means", "queries", "budget", "dead_letters", "reports")  # topics, by their keys
@@ -44,12 +44,12 @@ class TopicsTable(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **names)
 
     def check_names(self) -> None:
-        """Raise BadSetting if Kafka would not take a name, or two topics have the same."""
+        """Raise SettingError if Kafka would not take a name, or two topics have the same."""
         if len(set(self.names)) != len(self.names):
-            raise BadSetting("topics", "two topics have one name", "give each its own")
+            raise SettingError("topics", "two topics have one name", "give each its own")
         for name in self.names:
             if len(name) > _NAME_MAX or not _TOPIC_NAME.fullmatch(name):
-                raise BadSetting(
+                raise SettingError(
                     "topics",
                     f"{name!r} is no topic name for Kafka",
                     f"use at most {_NAME_MAX} letters, digits, dots, underscores and hyphens",

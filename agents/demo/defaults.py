@@ -50,7 +50,7 @@ def demo_settings(addresses: Addresses, config: Path | None, feed_format: str | 
     """Settings for embedded services. Of the file `config`, only [policy] is used.
 
     feed_format   of the recording; None: the city
-    Raises Refusal if the file cannot be read or its policy keeps no promise.
+    Raises HatcastError if the file cannot be read or its policy keeps no promise.
     """
     if config is not None:
         given = load_settings(config, environment={})

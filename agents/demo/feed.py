@@ -22,14 +22,14 @@ from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.redis.clients import SyncRedis
 from hatcast.agents.redis.connection import connect_redis
-from hatcast.agents.sources.flow_control import Room, stored_offsets
+from hatcast.agents.sources.flow_control import FlowControl, stored_offsets
 from hatcast.agents.sources.pacing import Pace
-from hatcast.agents.sources.recorded_producer import Sender
+from hatcast.agents.sources.recorded_producer import RecordedProducer
 from hatcast.agents.sources.replay import Listener, pace_of, send_recording
 from hatcast.agents.sources.synthetic import CityOptions, city_messages, make_city
-from hatcast.stream.errors import BadRecording, Refusal
+from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.partitioner import PARTITIONERS
 from hatcast.stream.replay.heartbeats import Addresses, Replay
 
@@ -51,7 +51,7 @@ def main() -> None:
     except RedisError:
         if not stop.is_set():
             tell(Failed(text="the embedded Redis does not answer: start again"))
-    except Refusal as refusal:
+    except HatcastError as refusal:
         tell(Failed(text=str(refusal)))
 
 
@@ -80,9 +80,9 @@ def _send_city(settings: Settings, job: Job, redis: SyncRedis, stop: threading.E
 
 
 def _send_file(settings: Settings, job: Job, file: str, redis: SyncRedis, stop: threading.Event) -> None:
-    with open_recording([file], FEEDS[job.format or ""]) as recording, _sender(settings, redis, stop) as sender:
+    with open_recording([file], FORMATS[job.format or ""]) as recording, _sender(settings, redis, stop) as sender:
         if recording.first_ms is None or recording.last_ms is None:
-            raise BadRecording(file, f"holds no {job.format} record", "check the file and --format")
+            raise RecordingError(file, f"holds no {job.format} record", "check the file and --format")
         first = recording.first_ms
         last = min(recording.last_ms, now_ms() + settings.policy.max_ahead_ms)  # what is later is not sent
         speedup = _speedup(last - first) if job.speedup is None else job.speedup
@@ -93,7 +93,7 @@ def _send_file(settings: Settings, job: Job, file: str, redis: SyncRedis, stop: 
         if not send_recording(recording, plan, sender, pace, with_end=True, listener=listener):
             return
     if sender.records and plan.undecodable == sender.records:
-        raise BadRecording(file, f"holds no {job.format} record that can be decoded", "check the file and --format")
+        raise RecordingError(file, f"holds no {job.format} record that can be decoded", "check the file and --format")
     tell(
         Ended(
             sent=sender.records,
@@ -109,10 +109,10 @@ def _speedup(span_ms: int) -> float:
     return max(SPEEDUP, span_ms / 1000 / WHOLE_RECORDING_S)
 
 
-def _sender(settings: Settings, redis: SyncRedis, stop: threading.Event) -> Sender:
+def _sender(settings: Settings, redis: SyncRedis, stop: threading.Event) -> RecordedProducer:
     """A sender that never runs so far ahead of the worker that the mock cluster forgets what was not read yet."""
-    room = Room(stored_offsets(redis, settings.policy.name, PARTITIONS), [0] * PARTITIONS)
-    return Sender(confluent_options(settings), settings.topics.telemetry, stop, room)
+    room = FlowControl(stored_offsets(redis, settings.policy.name, PARTITIONS), [0] * PARTITIONS)
+    return RecordedProducer(confluent_options(settings), settings.topics.telemetry, stop, room)
 
 
 def _addresses(settings: Settings) -> Addresses:

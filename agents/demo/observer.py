@@ -69,7 +69,7 @@ class Stored:
 
     @classmethod
     async def open(cls, settings: Settings) -> Self:
-        """With a connection of its own. Raises Refusal."""
+        """With a connection of its own. Raises HatcastError."""
         return cls(settings, await connect_redis_async(settings))
 
     async def close(self) -> None:

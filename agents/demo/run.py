@@ -28,7 +28,7 @@ from hatcast.agents.demo.state import State
 from hatcast.agents.errors.unexpected import brief
 from hatcast.agents.map.server import Display
 from hatcast.agents.monitoring.logs import configure_logs
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 
 log = structlog.get_logger()
@@ -69,18 +69,18 @@ def run_demo(services: Services, wish: Wish, view: View) -> None:
     """Run until the recording is released, the time is over, or SIGINT or SIGTERM comes.
 
     services   entered, not waited for: this module's imports take longer than they do
-    Raises Refusal: the file or the policy cannot be used, or something ended by itself.
+    Raises HatcastError: the file or the policy cannot be used, or something ended by itself.
     """
     with _log_file(services.folder) as log_path:
         settings = demo_settings(services.wait(), wish.config, wish.format)
         try:
             asyncio.run(_Demo(settings, services, wish, view).run())
-        except (Refusal, BrokenPipeError):  # the second: whoever read our output has left
+        except (HatcastError, BrokenPipeError):  # the second: whoever read our output has left
             raise
         except Exception as error:
             log.exception("demo failed")
             kept = shutil.copy(log_path, services.folder.with_suffix(".log"))
-            raise Refusal(f"the demo failed ({brief(error)}); its log is {kept}") from error
+            raise HatcastError(f"the demo failed ({brief(error)}); its log is {kept}") from error
 
 
 @contextmanager
@@ -120,7 +120,7 @@ class _Demo:
         )
 
     async def run(self) -> None:
-        """From start to stop. Raises Refusal, or what ended the worker."""
+        """From start to stop. Raises HatcastError, or what ended the worker."""
         loop = asyncio.get_running_loop()
         for name in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(name, self._stopping.set)
@@ -141,12 +141,12 @@ class _Demo:
             await live_map.stop()
 
     async def _open_map(self) -> Display:
-        """The map that `hatcast display` serves. Raises Refusal if the port that was asked for is taken."""
+        """The map that `hatcast display` serves. Raises HatcastError if the port that was asked for is taken."""
         asked = self._wish.port
         live_map = Display(self._settings, Address(MAP_HOST, MAP_PORT if asked is None else asked), check_crcs=False)
         try:
             self.state.map_url = f"http://{await live_map.start()}/"
-        except Refusal:
+        except HatcastError:
             if asked is not None:
                 raise
             live_map = Display(self._settings, Address(MAP_HOST, 0), check_crcs=False)
@@ -201,14 +201,14 @@ class _Demo:
             if self.state.ended:
                 self._ends = await telemetry_ends(self._settings)
         if not self.state.ended:
-            raise Refusal("the feed's process ended: start again")
+            raise HatcastError("the feed's process ended: start again")
         await asyncio.Event().wait()
 
     def _hear(self, told: Told) -> None:
         state = self.state
         match told:
             case Failed():
-                raise Refusal(told.text)
+                raise HatcastError(told.text)
             case Began():
                 state.records, state.first_ms, state.last_ms = told.records, told.first_ms, told.last_ms
                 state.speedup = told.speedup
@@ -231,7 +231,7 @@ class _Demo:
             try:
                 await stored.look(self.state)
             except RedisError:
-                raise Refusal("the embedded Redis does not answer: start again") from None
+                raise HatcastError("the embedded Redis does not answer: start again") from None
             if self.state.first_ms is not None:
                 self._view.refresh(self.state)
             if self._ends is not None and await stored.is_over(self.state, self._ends):

@@ -9,7 +9,7 @@ from hatcast.agents.demo.defaults import VEHICLES
 from hatcast.agents.demo.embedded import PARTITIONS
 from hatcast.agents.demo.state import Budget, Published, State, Status
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.reading import Outcome
 
 _95: Final = math.log(20)  # Laplace noise is within this many scales in 95 of 100 draws
@@ -145,7 +145,7 @@ def summary(state: State, seconds: float) -> Iterator[str]:
         yield f"{state.not_sent:,} more records are dated in the future or before 1970, and were not sent"
     yield from (budget_line(budget) for _, budget in sorted(state.budgets.items())[-3:])
     if state.source is None:
-        yield f"next  a recording:    hatcast demo --feed FILE --format {'|'.join(FEEDS)}"
+        yield f"next  a recording:    hatcast demo --feed FILE --format {'|'.join(FORMATS)}"
     else:
         yield "next  without noise:  hatcast batch FILE --format ... --contributions"
     yield "      for real:       hatcast init, then hatcast worker  (see README.md)"

@@ -6,7 +6,7 @@ from fractions import Fraction
 from operator import attrgetter
 from typing import Final
 
-from hatcast.stream.errors import BadSetting, Refusal
+from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.fold.contributions import FoldOf
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.watermark import closes_at
@@ -44,14 +44,14 @@ class Rules:
     """
 
     def __init__(self, policy: Policy, most_hats: int | None) -> None:
-        """Args: `most_hats`, the device's own choice. Raises Refusal where the policy takes no reports."""
+        """Args: `most_hats`, the device's own choice. Raises HatcastError where the policy takes no reports."""
         if policy.hybrid is None or not policy.hybrid.use.local:
-            raise Refusal(
+            raise HatcastError(
                 f"policy {policy.name!r} takes no reports: its estimator is {policy.estimator}, and devices need one of"
                 " the hybrid model that reads them, such as pwh (docs/hybrid.md)"
             )
         if policy.lateness_ms < LATENESS_MIN_MS:
-            raise BadSetting(
+            raise SettingError(
                 "policy.lateness", "is too short for reports, which are sent after a slot's end", 'use "5m"'
             )
         self.policy = policy

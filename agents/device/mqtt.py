@@ -16,8 +16,8 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.device.live import Arrived
 from hatcast.agents.device.sources import QUEUE_READINGS
 from hatcast.agents.monitoring.failures import back_off_s
-from hatcast.agents.sources.endpoint import PASSWORD_VARIABLE, Access, lost, secret, tls_context
-from hatcast.stream.errors import Refusal
+from hatcast.agents.sources.endpoint import PASSWORD_VARIABLE, Endpoint, lost, secret, tls_context
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import Feed
 
 log = structlog.get_logger()
@@ -31,12 +31,12 @@ _LEAVE_S: Final = 5.0
 class Published:
     """Where a device's readings are published."""
 
-    broker: Access
+    broker: Endpoint
     topic: str
 
     @classmethod
     def of(cls, url: str, environment: Mapping[str, str]) -> Self:
-        """`mqtt://[user@]host[:port]/topic`, or `mqtts` for TLS; topic levels as they are. Raises Refusal."""
+        """`mqtt://[user@]host[:port]/topic`, or `mqtts` for TLS; topic levels as they are. Raises HatcastError."""
         parts = urlsplit(url, allow_fragments=False)  # a "#" is a part of the topic
         topic = unquote(parts.path.removeprefix("/"))
         with suppress(ValueError):  # of a port that is no number
@@ -44,8 +44,10 @@ class Published:
             if port and parts.hostname and topic and parts.password is None:
                 user = None if parts.username is None else unquote(parts.username)
                 tls = tls_context() if parts.scheme == "mqtts" else None
-                return cls(Access(parts.hostname, port, user, secret(PASSWORD_VARIABLE, None, environment), tls), topic)
-        raise Refusal(
+                return cls(
+                    Endpoint(parts.hostname, port, user, secret(PASSWORD_VARIABLE, None, environment), tls), topic
+                )
+        raise HatcastError(
             "--mqtt is no address: write mqtt://user@host:1883/topic or mqtts://..., and the password in"
             f" {PASSWORD_VARIABLE}"
         )
@@ -101,7 +103,7 @@ async def _read(published: Published, feed: Feed, arrived: "queue.Queue[Arrived]
             failures += 1
 
 
-def _client(broker: Access) -> Client:
+def _client(broker: Endpoint) -> Client:
     return Client(
         broker.host,
         broker.port,

@@ -9,8 +9,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.device.store import Store, Stored
-from hatcast.agents.sources.queued_producer import Queued
-from hatcast.stream.errors import Refusal
+from hatcast.agents.sources.queued_producer import QueuedProducer
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.partitioner import by_murmur2
 
 log = structlog.get_logger()
@@ -21,7 +21,7 @@ _FINISH_S: Final = 10.0
 _LATER: Final = (KafkaError._MSG_TIMED_OUT, KafkaError._PURGE_QUEUE)  # noqa: SLF001 - librdkafka's names of its own
 
 
-class Outbox(Queued):
+class Outbox(QueuedProducer):
     """An idempotent producer of one topic, acks=all.
 
     sent, expired   reports that the broker has, or that came too late to be sent, since the start
@@ -66,7 +66,7 @@ class Outbox(Queued):
         )
 
     def send(self, reports: Iterable[Stored]) -> None:
-        """Hand reports over; those that are late already are marked so. Raises Refusal as `look` does."""
+        """Hand reports over; those that are late already are marked so. Raises HatcastError as `look` does."""
         late = []
         for stored in reports:
             now = None if self._live is None else self._live()
@@ -108,7 +108,7 @@ class Outbox(Queued):
     def look(self, seconds: float = 0.0) -> None:
         """Hear what the broker said, waiting so long for it; mark what it has, send again what did not get there.
 
-        Raises Refusal for what trying again would not change, and, unless live, for anything that was not taken.
+        Raises HatcastError for what trying again would not change, and, unless live, for anything that was not taken.
         """
         self._producer.poll(seconds)
         if self._acked:
@@ -155,8 +155,8 @@ class Outbox(Queued):
         if error is not None:
             self._refused = error.str()
 
-    def _refusal(self, reason: str) -> Refusal:
-        return Refusal(
+    def _refusal(self, reason: str) -> HatcastError:
+        return HatcastError(
             f"topic {self.topic} did not take a report ({' '.join(reason.split())}): mend that and start again; what"
             " was not sent is kept in the state file"
         )

@@ -85,7 +85,7 @@ class _Parts:
 
 @contextmanager
 def _opened(settings: Settings, options: DeviceOptions, *, live: bool) -> Iterator[_Parts]:
-    """A device that has sent what was left unsent. Raises Refusal: the policy, the state file, Kafka or the topic."""
+    """A device that has sent what was left unsent. Raises HatcastError: the policy, the state file, Kafka or the topic."""
     rules = Rules(settings.policy, options.most_hats)
     topic = settings.topics.reports
     partitions = len(topic_range(settings, topic))
@@ -107,7 +107,7 @@ def run_recording(
     *,
     ticks: bool,
 ) -> Summary:
-    """Devices over a recording. `ticks`: see Past.run. Raises Refusal."""
+    """Devices over a recording. `ticks`: see Past.run. Raises HatcastError."""
     with _opened(settings, options, live=False) as parts, Bar(parts.rules.calendar, len(recording)) as bar:
         past = Past(parts.own, parts.reporter, parts.outbox, pace)
         passage = Passage(settings.policy, parts.rules.calendar, now_ms())
@@ -118,7 +118,7 @@ def run_recording(
 
 
 def run_city(settings: Settings, city: CityOptions, options: DeviceOptions, stop: threading.Event) -> Summary:
-    """A fleet in a city that does not exist, until `stop`. Raises Refusal."""
+    """A fleet in a city that does not exist, until `stop`. Raises HatcastError."""
     with _opened(settings, options, live=False) as parts, Bar(parts.rules.calendar, None) as bar:
         calendar = parts.rules.calendar
         now = now_ms()
@@ -141,7 +141,7 @@ def run_live(
     options: DeviceOptions,
     stop: threading.Event,
 ) -> Summary:
-    """One device on live readings. Raises Refusal."""
+    """One device on live readings. Raises HatcastError."""
     with _opened(settings, options, live=True) as parts:
         present = Present(parts.own, parts.reporter, parts.outbox)
         finished = present.run(source, takes, stop, with_end=options.with_end)

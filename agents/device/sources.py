@@ -7,7 +7,7 @@ from typing import BinaryIO, Final
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.device.live import Arrived
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.reading import Reading, canonical_vehicle
 
@@ -45,14 +45,14 @@ class Own:
         self._vehicle: str | None = None
 
     def __call__(self, reading: Reading) -> bool:
-        """Whether it has an id. Raises Refusal for one of another vehicle."""
+        """Whether it has an id. Raises HatcastError for one of another vehicle."""
         vehicle = canonical_vehicle(reading.vehicle)
         if vehicle is None:
             return False
         if self._vehicle is None:
             self._vehicle = vehicle
         if vehicle != self._vehicle:
-            raise Refusal(
+            raise HatcastError(
                 f"{self._source} has readings of several vehicles: name the device's own with --vehicle, or try many"
                 " devices with --fleet"
             )

@@ -13,7 +13,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Final
 
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid import ID_BYTES
 
 KEPT_DAYS: Final = 3  # besides the newest
@@ -75,7 +75,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of the block is durable after it, or nothing is. Raises Refusal where the disk does not take it."""
+        """All of the block is durable after it, or nothing is. Raises HatcastError where the disk does not take it."""
         try:
             self._sql.execute("BEGIN IMMEDIATE")
             yield
@@ -84,7 +84,7 @@ class Store:
             with suppress(sqlite3.Error):  # it may have rolled back by itself
                 self._sql.execute("ROLLBACK")
             if isinstance(error, sqlite3.Error):
-                raise Refusal(
+                raise HatcastError(
                     f"the state file cannot be written ({' '.join(str(error).split())}): see to its disk and start"
                     " again; what is not stored was not sent"
                 ) from None
@@ -174,7 +174,7 @@ def _values(place: Place) -> tuple[str, str, str, str]:
 def open_store(path: Path) -> Iterator[Store]:
     """The state file, made if it is missing, readable by its owner only.
 
-    Raises Refusal: it cannot be written, another process has it, or it is something else.
+    Raises HatcastError: it cannot be written, another process has it, or it is something else.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -204,13 +204,13 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {_FORMAT}")
     elif form != _FORMAT:
-        raise Refusal(f"{path} is no state of this version of `hatcast device`: name another file with --state")
+        raise HatcastError(f"{path} is no state of this version of `hatcast device`: name another file with --state")
     connection.execute("COMMIT")
 
 
-def _refused(path: Path, error: Exception) -> Refusal:
+def _refused(path: Path, error: Exception) -> HatcastError:
     if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
-        return Refusal(f"{path} is in use by another device: give each its own file with --state")
+        return HatcastError(f"{path} is in use by another device: give each its own file with --state")
     if isinstance(error, sqlite3.DatabaseError) and "not a database" in str(error):
-        return Refusal(f"{path} is no state of a device: name another file with --state")
-    return Refusal(f"{path} cannot be written ({' '.join(str(error).split())}): name another file with --state")
+        return HatcastError(f"{path} is no state of a device: name another file with --state")
+    return HatcastError(f"{path} cannot be written ({' '.join(str(error).split())}): name another file with --state")

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import hatcast
 from hatcast.agents.errors.causes import HATCAST, cause_of, network_text
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 
 DEBUG_VARIABLE: Final = "HATCAST_DEBUG_ERRORS"
 WARNING: Final = f"{DEBUG_VARIABLE} is set: the text of unexpected errors is printed, and it may hold a record"
@@ -166,7 +166,7 @@ def _safe(value: object) -> object:
 
 
 def _said_of(error: BaseException) -> str:
-    if isinstance(error, Refusal):
+    if isinstance(error, HatcastError):
         return str(error)
     cause = cause_of(error)
     return brief(error) if cause.service == HATCAST else f"{kind_of(error)}, {cause.text}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client_settings import aiokafka_options, confluent_options, kafka_python_options, servers
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
@@ -33,7 +33,7 @@ def wait_for_broker(settings: Settings, patience_s: float = CONNECT_SECONDS) -> 
     """Returns once a broker has let us in and answered; it is tried again, with back-off, for `patience_s` seconds.
 
     librdkafka asks: the other clients do not tell a login that is refused, or a certificate, from a lost connection.
-    Raises Refusal that names the broker; at once where waiting would not help.
+    Raises HatcastError that names the broker; at once where waiting would not help.
     """
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
@@ -50,20 +50,20 @@ def wait_for_broker(settings: Settings, patience_s: float = CONNECT_SECONDS) -> 
             asking.poll(0)
             _refuse_for_good(settings, said)
             if monotonic_s() >= deadline_s:
-                raise Refusal(_unreachable(settings, patience_s)) from None
+                raise HatcastError(_unreachable(settings, patience_s)) from None
         else:
             return
 
 
 def _refuse_for_good(settings: Settings, said: Iterable[tuple[str, str]]) -> None:
-    """Raises Refusal if librdkafka has said what will not change by itself. `said`: (name, text) of its errors."""
+    """Raises HatcastError if librdkafka has said what will not change by itself. `said`: (name, text) of its errors."""
     for name, text in said:
         reason = _DECORATION.sub("", text)
         if name == "_AUTHENTICATION":
-            raise Refusal(f"{broker_name(settings)} refuses the login ({reason}): {_LOGIN_MEND}")
+            raise HatcastError(f"{broker_name(settings)} refuses the login ({reason}): {_LOGIN_MEND}")
         if name == "_SSL":
             brief = reason.partition(": broker certificate")[0]
-            raise Refusal(
+            raise HatcastError(
                 f"{broker_name(settings)} and hatcast do not agree on TLS ({brief}): correct kafka.ssl_cafile,"
                 " kafka.ssl_certfile or kafka.ssl_check_hostname"
             )
@@ -73,7 +73,7 @@ def _refuse_for_good(settings: Settings, said: Iterable[tuple[str, str]]) -> Non
 def admin_client(settings: Settings, patience_s: float = CONNECT_SECONDS) -> Iterator["KafkaAdminClient"]:
     """A connected admin client, closed at the end of the block; waits as `wait_for_broker` does.
 
-    Raises Refusal that names the broker: it cannot be reached, refuses the login, or failed within the block.
+    Raises HatcastError that names the broker: it cannot be reached, refuses the login, or failed within the block.
     """
     from kafka import KafkaAdminClient
 
@@ -92,22 +92,22 @@ def admin_client(settings: Settings, patience_s: float = CONNECT_SECONDS) -> Ite
 
 @contextmanager
 def naming_the_broker(settings: Settings) -> Iterator[None]:
-    """Turns what kafka-python raises within the block into a Refusal that names the broker."""
+    """Turns what kafka-python raises within the block into a HatcastError that names the broker."""
     from kafka import errors
 
     where = broker_name(settings)
     try:
         yield
     except (errors.SaslAuthenticationFailedError, errors.UnsupportedSaslMechanismError) as error:
-        raise Refusal(f"{where} refuses the login ({_text(error)}): {_LOGIN_MEND}") from None
+        raise HatcastError(f"{where} refuses the login ({_text(error)}): {_LOGIN_MEND}") from None
     except errors.AuthorizationError as error:
-        raise Refusal(f"{where} does not allow this user to do that ({_text(error)}): change its ACLs") from None
+        raise HatcastError(f"{where} does not allow this user to do that ({_text(error)}): change its ACLs") from None
     except (errors.KafkaConnectionError, errors.NodeNotReadyError) as error:
-        raise Refusal(
+        raise HatcastError(
             f"{where} was lost ({_text(error)}): see that it runs, and that its advertised.listeners can be reached"
         ) from None
     except errors.KafkaError as error:
-        raise Refusal(f"{where} did not do what was asked ({_text(error)}): see the broker's log") from None
+        raise HatcastError(f"{where} did not do what was asked ({_text(error)}): see the broker's log") from None
 
 
 def _text(error: Exception) -> str:

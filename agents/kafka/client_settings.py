@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hatcast.agents.config.settings import Settings
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 
 CLIENT_ID: Final = "hatcast"
 BACKOFF_MS: Final = 100  # before the second try; doubled before each further one
@@ -29,7 +29,7 @@ _SILENT.propagate = False
 
 
 def kafka_python_options(settings: Settings) -> dict[str, Any]:
-    """Keyword arguments for every client of kafka-python. Raises BadSetting."""
+    """Keyword arguments for every client of kafka-python. Raises SettingError."""
     _check(settings)
     options: dict[str, Any] = {
         "bootstrap_servers": servers(settings),
@@ -46,7 +46,7 @@ def kafka_python_options(settings: Settings) -> dict[str, Any]:
 
 
 def aiokafka_options(settings: Settings) -> dict[str, Any]:
-    """Keyword arguments for every client of aiokafka. Raises BadSetting."""
+    """Keyword arguments for every client of aiokafka. Raises SettingError."""
     _check(settings)
     return {
         "bootstrap_servers": ",".join(servers(settings)),
@@ -58,7 +58,7 @@ def aiokafka_options(settings: Settings) -> dict[str, Any]:
 
 
 def confluent_options(settings: Settings) -> dict[str, Any]:
-    """The configuration of every client of confluent-kafka. Raises BadSetting."""
+    """The configuration of every client of confluent-kafka. Raises SettingError."""
     _check(settings)
     ssl_context(settings)  # the same files: what is wrong with them is said by their key
     table = settings.kafka
@@ -89,7 +89,7 @@ def confluent_options(settings: Settings) -> dict[str, Any]:
 
 
 def ssl_context(settings: Settings) -> ssl.SSLContext | None:
-    """TLS as `[kafka]` has it; None where the protocol has none. Raises BadSetting."""
+    """TLS as `[kafka]` has it; None where the protocol has none. Raises SettingError."""
     if not _uses_tls(settings):
         return None
     table = settings.kafka
@@ -98,7 +98,7 @@ def ssl_context(settings: Settings) -> ssl.SSLContext | None:
         if table.ssl_certfile is not None:
             context.load_cert_chain(table.ssl_certfile, table.ssl_keyfile)
     except (OSError, ssl.SSLError) as error:
-        raise BadSetting(
+        raise SettingError(
             "kafka.ssl_cafile", f"or ssl_certfile or ssl_keyfile is no PEM file ({error})", "correct it"
         ) from None
     context.check_hostname = table.ssl_check_hostname
@@ -106,16 +106,18 @@ def ssl_context(settings: Settings) -> ssl.SSLContext | None:
 
 
 def servers(settings: Settings) -> list[str]:
-    """host:port of each broker. Raises BadSetting."""
+    """host:port of each broker. Raises SettingError."""
     servers = []
     for text in filter(None, (part.strip() for part in settings.kafka.bootstrap_servers.split(","))):
         host, colon, port = text.rpartition(":")
         bare = not colon or text.endswith("]")  # an IPv6 address without a port ends in a bracket
         if not bare and not (host and port.isdigit() and 0 < int(port) < 65536):
-            raise BadSetting("kafka.bootstrap_servers", f"{text!r} is no broker", 'write "host:port", comma-separated')
+            raise SettingError(
+                "kafka.bootstrap_servers", f"{text!r} is no broker", 'write "host:port", comma-separated'
+            )
         servers.append(f"{text}:{_DEFAULT_PORT}" if bare else text)
     if not servers:
-        raise BadSetting("kafka.bootstrap_servers", "names no broker", 'write "host:port"')
+        raise SettingError("kafka.bootstrap_servers", "names no broker", 'write "host:port"')
     return servers
 
 
@@ -143,28 +145,28 @@ def _sasl(settings: Settings) -> Mapping[str, str | None]:
 
 
 def _check(settings: Settings) -> None:
-    """Raises BadSetting where the keys of `[kafka]` do not fit together."""
+    """Raises SettingError where the keys of `[kafka]` do not fit together."""
     table = settings.kafka
     protocol = table.security_protocol
     if protocol not in _PROTOCOLS:
-        raise BadSetting(
+        raise SettingError(
             "kafka.security_protocol", f"{protocol!r} is no protocol", f"use one of {', '.join(_PROTOCOLS)}"
         )
     if _uses_sasl(settings):
         if table.sasl_mechanism not in _MECHANISMS:
-            raise BadSetting(
+            raise SettingError(
                 "kafka.sasl_mechanism",
                 f"{table.sasl_mechanism!r} cannot be used with {protocol}",
                 f"use one of {', '.join(_MECHANISMS)}",
             )
         if not table.sasl_plain_username or not settings.kafka_password:
-            raise BadSetting(
+            raise SettingError(
                 "kafka.sasl_plain_username",
                 "or its password is missing",
                 "set it, and HATCAST_KAFKA_PASSWORD or kafka.sasl_plain_password_file",
             )
     elif table.sasl_mechanism or table.sasl_plain_username:
-        raise BadSetting(
+        raise SettingError(
             "kafka.sasl_mechanism", f"is not used by {protocol}", "set kafka.security_protocol to SASL_SSL"
         )
     for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
@@ -172,8 +174,8 @@ def _check(settings: Settings) -> None:
         if path is None:
             continue
         if not _uses_tls(settings):
-            raise BadSetting(
+            raise SettingError(
                 f"kafka.{key}", f"is not used by {protocol}", "set kafka.security_protocol to SSL or SASL_SSL"
             )
         if not Path(path).is_file():
-            raise BadSetting(f"kafka.{key}", f"{path} is no file", "correct the path")
+            raise SettingError(f"kafka.{key}", f"{path} is no file", "correct the path")

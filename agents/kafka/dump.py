@@ -14,7 +14,7 @@ from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import broker_name, confluent_options
 from hatcast.agents.kafka.topics import topic_range
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -69,7 +69,7 @@ class Dump:
     def chunks(self) -> Iterator[tuple[bytes, int]]:
         """(lines, records in them); memory is bounded whatever the topic's size.
 
-        Raises Refusal: the broker is gone, or records were deleted before they could be read.
+        Raises HatcastError: the broker is gone, or records were deleted before they could be read.
         """
         from confluent_kafka import TopicPartition
 
@@ -84,7 +84,7 @@ class Dump:
                 if messages:
                     heard_s = monotonic_s()
                 elif monotonic_s() - heard_s > SILENCE_SECONDS:
-                    raise Refusal(f"{self._where} stopped answering in the middle of {self._topic}: try again")
+                    raise HatcastError(f"{self._where} stopped answering in the middle of {self._topic}: try again")
                 lines = self._lines(messages, left)
                 if lines:
                     yield _encode_lines(lines), len(lines)
@@ -132,16 +132,18 @@ class Dump:
         except KafkaException as raised:
             error = raised.args[0]
             if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - librdkafka's own name for it
-                raise Refusal(
+                raise HatcastError(
                     f"{self._where} deleted records of {self._topic} before they could be read: dump again, or raise"
                     " the topic's retention"
                 ) from None
-            raise Refusal(f"{self._where} cannot give {self._topic} ({error.str()}): see the broker's log") from None
+            raise HatcastError(
+                f"{self._where} cannot give {self._topic} ({error.str()}): see the broker's log"
+            ) from None
 
 
 @contextmanager
 def open_dump(settings: Settings, topic: str) -> Iterator[Dump]:
-    """A dump of a topic. Raises Refusal: the broker cannot be reached, or has no such topic."""
+    """A dump of a topic. Raises HatcastError: the broker cannot be reached, or has no such topic."""
     from confluent_kafka import Consumer
 
     consumer = Consumer(

@@ -41,7 +41,7 @@ class NotHeld(Exception):
     """The producer of this release partition is gone, or was never made: hold it, then read the ledger again."""
 
 
-class Publishers:
+class TransactionalProducers:
     """The producers of one worker. One that was fenced, or failed, is dropped, and made again by the next `hold`."""
 
     def __init__(self, domain: str, name: str, client: dict[str, Any]) -> None:

@@ -62,7 +62,7 @@ def follow(
 
     Only what was committed and comes of our telemetry; in the order of each partition. A broker that goes away is
     waited for.
-    Raises Refusal if it cannot be reached at the start, or misses one of the topics.
+    Raises HatcastError if it cannot be reached at the start, or misses one of the topics.
     """
     from kafka import KafkaConsumer, TopicPartition
 

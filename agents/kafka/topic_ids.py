@@ -85,7 +85,7 @@ class SameTopic:
         """Return once a request that began after this call has found the registered id; calls share requests.
 
         So what was fetched before the call came from the registered topic, as far as brokers agree on their metadata.
-        Raises Refusal if it is another topic, and KafkaError if no broker answers or none knows the topic.
+        Raises HatcastError if it is another topic, and KafkaError if no broker answers or none knows the topic.
         """
         called_s = monotonic_s()
         async with self._asking:

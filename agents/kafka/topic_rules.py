@@ -100,7 +100,7 @@ class TopicState:
 
 
 def telemetry_topic(settings: Settings) -> WantedTopic:
-    """The telemetry topic. Raises BadSetting if it could not hold what hatcast promises."""
+    """The telemetry topic. Raises SettingError if it could not hold what hatcast promises."""
     retention = settings.retention_ms
     stamped = settings.policy.relation is Relation.ADD_REMOVE
     ahead = settings.policy.max_ahead_ms

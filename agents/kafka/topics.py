@@ -24,7 +24,7 @@ from hatcast.agents.kafka.topic_rules import (
     output_topics,
     telemetry_topic,
 )
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
@@ -43,7 +43,7 @@ def ensure_topics(settings: Settings) -> int:
     """Makes the topics that are missing and checks all of them; the number of telemetry's partitions.
 
     Several workers may do this at once. What breaks no promise is logged as a warning.
-    Raises Refusal: the broker cannot be reached, a topic cannot be made, or one breaks a promise (the first is named).
+    Raises HatcastError: the broker cannot be reached, a topic cannot be made, or one breaks a promise (the first is named).
     """
     telemetry = telemetry_topic(settings)
     with admin_client(settings) as admin:
@@ -55,7 +55,7 @@ def ensure_topics(settings: Settings) -> int:
     broken = [finding for finding in found if finding.breaks]
     if broken:
         more = f" (and {len(broken) - 1} more: hatcast doctor lists them)" if len(broken) > 1 else ""
-        raise Refusal(f"{broken[0]}{more}")
+        raise HatcastError(f"{broken[0]}{more}")
     for finding in found:
         log.warning("%s", finding)
     return partitions
@@ -76,7 +76,7 @@ class TopicReport:
 
 
 def check_topics(settings: Settings, patience_s: float = CONNECT_SECONDS) -> TopicReport:
-    """Looks at all topics; nothing is made or changed. Raises Refusal if the broker cannot be reached."""
+    """Looks at all topics; nothing is made or changed. Raises HatcastError if the broker cannot be reached."""
     telemetry = telemetry_topic(settings)
     with admin_client(settings, patience_s) as admin:
         states = _states(admin, settings, [telemetry.name])
@@ -92,12 +92,12 @@ def check_topics(settings: Settings, patience_s: float = CONNECT_SECONDS) -> Top
 
 
 def telemetry_partitions(settings: Settings) -> int:
-    """How many partitions telemetry has now. Raises Refusal if there is no such topic."""
+    """How many partitions telemetry has now. Raises HatcastError if there is no such topic."""
     return len(topic_range(settings, settings.topics.telemetry))
 
 
 def topic_range(settings: Settings, name: str) -> list[tuple[int, int]]:
-    """By partition (first offset, offset after the last committed record). Raises Refusal if there is no such topic."""
+    """By partition (first offset, offset after the last committed record). Raises HatcastError if there is no such topic."""
     from kafka import TopicPartition
     from kafka.admin import OffsetSpec
     from kafka.protocol.consumer import IsolationLevel
@@ -105,7 +105,7 @@ def topic_range(settings: Settings, name: str) -> list[tuple[int, int]]:
     with admin_client(settings) as admin:
         count = _counts(admin, settings, [name]).get(name)
         if count is None:
-            raise Refusal(
+            raise HatcastError(
                 f"{broker_name(settings)} has no topic {name!r}: correct the name, or start a worker (it makes its own)"
             )
         partitions = [TopicPartition(name, partition) for partition in range(count)]
@@ -117,7 +117,7 @@ def topic_range(settings: Settings, name: str) -> list[tuple[int, int]]:
 
 
 def ensure_telemetry(settings: Settings) -> TopicState:
-    """The telemetry topic, made if it is missing. Raises Refusal: it would not take what feeds send."""
+    """The telemetry topic, made if it is missing. Raises HatcastError: it would not take what feeds send."""
     with admin_client(settings) as admin:
         state = _ensure(admin, settings, [telemetry_topic(settings)])[settings.topics.telemetry]
     _refuse_small(settings, state)
@@ -127,7 +127,7 @@ def ensure_telemetry(settings: Settings) -> TopicState:
 def check_replay_target(settings: Settings, first_arrival_ms: int) -> TopicState:
     """The telemetry topic for records that arrived at `first_arrival_ms` (ms UTC) and later; made if it is missing.
 
-    Raises Refusal if the topic would give them other timestamps, refuse them or delete them. A topic that would
+    Raises HatcastError if the topic would give them other timestamps, refuse them or delete them. A topic that would
     is not made.
     """
     name = settings.topics.telemetry
@@ -145,7 +145,7 @@ def _refuse_replay(settings: Settings, state: TopicState, first_ms: int, there: 
     _refuse_small(settings, state)
     age_ms = now_ms() - first_ms
     if state.log_append_time:
-        raise Refusal(
+        raise HatcastError(
             f"topic {name} has {TIMESTAMP_TYPE} LogAppendTime, so a recording would lose its times:"
             " replay into a topic with CreateTime (topics.telemetry; needs policy.privacy.relation replace)"
         )
@@ -154,24 +154,24 @@ def _refuse_replay(settings: Settings, state: TopicState, first_ms: int, there: 
         mend = 'set topics.telemetry_retention = "none"'
         if there is not None:
             mend = alter_command(settings, name, RETENTION, FOR_EVER)
-        raise Refusal(
+        raise HatcastError(
             f"topic {name} deletes records older than {_hours(state.retention_ms)} ({RETENTION}), and these begin at"
             f" {first}: {mend}"
         )
     before_max = int(state.configs.get(BEFORE_MAX, "0")) or age_ms
     if age_ms > before_max:
-        raise Refusal(
+        raise HatcastError(
             f"topic {name} refuses records older than {_hours(before_max)} ({BEFORE_MAX}), and these begin at"
             f" {first}: {alter_command(settings, name, BEFORE_MAX, str(2**63 - 1))}"
         )
 
 
 def _refuse_small(settings: Settings, state: TopicState) -> None:
-    """Raises Refusal where the broker would refuse a full batch of a feed, and with it its readings."""
+    """Raises HatcastError where the broker would refuse a full batch of a feed, and with it its readings."""
     name = settings.topics.telemetry
     rule, largest = telemetry_topic(settings).rules[LARGEST], state.configs.get(LARGEST)
     if largest is not None and not rule.holds(largest):
-        raise Refusal(
+        raise HatcastError(
             f"topic {name}: {LARGEST} is {largest}, wanted {rule.wanted};"
             f" {alter_command(settings, name, LARGEST, rule.made)}"
         )
@@ -202,7 +202,7 @@ def _make(admin: "KafkaAdminClient", settings: Settings, topic: WantedTopic) -> 
         del configs[AFTER_MAX]  # unknown before Kafka 3.6; the check that follows says what that means
         error = _create(admin, topic, configs)
     if error is not None and error[0] != _EXISTS:
-        raise Refusal(
+        raise HatcastError(
             f"{broker_name(settings)} did not make the topic {topic.name!r} ({error[1]}): allow this user to, or"
             f" make it with {topic.partitions} partitions and"
             f" {', '.join(f'{key}={value}' for key, value in configs.items())}"
@@ -230,7 +230,7 @@ def _counts(admin: "KafkaAdminClient", settings: Settings, names: Sequence[str])
         elif code == 0:
             counts[topic["name"]] = len(topic["partitions"])
         elif code != _UNKNOWN_TOPIC:
-            raise Refusal(
+            raise HatcastError(
                 f"{broker_name(settings)} does not show the topic {topic['name']!r} ({for_code(code).__name__}):"
                 " correct the name, or this user's ACLs"
             )

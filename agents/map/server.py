@@ -20,7 +20,7 @@ from hatcast.agents.map.static_files import Files
 from hatcast.agents.map.subscribers import Hub
 from hatcast.agents.map.topic_reader import Reader, find_log
 from hatcast.agents.monitoring.server import READY
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 
 log = structlog.get_logger()
 
@@ -30,7 +30,7 @@ HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
     " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
+    "X-RecordBatch-Options": "DENY",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -54,7 +54,7 @@ class Display:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> Address:
-        """Listen, and begin to read; where it listens. Raises Refusal: no broker, no topic, or no such address."""
+        """Listen, and begin to read; where it listens. Raises HatcastError: no broker, no topic, or no such address."""
         position = await asyncio.to_thread(find_log, self._settings)
         table = self._settings.display
         self._feed = feed = Feed(Kept(table.keep_ms), Hub(), position, self._settings.policy.name)
@@ -109,7 +109,7 @@ async def _listening(made: web.Application, listen: Address) -> web.AppRunner:
         await web.TCPSite(runner, listen.host, listen.port, backlog=1_024).start()
     except OSError as error:
         await runner.cleanup()
-        raise Refusal(
+        raise HatcastError(
             f"{listen} cannot be listened on ({_reason(error)}): name another --host or --port (0: any that is free)"
         ) from None
     return runner

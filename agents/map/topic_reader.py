@@ -28,9 +28,9 @@ from hatcast.agents.map.event_id import Position, log_name
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.record import read_budget, read_release
 from hatcast.agents.monitoring.declarations import DISPLAY_KAFKA_UP, DISPLAY_LAST_RELEASE
-from hatcast.agents.monitoring.failures import Trouble
+from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.monitoring.meters import METERS
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 
 log = structlog.get_logger()
 
@@ -40,7 +40,7 @@ _MOST_RECORDS: Final = 2_000  # at a time: some 10 ms, so that viewers are serve
 
 
 def find_log(settings: Settings) -> Position:
-    """The beginning of the two topics. Blocks. Raises Refusal: no broker, or one of the topics is not there."""
+    """The beginning of the two topics. Blocks. Raises HatcastError: no broker, or one of the topics is not there."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -48,11 +48,11 @@ def find_log(settings: Settings) -> Position:
     try:  # all topics are asked for, since a broker may make one that is asked for by name
         found = AdminClient(confluent_options(settings)).list_topics(timeout=REQUEST_SECONDS)
     except KafkaException:
-        raise Refusal(f"{broker_name(settings)} was lost: see that it runs") from None
+        raise HatcastError(f"{broker_name(settings)} was lost: see that it runs") from None
     means, budget = settings.topics.means, settings.topics.budget
     for name in (means, budget):
         if name not in found.topics or not found.topics[name].partitions:
-            raise Refusal(
+            raise HatcastError(
                 f"{broker_name(settings)} has no topic {name!r}: correct the name, or start a worker (it makes its own)"
             )
     partitions = [[0] * len(found.topics[name].partitions) for name in (means, budget)]
@@ -67,7 +67,7 @@ class Reader:
         self._topics = settings.topics
         self._where = broker_name(settings)
         self._feed = feed
-        self._trouble = Trouble("map")
+        self._trouble = FailureLog("map")
         self._unread = 0
         self._consumer = AIOKafkaConsumer(
             **aiokafka_options(settings),
@@ -107,13 +107,13 @@ class Reader:
                 await self._consumer.stop()
 
     async def _begin(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The ends that the partitions have now. Raises Refusal if the broker was lost since `find_log`."""
+        """The ends that the partitions have now. Raises HatcastError if the broker was lost since `find_log`."""
         try:
             await self._consumer.start()
             self._consumer.assign(partitions)
             ends: Mapping[TopicPartition, int] = await self._consumer.end_offsets(partitions)
         except KafkaError as error:
-            raise Refusal(f"{self._where} was lost ({type(error).__name__}): see that it runs") from None
+            raise HatcastError(f"{self._where} was lost ({type(error).__name__}): see that it runs") from None
         return ends
 
     def _answered(self, partitions: Sequence[TopicPartition]) -> bool:

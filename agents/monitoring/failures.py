@@ -23,7 +23,7 @@ Operation = tuple[str, int | None]
 """What is done, and to which partition, where it is done to each."""
 
 
-class Trouble:
+class FailureLog:
     """What fails in one loop of a worker.
 
     Steps run inside `doing`, so that a failure has their name, and so that its end is logged as what it was: an

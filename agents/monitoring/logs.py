@@ -11,7 +11,7 @@ from typing import Any, Final
 import structlog
 
 from hatcast.agents.errors.unexpected import WARNING, WithoutTexts, brief, kind_of, place_of, shows_texts, trace_of
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 
 _AGAIN_S: Final = 60.0
 _TEXTS: Final = 1_000  # kept at most: a library may write what changes into the text itself
@@ -50,7 +50,7 @@ def without_texts(_logger: Any, _method: str, event: structlog.types.EventDict) 
     event.pop("stack_info", None)
     for key, value in event.items():
         if isinstance(value, BaseException):
-            event[key] = str(value) if isinstance(value, Refusal) else brief(value)
+            event[key] = str(value) if isinstance(value, HatcastError) else brief(value)
     if error is not None:
         event["error"], event["at"], event["trace"] = kind_of(error), place_of(error), trace_of(error)
     return event

@@ -16,7 +16,7 @@ from aiohttp import web
 from hatcast.agents.config.settings import Address
 from hatcast.agents.monitoring.kinds import Process
 from hatcast.agents.monitoring.meters import METERS
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 
 log = structlog.get_logger()
 
@@ -24,7 +24,7 @@ READY: Final = "ok"
 _STOP_S: Final = 1.0
 
 Parts = Callable[[], Mapping[str, str]]
-"""Asked for what has to hold before a process is ready: part -> `READY`, or what is missing, without data in it."""
+"""QueryPeriod for what has to hold before a process is ready: part -> `READY`, or what is missing, without data in it."""
 
 
 class OperatorServer:
@@ -43,14 +43,14 @@ class OperatorServer:
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=_STOP_S)
 
     async def start(self) -> None:
-        """Listen. Raises Refusal where the address cannot be had."""
+        """Listen. Raises HatcastError where the address cannot be had."""
         METERS.expose(self._process)
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, self._listen.host, self._listen.port).start()
         except OSError as error:
             await self.stop()
-            raise Refusal(
+            raise HatcastError(
                 f"{self._key}: {self._listen} cannot be listened on ({_reason(error)}): name another address, or"
                 " port 0 for any that is free"
             ) from None

@@ -12,7 +12,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from hatcast.agents.kafka.dump import Head, Line
-from hatcast.stream.errors import BadRecording
+from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats import Feed, Recorded
 from hatcast.stream.readings.recording import Recording
 
@@ -36,7 +36,7 @@ _MEND: Final = "give the output of `hatcast dump`"
 class Dump:
     """The records of a dump, checked: one topic, known partitions, offsets that rise.
 
-    Raises BadRecording, on opening if the first line is no header, else on the way.
+    Raises RecordingError, on opening if the first line is no header, else on the way.
     """
 
     def __init__(self, recording: Recording, name: str) -> None:
@@ -44,7 +44,7 @@ class Dump:
         self._name = name
         first = next(iter(recording), None)
         if first is None:
-            raise BadRecording(name, "is empty", _MEND)
+            raise RecordingError(name, "is empty", _MEND)
         self.head = self._head(first[1].raw, 1)
 
     def __len__(self) -> int:
@@ -77,5 +77,5 @@ class Dump:
             raise self._bad(number, "does not name one start offset a partition", _MEND)
         return head
 
-    def _bad(self, number: int, problem: str, mend: str) -> BadRecording:
-        return BadRecording(self._name, f"line {number} {problem}", mend)
+    def _bad(self, number: int, problem: str, mend: str) -> RecordingError:
+        return RecordingError(self._name, f"line {number} {problem}", mend)

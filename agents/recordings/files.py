@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from hatcast.agents.recordings.parquet import PARQUET_MAGIC, is_parquet, parquet_records
-from hatcast.stream.errors import BadRecording
+from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats import Feed, Recorded
 from hatcast.stream.readings.recording import Recording
 
@@ -24,7 +24,7 @@ def open_recording(paths: Sequence[str | Path], feed: Feed) -> Iterator[Recordin
     """Files of one format as one recording: concatenated in the order given, taken in arrival order.
 
     A pipe is copied to a temporary file first, since a recording is read more than once.
-    Raises BadRecording: a file that is missing, a directory, unreadable, broken gzip, or of another format.
+    Raises RecordingError: a file that is missing, a directory, unreadable, broken gzip, or of another format.
     """
     with open_records(paths, feed) as read:
         yield Recording(read, ", ".join(map(str, paths)))
@@ -48,14 +48,14 @@ def _source(path: Path, held: ExitStack) -> Callable[[], BinaryIO]:
     try:
         kind = path.stat().st_mode
         if stat.S_ISDIR(kind):
-            raise BadRecording(str(path), "is a directory", "name the files in it")
+            raise RecordingError(str(path), "is a directory", "name the files in it")
         if stat.S_ISREG(kind):
             return lambda: path.open("rb")
         copy = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="hatcast-"))) / "recording"
         with path.open("rb") as pipe, copy.open("wb") as file:
             shutil.copyfileobj(pipe, file)
     except FileNotFoundError:
-        raise BadRecording(str(path), "is missing", "check the path") from None
+        raise RecordingError(str(path), "is missing", "check the path") from None
     except OSError as error:
         raise _unreadable(str(path), error) from None
     return lambda: copy.open("rb")
@@ -67,9 +67,9 @@ def _records(name: str, reopen: Callable[[], BinaryIO], feed: Feed) -> Iterator[
         with reopen() as file:
             yield from parquet_records(file, name, feed) if is_parquet(file) else feed.records(_plain(file, name), name)
     except EOFError:
-        raise BadRecording(name, "is cut off: its gzip stream has no end", "fetch it again") from None
+        raise RecordingError(name, "is cut off: its gzip stream has no end", "fetch it again") from None
     except (gzip.BadGzipFile, zlib.error):
-        raise BadRecording(name, "is no valid gzip file", "fetch it again") from None
+        raise RecordingError(name, "is no valid gzip file", "fetch it again") from None
     except OSError as error:
         raise _unreadable(name, error) from None
 
@@ -83,9 +83,9 @@ def _plain(file: BinaryIO, name: str) -> BinaryIO:
     # Buffered, because GzipFile runs Python code for each line it gives.
     unpacked = io.BufferedReader(gzip.GzipFile(fileobj=file), 1 << 18)
     if unpacked.peek().startswith(PARQUET_MAGIC):
-        raise BadRecording(name, "is Parquet inside gzip, which is read from its end", "unpack it first")
+        raise RecordingError(name, "is Parquet inside gzip, which is read from its end", "unpack it first")
     return unpacked
 
 
-def _unreadable(name: str, error: OSError) -> BadRecording:
-    return BadRecording(name, f"cannot be read ({error.strerror or error})", "check the file and its permissions")
+def _unreadable(name: str, error: OSError) -> RecordingError:
+    return RecordingError(name, f"cannot be read ({error.strerror or error})", "check the file and its permissions")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
 
-from hatcast.stream.errors import BadRecording
+from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats import Feed, Recorded, Table
 
 if TYPE_CHECKING:
@@ -39,10 +39,12 @@ def is_parquet(file: BinaryIO) -> bool:
 def parquet_records(file: BinaryIO, path: str, feed: Feed) -> Iterator[Recorded]:
     """The rows as records of a feed, in file order.
 
-    Raises BadRecording: the file is damaged or of another format, or the feed's records have no columns.
+    Raises RecordingError: the file is damaged or of another format, or the feed's records have no columns.
     """
     if feed.table is None:
-        raise BadRecording(path, f"is Parquet, and {feed.name} has no columns", "name the format that its columns have")
+        raise RecordingError(
+            path, f"is Parquet, and {feed.name} has no columns", "name the format that its columns have"
+        )
     return feed.records(io.BufferedReader(_Chunks(_written(file, path, feed.table)), 1 << 18), path)
 
 
@@ -62,7 +64,7 @@ def _written(file: BinaryIO, path: str, table: Table) -> Iterator[bytes]:
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # of the disk, not of what is on it
-        raise BadRecording(path, "is no whole Parquet file", "it may be cut off: fetch it again") from None
+        raise RecordingError(path, "is no whole Parquet file", "it may be cut off: fetch it again") from None
 
 
 def _values(column: "pa.Array") -> list[object]:

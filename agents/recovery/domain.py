@@ -9,7 +9,7 @@ import msgspec
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.registry import Facts
 from hatcast.agents.redis.adoption import OutputPartition, Position
-from hatcast.agents.redis.policy_transition import Successor
+from hatcast.agents.redis.policy_transition import NextPolicy
 from hatcast.agents.redis.sealed_days import DAY_KEY, SEALED_KEY, Sealed, SealedDay
 
 
@@ -32,7 +32,7 @@ class Domain:
     ended: frozenset[str] = frozenset()
     sealed: Mapping[str, Sealed] = field(default_factory=dict)
     days: tuple[SealedDay, ...] = ()
-    successors: Mapping[str, Successor] = field(default_factory=dict)
+    successors: Mapping[str, NextPolicy] = field(default_factory=dict)
 
     @property
     def outputs(self) -> frozenset[str]:
@@ -74,7 +74,7 @@ class Domain:
             sealed=sealed,
             days=tuple(msgspec.json.decode(value, type=SealedDay) for value in facts.of_kind(DAY_KEY).values()),
             successors={
-                record.replaces: Successor(record.first_date, record.policy)
+                record.replaces: NextPolicy(record.first_date, record.policy)
                 for record in facts.policies.values()
                 if record.replaces is not None and record.first_date is not None
             },

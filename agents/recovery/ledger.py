@@ -16,7 +16,7 @@ from aiokafka.errors import UnknownTopicOrPartitionError
 
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.producers import Publishers
+from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.monitoring.declarations import RECOVERIES
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.recovery.adopter import Adopter
@@ -46,7 +46,7 @@ class LedgerRecovery:
         self,
         settings: Settings,
         store: RecoveryStore,
-        publishers: Publishers,
+        publishers: TransactionalProducers,
         domain: Callable[[], Awaitable[Domain]],
         topic_ids: Callable[[Iterable[str]], Awaitable[Mapping[str, str]]],
     ) -> None:

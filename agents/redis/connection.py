@@ -34,7 +34,7 @@ from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.causes import ClearError, cause_of, connection_text, is_full
 from hatcast.agents.redis.clients import AnyRedis, AsyncCluster, Cluster, SyncRedis, is_cluster
-from hatcast.stream.errors import BadSetting, Refusal
+from hatcast.stream.errors import HatcastError, SettingError
 
 Answer = TypeVar("Answer")
 
@@ -52,7 +52,7 @@ _FIRST_ANSWER: Final[dict[str, Any]] = {"socket_timeout": DIAL_SECONDS}  # a PIN
 
 
 def connect_redis(settings: Settings, patience_s: float = CONNECT_SECONDS) -> SyncRedis:
-    """A client of a Redis that answered. The caller closes it. Raises Refusal that names the Redis."""
+    """A client of a Redis that answered. The caller closes it. Raises HatcastError that names the Redis."""
     url, options = settings.redis.url, redis_options(settings)
     with closing(redis.Redis.from_url(url, retry=Retry(_again(), 0), **options | _FIRST_ANSWER)) as first:
         for pause in _pauses(patience_s):
@@ -62,13 +62,13 @@ def connect_redis(settings: Settings, patience_s: float = CONNECT_SECONDS) -> Sy
                 break
             except (RedisError, RedisClusterException, OSError) as error:
                 if pause is None or not _worth_another_try(error):
-                    raise Refusal(_refusal(settings, error, patience_s)) from None
+                    raise HatcastError(_refusal(settings, error, patience_s)) from None
                 time.sleep(pause)
     return redis.Redis.from_url(url, retry=Retry(_again(), 1), **options)
 
 
 async def connect_redis_async(settings: Settings, patience_s: float = CONNECT_SECONDS) -> AnyRedis:
-    """The same for asyncio. The caller closes it (`aclose`). Raises Refusal that names the Redis."""
+    """The same for asyncio. The caller closes it (`aclose`). Raises HatcastError that names the Redis."""
     url, options = settings.redis.url, redis_options(settings)
     async with redis.asyncio.Redis.from_url(url, retry=AsyncRetry(_again(), 0), **options | _FIRST_ANSWER) as first:
 
@@ -105,7 +105,7 @@ def watch_reconnects(client: AnyRedis, happened: Callable[[], None]) -> None:
 async def patiently(
     settings: Settings, ask: Callable[[], Awaitable[Answer]], patience_s: float = CONNECT_SECONDS
 ) -> Answer:
-    """What `ask` returns, asked again with back-off while Redis does not answer. Raises Refusal that names it."""
+    """What `ask` returns, asked again with back-off while Redis does not answer. Raises HatcastError that names it."""
     pauses = _pauses(patience_s)
     while True:
         try:
@@ -113,14 +113,14 @@ async def patiently(
         except (RedisError, RedisClusterException, OSError) as error:
             pause = next(pauses)
             if pause is None or not _worth_another_try(error):
-                raise Refusal(_refusal(settings, error, patience_s)) from None
+                raise HatcastError(_refusal(settings, error, patience_s)) from None
         await asyncio.sleep(pause)
 
 
 def redis_options(settings: Settings) -> dict[str, Any]:
     """Keyword arguments for `Redis.from_url`, but for `retry`. What the URL says itself goes before.
 
-    Raises BadSetting, which never shows the URL: it may hold a password.
+    Raises SettingError, which never shows the URL: it may hold a password.
     """
     table = settings.redis
     _check_url(table.url)
@@ -138,9 +138,9 @@ def redis_options(settings: Settings) -> dict[str, Any]:
         if file is None:
             continue
         if urlsplit(table.url).scheme != "rediss":
-            raise BadSetting(f"redis.{key}", "is not used without TLS", "let redis.url begin with rediss://")
+            raise SettingError(f"redis.{key}", "is not used without TLS", "let redis.url begin with rediss://")
         if not Path(file).is_file():
-            raise BadSetting(f"redis.{key}", f"{file} is no file", "correct the path")
+            raise SettingError(f"redis.{key}", f"{file} is no file", "correct the path")
         options[key] = file
     return options
 
@@ -153,23 +153,23 @@ def redis_name(settings: Settings) -> str:
     return f"Redis at {url.hostname or 'localhost'}:{url.port or 6379}"
 
 
-def redis_refusal(settings: Settings, error: Exception) -> Refusal:
+def redis_refusal(settings: Settings, error: Exception) -> HatcastError:
     """What a person should read when a connected Redis fails."""
-    return Refusal(_refusal(settings, error))
+    return HatcastError(_refusal(settings, error))
 
 
 def _check_url(text: str) -> None:
-    """Raises BadSetting where redis-py would raise, or would quietly take database 0."""
+    """Raises SettingError where redis-py would raise, or would quietly take database 0."""
     mend = 'write "redis://host:port/0", or rediss:// for TLS'
     try:
         url = urlsplit(text)
         port = url.port
     except ValueError:
-        raise BadSetting("redis.url", "has no valid port", mend) from None
+        raise SettingError("redis.url", "has no valid port", mend) from None
     if url.scheme not in ("redis", "rediss", "unix"):
-        raise BadSetting("redis.url", "is no Redis URL", mend)
+        raise SettingError("redis.url", "is no Redis URL", mend)
     if port == 0 or (url.scheme != "unix" and url.path.strip("/") and not url.path.strip("/").isdigit()):
-        raise BadSetting("redis.url", "has no valid port or database number", mend)
+        raise SettingError("redis.url", "has no valid port or database number", mend)
 
 
 def _again() -> ExponentialBackoff:

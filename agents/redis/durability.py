@@ -18,7 +18,7 @@ from redis.exceptions import RedisError, ResponseError
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.redis.clients import primaries
 from hatcast.agents.redis.connection import connect_redis, redis_name, redis_refusal
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 
 log = structlog.get_logger()
 
@@ -85,7 +85,7 @@ def _persistence(redis: Redis) -> Persistence:
 
 
 def ensure_durable(settings: Settings, *, accept_volatile_state: bool = False) -> None:
-    """Raises Refusal where Redis evicts keys or has no persistence, unless that is accepted. Logs what is left open."""
+    """Raises HatcastError where Redis evicts keys or has no persistence, unless that is accepted. Logs what is left open."""
     try:
         with closing(connect_redis(settings)) as redis:
             found = {name: read_durability(node) for name, node in primaries(redis).items()}
@@ -99,6 +99,6 @@ def ensure_durable(settings: Settings, *, accept_volatile_state: bool = False) -
     if weaknesses and accept_volatile_state:
         log.warning("Redis may lose state, as accepted", because=weaknesses)
     elif weaknesses:
-        raise Refusal(
+        raise HatcastError(
             f"{redis_name(settings)} may lose state: {'; '.join(weaknesses)}; or start with {ACCEPT} if it may be lost"
         )

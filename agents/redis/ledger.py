@@ -10,7 +10,7 @@ from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.errors import REFUSED
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.policy_transition import Successor, claim_of
+from hatcast.agents.redis.policy_transition import NextPolicy, claim_of
 from hatcast.agents.redis.recovery import sequence_field
 from hatcast.agents.redis.scripts import Call, Part, Script
 from hatcast.agents.redis.slot_progress import ProgressStore
@@ -279,10 +279,10 @@ class LedgerStore:
             queries=queries.get(self._name, {}),
         )
 
-    async def successor(self) -> Successor | None:
+    async def successor(self) -> NextPolicy | None:
         """The policy that follows ours, if there is one by now."""
         stored = await self._redis.hget(self._keys.successors, self._name)
-        return Successor.of(stored) if isinstance(stored, bytes) else None
+        return NextPolicy.of(stored) if isinstance(stored, bytes) else None
 
     async def total(self) -> Total:
         """What all days have cost one user."""

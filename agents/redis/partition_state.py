@@ -11,7 +11,7 @@ from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import PartitionKeys
 from hatcast.agents.redis.scripts import Call, Part, Script
 from hatcast.agents.redis.user_keys import StoredKey, other_user_key
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import Changes, Stored
 from hatcast.stream.fold.open_slots import CHUNK_USERS
 from hatcast.stream.readings.pseudonyms import PSEUDONYM_BYTES
@@ -59,7 +59,7 @@ class PartitionStore:
         The start is written before the first fetch, else a lost first frame could not be seen. From here on nobody else
         can write the partition; whoever opens it after us ends that, and so does a Redis that goes back in time.
         Args: `user_key`, under which it is going to be folded; None: nothing is.
-        Raises OtherUserKey if it was folded under another one, and Refusal if the log has lost records that were not
+        Raises OtherUserKey if it was folded under another one, and HatcastError if the log has lost records that were not
         folded yet, unless that is accepted.
         """
         keys = self._keys[partition]
@@ -72,7 +72,7 @@ class PartitionStore:
         offset = int(found)
         if offset < log_start:
             if not accept_gap:
-                raise Refusal(
+                raise HatcastError(
                     f"{self.topic} partition {partition}: records {offset} to {log_start - 1} were deleted before they"
                     " were folded: start with --accept-gap, which publishes what is unreleased of those days as"
                     " incomplete, and raise the topic's retention"

@@ -15,7 +15,7 @@ from hatcast.agents.redis.scripts import Script
 
 
 @dataclass(frozen=True, slots=True)
-class Successor:
+class NextPolicy:
     """The policy that follows another, and its first local date."""
 
     from_date: str
@@ -27,14 +27,14 @@ class Successor:
         return f"{self.from_date} {self.name}"
 
     @staticmethod
-    def of(stored: bytes) -> "Successor":
+    def of(stored: bytes) -> "NextPolicy":
         """As it was kept."""
-        return Successor(*stored.decode().split(" "))
+        return NextPolicy(*stored.decode().split(" "))
 
 
 def claim_of(name: str, replaces: str | None, from_date: str | None) -> tuple[str, str]:
     """For the scripts: the policy that `name` replaces, and `name` as its successor; '' where it replaces none."""
-    return ("", "") if replaces is None or from_date is None else (replaces, Successor(from_date, name).stored)
+    return ("", "") if replaces is None or from_date is None else (replaces, NextPolicy(from_date, name).stored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Known:
     partitions: int
 
 
-class SuccessionStore:
+class PolicyTransitionStore:
     """The successions of a domain. Errors of redis-py pass through."""
 
     def __init__(self, redis: AnyRedis, domain: str) -> None:
@@ -64,17 +64,17 @@ class SuccessionStore:
         self._keys = DomainKeys(domain)
         self._succeed = Script(redis, "succeed")
 
-    async def successor(self, name: str) -> Successor | None:
+    async def successor(self, name: str) -> NextPolicy | None:
         """Who follows a policy."""
         stored = await self._redis.hget(self._keys.successors, name)
-        return Successor.of(stored) if isinstance(stored, bytes) else None
+        return NextPolicy.of(stored) if isinstance(stored, bytes) else None
 
-    async def claim(self, replaced: str, successor: Successor) -> Successor | Begun:
+    async def claim(self, replaced: str, successor: NextPolicy) -> NextPolicy | Begun:
         """Keep a successor, in one step with the look at what the other has released; returns who is kept now."""
         how, what = await self._succeed(
             keys=[self._keys.successors, self._keys.last], args=[replaced, successor.from_date, successor.stored]
         )
-        return Begun(what.decode()) if how == b"begun" else Successor.of(what)
+        return Begun(what.decode()) if how == b"begun" else NextPolicy.of(what)
 
     async def known(self, name: str) -> Known | None:
         """What this domain knows of a policy; None if it was never started here, and never released anything."""
@@ -84,7 +84,7 @@ class SuccessionStore:
             return Known(msgspec.json.decode(canonical).get("from"), int(partitions))
         released = await self._redis.hget(self._keys.last, name)
         successors: Any = await self._redis.hvals(self._keys.successors)
-        began = [one.from_date for stored in successors if (one := Successor.of(stored)).name == name]
+        began = [one.from_date for stored in successors if (one := NextPolicy.of(stored)).name == name]
         return Known(began[0] if began else None, 0) if released is not None or began else None
 
     async def domain_of(self, name: str) -> str | None:

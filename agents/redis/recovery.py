@@ -18,7 +18,7 @@ import msgspec
 from hatcast.agents.redis.adoption import Answered, Chunk, OutputPartition, Position, Published, Span
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.policy_transition import Successor, claim_of
+from hatcast.agents.redis.policy_transition import NextPolicy, claim_of
 from hatcast.agents.redis.scripts import Script
 from hatcast.agents.redis.sealed_days import Sealed
 from hatcast.agents.redis.sealing import SealStore
@@ -154,7 +154,7 @@ class RecoveryStore:
             await self._finish(keys=[keys.recovery, keys.ends, keys.adopted, keys.sealed], args=[attempt.token, *flat])
         )
 
-    async def restore_successors(self, successors: Mapping[str, Successor]) -> None:
+    async def restore_successors(self, successors: Mapping[str, NextPolicy]) -> None:
         """Put back which policy follows which, where Redis lacks it."""
         for replaced, successor in successors.items():
             await self._redis.hsetnx(self._keys.successors, replaced, successor.stored)

@@ -40,7 +40,7 @@ class Kept:
     parts: Mapping[tuple[str, str], list[bytes]]
 
 
-class KeptStore:
+class RetainedStore:
     """What all partitions of a policy keep. Slots are `date/slot`. Errors of redis-py pass through."""
 
     def __init__(self, redis: AnyRedis, name: str, partitions: int) -> None:

@@ -14,7 +14,7 @@ from redis.exceptions import NoPermissionError
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.scripts import Script
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.pseudonyms import Pseudonyms
 
 
@@ -31,7 +31,7 @@ class StoredKey:
         return cls(users.fingerprint, users.key if made else None)
 
 
-class OtherUserKey(Refusal):
+class OtherUserKey(HatcastError):
     """A partition's state was folded under another user key."""
 
 

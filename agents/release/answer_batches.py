@@ -9,7 +9,7 @@ from hatcast.agents.redis.ledger import AnswerProposal
 from hatcast.agents.release.lots import lots_of
 from hatcast.stream.accounting.ledger import Reserved
 from hatcast.stream.release.hats import Status
-from hatcast.stream.release.queries import Asked, QueryRelease
+from hatcast.stream.release.queries import QueryPeriod, QueryRelease
 
 ANSWERS: Final = 500  # committed together
 _USERS: Final = 400_000  # of all days, loaded together: bounds memory; a larger cell is loaded alone
@@ -21,7 +21,7 @@ class DueAnswer:
 
     release_id: str
     cell: str
-    asked: Asked = field(compare=False)
+    asked: QueryPeriod = field(compare=False)
     users: int = field(compare=False)
 
 

@@ -14,7 +14,7 @@ _USERS: Final = 200_000  # of one load: bounds memory; a larger HAT is loaded al
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueRelease:
     """A final HAT of ours, and how many users it has.
 
     released_at_ms   ms UTC, where that is public and all that may be told; None: the time of the commit
@@ -26,12 +26,12 @@ class Due:
     released_at_ms: int | None = None
 
 
-def batches_of(due: Sequence[Due]) -> Iterator[list[Due]]:
+def batches_of(due: Sequence[DueRelease]) -> Iterator[list[DueRelease]]:
     """In order, cut at dates, at `HATS` and at `_USERS`."""
     return lots_of(due, date_of, HATS, _USERS)
 
 
-def date_of(due: Due) -> str:
+def date_of(due: DueRelease) -> str:
     """The local date that a HAT is charged to."""
     return due.hat.slot.partition("/")[0]
 

@@ -25,14 +25,14 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.cloud_events import release_event
 from hatcast.agents.kafka.producers import Message, NotHeld
 from hatcast.agents.monitoring.declarations import COMMIT_SECONDS
-from hatcast.agents.monitoring.failures import Trouble
+from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.errors import Behind, DaySealed, Replaced, Unclaimed, Unrecovered
 from hatcast.agents.redis.ledger import Committed, LedgerStore, Proposal
 from hatcast.agents.redis.partition_state import FinalHat
-from hatcast.agents.release.batches import HATS, Due, batches_of, date_of, proposal_of
+from hatcast.agents.release.batches import HATS, DueRelease, batches_of, date_of, proposal_of
 from hatcast.agents.release.budget_records import budget_message
 from hatcast.agents.release.counters import Closing, count_published
 from hatcast.agents.release.lots import publish_by_owner
@@ -80,7 +80,7 @@ class Releaser:
         self.queries: QueryReleaser | None = None
         self.seal: Callable[[Releaser], Awaitable[None]] | None = None
         self.closing = Closing()
-        self._trouble = Trouble("release")
+        self._trouble = FailureLog("release")
 
     async def prepare(self) -> None:
         """Load what the first release would hold up the event loop for: dp-accounting takes a second or two."""
@@ -105,7 +105,7 @@ class Releaser:
         await self._publishers.keep(owned)
         if owned:
             with self._trouble.doing("take over release partitions"):
-                await self._publishers.hold(owned)  # before anything is read: see Publishers.publish
+                await self._publishers.hold(owned)  # before anything is read: see TransactionalProducers.publish
         with self._trouble.doing("recover the ledger"):
             recovered = await self._recovery.ensure(owned)
         if not recovered:
@@ -139,7 +139,7 @@ class Releaser:
                 await self.queries.round(self._store, owned, await self.until())
         return done
 
-    async def due(self, owned: frozenset[int]) -> list[Due]:
+    async def due(self, owned: frozenset[int]) -> list[DueRelease]:
         """Our final HATs, by slot, then cell: the order in which a tight budget serves them."""
         with self._trouble.doing("read the clocks of the partitions"):
             least = slowest(await self._store.clocks())
@@ -153,7 +153,7 @@ class Releaser:
                 continue
             self.closing.saw([key])
             for cell, users in sorted((await self._store.cells(key)).items()):
-                one = Due(FinalHat(key, cell, closes), release_id(self._policy, key, cell), users)
+                one = DueRelease(FinalHat(key, cell, closes), release_id(self._policy, key, cell), users)
                 if self.release_partition(one) in owned:
                     found.append(one)
         return found
@@ -180,11 +180,11 @@ class Releaser:
         least = slowest(await self._store.clocks())
         return least is not None and least >= self._calendar.end_before(until) + self._policy.lateness_ms
 
-    def release_partition(self, one: Due) -> int:
+    def release_partition(self, one: DueRelease) -> int:
         """Whose owner releases it."""
         return by_murmur2(one.release_id.encode(), self._store.partitions)
 
-    async def records(self, due: Sequence[Due]) -> dict[Due, Committed] | None:
+    async def records(self, due: Sequence[DueRelease]) -> dict[DueRelease, Committed] | None:
         """The one record of each of some HATs of a date, committed now where it is not there yet.
 
         None where a partition's clock is missing or too small: then nothing was committed.
@@ -196,19 +196,19 @@ class Releaser:
             loaded = await self.load(absent)
             if loaded is None:
                 return None
-            # Asked after the load: what was complete then may be called incomplete, but not the other way.
+            # QueryPeriod after the load: what was complete then may be called incomplete, but not the other way.
             proposals = await self.draw(absent, loaded, await self._store.complete_from())
             records.update(zip(absent, await self.commit(proposals), strict=True))
         return {one: records[one] for one in due}
 
-    async def publish(self, records: Mapping[Due, Committed]) -> None:
+    async def publish(self, records: Mapping[DueRelease, Committed]) -> None:
         """Send the records of a date that are not published, in order, by release partition; and mark them.
 
         Raises NotHeld where another worker has taken over one of these: then those of the others are published.
         """
         await publish_by_owner(records, self.release_partition, HATS, self._send_and_mark)
 
-    async def _send_and_mark(self, release_partition: int, waiting: Sequence[tuple[Due, Committed]]) -> None:
+    async def _send_and_mark(self, release_partition: int, waiting: Sequence[tuple[DueRelease, Committed]]) -> None:
         date = date_of(waiting[0][0])
         await self.send(release_partition, date, waiting)
         await self.mark(date, [one for one, _ in waiting])
@@ -217,12 +217,14 @@ class Releaser:
 
     # The named steps. Tests wrap them from their own entry point.
 
-    async def load(self, due: Sequence[Due]) -> list[HatChunks] | None:
+    async def load(self, due: Sequence[DueRelease]) -> list[HatChunks] | None:
         """loaded: each HAT's chunks; None if a partition's clock is missing or too small."""
         with self._trouble.doing("load contributions"):
             return await self._store.load([one.hat for one in due])
 
-    async def draw(self, due: Sequence[Due], loaded: Sequence[HatChunks], complete_from: int | None) -> list[Proposal]:
+    async def draw(
+        self, due: Sequence[DueRelease], loaded: Sequence[HatChunks], complete_from: int | None
+    ) -> list[Proposal]:
         """drawn: each HAT's estimate with its noise, in a thread: a large one takes a second of computing.
 
         Days that begin before `complete_from` (ms UTC) have lost records: their HATs are incomplete.
@@ -237,20 +239,20 @@ class Releaser:
             return self._proposals(due, releases)
         return await asyncio.to_thread(self._draw, due, loaded)
 
-    def _draw(self, due: Sequence[Due], loaded: Sequence[HatChunks]) -> list[Proposal]:
+    def _draw(self, due: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> list[Proposal]:
         releases = (
             release_of(self._policy, self._calendar, one.hat.slot, one.hat.cell, chunks, self._noise)
             for one, chunks in zip(due, loaded, strict=True)
         )
         return self._proposals(due, releases)
 
-    def _proposals(self, due: Sequence[Due], releases: Iterable[Release]) -> list[Proposal]:
+    def _proposals(self, due: Sequence[DueRelease], releases: Iterable[Release]) -> list[Proposal]:
         return [
             proposal_of(release, now_ms(), self.release_partition(one))
             for one, release in zip(due, releases, strict=True)
         ]
 
-    async def has_room(self, due: Sequence[Due]) -> bool:
+    async def has_room(self, due: Sequence[DueRelease]) -> bool:
         """Whether the budget is asked before anything is drawn: here it is asked for each HAT at its commit."""
         del due
         return True
@@ -263,7 +265,7 @@ class Releaser:
             self._trouble.done("commit releases")
         return committed
 
-    async def send(self, release_partition: int, date: str, waiting: Sequence[tuple[Due, Committed]]) -> None:
+    async def send(self, release_partition: int, date: str, waiting: Sequence[tuple[DueRelease, Committed]]) -> None:
         """sent and acked: the bytes in Redis, and the day's budget, in one transaction."""
         topics = self._settings.topics
         messages = [
@@ -285,12 +287,12 @@ class Releaser:
         with self._trouble.doing("publish releases"):
             await self._publishers.publish(release_partition, messages)
 
-    async def mark(self, date: str, due: Sequence[Due]) -> None:
+    async def mark(self, date: str, due: Sequence[DueRelease]) -> None:
         """marked: Kafka has them."""
         with self._trouble.doing("mark releases as published"):
             await self._ledger.mark(date, [one.release_id for one in due])
 
-    async def delete(self, due: Sequence[Due]) -> None:
+    async def delete(self, due: Sequence[DueRelease]) -> None:
         """deleted: their contributions, but for what queries over days will read."""
         keep = is_read(self._policy, date_of(due[0]))
         with self._trouble.doing("delete contributions"):

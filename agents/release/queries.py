@@ -17,7 +17,7 @@ from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.ledger import Committed, LedgerStore
-from hatcast.agents.redis.retained import Gap, Kept, KeptStore
+from hatcast.agents.redis.retained import Gap, Kept, RetainedStore
 from hatcast.agents.release.answer_batches import ANSWERS, DueAnswer, answer_proposal_of, batches_of, by_asked
 from hatcast.agents.release.budget_records import budget_message
 from hatcast.agents.release.counters import count_published
@@ -27,9 +27,9 @@ from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.watermark import closes_at, slowest
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Relation
-from hatcast.stream.queries import KeptDay
+from hatcast.stream.queries import RetainedDay
 from hatcast.stream.readings.partitioner import by_murmur2
-from hatcast.stream.release.queries import Asked, QueryRelease, asked_about, query_release_of
+from hatcast.stream.release.queries import QueryPeriod, QueryRelease, asked_about, query_release_of
 from hatcast.stream.release.schedule import listed_cells, released_at_ms
 
 __all__ = ["DueAnswer", "QueryReleaser"]
@@ -39,7 +39,7 @@ class QueryReleaser:
     """The answers of one worker."""
 
     def __init__(
-        self, settings: Settings, kept: KeptStore, ledger: LedgerStore, recovery: LedgerRecovery, noise: Noise
+        self, settings: Settings, kept: RetainedStore, ledger: LedgerStore, recovery: LedgerRecovery, noise: Noise
     ) -> None:
         self._settings = settings
         self._policy = settings.policy
@@ -83,7 +83,7 @@ class QueryReleaser:
 
     async def answer(
         self,
-        asked: Sequence[Asked],
+        asked: Sequence[QueryPeriod],
         owned: frozenset[int],
         until: str,
         cells: Sequence[str] | None = None,
@@ -121,13 +121,13 @@ class QueryReleaser:
             await self._forget([*answered.values(), *sealed], until)
         return done
 
-    def _is_sealed(self, asked: Asked) -> bool:
+    def _is_sealed(self, asked: QueryPeriod) -> bool:
         return asked.closing.date <= self._recovery.sealed_through
 
-    async def _users(self, asked: Asked) -> dict[str, int]:
+    async def _users(self, asked: QueryPeriod) -> dict[str, int]:
         return await self._kept.cells([slot.key for slot in asked.slots])
 
-    async def _all_committed(self, asked: Sequence[Asked]) -> bool:
+    async def _all_committed(self, asked: Sequence[QueryPeriod]) -> bool:
         """Whether all workers have committed their answers about the listed cells."""
         cells = listed_cells(self._policy)
         for one in asked:
@@ -164,7 +164,7 @@ class QueryReleaser:
         await self.mark([one for one, _ in waiting])
         count_published("query", [record for _, record in waiting])
 
-    async def _forget(self, asked: Iterable[Asked], until: str) -> None:
+    async def _forget(self, asked: Iterable[QueryPeriod], until: str) -> None:
         """Delete what no query is going to read, of what these have read.
 
         A slot goes as a whole, once every query that reads it is answered about every cell: whether it is missing is
@@ -178,7 +178,7 @@ class QueryReleaser:
         if hats:
             await self.delete(hats)
 
-    async def _is_answered(self, asked: Asked) -> bool:
+    async def _is_answered(self, asked: QueryPeriod) -> bool:
         """Whether Kafka has the answers about all cells of which anything is kept."""
         if self._is_sealed(asked):
             return True
@@ -205,7 +205,7 @@ class QueryReleaser:
                 asked,
                 self._calendar,
                 one.cell,
-                {slot.date: KeptDay.of(kept.parts.get((one.cell, slot.key), [])) for slot in there},
+                {slot.date: RetainedDay.of(kept.parts.get((one.cell, slot.key), [])) for slot in there},
                 self._noise,
             )
             for one in due

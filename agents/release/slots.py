@@ -13,7 +13,7 @@ from hatcast.agents.clock import now_ms, pause
 from hatcast.agents.redis.ledger import Committed
 from hatcast.agents.redis.partition_state import FinalHat
 from hatcast.agents.redis.slot_progress import Mark, Progress
-from hatcast.agents.release.batches import HATS, Due, batches_of
+from hatcast.agents.release.batches import HATS, DueRelease, batches_of
 from hatcast.agents.release.hats import ROUND_S, Releaser
 from hatcast.stream.accounting.ledger import fits
 from hatcast.stream.fold.hats import Slot
@@ -30,15 +30,15 @@ _LOOKS: Final = 10  # at the marks of other workers, within a round
 class SlotReleaser(Releaser):
     """The release loop of one worker under `add_remove`."""
 
-    def release_partition(self, one: Due) -> int:
+    def release_partition(self, one: DueRelease) -> int:
         """That of its record: one producer sends all of an output partition, so that its order is that of the cells."""
         return self._partition(one.hat.cell)
 
-    async def due(self, owned: frozenset[int]) -> list[Due]:
+    async def due(self, owned: frozenset[int]) -> list[DueRelease]:
         """Our HATs of the slots that are final and were not published, by slot, then cell."""
         return [one for slot in await self._slots(owned) for one in await self._listed(slot, owned)]
 
-    async def has_room(self, due: Sequence[Due]) -> bool:
+    async def has_room(self, due: Sequence[DueRelease]) -> bool:
         """Whether the budget has room for all of the slot that these HATs are of; all workers give the same answer.
 
         For the slot as a whole, and from charges alone: which of its HATs were committed first is not public.
@@ -84,12 +84,12 @@ class SlotReleaser(Releaser):
         """Whether every slot of ours before a local date is published."""
         return await self._is_closed(until) and not await self._slots(frozenset(range(self._store.partitions)))
 
-    async def _listed(self, slot: Slot, owned: frozenset[int]) -> list[Due]:
+    async def _listed(self, slot: Slot, owned: frozenset[int]) -> list[DueRelease]:
         users = await self._store.cells(slot.key)
         closes, released_at = closes_at(slot, self._policy), released_at_ms(slot, self._policy)
         ours = (cell for cell in listed_cells(self._policy) if self._partition(cell) in owned)
         return [
-            Due(
+            DueRelease(
                 FinalHat(slot.key, cell, closes),
                 release_id(self._policy, slot.key, cell),
                 users.get(cell, 0),
@@ -104,7 +104,7 @@ class SlotReleaser(Releaser):
         if (await store.read()).through(Mark.PUBLISHED, owned) >= slot.end_ms:
             return 0
         due = await self._listed(slot, owned)
-        records: dict[Due, Committed] = {}
+        records: dict[DueRelease, Committed] = {}
         for batch in batches_of(due):  # cut by users too, for memory's sake: nothing of it is sent yet
             of_batch = await self.records(batch)
             if of_batch is None:

@@ -8,14 +8,14 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 
 
 @contextmanager
 def figure_in(path: Path, title: str, size: tuple[float, float]) -> Iterator[Figure]:
     """A figure to draw on, of so many inches; written in the format of the file's ending.
 
-    Raises Refusal if it cannot be written.
+    Raises HatcastError if it cannot be written.
     """
     with rc_context({"svg.hashsalt": "hatcast", "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=size, layout="constrained")
@@ -24,12 +24,12 @@ def figure_in(path: Path, title: str, size: tuple[float, float]) -> Iterator[Fig
         try:
             figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
         except (OSError, ValueError) as error:
-            raise Refusal(f"--plot: {path} cannot be written ({error}); name a file such as out.svg") from None
+            raise HatcastError(f"--plot: {path} cannot be written ({error}); name a file such as out.svg") from None
 
 
 @contextmanager
 def axes_of(path: Path, title: str) -> Iterator[Axes]:
-    """The axes of a figure that has no others, with a legend beside them. Raises Refusal as `figure_in`."""
+    """The axes of a figure that has no others, with a legend beside them. Raises HatcastError as `figure_in`."""
     with figure_in(path, title, (7, 4.2)) as figure:
         axes = figure.add_subplot()
         yield axes

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 
-class Parcel:
+class Delivery:
     """One message of a source: a part of a window.
 
     left   readings of it that Kafka has not confirmed; and one more until all are handed over
@@ -31,14 +31,14 @@ class Window:
     """The messages of one connection that its source has not been told of."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Parcel] = deque()
+        self._waiting: deque[Delivery] = deque()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, done: Callable[[], object]) -> Parcel:
+    def add(self, done: Callable[[], object]) -> Delivery:
         """A message that has just come. `done` is called when it and all before it are with Kafka."""
-        parcel = Parcel(self, done)
+        parcel = Delivery(self, done)
         self._waiting.append(parcel)
         return parcel
 
@@ -47,7 +47,7 @@ class Window:
         while self._waiting and not self._waiting[0].left:
             self._waiting.popleft().done()
 
-    def withdraw(self, parcel: Parcel) -> None:
+    def withdraw(self, parcel: Delivery) -> None:
         """A message that was not handed over whole: its source is not told of it, and sends it again."""
         if parcel in self._waiting:
             self._waiting.remove(parcel)

@@ -23,8 +23,8 @@ from aio_pika.exceptions import (
 from aiormq.exceptions import ChannelAccessRefused, ConnectionNotAllowed
 
 from hatcast.agents.sources.acknowledgements import Window
-from hatcast.agents.sources.connection import Link
-from hatcast.agents.sources.endpoint import Access, SourceLost, SourceRefuses, lost
+from hatcast.agents.sources.connection import SourceConnection
+from hatcast.agents.sources.endpoint import Endpoint, SourceLost, SourceRefuses, lost
 
 NAME: Final = "amqp"
 PREFETCH: Final = 1_000  # messages that the broker sends before it hears of the first
@@ -69,12 +69,12 @@ class AmqpSource:
 
     name = NAME
 
-    def __init__(self, access: Access, wanted: Consumption) -> None:
+    def __init__(self, access: Endpoint, wanted: Consumption) -> None:
         self.where = f"{access} ({wanted.queue})"
         self._access = access
         self._wanted = wanted
 
-    async def serve(self, link: Link) -> None:
+    async def serve(self, link: SourceConnection) -> None:
         """Consume and hand on. Raises SourceLost."""
         try:
             async with AsyncExitStack() as held:
@@ -122,7 +122,7 @@ class AmqpSource:
         return queue
 
     async def _read(
-        self, channel: AbstractChannel, queue: AbstractQueue, link: Link, window: Window, teller: "_Teller"
+        self, channel: AbstractChannel, queue: AbstractQueue, link: SourceConnection, window: Window, teller: "_Teller"
     ) -> None:
         cancelled = (await channel.get_underlay_channel()).on_consumer_cancel_callbacks
         async with queue.iterator() as messages:  # gives back what it holds when it is left

@@ -20,9 +20,9 @@ from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.monitoring.server import READY
 from hatcast.agents.sources.acknowledgements import Window
 from hatcast.agents.sources.endpoint import SourceLost, SourceRefuses
-from hatcast.agents.sources.filter import Door
-from hatcast.agents.sources.live_producer import Outlet
-from hatcast.stream.errors import Refusal
+from hatcast.agents.sources.filter import Filter
+from hatcast.agents.sources.live_producer import LiveProducer
+from hatcast.stream.errors import HatcastError
 
 log = structlog.get_logger()
 
@@ -47,11 +47,11 @@ class Source(Protocol):
     def where(self) -> str:
         """For people and logs."""
 
-    async def serve(self, link: "Link") -> None:
+    async def serve(self, link: "SourceConnection") -> None:
         """Connect, and hand on what comes until `link.stopping` is set. Raises SourceLost."""
 
 
-class Link:
+class SourceConnection:
     """What a source hands its messages to, and how its connection is.
 
     stopping     set once the bridge is to end
@@ -60,7 +60,7 @@ class Link:
     dropped      messages for which there was no room, of a source that does not send them again
     """
 
-    def __init__(self, door: Door, outlet: Outlet, stopping: asyncio.Event) -> None:
+    def __init__(self, door: Filter, outlet: LiveProducer, stopping: asyncio.Event) -> None:
         self.door = door
         self.outlet = outlet
         self.stopping = stopping
@@ -78,7 +78,7 @@ class Link:
     async def keep(self, source: Source) -> None:
         """Serve a source until `stopping` is set, connecting again and again.
 
-        Raises Refusal where the source refuses us and has never let us in.
+        Raises HatcastError where the source refuses us and has never let us in.
         """
         wait_s = 0.0
         while await pause(wait_s, self.stopping):
@@ -86,7 +86,7 @@ class Link:
                 await source.serve(self)
             except SourceRefuses as error:
                 if not self._was_up:
-                    raise Refusal(f"{source.name} at {source.where}: {error}") from None
+                    raise HatcastError(f"{source.name} at {source.where}: {error}") from None
                 wait_s = self._lost(source, error)
             except SourceLost as error:
                 wait_s = self._lost(source, error)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 
 PASSWORD_VARIABLE: Final = "HATCAST_FEED_PASSWORD"  # noqa: S105 - the name of a variable, not a password
 KEY_VARIABLE: Final = "HATCAST_FEED_KEY"
@@ -30,7 +30,7 @@ class SourceRefuses(SourceLost):
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class Endpoint:
     """A broker of messages.
 
     tls   None: a plain connection
@@ -49,27 +49,27 @@ class Access:
 def tls_context(
     ca_file: Path | None = None, cert_file: Path | None = None, key_file: Path | None = None
 ) -> ssl.SSLContext:
-    """TLS that checks the source's certificate and name, by `ca_file` or what the system trusts. Raises Refusal."""
+    """TLS that checks the source's certificate and name, by `ca_file` or what the system trusts. Raises HatcastError."""
     try:
         context = ssl.create_default_context(cafile=ca_file)
         if cert_file is not None:
             context.load_cert_chain(cert_file, key_file)
     except (OSError, ssl.SSLError) as error:
         names = ", ".join(str(path) for path in (ca_file, cert_file, key_file) if path is not None)
-        raise Refusal(
+        raise HatcastError(
             f"TLS: {names}: not PEM files that fit together ({error.strerror or error}); correct them"
         ) from None
     return context
 
 
 def secret(variable: str, file: Path | None, environment: Mapping[str, str] = os.environ) -> str | None:
-    """A secret from a file, else from the environment; None if neither has it. Raises Refusal."""
+    """A secret from a file, else from the environment; None if neither has it. Raises HatcastError."""
     if file is None:
         return environment.get(variable) or None
     try:
         return file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise Refusal(f"{file}: cannot be read ({type(error).__name__}); name a readable file") from None
+        raise HatcastError(f"{file}: cannot be read ({type(error).__name__}); name a readable file") from None
 
 
 def lost(error: BaseException, wait_s: float = 0.0) -> SourceLost:

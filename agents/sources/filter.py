@@ -28,7 +28,7 @@ _SAY_EVERY_S: Final = 60.0
 _TABLE_ENTRIES: Final = 100_000  # vehicles; when full it is emptied, and some readings are sent again
 
 
-class Door:
+class Filter:
     """Turns what a source sends into messages.
 
     readings           let through

@@ -31,7 +31,7 @@ def stored_offsets(redis: Any, name: str, partitions: int) -> Offsets:
     return read
 
 
-class Room:
+class FlowControl:
     """Bounds the bytes of each partition that were sent and not folded yet.
 
     Counts offsets from `starts`, so it holds only if nobody else sends to the topic, and before compression.

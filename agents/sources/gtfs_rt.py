@@ -10,7 +10,7 @@ from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, T
 
 from hatcast.agents.clock import monotonic_s, pause
 from hatcast.agents.sources.acknowledgements import Window
-from hatcast.agents.sources.connection import Link
+from hatcast.agents.sources.connection import SourceConnection
 from hatcast.agents.sources.endpoint import SourceLost, SourceRefuses, lost
 
 NAME: Final = "gtfs-rt"
@@ -58,7 +58,7 @@ class PollSource:
         self._unchanged: dict[str, str] = {}  # what to ask with, so that the same is not sent again
         self._failures = 0
 
-    async def serve(self, link: Link) -> None:
+    async def serve(self, link: SourceConnection) -> None:
         """Poll and hand on. Raises SourceLost."""
         poll = self._poll
         try:
@@ -82,7 +82,7 @@ class PollSource:
         self._failures += 1
         return min(self._poll.every_s * 2.0 ** min(self._failures - 1, _DOUBLED_MAX), _REST_MAX_S)
 
-    async def _ask_on(self, session: ClientSession, link: Link, window: Window) -> None:
+    async def _ask_on(self, session: ClientSession, link: SourceConnection, window: Window) -> None:
         while True:
             asked_s = monotonic_s()
             body = await self._ask(session)

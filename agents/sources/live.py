@@ -18,12 +18,12 @@ from hatcast.agents.monitoring.declarations import BRIDGE_BUFFER
 from hatcast.agents.monitoring.kinds import Process
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.monitoring.server import READY, OperatorServer
-from hatcast.agents.sources.connection import Link, Source
-from hatcast.agents.sources.filter import Door
-from hatcast.agents.sources.live_producer import SILENT_S, Outlet
+from hatcast.agents.sources.connection import Source, SourceConnection
+from hatcast.agents.sources.filter import Filter
+from hatcast.agents.sources.live_producer import SILENT_S, LiveProducer
 from hatcast.agents.sources.target import live_addresses
-from hatcast.stream.errors import Refusal
-from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.errors import HatcastError
+from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.replay.heartbeats import TICK_MS, Addresses, ticks
 
 IN_FLIGHT: Final = 10_000
@@ -90,7 +90,7 @@ async def run_live(settings: Settings, wish: Wish, connect: Callable[[], Source]
     """Send what a source brings until Ctrl-C, SIGTERM or the time that was wished for.
 
     connect   makes the source, in the running loop
-    Raises Refusal: Kafka cannot be reached or takes no readings, or the source refuses us.
+    Raises HatcastError: Kafka cannot be reached or takes no readings, or the source refuses us.
     """
     began_s = monotonic_s()
     stopping = _stopping(wish.seconds)
@@ -105,12 +105,14 @@ async def run_live(settings: Settings, wish: Wish, connect: Callable[[], Source]
         addresses = await asyncio.to_thread(live_addresses, settings)
         source = connect()
         failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        outlet = Outlet(confluent_options(settings), settings.topics.telemetry, wish.buffer, partial(_fail, failed))
+        outlet = LiveProducer(
+            confluent_options(settings), settings.topics.telemetry, wish.buffer, partial(_fail, failed)
+        )
         held.push_async_callback(outlet.close)
         METERS.read(BRIDGE_BUFFER, lambda: {(): outlet.in_flight / outlet.limit})
         held.callback(METERS.unread)
-        door = Door(FEEDS[wish.format], addresses, settings.policy.max_ahead_ms, polled=wish.polled)
-        link = Link(door, outlet, stopping)
+        door = Filter(FORMATS[wish.format], addresses, settings.policy.max_ahead_ms, polled=wish.polled)
+        link = SourceConnection(door, outlet, stopping)
         parts |= {"bridge": lambda: READY, "source": link.state, "kafka": outlet.state}
         work = asyncio.gather(link.keep(source), _tick(outlet, addresses, stopping))
         held.push_async_callback(_end, failed, work)
@@ -131,7 +133,7 @@ async def run_live(settings: Settings, wish: Wish, connect: Callable[[], Source]
     )
 
 
-def _fail(failed: "asyncio.Future[None]", refusal: Refusal) -> None:
+def _fail(failed: "asyncio.Future[None]", refusal: HatcastError) -> None:
     if not failed.done():
         failed.set_exception(refusal)
 
@@ -142,7 +144,7 @@ async def _end(*work: "asyncio.Future[Any]") -> None:
     await asyncio.gather(*work, return_exceptions=True)
 
 
-async def _tick(outlet: Outlet, addresses: Addresses, stopping: asyncio.Event) -> None:
+async def _tick(outlet: LiveProducer, addresses: Addresses, stopping: asyncio.Event) -> None:
     """A tick for every partition each 10 s of this bridge's clock, whatever the source does: time goes on.
 
     Not while Kafka is away: the first tick after that says as much as all of them.

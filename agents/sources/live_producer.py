@@ -14,8 +14,8 @@ from hatcast.agents.clock import monotonic_s
 from hatcast.agents.monitoring.declarations import BRIDGE_READINGS
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.monitoring.server import READY
-from hatcast.agents.sources.acknowledgements import Parcel
-from hatcast.stream.errors import Refusal
+from hatcast.agents.sources.acknowledgements import Delivery
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.replay.heartbeats import Message
 
 _QUEUE_KIB: Final = 64 << 10
@@ -25,7 +25,7 @@ _FULL_S: Final = 0.02
 _CLOCK_IS_AHEAD: Final = "see that this machine's clock is right, it is ahead of Kafka's by more than max_ahead"
 
 
-class Outlet:
+class LiveProducer:
     """A producer of one topic for an event loop: idempotent, acks=all, every message to the partition it names.
 
     It tries for ever: while Kafka is away, what was handed over waits, and `send` waits for room. So nothing is lost,
@@ -35,7 +35,9 @@ class Outlet:
     confirmed   readings that it has
     """
 
-    def __init__(self, options: Mapping[str, Any], topic: str, limit: int, failed: Callable[[Refusal], object]) -> None:
+    def __init__(
+        self, options: Mapping[str, Any], topic: str, limit: int, failed: Callable[[HatcastError], object]
+    ) -> None:
         """Args:
         options:  how to reach the broker (hatcast.agents.kafka.client.confluent_options)
         limit:    messages in flight at most
@@ -50,7 +52,7 @@ class Outlet:
         self._loop = asyncio.get_running_loop()
         self._room = asyncio.Event()
         self._room.set()
-        self._heard: deque[tuple[Parcel | None, KafkaError | None]] = deque()
+        self._heard: deque[tuple[Delivery | None, KafkaError | None]] = deque()
         self._closed = threading.Event()
         self._producer = Producer(
             {
@@ -67,7 +69,7 @@ class Outlet:
         self._listener = threading.Thread(target=self._listen, name="outlet", daemon=True)
         self._listener.start()
 
-    async def send(self, message: Message, parcel: Parcel) -> None:
+    async def send(self, message: Message, parcel: Delivery) -> None:
         """Hand a reading over, waiting for room; the parcel hears when Kafka has it."""
         while self.in_flight >= self.limit:
             self._room.clear()
@@ -80,7 +82,7 @@ class Outlet:
         """Hand a tick over; one that finds no room is left out, since the clock has the next one too."""
         self._take(message, None)
 
-    def _take(self, message: Message, parcel: Parcel | None) -> bool:
+    def _take(self, message: Message, parcel: Delivery | None) -> bool:
         partition, timestamp, key, value = message
         heard = partial(self._delivered, parcel)
         try:
@@ -125,7 +127,7 @@ class Outlet:
             if self._heard:
                 self._loop.call_soon_threadsafe(self._settle)
 
-    def _delivered(self, parcel: Parcel | None, error: KafkaError | None, _: Delivered) -> None:
+    def _delivered(self, parcel: Delivery | None, error: KafkaError | None, _: Delivered) -> None:
         self._heard.append((parcel, error))
 
     def _settle(self) -> None:
@@ -144,9 +146,11 @@ class Outlet:
             self._room.set()
         METERS.count(BRIDGE_READINGS, self.confirmed - before)
 
-    def _refusal(self, error: KafkaError) -> Refusal:
+    def _refusal(self, error: KafkaError) -> HatcastError:
         """What Kafka will not take however often it is asked. The text holds no record."""
         mend = "mend that, and start again"
         if error.code() == KafkaError.INVALID_TIMESTAMP:
             mend = _CLOCK_IS_AHEAD
-        return Refusal(f"Kafka does not take readings on topic {self.topic} ({' '.join(error.str().split())}): {mend}")
+        return HatcastError(
+            f"Kafka does not take readings on topic {self.topic} ({' '.join(error.str().split())}): {mend}"
+        )

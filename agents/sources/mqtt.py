@@ -19,8 +19,8 @@ from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from hatcast.agents.sources.acknowledgements import Window
-from hatcast.agents.sources.connection import Link
-from hatcast.agents.sources.endpoint import Access, SourceLost, SourceRefuses, lost
+from hatcast.agents.sources.connection import SourceConnection
+from hatcast.agents.sources.endpoint import Endpoint, SourceLost, SourceRefuses, lost
 
 NAME: Final = "mqtt"
 PROTOCOLS: Final = {"5": ProtocolVersion.V5, "3.1.1": ProtocolVersion.V311}
@@ -110,14 +110,14 @@ class MqttSource:
 
     name = NAME
 
-    def __init__(self, access: Access, subscription: Subscription, target: str) -> None:
+    def __init__(self, access: Endpoint, subscription: Subscription, target: str) -> None:
         """Args: `target`, where the readings go: a part of the client id."""
         self.where = f"{access} ({', '.join(subscription.topics)})"
         self._access = access
         self._wanted = subscription
         self._client_id = subscription.identity(target)
 
-    async def serve(self, link: Link) -> None:
+    async def serve(self, link: SourceConnection) -> None:
         """Subscribe and hand on. Raises SourceLost."""
         window = Window()
         try:
@@ -169,7 +169,7 @@ class MqttSource:
             if code >= 128:
                 raise SourceRefuses(f"it does not let us read {topic}: correct --topic, or let this user read it")
 
-    async def _read(self, client: Client, waiting: _Waiting, link: Link, window: Window) -> None:
+    async def _read(self, client: Client, waiting: _Waiting, link: SourceConnection, window: Window) -> None:
         taken = dropped = 0
         async for first in client.messages:
             message: Message | None = first

@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 _PURGE_S: Final = 1.0
 
 
-class Queued:
+class QueuedProducer:
     """Use it as a context manager: leaving it by an exception drops what is still queued, and does not wait."""
 
     _producer: Producer

@@ -9,10 +9,10 @@ from confluent_kafka import Message as Delivered
 
 from hatcast.agents.monitoring.declarations import BRIDGE_READINGS
 from hatcast.agents.monitoring.meters import METERS
-from hatcast.agents.sources.flow_control import Room
+from hatcast.agents.sources.flow_control import FlowControl
 from hatcast.agents.sources.pacing import Pace
-from hatcast.agents.sources.queued_producer import Queued
-from hatcast.stream.errors import Refusal
+from hatcast.agents.sources.queued_producer import QueuedProducer
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.replay.heartbeats import Message
 
 _QUEUE_MESSAGES: Final = 100_000
@@ -25,13 +25,15 @@ Say = Callable[[int, int], object]
 """Told now and then how many records were sent, and the time (ms UTC) of the next."""
 
 
-class Sender(Queued):
+class RecordedProducer(QueuedProducer):
     """A producer of one topic: idempotent, acks=all, every message to the partition it names.
 
     records, ticks   handed over so far; `finish` says whether the broker has them
     """
 
-    def __init__(self, options: Mapping[str, Any], topic: str, stop: threading.Event, room: Room | None = None) -> None:
+    def __init__(
+        self, options: Mapping[str, Any], topic: str, stop: threading.Event, room: FlowControl | None = None
+    ) -> None:
         """Args:
         options:  how to reach the broker (hatcast.agents.kafka.client.confluent_options)
         stop:     set it to end the feed soon
@@ -64,7 +66,7 @@ class Sender(Queued):
     def send_all(self, messages: Iterable[Message], pace: Pace, say: Say | None = None) -> bool:
         """Send messages when they are due; True at their end, False if the feed was stopped before.
 
-        Raises Refusal if the broker did not take one.
+        Raises HatcastError if the broker did not take one.
         """
         timestamp = 0
 
@@ -108,7 +110,7 @@ class Sender(Queued):
         return True
 
     def look(self, seconds: float = 0.0) -> None:
-        """Hear what the broker refused, waiting so long for it. Raises Refusal."""
+        """Hear what the broker refused, waiting so long for it. Raises HatcastError."""
         self._producer.poll(seconds)
         acknowledged = self.records - self._failed - len(self._producer)  # or more: ticks wait there too
         if acknowledged > self._counted:
@@ -118,7 +120,7 @@ class Sender(Queued):
             raise self._refused(self._reason, None)
 
     def finish(self) -> None:
-        """Wait until the broker has everything. Raises Refusal if it does not take it."""
+        """Wait until the broker has everything. Raises HatcastError if it does not take it."""
         while len(self._producer):
             self._producer.flush(1.0)
             self.look()
@@ -129,9 +131,9 @@ class Sender(Queued):
             self._failed += 1
             self._reason = error.str()
 
-    def _refused(self, reason: str, size: int | None) -> Refusal:
+    def _refused(self, reason: str, size: int | None) -> HatcastError:
         what = f"{self._failed or 'some'} records" if size is None else f"a record of {size} bytes"
-        return Refusal(
+        return HatcastError(
             f"Kafka did not take {what} ({' '.join(reason.split())}), so topic {self.topic} holds a part of the feed"
             " only: mend that, and send it again to a new topic"
         )

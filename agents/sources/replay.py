@@ -9,7 +9,7 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.sources.pacing import Pace
 from hatcast.agents.sources.progress import Bar, Summary
-from hatcast.agents.sources.recorded_producer import Say, Sender
+from hatcast.agents.sources.recorded_producer import RecordedProducer, Say
 from hatcast.agents.sources.target import open_target, refuse_if_late
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
@@ -42,7 +42,7 @@ def run_replay(
 ) -> Summary:
     """`hatcast feed replay`: check the target, then send all but the vehicles that are `left_out` (canonical ids).
 
-    Raises Refusal: what `open_target`, `refuse_if_late` and `send_recording` raise.
+    Raises HatcastError: what `open_target`, `refuse_if_late` and `send_recording` raise.
     """
     calendar = Calendar(settings.policy)
     now = now_ms()
@@ -55,7 +55,7 @@ def run_replay(
     plan = Replay(settings.policy, calendar, target.addresses, now, left_out)
     with (
         Bar(calendar, len(recording)) as bar,
-        Sender(confluent_options(settings), settings.topics.telemetry, stop) as sender,
+        RecordedProducer(confluent_options(settings), settings.topics.telemetry, stop) as sender,
     ):
         listener = Listener(bar.show, bar.note)
         pace = pace_of(settings.policy, speedup, stop)
@@ -74,11 +74,11 @@ def run_replay(
 
 
 def send_recording(
-    recording: Recording, plan: Replay, sender: Sender, pace: Pace, *, with_end: bool, listener: Listener
+    recording: Recording, plan: Replay, sender: RecordedProducer, pace: Pace, *, with_end: bool, listener: Listener
 ) -> bool:
     """Send all of a recording, and the last ticks unless `with_end` is false; False if it was stopped before.
 
-    What was sent is with the broker when this returns. Raises Refusal if the broker did not take it, BadRecording.
+    What was sent is with the broker when this returns. Raises HatcastError if the broker did not take it, RecordingError.
     """
     finished = sender.send_all(plan.messages(recording), pace, listener.say)
     end_ms = plan.end_ms()

@@ -11,7 +11,7 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.sources.pacing import Pace
 from hatcast.agents.sources.progress import Bar, Summary
-from hatcast.agents.sources.recorded_producer import Sender
+from hatcast.agents.sources.recorded_producer import RecordedProducer
 from hatcast.agents.sources.target import Target, open_target, refuse_if_late
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.readings.formats import Recorded
@@ -52,7 +52,7 @@ def make_city(options: CityOptions, calendar: Calendar) -> City:
 def city_messages(readings: Iterable[tuple[int, Reading]], addresses: Addresses, start_ms: int) -> Iterator[Message]:
     """Readings in order of arrival from `start_ms` on, and a tick for every partition each 10 s of their time.
 
-    Lazy, in constant memory, and as endless as the readings: pass it to `Sender.send_all`.
+    Lazy, in constant memory, and as endless as the readings: pass it to `RecordedProducer.send_all`.
     """
     next_tick = start_ms - start_ms % TICK_MS + TICK_MS
     for arrival, reading in readings:
@@ -78,13 +78,16 @@ def default_start_ms(now_ms: int, speedup: float, retention_ms: int | None, newe
 def run_city(settings: Settings, options: CityOptions, stop: threading.Event) -> Summary:
     """`hatcast feed synthetic`: check the target, then send until `stop`.
 
-    Raises Refusal: what `open_target` and `refuse_if_late` raise, or the broker did not take a record.
+    Raises HatcastError: what `open_target` and `refuse_if_late` raise, or the broker did not take a record.
     """
     calendar = Calendar(settings.policy)
     target = open_target(settings, options.start)
     start = _start(settings, options, target, calendar)
     readings = make_city(options, calendar).readings(start)
-    with Bar(calendar, None) as bar, Sender(confluent_options(settings), settings.topics.telemetry, stop) as sender:
+    with (
+        Bar(calendar, None) as bar,
+        RecordedProducer(confluent_options(settings), settings.topics.telemetry, stop) as sender,
+    ):
         if start < now_ms() - TICK_MS:
             bar.note(f"the city's time begins at {calendar.local(start):%Y-%m-%d %H:%M:%S}")
         sender.send_all(city_messages(readings, target.addresses, start), Pace(options.speedup, 0, stop), bar.show)

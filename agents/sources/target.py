@@ -11,7 +11,7 @@ from hatcast.agents.kafka.topic_rules import TopicState
 from hatcast.agents.kafka.topics import check_replay_target, ensure_telemetry
 from hatcast.agents.redis.connection import connect_redis, redis_refusal
 from hatcast.agents.redis.keys import PartitionKeys
-from hatcast.stream.errors import BadSetting, Refusal
+from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.readings.formats import jsonl
@@ -36,7 +36,7 @@ class Target:
 def open_target(settings: Settings, first_ms: int | None) -> Target:
     """The telemetry topic for records that arrived at `first_ms` (ms UTC) and later, None: now; made if it is missing.
 
-    Raises Refusal: Kafka or Redis cannot be reached, the topic is of another format, or would delete the records or
+    Raises HatcastError: Kafka or Redis cannot be reached, the topic is of another format, or would delete the records or
     change their times.
     """
     _refuse_other_formats(settings)
@@ -49,7 +49,7 @@ def open_target(settings: Settings, first_ms: int | None) -> Target:
 def live_addresses(settings: Settings) -> Addresses:
     """Keys and partitions for readings that arrive now; the topic is made if it is missing. Redis is not asked.
 
-    Raises Refusal: Kafka cannot be reached, or the topic is of another format.
+    Raises HatcastError: Kafka cannot be reached, or the topic is of another format.
     """
     _refuse_other_formats(settings)
     return _addresses(settings, ensure_telemetry(settings))
@@ -57,7 +57,7 @@ def live_addresses(settings: Settings) -> Addresses:
 
 def _refuse_other_formats(settings: Settings) -> None:
     if settings.topics.telemetry_format != jsonl.NAME:
-        raise BadSetting(
+        raise SettingError(
             "topics.telemetry_format",
             f"is {settings.topics.telemetry_format!r}; feeds send canonical JSON, which workers would not read then",
             f"set it to {jsonl.NAME!r}; what a source sends is named by --format",
@@ -71,12 +71,12 @@ def _addresses(settings: Settings, state: TopicState) -> Addresses:
 def refuse_if_late(settings: Settings, target: Target, calendar: Calendar, first_ms: int, mend: str) -> None:
     """Refuse records that would only be late: the slot of the first arrival (ms UTC) is closed already.
 
-    Raises Refusal, which ends in `mend`.
+    Raises HatcastError, which ends in `mend`.
     """
     newest = target.newest_ms
     if newest is not None and newest >= closes_at(calendar.slot_at(first_ms), settings.policy):
         first, last = (f"{calendar.local(instant):%Y-%m-%d %H:%M:%S}" for instant in (first_ms, newest))
-        raise Refusal(
+        raise HatcastError(
             f"this begins at {first}, but topic {settings.topics.telemetry} or policy {settings.policy.name!r} is at"
             f" {last} already, so its records would only be late; {mend}"
         )

@@ -78,7 +78,7 @@ class _Wait:
     seen_s: float
 
 
-class ClockWaits:
+class EarlyRecords:
     """The partitions of one topic that wait for this machine's clock. Logs each wait once, and once when it is over."""
 
     def __init__(self, topic: str) -> None:

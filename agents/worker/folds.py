@@ -7,7 +7,7 @@ from hatcast.stream.fold.contributions import Fold
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.hybrid.report_fold import ReportFold
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.partitioner import PARTITIONERS, by_murmur2
 from hatcast.stream.readings.pseudonyms import Pseudonyms
 
@@ -17,7 +17,7 @@ def fold_maker(
 ) -> Callable[[int], Fold]:
     """Of telemetry."""
     partition_of = PARTITIONERS[settings.topics.telemetry_partitioner]
-    decode = FEEDS[settings.topics.telemetry_format].decode
+    decode = FORMATS[settings.topics.telemetry_format].decode
 
     def make(partition: int) -> Fold:
         return Fold(

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 
 from hatcast.agents.clock import monotonic_s, pause
 from hatcast.agents.monitoring import declarations as declared
-from hatcast.agents.monitoring.failures import Trouble
+from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.monitoring.meters import METERS, Figures
 from hatcast.agents.monitoring.server import READY
 from hatcast.agents.redis.contributions import HatStore
@@ -35,7 +35,7 @@ def tell_readiness(parts: Callable[[], Mapping[str, str]]) -> None:
     METERS.read(declared.READY, figures)
 
 
-class Watch:
+class Gauges:
     """The figures of one worker."""
 
     def __init__(
@@ -94,7 +94,7 @@ class Watch:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Look every few seconds, until `stopping` is set."""
-        trouble = Trouble("watch")
+        trouble = FailureLog("watch")
         while await pause(max(ROUND_S, trouble.wait_s), stopping):
             try:
                 with trouble.doing("read what Redis knows for /metrics"):

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 
 from hatcast.agents.clock import monotonic_s, now_ms, pause
 from hatcast.agents.monitoring.declarations import TICKS
-from hatcast.agents.monitoring.failures import Trouble
+from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.worker.ingest import Ingest
@@ -22,7 +22,7 @@ LIVE_MS: Final = 600_000  # the greatest stored clock of a live topic is at most
 _ROUND_S: Final = 1.0
 
 
-class Ticker:
+class HeartbeatSender:
     """Ticks the idle partitions of one worker."""
 
     def __init__(
@@ -36,7 +36,7 @@ class Ticker:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Look once a second, until `stopping` is set."""
-        trouble = Trouble("ticks")
+        trouble = FailureLog("ticks")
         while await pause(max(_ROUND_S, trouble.wait_s), stopping):
             try:
                 with trouble.doing("tick idle partitions"):

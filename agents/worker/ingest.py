@@ -14,18 +14,18 @@ from aiokafka.errors import ConsumerStoppedError, KafkaError
 from redis.exceptions import RedisError
 
 from hatcast.agents.clock import monotonic_s, now_ms, pause
-from hatcast.agents.kafka.batches import Frame, FrameConsumer
+from hatcast.agents.kafka.batches import BatchConsumer, RecordBatch
 from hatcast.agents.kafka.dead_letters import DeadLetters
 from hatcast.agents.monitoring.declarations import CHECKPOINT_SECONDS, CHECKPOINTS, READINGS, REBALANCES
-from hatcast.agents.monitoring.failures import Trouble, back_off_s
+from hatcast.agents.monitoring.failures import FailureLog, back_off_s
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.identity import other_count
 from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.user_keys import OtherUserKey, StoredKey
 from hatcast.agents.release.counters import count_outcomes
-from hatcast.agents.worker.early_records import Ahead, ClockWaits
+from hatcast.agents.worker.early_records import Ahead, EarlyRecords
 from hatcast.agents.worker.partition import Held
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import restore, take_changes
 from hatcast.stream.fold.partition_fold import PartitionFold
 
@@ -36,7 +36,7 @@ CHECKPOINT_RECORDS: Final = 100_000  # of one partition: with the interval, what
 
 
 class Ingest:
-    """Folds the partitions that this worker owns. Implements `FrameHandler`.
+    """Folds the partitions that this worker owns. Implements `BatchHandler`.
 
     accept_gap   go on where records were deleted unread, instead of refusing
     answered_s   when Redis last answered (monotonic seconds)
@@ -65,11 +65,11 @@ class Ingest:
         self.held: dict[int, Held] = {}
         self.answered_s: float | None = None
         self.stored_s: float | None = None
-        self._trouble = Trouble("ingest")
+        self._trouble = FailureLog("ingest")
         self.accept_gap = False
         self.counted = READINGS
         self.by_clock = False
-        self.waits = ClockWaits(store.topic)
+        self.waits = EarlyRecords(store.topic)
         self.claim: Callable[[], Awaitable[None]] | None = None
         self.went_back: Callable[[], None] = lambda: None
         self.user_key: StoredKey | None = None
@@ -81,14 +81,14 @@ class Ingest:
         self._fail = fail
         self._loading: dict[int, asyncio.Task[None]] = {}
         self._again: set[int] = set()
-        self._frames: FrameConsumer | None = None
+        self._frames: BatchConsumer | None = None
 
-    def attach(self, frames: FrameConsumer) -> None:
+    def attach(self, frames: BatchConsumer) -> None:
         """The consumer, which exists only once the app has started."""
         self._frames = frames
 
     @property
-    def frames(self) -> FrameConsumer:
+    def frames(self) -> BatchConsumer:
         """The consumer. Raises ConsumerStoppedError before `attach`."""
         if self._frames is None:
             raise ConsumerStoppedError
@@ -127,7 +127,7 @@ class Ingest:
 
     # What the agent and the worker call.
 
-    async def fold(self, frame: Frame) -> None:
+    async def fold(self, frame: RecordBatch) -> None:
         """Fold a frame, up to the first record that is dated too far ahead of this machine's clock.
 
         Waits for the store only at such a record, or where `CHECKPOINT_RECORDS` are not stored yet.
@@ -238,7 +238,7 @@ class Ingest:
             METERS.count(CHECKPOINTS, result="failed")
             self._trouble.met(error)
             return False
-        except Refusal as refusal:
+        except HatcastError as refusal:
             self.held.pop(partition, None)
             self._fail(refusal)
             return False
@@ -325,7 +325,7 @@ class Ingest:
         if offset > end:  # or it was, when we asked: we may have stood still since, and others folded on
             _, end = (await self.frames.log_range([partition]))[partition]
         if offset > end:
-            raise Refusal(
+            raise HatcastError(
                 f"{self._store.topic} partition {partition}: the stored offset {offset} is beyond the topic's end"
                 f" {end}: this is another topic than the one that was folded; point to the old one, or start under a"
                 " new policy.name"

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hatcast.agents.kafka.batches import Frame
+from hatcast.agents.kafka.batches import RecordBatch
 from hatcast.agents.worker.early_records import Ahead
 from hatcast.stream.fold.partition_fold import PartitionFold
 
@@ -31,7 +31,7 @@ class Held:
     ahead: Ahead | None = None
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def split(self, frame: Frame, now_ms: int) -> tuple[Frame, Ahead | None]:
+    def split(self, frame: RecordBatch, now_ms: int) -> tuple[RecordBatch, Ahead | None]:
         """The part of a frame that a clock of `now_ms` allows, and the record behind it that it does not allow yet."""
         allowed = self.fold.allowed(now_ms, frame.timestamps)
         if allowed == len(frame.timestamps):

@@ -14,16 +14,16 @@ from redis.exceptions import RedisError
 
 from hatcast.agents.clock import now_ms, pause
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.monitoring.failures import Trouble
+from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import PartitionStore
-from hatcast.agents.redis.policy_transition import Begun, SuccessionStore, Successor
+from hatcast.agents.redis.policy_transition import Begun, NextPolicy, PolicyTransitionStore
 from hatcast.agents.release.budget_records import budget_message
 from hatcast.agents.release.hats import Releaser
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 
 log = structlog.get_logger()
@@ -32,7 +32,7 @@ ROUND_S: Final = 0.5
 _RECOVERY_S: Final = 120.0  # how long a start waits for a ledger that another worker recovers
 
 
-class Succession:
+class PolicyTransition:
     """One worker's part in it: it claims the days of its policy, and finds when there are none left.
 
     over   set once another policy follows ours and all that is ours is published
@@ -50,7 +50,7 @@ class Succession:
         self._settings = settings
         self._policy = settings.policy
         self._redis = redis
-        self._store = SuccessionStore(redis, settings.topics.telemetry)
+        self._store = PolicyTransitionStore(redis, settings.topics.telemetry)
         self._ledger = ledger
         self._recovery = recovery
         self._producer = producer
@@ -59,7 +59,7 @@ class Succession:
         """At a start: follow the policy that ours replaces, before anything is kept of ours.
 
         What Redis has lost of it is on `hats.budget`, so the ledger is recovered first.
-        Raises Refusal: the other policy is unknown, begins later itself, has a successor already, or the date has
+        Raises HatcastError: the other policy is unknown, begins later itself, has a successor already, or the date has
         begun.
         """
         if self._policy.replaces is None:
@@ -69,15 +69,15 @@ class Succession:
                 while not (await self._recovery.ensure() and await self._follow()):
                     await asyncio.sleep(ROUND_S)
         except TimeoutError:
-            raise Refusal(
+            raise HatcastError(
                 f"policy {self._policy.name!r} follows another, and the ledger could not be recovered in"
                 f" {_RECOVERY_S:g} s: see the log of the worker that recovers it, and start again"
             ) from None
         await self._announce()
 
     async def run(self, releaser: Releaser, stopping: asyncio.Event) -> None:
-        """Look now and then, until `stopping` or `over` is set. Raises Refusal as `settle` does."""
-        trouble = Trouble("succession")
+        """Look now and then, until `stopping` or `over` is set. Raises HatcastError as `settle` does."""
+        trouble = FailureLog("succession")
         while not self.over.is_set() and await pause(max(ROUND_S, trouble.wait_s), stopping):
             try:
                 with trouble.doing("look whether another policy follows"):
@@ -120,14 +120,14 @@ class Succession:
         token = self._recovery.guard.token
         try:
             await self._claim()
-        except Refusal:
+        except HatcastError:
             if not await self._recovery.is_valid(token):
                 return False
             raise
         return await self._recovery.is_valid(token)
 
     async def _claim(self) -> None:
-        old, ours = self._policy.replaces, Successor(str(self._policy.from_date), self._policy.name)
+        old, ours = self._policy.replaces, NextPolicy(str(self._policy.from_date), self._policy.name)
         if old is None:
             return
         if await self._store.successor(old) is None:
@@ -136,7 +136,7 @@ class Succession:
         if isinstance(kept, Begun):
             raise self._begun(f"has released {kept.last} already")
         if kept != ours:
-            raise Refusal(
+            raise HatcastError(
                 f"policy {old!r} is replaced by {kept.name!r} from {kept.from_date} on: let policy.replaces be"
                 f" {kept.name!r}, with a later policy.from"
             )
@@ -148,16 +148,16 @@ class Succession:
         if known is None:
             other = await self._store.domain_of(old)
             if other not in (None, domain):
-                raise Refusal(
+                raise HatcastError(
                     f"policy.replaces: {old!r} is a policy of telemetry {other!r}, not of {domain!r}: a policy follows"
                     " one of its own telemetry"
                 )
-            raise Refusal(
+            raise HatcastError(
                 f"policy.replaces: no policy {old!r} was ever started on telemetry {domain!r}: correct the name, or"
                 " remove replaces and from"
             )
         if known.from_date is not None and first <= known.from_date:
-            raise Refusal(
+            raise HatcastError(
                 f"policy.from {first}: {old!r} itself begins on {known.from_date}: use a later date, or let"
                 " policy.replaces name the policy before it"
             )
@@ -165,15 +165,15 @@ class Succession:
         try:
             starts = calendar.days_start(first)
         except ValueError:
-            raise Refusal(f"policy.from: {self._policy.timezone} has no day {first}: use another date") from None
+            raise HatcastError(f"policy.from: {self._policy.timezone} has no day {first}: use another date") from None
         clocks = await PartitionStore(self._redis, old, known.partitions).clocks()
         reached = max((clock for clock in clocks if clock is not None), default=now_ms())
         if reached >= starts:
             raise self._begun(f"has come to {calendar.local(reached).isoformat(timespec='seconds')}")
 
-    def _begun(self, how: str) -> Refusal:
+    def _begun(self, how: str) -> HatcastError:
         policy = self._policy
-        return Refusal(
+        return HatcastError(
             f"policy.from {policy.from_date} has begun: {policy.replaces!r} {how}; let policy.from be a date that has"
             " not begun"
         )

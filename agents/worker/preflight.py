@@ -23,7 +23,7 @@ from hatcast.agents.redis.connection import connect_redis, redis_name, redis_ref
 from hatcast.agents.redis.durability import KEEPS_ALL, Persistence, info, read_durability
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.worker.registration import configured_key, own_record
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.pseudonyms import Pseudonyms
 
 if TYPE_CHECKING:
@@ -58,14 +58,14 @@ def examine(config: Path) -> Iterator[Check]:
     """All checks in order, as they are done. What depends on something that failed is left out."""
     try:
         settings = load_settings(config)
-    except Refusal as refusal:
+    except HatcastError as refusal:
         yield Check("configuration", State.PROBLEM, "not usable", str(refusal))
         return
     policy = settings.policy
     yield Check("configuration", State.OK, f"policy {policy.name}: {policy.estimator}, epsilon {policy.epsilon:g}")
     try:
         topics = check_topics(settings, PATIENCE_SECONDS)
-    except Refusal as refusal:
+    except HatcastError as refusal:
         partitions = None
         yield Check("kafka", State.PROBLEM, "not usable", str(refusal))
     else:
@@ -81,7 +81,7 @@ def examine(config: Path) -> Iterator[Check]:
                 yield from _redis_checks(node, f" {name}" if name else "")
             yield _clock_check(next(iter(nodes.values())), settings)
             yield from _stored_checks(redis, settings, partitions)
-    except Refusal as refusal:
+    except HatcastError as refusal:
         yield Check("redis", State.PROBLEM, "not usable", str(refusal))
     except RedisError as error:
         yield Check("redis", State.PROBLEM, "failed", str(redis_refusal(settings, error)))
@@ -116,7 +116,7 @@ def _registry_checks(settings: Settings, topics: TopicReport) -> Iterator[Check]
         check_facts(facts, own_record(settings, partitions, ids, configured_key(settings)))
         if settings.policy.name not in facts.policies:
             other_domain(settings.policy.name, settings.topics.telemetry, asyncio.run(registry.read_others()))
-    except Refusal as refusal:
+    except HatcastError as refusal:
         yield Check("registry", State.PROBLEM, "workers do not start", str(refusal))
     except KafkaError as error:
         yield Check("registry", State.PROBLEM, f"not read ({type(error).__name__})", "see that all brokers run")

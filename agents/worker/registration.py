@@ -64,7 +64,7 @@ class Registration:
         return StoredKey.of(self.pseudonyms, made=self._settings.user_key is None)
 
     async def check(self) -> None:
-        """Compare with the registry and with Redis; nothing is written. Raises Refusal and KafkaError."""
+        """Compare with the registry and with Redis; nothing is written. Raises HatcastError and KafkaError."""
         settings, name = self._settings, self._policy.name
         own = self._own(configured_key(self._settings))
         await patiently(settings, self._check_redis)
@@ -76,7 +76,7 @@ class Registration:
     async def register(self) -> None:
         """Register the policy, or agree with what is registered; then claim policy and user key in Redis.
 
-        Raises Refusal as `check` does, OtherUserKey, and KafkaError.
+        Raises HatcastError as `check` does, OtherUserKey, and KafkaError.
         """
         settings, policy = self._settings, self._policy
         facts = await self._registry.read()
@@ -94,7 +94,7 @@ class Registration:
         await patiently(settings, self.restore)
 
     async def restore(self) -> None:
-        """Put back in Redis what it may have lost of the policy and the user key. Raises Refusal if they changed."""
+        """Put back in Redis what it may have lost of the policy and the user key. Raises HatcastError if they changed."""
         policy, domain = self._policy, self._domain
         await claim_policy(self._redis, domain, policy, self._partitions)
         await self._redis.set(domain.registered(policy.name), self.record.encoded())
@@ -174,7 +174,7 @@ def own_record(
 
 
 def _decide(facts: Facts, own: PolicyRecord) -> dict[str, bytes]:
-    """The record to write: none if what is registered says the same. Raises Refusal if it contradicts."""
+    """The record to write: none if what is registered says the same. Raises HatcastError if it contradicts."""
     check_facts(facts, own)
     stored = facts.policies.get(own.policy)
     wanted = (own if stored is None else with_todays_key(stored, own)).encoded()

@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import UnsupportedCodecError
 
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.batches import Frame, FrameApp, FrameSettings, frame_app
+from hatcast.agents.kafka.batches import BatchSettings, FrameApp, RecordBatch, frame_app
 from hatcast.agents.kafka.dead_letters import DeadLetters
 from hatcast.agents.kafka.topic_rules import readable_codecs
 from hatcast.agents.monitoring.declarations import READINGS, REPORTS
@@ -18,9 +18,9 @@ from hatcast.agents.monitoring.kinds import Counter
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.user_keys import StoredKey
-from hatcast.agents.worker.heartbeats import Ticker
+from hatcast.agents.worker.heartbeats import HeartbeatSender
 from hatcast.agents.worker.ingest import Ingest
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.partition_fold import PartitionFold
 
 Loop = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
@@ -67,7 +67,7 @@ class TopicFold:
         self.ingest.counted = source.counted
         self.ingest.waits.topic = source.topic
         self.ingest.by_clock = source.counted is REPORTS
-        self.ticker = Ticker(self.ingest, hats, producer, source.topic, settings.idle_after_ms)
+        self.ticker = HeartbeatSender(self.ingest, hats, producer, source.topic, settings.idle_after_ms)
 
     def label(self, partition: int) -> str:
         """How `/metrics` names a partition: that of telemetry by its number."""
@@ -101,10 +101,10 @@ class TopicFold:
 
     @property
     def crash(self) -> BaseException | None:
-        """What ended the app; a Refusal where somebody has to change something."""
+        """What ended the app; a HatcastError where somebody has to change something."""
         reason = self.app.crash_reason
         if isinstance(reason, UnsupportedCodecError):
-            return Refusal(
+            return HatcastError(
                 f"topic {self._source.topic} holds records in a compression that this worker cannot read (it reads"
                 f" {', '.join(readable_codecs())}): install the package cramjam beside hatcast, or let the producers"
                 " use gzip in a new topic; nothing was skipped"
@@ -114,7 +114,7 @@ class TopicFold:
     def _app(self, client: dict[str, Any]) -> FrameApp:
         security = {key: value for key, value in client.items() if key not in ("bootstrap_servers", "client_id")}
         app = frame_app(
-            FrameSettings(
+            BatchSettings(
                 name=self._source.group,
                 bootstrap_servers=client["bootstrap_servers"],
                 topic=self._source.topic,
@@ -126,7 +126,7 @@ class TopicFold:
 
         async def ingest(stream: faust.StreamT[Any]) -> None:
             # noack: the ingest acknowledges by itself, after the checkpoint. It is not in Faust's interface type.
-            async for frame in cast("faust.Stream[Frame]", stream).noack():
+            async for frame in cast("faust.Stream[RecordBatch]", stream).noack():
                 await self.ingest.fold(frame)
 
         app.agent(app.frame_topic, name="ingest")(ingest)

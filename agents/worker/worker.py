@@ -18,7 +18,7 @@ from hatcast.agents.errors.causes import cause_of
 from hatcast.agents.errors.unexpected import brief
 from hatcast.agents.kafka.backoff import redial_slowly
 from hatcast.agents.kafka.client import aiokafka_options, broker_name
-from hatcast.agents.kafka.producers import Publishers
+from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.registry import PolicyRecord, Registry
 from hatcast.agents.kafka.topic_ids import SameTopic, TopicIds
 from hatcast.agents.monitoring.declarations import READINGS, REPORTS
@@ -31,21 +31,21 @@ from hatcast.agents.redis.connection import connect_redis_async, patiently, redi
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
-from hatcast.agents.redis.retained import KeptStore
+from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.redis.spent_cells import SpentStore
 from hatcast.agents.release.hats import Releaser
 from hatcast.agents.release.queries import QueryReleaser
 from hatcast.agents.release.slots import SlotReleaser
 from hatcast.agents.worker.folds import fold_maker, report_fold_maker
-from hatcast.agents.worker.gauges import Watch, tell_readiness
-from hatcast.agents.worker.policy_transition import Succession
+from hatcast.agents.worker.gauges import Gauges, tell_readiness
+from hatcast.agents.worker.policy_transition import PolicyTransition
 from hatcast.agents.worker.readiness import Readiness
 from hatcast.agents.worker.registration import Registration
 from hatcast.agents.worker.sealing import Change, Sealer
 from hatcast.agents.worker.spent_cells import SpentCells
 from hatcast.agents.worker.topic_fold import Loop, Source, TopicFold
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.policy import Relation
@@ -71,7 +71,7 @@ class Worker:
         self.accept_gap = accept_gap
         self.partitions = partitions
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.succession: Succession | None = None
+        self.succession: PolicyTransition | None = None
         self._topic_ids = TopicIds(settings) if topic_ids else None
         self._ready: dict[str, Readiness] = {}
         self._held = AsyncExitStack()
@@ -79,7 +79,7 @@ class Worker:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Connect, check what is stored, join the group, unless there is nothing left to do. Raises Refusal."""
+        """Connect, check what is stored, join the group, unless there is nothing left to do. Raises HatcastError."""
         settings, policy = self.settings, self.settings.policy
         calendar = Calendar(policy)
         await self._serve_health()
@@ -97,7 +97,7 @@ class Worker:
         await producer.start()
         self._held.push_async_callback(producer.stop)
         recovery = self._recovery(redis, client)
-        self.succession = Succession(settings, redis, ledger, recovery, producer)
+        self.succession = PolicyTransition(settings, redis, ledger, recovery, producer)
         await self.succession.settle()
         await registration.register()
         spent = SpentCells(settings, SpentStore(redis, settings.topics.telemetry, policy), ledger, producer)
@@ -117,7 +117,7 @@ class Worker:
         self.releaser = self._releaser(redis, store, ledger, recovery)
         await self.succession.look(self.releaser)
         if not self.succession.over.is_set():
-            await self._join(self.succession, Watch(policy, store, ledger, self.folds, self.releaser))
+            await self._join(self.succession, Gauges(policy, store, ledger, self.folds, self.releaser))
             limits = settings.checkpoint_interval_s, settings.session_timeout_s
             prefixes = ("", "reports ")[: len(self.folds)]
             for prefix, fold in zip(prefixes, self.folds, strict=True):
@@ -125,7 +125,7 @@ class Worker:
 
     def _recovery(self, redis: AnyRedis, client: dict[str, Any]) -> LedgerRecovery:
         settings, registry = self.settings, Registry(self.settings)
-        publishers = Publishers(settings.topics.telemetry, settings.policy.name, client)
+        publishers = TransactionalProducers(settings.topics.telemetry, settings.policy.name, client)
         self._held.push_async_callback(publishers.stop)
 
         async def domain() -> Domain:
@@ -145,7 +145,7 @@ class Worker:
         kind = SlotReleaser if policy.relation is Relation.ADD_REMOVE else Releaser
         releaser = kind(settings, store, ledger, recovery, SystemNoise())
         if policy.queries:
-            kept = KeptStore(redis, policy.name, self.partitions)
+            kept = RetainedStore(redis, policy.name, self.partitions)
             releaser.queries = QueryReleaser(settings, kept, ledger, recovery, SystemNoise())
 
         async def write(change: Change) -> None:
@@ -175,7 +175,7 @@ class Worker:
             sources.append(Source(settings.topics.reports, group, store.reports, make_fold, REPORTS))
         return [TopicFold(settings, source, store, producer, self._fail) for source in sources]
 
-    async def _join(self, succession: Succession, watch: Watch) -> None:
+    async def _join(self, succession: PolicyTransition, watch: Gauges) -> None:
         """Join the groups and start the loops."""
         await self.releaser.prepare()
         gc.collect()
@@ -244,12 +244,12 @@ class Worker:
             log.info("worker stopped")
 
     async def _start_or_refuse(self) -> None:
-        """Start; a server that is lost meanwhile is told in one line. Raises Refusal."""
+        """Start; a server that is lost meanwhile is told in one line. Raises HatcastError."""
         try:
             await self.start()
         except KafkaError as error:
             where, why = broker_name(self.settings), cause_of(error).text
-            raise Refusal(f"{where} was lost during the start ({why}): start again once it answers") from None
+            raise HatcastError(f"{where} was lost during the start ({why}): start again once it answers") from None
         except RedisError as error:
             raise redis_refusal(self.settings, error) from None
 
@@ -274,7 +274,7 @@ class Worker:
 
 
 async def run_worker(settings: Settings, partitions: int, *, accept_gap: bool = False) -> None:
-    """Run a worker until SIGINT or SIGTERM. Raises Refusal."""
+    """Run a worker until SIGINT or SIGTERM. Raises HatcastError."""
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for name in (signal.SIGINT, signal.SIGTERM):
@@ -282,10 +282,10 @@ async def run_worker(settings: Settings, partitions: int, *, accept_gap: bool = 
     worker = Worker(settings, partitions, accept_gap=accept_gap)
     try:
         await worker.run(stopping.wait())
-    except Refusal:
+    except HatcastError:
         raise
     except RedisError as error:  # of the start: what runs waits for Redis to come back
         raise redis_refusal(settings, error) from error
     except Exception as error:
         log.exception("worker failed")
-        raise Refusal(f"the worker failed ({brief(error)}); its log has the details") from error
+        raise HatcastError(f"the worker failed ({brief(error)}); its log has the details") from error

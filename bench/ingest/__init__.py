@@ -14,7 +14,7 @@ from bench.city import workload
 from bench.figures import Figure, middle, say, show
 from bench.ingest.reference import Reference, Totals
 from bench.process import run
-from bench.produce import Sender
+from bench.produce import RecordedProducer
 from bench.settings import PARTITIONS, write_settings
 from hatcast.agents.cli.contributions import read_contributions
 from hatcast.agents.config.settings import load_settings
@@ -83,7 +83,7 @@ class Bench:
         settings = load_settings(write_settings(self._folder / "produce.toml", self._kafka, self._redis, "produce"))
         ensure_telemetry(settings)
         self._kafka.create_topic(PREFIX, PARTITIONS)
-        sender, reference, size = Sender(self._kafka.bootstrap_servers), Reference(), 0
+        sender, reference, size = RecordedProducer(self._kafka.bootstrap_servers), Reference(), 0
         expected = []
         for number, record in enumerate(workload(records), start=1):
             sender.send(TOPIC, record)

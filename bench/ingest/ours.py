@@ -6,7 +6,7 @@ import os
 import signal
 
 from bench.ingest.contender import Stopwatch, Task
-from hatcast.agents.kafka.batches import Frame
+from hatcast.agents.kafka.batches import RecordBatch
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.monitoring.logs import configure_logs
 from hatcast.agents.redis.partition_state import PartitionStore
@@ -29,7 +29,7 @@ def _watch(stopwatch: Stopwatch, records: int) -> None:
     fold, checkpoint = Ingest.fold, PartitionStore.checkpoint
     offsets: dict[int, int] = {}
 
-    async def first_fold(self: Ingest, frame: Frame) -> None:
+    async def first_fold(self: Ingest, frame: RecordBatch) -> None:
         stopwatch.start()
         setattr(Ingest, "fold", fold)  # noqa: B010 - from here on the product's own
         await fold(self, frame)

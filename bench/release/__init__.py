@@ -16,7 +16,7 @@ import redis.asyncio
 from bench.city import Sent
 from bench.figures import Figure, middle, say, show
 from bench.process import cpu_s, end, peak_mb, resident_mb, start
-from bench.produce import Sender
+from bench.produce import RecordedProducer
 from bench.release.state import Shape, fill, slot_times
 from bench.release.watch import Clocks, Published, wait_for_group
 from bench.settings import PARTITIONS, write_settings
@@ -146,7 +146,7 @@ class Bench:
         return Run(published.at_s - final_s, used, before, peak)
 
     def _tick(self, settings: Settings, clock_ms: int) -> None:
-        sender = Sender(self._kafka.bootstrap_servers)
+        sender = RecordedProducer(self._kafka.bootstrap_servers)
         for partition in range(PARTITIONS):
             sender.send(settings.topics.telemetry, Sent(b"", clock_ms, b""), partition)
         sender.flush()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.city import DELAY_MS, KEYS, OFFSET, Sent, reports
-from bench.produce import Sender
+from bench.produce import RecordedProducer
 from bench.settings import PARTITIONS
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.redis.keys import PartitionKeys
@@ -28,7 +28,7 @@ def main() -> None:
     redis = RedisServer(sys.argv[2], "given").client()
     keys = [PartitionKeys(settings.policy.name, partition).state for partition in range(PARTITIONS)]
     loop = [(r.vehicle, r.second, r.head, r.tail) for r in takewhile(lambda r: r.second < LOOP_S, reports())]
-    sender = Sender(settings.kafka.bootstrap_servers)
+    sender = RecordedProducer(settings.kafka.bootstrap_servers)
     topic, sent, start = settings.topics.telemetry, 0, START
     while True:
         second, text, arrival = -1, b"", 0

@@ -19,7 +19,7 @@ from typing import Final, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators._exact import Weights
 from hatcast.stream.estimators.array_length import RULES
 from hatcast.stream.estimators.grouping import GROUPINGS, Counts, Integers
@@ -50,7 +50,7 @@ class BadUsers(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """All that is public. Raises BadSetting where no estimate could keep its promise.
+    """All that is public. Raises SettingError where no estimate could keep its promise.
 
     upper_bound_milli  U, milli-units
     epsilon            of the whole estimate
@@ -72,18 +72,18 @@ class Parameters:
 
     def __post_init__(self) -> None:
         if not 1 <= self.upper_bound_milli < MAX_UPPER_BOUND:
-            raise BadSetting("policy.upper_bound", "is no upper bound", "write km/h above 0, such as 65.0")
+            raise SettingError("policy.upper_bound", "is no upper bound", "write km/h above 0, such as 65.0")
         if not 0 < self.epsilon < math.inf:
-            raise BadSetting("policy.privacy.epsilon", "is no epsilon", "use a number above 0, such as 1.0")
+            raise SettingError("policy.privacy.epsilon", "is no epsilon", "use a number above 0, such as 1.0")
         if self.grid.milli > self.upper_bound_milli:
-            raise BadSetting("policy.grid", "has no step within the upper bound", "write km/h, such as 0.001")
+            raise SettingError("policy.grid", "has no step within the upper bound", "write km/h, such as 0.001")
         a, b = self.bounds
         if not 0 <= a <= b <= self.upper_bound_milli:
             raise ValueError("an interval lies within [0, U]")
         # No sensitivity is above U and no share of epsilon below a quarter, so that no draw is ever refused for width.
         widest = 4 * self.grid.distance(Fraction(self.upper_bound_milli))
         if widest > MAX_SCALE * self.epsilon:
-            raise BadSetting(
+            raise SettingError(
                 "policy.privacy.epsilon", "needs noise too wide for 64 bits", "use a larger epsilon or a coarser grid"
             )
         if self.weight_threshold is not None:
@@ -92,13 +92,15 @@ class Parameters:
     def _check_ratio(self, threshold: float) -> None:
         """What a ratio of noisy sums needs: see `capped_ratio`."""
         if not 0 < threshold < math.inf:
-            raise BadSetting("policy.estimator.weight_threshold", "is no threshold", "use a number of readings above 0")
+            raise SettingError(
+                "policy.estimator.weight_threshold", "is no threshold", "use a number of readings above 0"
+            )
         length = self.array_length
         if not (isinstance(length, int) and length >= 1):
-            raise BadSetting("policy.estimator.array_length", "may not depend on counts", "use a number of places")
+            raise SettingError("policy.estimator.array_length", "may not depend on counts", "use a number of places")
         widest = max(self.grid.distance(Fraction(length * self.upper_bound_milli, 2)), length)
         if widest > MAX_VALUE or 2 * widest > MAX_SCALE * self.epsilon:
-            raise BadSetting(
+            raise SettingError(
                 "policy.estimator.array_length", "needs noise too wide for 64 bits", "use less places or a coarser grid"
             )
 

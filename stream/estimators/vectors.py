@@ -12,7 +12,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators import BadUsers, EmptyHat, Parameters, array_averaging, baseline, opt_array_averaging
 from hatcast.stream.estimators import weighted_mean as weighted
 from hatcast.stream.estimators._exact import Weights, weighted_sum
@@ -30,7 +30,7 @@ LINEAR: Final[Mapping[str, Linear]] = MappingProxyType(
 """All that have a vector form."""
 
 
-class NoVectorForm(Refusal):
+class NoVectorForm(HatcastError):
     """An estimator is named for vectors that has no form for them."""
 
     def __init__(self, name: str) -> None:

@@ -38,7 +38,7 @@ def worst_case_error(
 
     None for an estimator that selects an interval first: neither summand is fixed. None for a ratio of noisy sums:
     its bias is fixed (`Estimator.bias`), but noise that is divided by noise has no mean that a formula gives.
-    Raises EmptyHat, BadSetting.
+    Raises EmptyHat, SettingError.
     """
     defaults = estimator.keys.defaults
     parameters = Parameters(

@@ -26,7 +26,7 @@ def estimate(
     central   users that trust the operator, as the fold has them. Private
     reports   int64 [(1 - c) n]: what local devices sent and `accepts` took, steps; each with its own noise
     None: suppressed: nobody is there of whom the estimator takes anything, which is public. Nothing was drawn.
-    Raises BadUsers; BadSetting where `check` would.
+    Raises BadUsers; SettingError where `check` would.
 
     Privacy (replace: counts, and who is central and who local, are public and equal for neighbours):
     - One central user's mean elsewhere in [0, U] moves the mean of c n of them, an exact fraction, by at most

@@ -12,7 +12,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Final, Protocol, Self
 
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import Parameters
 from hatcast.stream.hybrid.setting import Number, Setting
 from hatcast.stream.mechanisms import MAX_SCALE, Noise, Noisy
@@ -59,7 +59,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class HybridParameters:
-    """All that is public. Raises BadSetting where no estimate could keep its promise.
+    """All that is public. Raises SettingError where no estimate could keep its promise.
 
     upper_bound_milli  U, milli-units
     epsilon            of the operator's noise on the mean of central users
@@ -81,9 +81,9 @@ class HybridParameters:
         Parameters(self.upper_bound_milli, self.grid, self.epsilon)  # refuses what no estimator may have
         where = "policy.privacy.local_epsilon"
         if not 0 < self.local_epsilon < math.inf:
-            raise BadSetting(where, "is no epsilon", "use a number above 0, such as 1.0")
+            raise SettingError(where, "is no epsilon", "use a number above 0, such as 1.0")
         if 4 * self.local_distance > MAX_SCALE * self.local_epsilon:
-            raise BadSetting(where, "needs noise too wide for 64 bits", "use a larger epsilon or a coarser grid")
+            raise SettingError(where, "needs noise too wide for 64 bits", "use a larger epsilon or a coarser grid")
         if self.delta is not None:
             self._check_gaussian(self.delta)
         if self.spread is not None:
@@ -91,7 +91,7 @@ class HybridParameters:
 
     @classmethod
     def of(cls, policy: Policy) -> Self:
-        """The part of a policy that hybrid estimators read. Raises BadSetting; ValueError for another estimator's."""
+        """The part of a policy that hybrid estimators read. Raises SettingError; ValueError for another estimator's."""
         keys = policy.hybrid
         if keys is None:
             raise ValueError(f"{policy.estimator} takes no reports")
@@ -104,10 +104,10 @@ class HybridParameters:
 
     def _check_gaussian(self, delta: float) -> None:
         if not LEAST_DELTA <= delta < 1:
-            raise BadSetting("policy.privacy.delta", "is too small for Gaussian noise", "use a number such as 1e-6")
+            raise SettingError("policy.privacy.delta", "is too small for Gaussian noise", "use a number such as 1e-6")
         for key, epsilon in (("epsilon", self.epsilon), ("local_epsilon", self.local_epsilon)):
             if 4 * widest_scale(self.local_distance, epsilon, delta) > MAX_SCALE:
-                raise BadSetting(
+                raise SettingError(
                     f"policy.privacy.{key}",
                     "needs noise too wide for 64 bits",
                     "use a larger epsilon or a coarser grid",
@@ -117,13 +117,13 @@ class HybridParameters:
         """No distribution on [0, U] has a standard deviation above U/2 (Popoviciu)."""
         for key, sigma in (("sigma", spread.central_milli), ("sigma_local", spread.local_milli)):
             if not 0 <= 2 * sigma <= self.upper_bound_milli:
-                raise BadSetting(
+                raise SettingError(
                     f"policy.estimator.{key}",
                     "is no standard deviation of speeds",
                     "write km/h from 0 to half of the bound",
                 )
         if abs(spread.gap_milli) > self.upper_bound_milli:
-            raise BadSetting("policy.estimator.mean_gap", "is above the upper bound", "write km/h")
+            raise SettingError("policy.estimator.mean_gap", "is above the upper bound", "write km/h")
 
     @property
     def local_distance(self) -> int:
@@ -273,11 +273,11 @@ def charge(estimator: HybridEstimator, parameters: HybridParameters) -> float:
 
 
 def check(estimator: HybridEstimator, parameters: HybridParameters) -> None:
-    """At start-up: is known what the estimator needs? Raises BadSetting."""
+    """At start-up: is known what the estimator needs? Raises SettingError."""
     where, spread = "policy.estimator.sigma", parameters.spread
     if estimator.needs is Needs.NOTHING:
         return
     if spread is None:
-        raise BadSetting(where, f"is missing, and {estimator.name} cannot do without", "write it in km/h, or use pwh")
+        raise SettingError(where, f"is missing, and {estimator.name} cannot do without", "write it in km/h, or use pwh")
     if estimator.needs is Needs.SIGMA and not spread.groups_are_alike:
-        raise BadSetting(where, f"of two groups is not used by {estimator.name}", "use kvh_heterogeneous")
+        raise SettingError(where, f"of two groups is not used by {estimator.name}", "use kvh_heterogeneous")

@@ -12,12 +12,12 @@ it has, and a little more (`_public.py`). The ledger charges the figure without 
 import math
 from dataclasses import dataclass
 
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid.setting import Setting
 from hatcast.stream.mechanisms.gaussian import deviation_for, epsilon_of
 
 
-class BadCoalition(Refusal):
+class BadCoalition(HatcastError):
     """`max_coalition` is no number of local users. It has no default: whoever claims amplification has to choose it."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 from hatcast.stream.mechanisms import MAX_SCALE
 
 LEAST_EPSILON: Final = 0.01
@@ -22,7 +22,7 @@ _LARGEST: Final = 2**62  # of a squared distance, so that it fits into 64 bits
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """All that is public. Raises BadSetting where a promise could not be kept.
+    """All that is public. Raises SettingError where a promise could not be kept.
 
     dimensions   d
     top          the most that a coordinate can be, in steps of the grid
@@ -50,7 +50,7 @@ class Setting:
         _within("epsilon", self.epsilon, LEAST_EPSILON, MOST_EPSILON)
         _within("seed", self.seed, 0, 2**64 - 1)
         if self.top < 1 or self.top**2 * self.dimensions > _LARGEST or self.central_scale > MAX_SCALE:
-            raise BadSetting("grid", "has no step within the upper bound, or too many", "write km/h, such as 0.001")
+            raise SettingError("grid", "has no step within the upper bound, or too many", "write km/h, such as 0.001")
 
     @property
     def unit(self) -> int:
@@ -100,4 +100,4 @@ def _part(epsilon: float, parts: int) -> float:
 
 def _within(key: str, value: float, least: float, most: float) -> None:
     if not least <= value <= most:
-        raise BadSetting(key, f"is not from {least:g} to {most:g}", "use a number within")
+        raise SettingError(key, f"is not from {least:g} to {most:g}", "use a number within")

@@ -7,14 +7,14 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 
 # Within these, noise of either kind leaves 64 bits with a chance below e**-7000 a draw, so that nothing saturates.
 MAX_VALUE: Final = 2**60
 MAX_SCALE: Final = 2.0**50
 
 
-class UnsafeNoise(Refusal):
+class UnsafeNoise(HatcastError):
     """A draw would not keep its promise: the numbers leave 64 bits, or the library's own bound is above epsilon."""
 
 

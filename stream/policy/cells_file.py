@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import h3.api.basic_int as h3
 
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 from hatcast.stream.units import nano
 
 SOURCES: Final = ("public", "survey", "private")
@@ -70,13 +70,13 @@ def read_cells_file(text: str, where: str, resolution: int) -> CellsFile:
     """A file of cells; lines that begin with # are remarks.
 
     where   whose file it is, for the refusal
-    Raises BadSetting for a first line without a source, for what is no H3 index of that resolution, and for a private
+    Raises SettingError for a first line without a source, for what is no H3 index of that resolution, and for a private
     list that does not say what it has cost.
     """
     first, *rest = text.splitlines() or [""]
     source = first.removeprefix("source = ").strip('"')
     if source not in SOURCES or not first.startswith("source = "):
-        raise BadSetting(where, "does not begin with its source", 'make the first line source = "public"')
+        raise SettingError(where, "does not begin with its source", 'make the first line source = "public"')
     cells, cost = set(), dict[str, str]()
     for number, line in enumerate(rest, start=2):
         index = line.strip()
@@ -87,7 +87,9 @@ def read_cells_file(text: str, where: str, resolution: int) -> CellsFile:
             cost[key] = value.strip('"')
             continue
         if not h3.is_valid_cell(_index(index)) or h3.get_resolution(_index(index)) != resolution:
-            raise BadSetting(where, f"line {number} is no H3 index of resolution {resolution}", "correct or remove it")
+            raise SettingError(
+                where, f"line {number} is no H3 index of resolution {resolution}", "correct or remove it"
+            )
         cells.add(_index(index))
     return CellsFile(source, frozenset(cells), _chosen(cost, where) if source == "private" else None)
 
@@ -99,13 +101,15 @@ def _chosen(cost: dict[str, str], where: str) -> Chosen:
     except (KeyError, ValueError, InvalidOperation):
         epsilon, first, last = Decimal(0), date.min, date.min
     if not 0 < epsilon <= _EPSILON_MOST or not first <= last:
-        raise BadSetting(
+        raise SettingError(
             where,
             "is private and does not say what it has cost",
             'let `hatcast survey --private` write it: it puts there epsilon = 1.0 and days = "FIRST,LAST"',
         )
     if (last - first).days >= _DAYS_MOST:
-        raise BadSetting(where, f"names more than {_DAYS_MOST:,} days", "correct its line days, as the survey wrote it")
+        raise SettingError(
+            where, f"names more than {_DAYS_MOST:,} days", "correct its line days, as the survey wrote it"
+        )
     return Chosen(float(epsilon), first, last)
 
 

@@ -1,4 +1,4 @@
-"""What a `[policy]` table may say, key by key: raises BadSetting with the key, the problem and the mend.    [I7]"""
+"""What a `[policy]` table may say, key by key: raises SettingError with the key, the problem and the mend.    [I7]"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 from hatcast.stream.policy.cells_file import CellsFile, read_cells_file
 from hatcast.stream.policy.estimator_keys import Relation
 from hatcast.stream.policy.table import WEAK_EPSILON, PolicyTable
@@ -29,10 +29,10 @@ def reject_above_of(given: PolicyTable) -> int | None:
     value = given.reject_above
     if isinstance(value, str):
         if value != "none":
-            raise BadSetting("policy.reject_above", f"{value!r} is no speed", 'write km/h or "none"')
+            raise SettingError("policy.reject_above", f"{value!r} is no speed", 'write km/h or "none"')
         return None
     if not given.upper_bound <= value <= 1e6:
-        raise BadSetting(
+        raise SettingError(
             "policy.reject_above", f"{value:g} is not within upper_bound and 1e6", 'correct it, or write "none"'
         )
     return to_milli(value, "km/h")
@@ -42,20 +42,20 @@ def check_values(given: PolicyTable) -> None:
     """Bounds, grid, name, resolution."""
     bound = given.upper_bound
     if not 0 < bound <= 1e6 or to_milli(bound, "km/h") == 0:
-        raise BadSetting("policy.upper_bound", f"{bound:g} is no upper bound", "write km/h above 0, such as 65.0")
+        raise SettingError("policy.upper_bound", f"{bound:g} is no upper bound", "write km/h above 0, such as 65.0")
     if not 0 < given.grid <= bound:
-        raise BadSetting("policy.grid", f"{given.grid:g} is not in (0, upper_bound]", "write km/h, such as 0.001")
+        raise SettingError("policy.grid", f"{given.grid:g} is not in (0, upper_bound]", "write km/h, such as 0.001")
     if Fraction(Decimal(repr(given.grid))).denominator > 10**6:
-        raise BadSetting("policy.grid", f"{given.grid:g} is too fine", "use at least 0.000001 km/h")
+        raise SettingError("policy.grid", f"{given.grid:g} is too fine", "use at least 0.000001 km/h")
     check_name(given.name, "policy.name")
     if not 0 <= given.h3_resolution <= 15:
-        raise BadSetting("policy.h3_resolution", f"{given.h3_resolution} is no H3 resolution", "use 0 to 15")
+        raise SettingError("policy.h3_resolution", f"{given.h3_resolution} is no H3 resolution", "use 0 to 15")
 
 
 def check_name(name: str, key: str) -> None:
     """What may be part of a key in Redis or of a release_id."""
     if not _NAME.fullmatch(name):
-        raise BadSetting(
+        raise SettingError(
             key, f"{name!r} cannot be part of a key", "use ASCII letters, digits, '-', '_' and '.', at most 80"
         )
 
@@ -64,48 +64,48 @@ def check_succession(given: PolicyTable) -> None:
     """`replaces` and `from`: both or none."""
     for key, value, other in (("replaces", given.replaces, given.from_date), ("from", given.from_date, given.replaces)):
         if value is None and other is not None:
-            raise BadSetting(
+            raise SettingError(
                 f"policy.{key}", "is missing", 'write both: replaces = "old" and from = "2022-02-01", or neither'
             )
     if given.replaces is None or given.from_date is None:
         return
     check_name(given.replaces, "policy.replaces")
     if given.replaces == given.name:
-        raise BadSetting("policy.replaces", "is the policy itself", "give the new policy a name of its own")
+        raise SettingError("policy.replaces", "is the policy itself", "give the new policy a name of its own")
     try:
         plain = date.fromisoformat(given.from_date).isoformat() == given.from_date
     except ValueError:
         plain = False
     if not plain:
-        raise BadSetting("policy.from", f"{given.from_date!r} is no date", 'use a local date such as "2022-02-01"')
+        raise SettingError("policy.from", f"{given.from_date!r} is no date", 'use a local date such as "2022-02-01"')
 
 
 def check_times(given: PolicyTable, durations: Mapping[str, int]) -> None:
     """Slots, hours, durations, time zone."""
     slot = durations["slot_length"]
     if slot < MINUTE_MS or slot % MINUTE_MS or DAY_MS % slot:
-        raise BadSetting(
+        raise SettingError(
             "policy.slot_length", f"{given.slot_length!r} does not divide a day into whole minutes", 'use "1h" or "15m"'
         )
     first, end = given.hours
     if not 0 <= first < end <= 24:
-        raise BadSetting(
+        raise SettingError(
             "policy.hours", f"{list(given.hours)} is no range of hours", "use [first, end) within 0 and 24"
         )
     least = -(-slot // STEPS_MAX)
     if not least <= durations["min_interval"] <= slot:
-        raise BadSetting(
+        raise SettingError(
             "policy.min_interval",
             f"{given.min_interval!r} cuts a slot into too many steps or none",
             f"use {least}ms to slot_length",
         )
     for key, most, days in (("lateness", 30 * DAY_MS, "30d"), ("max_ahead", DAY_MS, "1d")):
         if durations[key] > most:
-            raise BadSetting(f"policy.{key}", f"{getattr(given, key)!r} is too long", f"use at most {days}")
+            raise SettingError(f"policy.{key}", f"{getattr(given, key)!r} is too long", f"use at most {days}")
     try:
         ZoneInfo(given.timezone).utcoffset(None)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise BadSetting(
+        raise SettingError(
             "policy.timezone", f"{given.timezone!r} is no known time zone", 'use a name such as "Asia/Kolkata"'
         ) from None
 
@@ -115,30 +115,32 @@ def check_privacy(given: PolicyTable) -> None:
     privacy = given.privacy
     where = "policy.privacy"
     if not 0 < privacy.epsilon <= 1e9 or nano(privacy.epsilon) * privacy.max_hats_per_day > 2**62:
-        raise BadSetting(f"{where}.epsilon", f"{privacy.epsilon:g} is no epsilon", "use a number above 0, such as 1.0")
+        raise SettingError(
+            f"{where}.epsilon", f"{privacy.epsilon:g} is no epsilon", "use a number above 0, such as 1.0"
+        )
     if privacy.epsilon > WEAK_EPSILON and not privacy.acknowledge_weak_privacy:
-        raise BadSetting(
+        raise SettingError(
             f"{where}.epsilon",
             f"{privacy.epsilon:g} hides hardly anything",
             f"use at most {WEAK_EPSILON:g}, or set acknowledge_weak_privacy = true",
         )
     if not 1 <= privacy.max_hats_per_day <= 65535:
-        raise BadSetting(f"{where}.max_hats_per_day", f"{privacy.max_hats_per_day} is no cap", "use 1 to 65535")
+        raise SettingError(f"{where}.max_hats_per_day", f"{privacy.max_hats_per_day} is no cap", "use 1 to 65535")
     if not privacy.daily_limit >= privacy.epsilon:
-        raise BadSetting(
+        raise SettingError(
             f"{where}.daily_limit",
             f"{privacy.daily_limit:g} is below one HAT's epsilon {privacy.epsilon:g}, so nothing could be released",
             "raise daily_limit or lower epsilon",
         )
     if not privacy.daily_limit <= 1e9:
-        raise BadSetting(f"{where}.daily_limit", "is no limit", "use a number, such as 105.0")
+        raise SettingError(f"{where}.daily_limit", "is no limit", "use a number, such as 105.0")
     if not 0 < privacy.delta < 1:
-        raise BadSetting(f"{where}.delta", f"{privacy.delta:g} is not in (0, 1)", "use a small number, such as 1e-6")
+        raise SettingError(f"{where}.delta", f"{privacy.delta:g} is not in (0, 1)", "use a small number, such as 1e-6")
     if privacy.min_users is not None and not 1 <= privacy.min_users <= 10**9:
-        raise BadSetting(f"{where}.min_users", f"{privacy.min_users} is no number of users", "use 1 or more")
+        raise SettingError(f"{where}.min_users", f"{privacy.min_users} is no number of users", "use 1 or more")
     _check_unit(given)
     if privacy.relation not in set(Relation):
-        raise BadSetting(f"{where}.relation", f"{privacy.relation!r} is no relation", 'use "replace" or "add_remove"')
+        raise SettingError(f"{where}.relation", f"{privacy.relation!r} is no relation", 'use "replace" or "add_remove"')
 
 
 def check_sums(given: PolicyTable, charged_nano: int, slot_length_ms: int, cells: frozenset[int] | None) -> None:
@@ -148,7 +150,7 @@ def check_sums(given: PolicyTable, charged_nano: int, slot_length_ms: int, cells
     """
     hats = HATS_MAX if cells is None else len(cells) * _slots_of(given, slot_length_ms)
     if charged_nano * hats > SUM_MAX:
-        raise BadSetting(
+        raise SettingError(
             "policy.privacy.epsilon",
             f"{charged_nano / NANO:g} on each of up to {hats:,} HATs of a day is more than the ledger counts",
             f"use at most {SUM_MAX // hats / NANO:g}",
@@ -164,21 +166,21 @@ def check_add_remove(given: PolicyTable, slot_length_ms: int, cells: frozenset[i
     min(K, cells x slots) x epsilon.
     """
     if cells is None or not isinstance(content, dict) or content["source"] != "public":
-        raise BadSetting(
+        raise SettingError(
             "policy.cells",
             "have to be public under add_remove, and listed: which cells have data is private",
             'name a file whose first line is source = "public", made without looking at the data',
         )
     privacy, where = given.privacy, "policy.privacy"
     if privacy.min_users is not None:
-        raise BadSetting(
+        raise SettingError(
             f"{where}.min_users",
             "looks at the number of users, which add_remove hides",
             "remove it: policy.estimator.weight_threshold suppresses",
         )
     hats = most_hats_of(given, slot_length_ms, cells)
     if hats * nano(privacy.epsilon) > nano_within(privacy.daily_limit):
-        raise BadSetting(
+        raise SettingError(
             f"{where}.daily_limit",
             f"{privacy.daily_limit:g} is below what a whole day can cost a user under add_remove: "
             f"{hats} HATs at epsilon {privacy.epsilon:g}",
@@ -206,25 +208,25 @@ def _check_unit(given: PolicyTable) -> None:
     privacy, where = given.privacy, "policy.privacy"
     limit = privacy.total_limit
     if privacy.unit not in UNITS:
-        raise BadSetting(
+        raise SettingError(
             f"{where}.unit",
             f"{privacy.unit!r} is no unit",
             'use "user_day" (one vehicle, one day) or "user" (for ever)',
         )
     if privacy.unit == "user_day":
         if limit is not None:
-            raise BadSetting(
+            raise SettingError(
                 f"{where}.total_limit", 'is not used by unit "user_day"', 'remove it, or use unit = "user"'
             )
         return
     if limit is None:
-        raise BadSetting(
+        raise SettingError(
             f"{where}.total_limit",
             'is missing for unit "user"',
             "add it: what all days of one vehicle may cost together",
         )
     if not privacy.epsilon <= limit <= TOTAL_MAX:
-        raise BadSetting(
+        raise SettingError(
             f"{where}.total_limit", f"{limit:g} is not within epsilon and {TOTAL_MAX:g}", "use a number, such as 1000.0"
         )
 
@@ -235,7 +237,7 @@ def cells_of(given: PolicyTable, read_cells: Callable[[str], str]) -> tuple[Cell
         return None, ALL_CELLS
     listed = read_cells_file(read_cells(given.cells), f"policy.cells ({given.cells})", given.h3_resolution)
     if not listed.cells:
-        raise BadSetting(
+        raise SettingError(
             f"policy.cells ({given.cells})", "lists no cell", 'list H3 indexes, one a line, or write cells = "all"'
         )
     return listed, listed.canonical

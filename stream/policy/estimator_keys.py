@@ -10,7 +10,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 from hatcast.stream.policy.hybrid_keys import HybridKeys, HybridUse, hybrid_keys
 from hatcast.stream.policy.table import EstimatorTable, PrivacyTable
 
@@ -61,26 +61,26 @@ class ChosenKeys:
 
 
 def chosen_keys(table: EstimatorTable, privacy: PrivacyTable, estimators: Mapping[str, EstimatorKeys]) -> ChosenKeys:
-    """The estimator's own keys. `privacy` has been checked. Raises BadSetting."""
+    """The estimator's own keys. `privacy` has been checked. Raises SettingError."""
     if table.name not in estimators:
-        raise BadSetting(f"{_WHERE}.name", f"{table.name!r} is no estimator", f"use one of {', '.join(estimators)}")
+        raise SettingError(f"{_WHERE}.name", f"{table.name!r} is no estimator", f"use one of {', '.join(estimators)}")
     keys = estimators[table.name]
     if privacy.relation not in keys.relations:
         proved = [name for name, other in estimators.items() if privacy.relation in other.relations]
         mend = f"use one of {', '.join(proved)}" if proved else 'use relation = "replace"'
-        raise BadSetting("policy.privacy.relation", f"{table.name} is not proved for {privacy.relation!r}", mend)
+        raise SettingError("policy.privacy.relation", f"{table.name} is not proved for {privacy.relation!r}", mend)
     chosen: dict[str, str | int | None] = dict(keys.defaults)
     for key in _NAMED:
         value: str | int | None = getattr(table, key)
         if value is None:
             continue
         if key not in keys.defaults:
-            raise BadSetting(f"{_WHERE}.{key}", f"is not used by {table.name}", "remove it")
+            raise SettingError(f"{_WHERE}.{key}", f"is not used by {table.name}", "remove it")
         _check(key, value, keys.choices[key])
         chosen[key] = value
     for key, missing in chosen.items():
         if missing is None:
-            raise BadSetting(f"{_WHERE}.{key}", f"is missing, and {table.name} has no default", f"write {key} = 20")
+            raise SettingError(f"{_WHERE}.{key}", f"is missing, and {table.name} has no default", f"write {key} = 20")
     grouping, array_length, quantiles = map(chosen.get, _NAMED)
     return ChosenKeys(
         grouping if isinstance(grouping, str) else None,
@@ -98,10 +98,10 @@ def _threshold(
     given = table.weight_threshold
     if keys.weight_threshold is None or not isinstance(array_length, int):
         if given is not None:
-            raise BadSetting(f"{_WHERE}.weight_threshold", f"is not used by {table.name}", "remove it")
+            raise SettingError(f"{_WHERE}.weight_threshold", f"is not used by {table.name}", "remove it")
         return None
     if given is not None and not 0 < given < math.inf:
-        raise BadSetting(
+        raise SettingError(
             f"{_WHERE}.weight_threshold", f"{given:g} is no number of readings", "use a number above 0, or leave it out"
         )
     return keys.weight_threshold(array_length, epsilon) if given is None else given
@@ -110,10 +110,10 @@ def _threshold(
 def _check(key: str, value: str | int, names: tuple[str, ...]) -> None:
     if isinstance(value, int):
         if not 1 <= value <= MOST_PLACES:
-            raise BadSetting(f"{_WHERE}.{key}", f"{value} is no number of places", "use 1 or more places")
+            raise SettingError(f"{_WHERE}.{key}", f"{value} is no number of places", "use 1 or more places")
     elif not names:
-        raise BadSetting(f"{_WHERE}.{key}", f"{value!r} would read counts, which are private here", "use an integer")
+        raise SettingError(f"{_WHERE}.{key}", f"{value!r} would read counts, which are private here", "use an integer")
     elif value not in names:
         listed = [*names, "an integer"] if key == "array_length" else [*names]
         mend = f"use {', '.join(listed[:-1])} or {listed[-1]}"
-        raise BadSetting(f"{_WHERE}.{key}", f"{value!r} is unknown", mend)
+        raise SettingError(f"{_WHERE}.{key}", f"{value!r} is unknown", mend)

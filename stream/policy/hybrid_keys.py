@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 from hatcast.stream.policy.table import WEAK_EPSILON, EstimatorTable, PrivacyTable
 from hatcast.stream.readings.reading import to_milli
 from hatcast.stream.units import nano
@@ -72,7 +72,7 @@ class HybridKeys:
 
 
 def hybrid_keys(table: EstimatorTable, privacy: PrivacyTable, use: HybridUse | None) -> HybridKeys | None:
-    """The keys of a hybrid estimator; None for any other. The rest of `privacy` has been checked. Raises BadSetting."""
+    """The keys of a hybrid estimator; None for any other. The rest of `privacy` has been checked. Raises SettingError."""
     given: dict[str, object] = {
         f"{_PRIVACY}.local_epsilon": privacy.local_epsilon,
         f"{_PRIVACY}.max_coalition": privacy.max_coalition,
@@ -80,11 +80,11 @@ def hybrid_keys(table: EstimatorTable, privacy: PrivacyTable, use: HybridUse | N
     } | {f"{_ESTIMATOR}.{key}": getattr(table, key) for key in _SPREAD if use is None or key not in use.spread}
     for key, value in given.items():
         if value is not None and (use is None or key.rpartition(".")[2] in _SPREAD):
-            raise BadSetting(key, f"is not used by {table.name}", "remove it")
+            raise SettingError(key, f"is not used by {table.name}", "remove it")
     if use is None:
         return None
     if privacy.unit != "user_day":
-        raise BadSetting(
+        raise SettingError(
             f"{_PRIVACY}.unit",
             f"{privacy.unit!r} cannot be kept for devices, whose ids change every day",
             'use "user_day"',
@@ -92,13 +92,13 @@ def hybrid_keys(table: EstimatorTable, privacy: PrivacyTable, use: HybridUse | N
     noise = _noise(table.noise)
     local_epsilon = _local_epsilon(table.name, privacy, use)
     if noise is NoiseKind.LAPLACE and privacy.max_coalition is not None:
-        raise BadSetting(
+        raise SettingError(
             f"{_PRIVACY}.max_coalition",
             "is for amplification, which Laplace noise does not have",
             'remove it, or use noise = "gaussian"',
         )
     if privacy.max_coalition is not None and privacy.max_coalition < 0:
-        raise BadSetting(f"{_PRIVACY}.max_coalition", "is no number of devices", "use 0 or more, or leave it out")
+        raise SettingError(f"{_PRIVACY}.max_coalition", "is no number of devices", "use 0 or more, or leave it out")
     sigma, sigma_local, gap = _spread(table, use)
     keys = HybridKeys(use, noise, local_epsilon, privacy.max_coalition, sigma, sigma_local, gap)
     _check_charge(keys, privacy)
@@ -109,7 +109,7 @@ def _noise(text: str | None) -> NoiseKind:
     if text is None:
         return NoiseKind.LAPLACE
     if text not in set(NoiseKind):
-        raise BadSetting(f"{_ESTIMATOR}.noise", f"{text!r} is no noise", f"use {' or '.join(NoiseKind)}")
+        raise SettingError(f"{_ESTIMATOR}.noise", f"{text!r} is no noise", f"use {' or '.join(NoiseKind)}")
     return NoiseKind(text)
 
 
@@ -119,13 +119,13 @@ def _local_epsilon(name: str, privacy: PrivacyTable, use: HybridUse) -> float:
     if given is None:
         return privacy.epsilon
     if not use.local and given != privacy.epsilon:
-        raise BadSetting(where, f"is not used by {name}, which takes no reports", "remove it")
+        raise SettingError(where, f"is not used by {name}, which takes no reports", "remove it")
     if (not use.central or use.all_local) and given != privacy.epsilon:
-        raise BadSetting(where, f"is the one epsilon of {name}, and policy.privacy.epsilon another", "write it there")
+        raise SettingError(where, f"is the one epsilon of {name}, and policy.privacy.epsilon another", "write it there")
     if not 0 < given <= 1e9:
-        raise BadSetting(where, f"{given:g} is no epsilon", "use a number above 0, such as 1.0")
+        raise SettingError(where, f"{given:g} is no epsilon", "use a number above 0, such as 1.0")
     if given > WEAK_EPSILON and not privacy.acknowledge_weak_privacy:
-        raise BadSetting(
+        raise SettingError(
             where,
             f"{given:g} hides hardly anything",
             f"use at most {WEAK_EPSILON:g}, or set acknowledge_weak_privacy = true",
@@ -138,7 +138,7 @@ def _spread(table: EstimatorTable, use: HybridUse) -> tuple[int | None, int | No
     if not use.spread:
         return None, None, 0
     if table.sigma is None:
-        raise BadSetting(
+        raise SettingError(
             f"{_ESTIMATOR}.sigma",
             f"is missing, and {table.name} cannot do without",
             "write the standard deviation of users' means in km/h, known from elsewhere; or use pwh",
@@ -146,7 +146,7 @@ def _spread(table: EstimatorTable, use: HybridUse) -> tuple[int | None, int | No
     values = {key: getattr(table, key) for key in _SPREAD}
     for key, value in values.items():
         if value is not None and not abs(value) <= 1e6:  # inf and nan too
-            raise BadSetting(f"{_ESTIMATOR}.{key}", f"{value:g} is no speed", "write km/h")
+            raise SettingError(f"{_ESTIMATOR}.{key}", f"{value:g} is no speed", "write km/h")
     sigma = to_milli(table.sigma, "km/h")
     local = sigma if table.sigma_local is None else to_milli(table.sigma_local, "km/h")
     return sigma, local, 0 if table.mean_gap is None else to_milli(table.mean_gap, "km/h")
@@ -156,9 +156,9 @@ def _check_charge(keys: HybridKeys, privacy: PrivacyTable) -> None:
     """As `check_privacy` does with epsilon alone."""
     charged, where = keys.charged(privacy.epsilon), f"{_PRIVACY}.local_epsilon"
     if nano(charged) * privacy.max_hats_per_day > 2**62 or not math.isfinite(charged):
-        raise BadSetting(where, f"{charged:g} is no epsilon", "use a number above 0, such as 1.0")
+        raise SettingError(where, f"{charged:g} is no epsilon", "use a number above 0, such as 1.0")
     if charged > privacy.daily_limit:
-        raise BadSetting(
+        raise SettingError(
             where,
             f"{charged:g} is above daily_limit {privacy.daily_limit:g}, so nothing could be released",
             "raise daily_limit or lower it",

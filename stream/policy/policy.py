@@ -11,7 +11,7 @@ from typing import Any
 
 import rfc8785
 
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 from hatcast.stream.policy.cells_file import Chosen
 from hatcast.stream.policy.checks import (
     cells_of,
@@ -123,7 +123,7 @@ def read_policy(
 
     estimators   the registry's keys, by name
     read_cells   the text of the file that `cells` names
-    Raises BadSetting with the key, the problem and the mend.
+    Raises SettingError with the key, the problem and the mend.
     """
     given = decode_table(table, PolicyTable, "policy")
     listed, cells_content = cells_of(given, read_cells)
@@ -145,7 +145,7 @@ def read_policy(
         check_add_remove(given, durations["slot_length"], cells, cells_content)
     queries = read_queries(given, relation)
     if queries and keys.hybrid is not None:
-        raise BadSetting(
+        raise SettingError(
             "policy.query",
             f"reads central users only, and {given.estimator.name} takes devices too",
             "remove the queries, or give them a policy of their own",

@@ -12,7 +12,7 @@ from fractions import Fraction
 from math import ceil
 from typing import Final
 
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 from hatcast.stream.policy.checks import check_name
 from hatcast.stream.policy.estimator_keys import Relation
 from hatcast.stream.policy.table import WEAK_EPSILON, PolicyTable, QueryTable
@@ -96,9 +96,9 @@ class Query:
 
 
 def read_queries(given: PolicyTable, relation: Relation) -> tuple[Query, ...]:
-    """The queries of a policy whose other keys were checked. Raises BadSetting."""
+    """The queries of a policy whose other keys were checked. Raises SettingError."""
     if len(given.query) > _QUERIES_MAX:
-        raise BadSetting("policy.query", f"{len(given.query)} queries", f"write at most {_QUERIES_MAX}")
+        raise SettingError("policy.query", f"{len(given.query)} queries", f"write at most {_QUERIES_MAX}")
     queries = [
         _query(given, decode_table(table, QueryTable, f"policy.query[{at}]"), relation, f"policy.query[{at}]")
         for at, table in enumerate(given.query)
@@ -106,12 +106,12 @@ def read_queries(given: PolicyTable, relation: Relation) -> tuple[Query, ...]:
     names = [query.name for query in queries]
     for at, name in enumerate(names):
         if name in names[:at]:
-            raise BadSetting(f"policy.query[{at}].name", f"{name!r} is used twice", "give each query its own name")
+            raise SettingError(f"policy.query[{at}].name", f"{name!r} is used twice", "give each query its own name")
     return tuple(queries)
 
 
 def check_queries(given: PolicyTable, queries: Sequence[Query], most_hats: int) -> None:
-    """The queries' share of a day has to leave room for its HATs. Raises BadSetting.
+    """The queries' share of a day has to leave room for its HATs. Raises SettingError.
 
     Under `replace` for one of them, under `add_remove` for all: see `check_add_remove`.
     """
@@ -123,7 +123,7 @@ def check_queries(given: PolicyTable, queries: Sequence[Query], most_hats: int) 
     needed = reserved + hats * nano(privacy.epsilon)
     for key, limit in (("daily_limit", privacy.daily_limit), ("total_limit", privacy.total_limit)):
         if limit is not None and needed > nano_within(limit):
-            raise BadSetting(
+            raise SettingError(
                 f"policy.privacy.{key}",
                 f"{limit:g} is below {needed / NANO:g}: the queries cost a user {reserved / NANO:g} on each of their"
                 f" days ({most_hats} HATs), and {hats} HAT{'s' if hats > 1 else ''} {hats * privacy.epsilon:g}",
@@ -134,13 +134,15 @@ def check_queries(given: PolicyTable, queries: Sequence[Query], most_hats: int) 
 def _query(given: PolicyTable, table: QueryTable, relation: Relation, where: str) -> Query:
     check_name(table.name, f"{where}.name")
     if table.name == CELLS:
-        raise BadSetting(f"{where}.name", f"{CELLS!r} is what a private choice of cells is called", "use another name")
+        raise SettingError(
+            f"{where}.name", f"{CELLS!r} is what a private choice of cells is called", "use another name"
+        )
     if table.kind not in set(Kind):
-        raise BadSetting(f"{where}.kind", f"{table.kind!r} is no query", f"use one of {', '.join(Kind)}")
+        raise SettingError(f"{where}.kind", f"{table.kind!r} is no query", f"use one of {', '.join(Kind)}")
     if not 1 <= table.days <= DAYS_MAX:
-        raise BadSetting(f"{where}.days", f"{table.days} is no number of days", f"use 1 to {DAYS_MAX}")
+        raise SettingError(f"{where}.days", f"{table.days} is no number of days", f"use 1 to {DAYS_MAX}")
     if table.missing_days not in set(MissingDays):
-        raise BadSetting(
+        raise SettingError(
             f"{where}.missing_days", f"{table.missing_days!r} is unknown", f"use {' or '.join(MissingDays)}"
         )
     kind = Kind(table.kind)
@@ -175,25 +177,25 @@ def _check_kind(given: PolicyTable, table: QueryTable, kind: Kind, relation: Rel
     """The keys that a kind needs, and those that it does not use."""
     if kind is Kind.MEAN_SPEED:
         if relation is Relation.ADD_REMOVE:
-            raise BadSetting(
+            raise SettingError(
                 f"{where}.kind",
                 "mean_speed divides by the number of user-days, which add_remove hides",
                 f'use "{Kind.OVER_SPEED_LIMIT}", or relation = "replace"',
             )
         if table.speed_limit is not None:
-            raise BadSetting(f"{where}.speed_limit", "is not used by mean_speed", "remove it")
+            raise SettingError(f"{where}.speed_limit", "is not used by mean_speed", "remove it")
         if table.min_n is None or not 1 <= table.min_n <= 10**9:
-            raise BadSetting(
+            raise SettingError(
                 f"{where}.min_n",
                 "is missing" if table.min_n is None else f"{table.min_n} is no number of user-days",
                 "write below how many user-days nothing is answered, such as min_n = 310",
             )
         return
     if table.min_n is not None:
-        raise BadSetting(f"{where}.min_n", f"is not used by {kind}", "remove it")
+        raise SettingError(f"{where}.min_n", f"is not used by {kind}", "remove it")
     limit = table.speed_limit
     if limit is None or not 0 <= limit < given.upper_bound:
-        raise BadSetting(
+        raise SettingError(
             f"{where}.speed_limit",
             "is missing" if limit is None else f"{limit:g} is not below upper_bound {given.upper_bound:g}: no speed is",
             "write km/h in [0, upper_bound), such as 50.0",
@@ -203,11 +205,11 @@ def _check_kind(given: PolicyTable, table: QueryTable, kind: Kind, relation: Rel
 def _charge(given: PolicyTable, table: QueryTable, kind: Kind, where: str) -> int:
     """Epsilon of one answer in 1e-9: as written, or U / (min_n B), or 1 / (D B)."""
     if (table.epsilon is None) == (table.scale is None):
-        raise BadSetting(where, "needs either epsilon or scale", "write one of them, such as epsilon = 0.1")
+        raise SettingError(where, "needs either epsilon or scale", "write one of them, such as epsilon = 0.1")
     if table.scale is not None:
         widest = given.upper_bound if kind is Kind.MEAN_SPEED else 1e6  # noise stays far within 64 bits
         if not 0 < table.scale <= widest:
-            raise BadSetting(
+            raise SettingError(
                 f"{where}.scale", f"{table.scale:g} is not within 0 and {widest:g}", "use a number such as 1.0"
             )
         most = Fraction(1, table.days)
@@ -217,17 +219,17 @@ def _charge(given: PolicyTable, table: QueryTable, kind: Kind, where: str) -> in
         key = f"{where}.scale"
         if exact > _MOST_EPSILON:
             least = float(most / _MOST_EPSILON)
-            raise BadSetting(key, f"{table.scale:g} is hardly any noise", f"use a number of at least {least:g}")
+            raise SettingError(key, f"{table.scale:g} is hardly any noise", f"use a number of at least {least:g}")
     else:
         key = f"{where}.epsilon"
         # From the least one on, noise stays within 64 bits on the finest grid.
         if not _LEAST_EPSILON <= (table.epsilon or 0) <= _MOST_EPSILON:
-            raise BadSetting(
+            raise SettingError(
                 key, f"{table.epsilon:g} is no epsilon", f"use {_LEAST_EPSILON:g} to {_MOST_EPSILON}, such as 0.1"
             )
         exact = Fraction(Decimal(repr(table.epsilon)))
     if exact > WEAK_EPSILON and not given.privacy.acknowledge_weak_privacy:
-        raise BadSetting(
+        raise SettingError(
             key,
             f"comes to epsilon {float(exact):g}, which hides hardly anything",
             f"let it be at most {WEAK_EPSILON:g}, or set acknowledge_weak_privacy = true",
@@ -240,7 +242,7 @@ def _first(given: PolicyTable, table: QueryTable, where: str) -> date:
     text = table.from_date or given.from_date
     if text is None:
         if table.days > 1:
-            raise BadSetting(
+            raise SettingError(
                 f"{where}.from", "is missing", 'write the first local date of a period, such as "2022-01-01"'
             )
         return _EPOCH
@@ -249,9 +251,9 @@ def _first(given: PolicyTable, table: QueryTable, where: str) -> date:
     except ValueError:
         first = date.min
     if first.isoformat() != text or not _YEARS[0] < first.year < _YEARS[1]:
-        raise BadSetting(f"{where}.from", f"{text!r} is no date", 'use a local date such as "2022-01-01"')
+        raise SettingError(f"{where}.from", f"{text!r} is no date", 'use a local date such as "2022-01-01"')
     if given.from_date is not None and text < given.from_date:
-        raise BadSetting(
+        raise SettingError(
             f"{where}.from", f"{text} is before policy.from {given.from_date}", "use that date or a later one"
         )
     return first

@@ -1,6 +1,6 @@
 """Queries over days: what is asked of one cell and slot on D local dates, answered once they are over.
 
-One kind a file, in `KINDS`. What they read is kept per (day, user) when a HAT is released: `KeptDay`.
+One kind a file, in `KINDS`. What they read is kept per (day, user) when a HAT is released: `RetainedDay`.
 [T III.B], [estimators.md, section 7]
 """
 
@@ -12,17 +12,17 @@ from hatcast.stream.accounting.ledger import Reserved
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query_keys import CELLS, Kind, Period, Query
 from hatcast.stream.queries import mean_speed, over_speed_limit
-from hatcast.stream.queries._interface import Answer, KeptDay, QueryKind, Reason, answered
+from hatcast.stream.queries._interface import Answer, QueryKind, Reason, RetainedDay, answered
 
 __all__ = [
     "CELLS",
     "KINDS",
     "Answer",
-    "KeptDay",
     "Period",
     "Query",
     "QueryKind",
     "Reason",
+    "RetainedDay",
     "answer_of",
     "is_read",
     "reservations",

@@ -28,7 +28,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KeptDay:
+class RetainedDay:
     """What is kept of one cell, slot and date: one row for each user that was there, in no order that tells who.
 
     counts, sums, maxima   int64 [n]  readings; milli-units: their sum, the greatest, each reading cut to [0, U]
@@ -60,7 +60,7 @@ class QueryKind(Protocol):
         """Of what is published."""
         ...
 
-    def value(self, days: Sequence[KeptDay], query: Query) -> Fraction:
+    def value(self, days: Sequence[RetainedDay], query: Query) -> Fraction:
         """What is published, but for noise, exactly, in milli-units of `unit`. Private.
 
         days   those that are not missing, at least one
@@ -100,10 +100,10 @@ class Answer:
 
 def answered(
     kinds: Mapping[Kind, QueryKind],
-) -> Callable[[Policy, Query, Mapping[str, KeptDay | None], Noise], Answer]:
+) -> Callable[[Policy, Query, Mapping[str, RetainedDay | None], Noise], Answer]:
     """The function that answers a query of one of these kinds."""
 
-    def answer_of(policy: Policy, query: Query, days: Mapping[str, KeptDay | None], noise: Noise) -> Answer:
+    def answer_of(policy: Policy, query: Query, days: Mapping[str, RetainedDay | None], noise: Noise) -> Answer:
         """Answer a query about one cell and slot, for its charge at most.
 
         days   every date of the period, in order -> what is kept of it; None: the date is missing

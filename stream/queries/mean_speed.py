@@ -8,7 +8,7 @@ import numpy as np
 
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query_keys import Query
-from hatcast.stream.queries._interface import KeptDay
+from hatcast.stream.queries._interface import RetainedDay
 
 _FINE: Final = 20  # bits after the point, of milli-units
 
@@ -25,7 +25,7 @@ class MeanSpeed:
 
     unit: str = "km/h"
 
-    def value(self, days: Sequence[KeptDay], query: Query) -> Fraction:
+    def value(self, days: Sequence[RetainedDay], query: Query) -> Fraction:
         """The mean of day means. See QueryKind."""
         del query
         whole = parts = user_days = 0

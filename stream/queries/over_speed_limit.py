@@ -6,7 +6,7 @@ from typing import Final
 
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query_keys import Query
-from hatcast.stream.queries._interface import KeptDay
+from hatcast.stream.queries._interface import RetainedDay
 
 
 class OverSpeedLimit:
@@ -18,7 +18,7 @@ class OverSpeedLimit:
 
     unit: str = "vehicles/day"
 
-    def value(self, days: Sequence[KeptDay], query: Query) -> Fraction:
+    def value(self, days: Sequence[RetainedDay], query: Query) -> Fraction:
         """The mean number. See QueryKind."""
         over = sum(int((day.maxima > query.speed_limit).sum()) for day in days)
         return Fraction(1000 * over, len(days))

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from hatcast.stream.errors import BadRecording
+from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats import Recorded
 
 UNKNOWN_MS: Final = -1
@@ -54,7 +54,7 @@ class Recording:
     `held_records` would have to wait, the files are read again: memory is bounded, time is not.
 
     Iterating yields (arrival in ms UTC, record).
-    Raises BadRecording what `read` raises, and if the files changed in between.
+    Raises RecordingError what `read` raises, and if the files changed in between.
     """
 
     def __init__(self, read: Callable[[], Iterable[Recorded]], name: str, held_records: int = HELD_RECORDS) -> None:
@@ -81,14 +81,14 @@ class Recording:
             yield from self._sorted()
 
     def _pass(self) -> Iterator[tuple[int, Recorded]]:
-        """The records with their index in the file. Raises BadRecording if there are not as many as before."""
+        """The records with their index in the file. Raises RecordingError if there are not as many as before."""
         index = -1
         for index, recorded in enumerate(self._read()):
             if index == len(self):
                 break
             yield index, recorded
         if index + 1 != len(self):
-            raise BadRecording(self._name, "changed while it was read", "use a copy that nobody writes to")
+            raise RecordingError(self._name, "changed while it was read", "use a copy that nobody writes to")
 
     def _sorted(self) -> Iterator[tuple[int, Recorded]]:
         order = np.argsort(np.frombuffer(self._arrivals, dtype=np.int64), kind="stable")

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from hatcast.stream.accounting.ledger import DaySummary, Reserved, decimal
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators import ESTIMATORS, Estimate, Parameters, Users
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.packing import columns
@@ -169,7 +169,7 @@ def _release(
     date, name = slot.split("/")
     found = calendar.named(date, name)
     if found is None:
-        raise Refusal(f"slot {slot} does not exist in {policy.timezone}: the stored state is of another policy")
+        raise HatcastError(f"slot {slot} does not exist in {policy.timezone}: the stored state is of another policy")
     return Release(
         policy=policy,
         slot=found,

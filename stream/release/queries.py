@@ -14,13 +14,13 @@ from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.policy.query_keys import Kind
-from hatcast.stream.queries import KINDS, Answer, KeptDay, Period, Query, answer_of
+from hatcast.stream.queries import KINDS, Answer, Period, Query, RetainedDay, answer_of
 from hatcast.stream.release.hats import Status, exact, parts, published, release_id, utc
 from hatcast.stream.release.schedule import released_at_ms
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueryPeriod:
     """One query about all cells, in one slot, on the dates of one period.
 
     slots   those of the period that the local clock has, in order: at least one
@@ -46,17 +46,17 @@ class Asked:
         return f"{release_id(self.policy, self.closing.key, cell)}/{self.query.name}"
 
 
-def asked_in(policy: Policy, calendar: Calendar, date: str, slot_name: str) -> Iterator[Asked]:
+def asked_in(policy: Policy, calendar: Calendar, date: str, slot_name: str) -> Iterator[QueryPeriod]:
     """What is asked of the slot of a local date: one for each query whose period the date is in."""
     yield from asked_about(policy, calendar, [f"{date}/{slot_name}"])
 
 
-def asked_about(policy: Policy, calendar: Calendar, slots: Iterable[str]) -> list[Asked]:
+def asked_about(policy: Policy, calendar: Calendar, slots: Iterable[str]) -> list[QueryPeriod]:
     """What is asked of any of these slots (`date/slot`), each once; by closing slot, then query.
 
     A period is looked up once, whatever number of its slots is given: it may have a year of them.
     """
-    asked = list[Asked]()
+    asked = list[QueryPeriod]()
     read = {(date, name) for date, _, name in (slot.partition("/") for slot in slots)}
     for query in policy.queries:
         periods = {(query.period_of(date), name) for date, name in read}
@@ -66,7 +66,7 @@ def asked_about(policy: Policy, calendar: Calendar, slots: Iterable[str]) -> lis
             found = (calendar.named(day, name) for day in period.dates)
             there = tuple(slot for slot in found if slot is not None and slot.outside is None)
             if there:
-                asked.append(Asked(policy, query, period, there))
+                asked.append(QueryPeriod(policy, query, period, there))
     return sorted(asked, key=lambda one: (one.closing.end_ms, one.closing.name, one.query.name))
 
 
@@ -78,7 +78,7 @@ class QueryRelease:
     answer      None: the budget has no room for it
     """
 
-    asked: Asked
+    asked: QueryPeriod
     cell: str
     start: str
     end: str
@@ -86,7 +86,7 @@ class QueryRelease:
 
     @property
     def release_id(self) -> str:
-        """See Asked."""
+        """See QueryPeriod."""
         return self.asked.release_id(self.cell)
 
     @property
@@ -150,7 +150,7 @@ class QueryRelease:
 
 
 def query_release_of(
-    asked: Asked, calendar: Calendar, cell: str, days: Mapping[str, KeptDay | None], noise: Noise
+    asked: QueryPeriod, calendar: Calendar, cell: str, days: Mapping[str, RetainedDay | None], noise: Noise
 ) -> QueryRelease:
     """Answer a query about one cell and draw its noise.
 

@@ -16,7 +16,7 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import Row, pack
 from hatcast.stream.hybrid import HYBRID_KEYS, HybridParameters, widest
 from hatcast.stream.policy.policy import Policy, read_policy
-from hatcast.stream.queries import KeptDay, reservations
+from hatcast.stream.queries import RetainedDay, reservations
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.reading import Reading
@@ -121,7 +121,9 @@ def released(of: Policy, users: Sequence[tuple[int, int]], *draws: int) -> Relea
 def answered(of: Policy, name: str, days: Mapping[str, Sequence[tuple[int, int]]], *draws: int) -> QueryRelease:
     (asked,) = (one for one in asked_in(of, Calendar(of), DATE, SLOT) if one.query.name == name)
     kept = {
-        date: KeptDay(*np.array([(count, total, total // count) for count, total in users], np.int64).reshape(-1, 3).T)
+        date: RetainedDay(
+            *np.array([(count, total, total // count) for count, total in users], np.int64).reshape(-1, 3).T
+        )
         for date, users in days.items()
     }
     return query_release_of(asked, Calendar(of), CELL, kept, Scripted(draws))

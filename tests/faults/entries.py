@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 
 from hatcast.agents.kafka.client import aiokafka_options, confluent_options
 from hatcast.agents.kafka.cloud_events import release_event
-from hatcast.agents.kafka.producers import Publishers
+from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.guard import CommitGuard
@@ -144,7 +144,7 @@ class Entries:
 async def recovering(pipeline: Pipeline, redis: Redis) -> AsyncIterator[LedgerRecovery]:
     """The recovery of a worker that owns all release partitions; nothing is recovered yet."""
     settings = pipeline.settings
-    publishers = Publishers(settings.topics.telemetry, settings.policy.name, aiokafka_options(settings))
+    publishers = TransactionalProducers(settings.topics.telemetry, settings.policy.name, aiokafka_options(settings))
     try:
         yield recovery_with(settings, redis, publishers, partitions=settings.kafka.partitions)
     finally:

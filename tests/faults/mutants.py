@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from hatcast.agents.kafka.producers import Publishers
+from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.recovery.outputs import OutputReader, Stretch
 from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.redis.adoption import OutputPartition
@@ -20,7 +20,7 @@ from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.recovery import Attempt, Grounds, RecoveryStore
 from hatcast.agents.redis.retained import Kept
 from hatcast.agents.redis.sealed_days import Sealed
-from hatcast.agents.release.batches import Due
+from hatcast.agents.release.batches import DueRelease
 from hatcast.agents.release.hats import Releaser
 from hatcast.agents.release.queries import DueAnswer, QueryReleaser
 from hatcast.stream.fold.checkpoint import Changes
@@ -45,7 +45,9 @@ def noise_drawn_again() -> None:
     """What has to be sent again is drawn again."""
     product = Releaser.send
 
-    async def send(self: Releaser, release_partition: int, date: str, waiting: Sequence[tuple[Due, Committed]]) -> None:
+    async def send(
+        self: Releaser, release_partition: int, date: str, waiting: Sequence[tuple[DueRelease, Committed]]
+    ) -> None:
         again = [due for due, record in waiting if not record.new]
         loaded = await self.load(again)
         drawn = {each.release_id: each.record for each in await self.draw(again, loaded, None)} if loaded else {}
@@ -68,7 +70,7 @@ def charged_after() -> None:
         drawn.update((each.release_id, (b"%d" % (len(drawn) + 1)).join(each.record)) for each in proposals)
         return [Committed(drawn[each.release_id], published=False, new=True) for each in proposals]
 
-    async def mark(self: Releaser, date: str, due: Sequence[Due]) -> None:
+    async def mark(self: Releaser, date: str, due: Sequence[DueRelease]) -> None:
         recovery = self._recovery
         sent = [drawn[one.release_id] for one in due if one.release_id in drawn]
         records = [published_of(each, self._policy.policy_id, fineness_of(self._policy)) for each in sent]
@@ -101,12 +103,12 @@ def no_recovery() -> None:
 
 def no_fencing() -> None:
     """Every worker has transactional ids of its own, so that none fences another's."""
-    product = Publishers.__init__
+    product = TransactionalProducers.__init__
 
-    def init(self: Publishers, domain: str, name: str, client: dict[str, Any]) -> None:
+    def init(self: TransactionalProducers, domain: str, name: str, client: dict[str, Any]) -> None:
         product(self, f"{domain}/{uuid.uuid4()}", name, client)
 
-    Publishers.__init__ = init  # type: ignore[method-assign]
+    TransactionalProducers.__init__ = init  # type: ignore[method-assign]
 
 
 def reserved_at_the_answer() -> None:

@@ -16,9 +16,9 @@ from hatcast.agents.redis.connection import connect_redis_async
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import PartitionStore
-from hatcast.agents.redis.retained import KeptStore
+from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.sealing import SealStore
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import stripped_columns, unpack
 from hatcast.stream.fold.watermark import closes_at, slowest
@@ -51,7 +51,7 @@ def is_settled(settings: Settings) -> bool:
     """Everything is folded, what is over is released and answered, and what no release or query will read is gone."""
     try:
         return _run(settings, lambda redis: _settled(redis, settings))
-    except Refusal:
+    except HatcastError:
         return False
 
 
@@ -75,7 +75,7 @@ async def _settled(redis: AnyRedis, settings: Settings) -> bool:
 
 async def _is_answered(redis: AnyRedis, settings: Settings, ledger: LedgerStore, least: int) -> bool:
     """Whether all that is kept waits for a query whose days are not over, and has the answers of all the others."""
-    policy, kept = settings.policy, KeptStore(redis, settings.policy.name, PARTITIONS)
+    policy, kept = settings.policy, RetainedStore(redis, settings.policy.name, PARTITIONS)
     calendar, sealed = Calendar(policy), await SealStore(redis, settings.topics.telemetry).through(policy.name)
     for slot in await kept.slots():
         asked = list(asked_in(policy, calendar, *slot.split("/")))

@@ -19,7 +19,7 @@ from redis.asyncio import Redis
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.kafka.cloud_events import release_event
-from hatcast.agents.kafka.producers import Publishers
+from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.stream.readings.partitioner import by_murmur2
@@ -79,7 +79,7 @@ async def _released(pipeline: Pipeline, entries: Entries) -> int:
 async def _recover(config: Path) -> None:
     settings = load_settings(config, {})
     owned = frozenset(range(settings.kafka.partitions))
-    publishers = Publishers(settings.topics.telemetry, settings.policy.name, aiokafka_options(settings))
+    publishers = TransactionalProducers(settings.topics.telemetry, settings.policy.name, aiokafka_options(settings))
     async with Redis.from_url(settings.redis.url) as redis:
         recovery = recovery_with(settings, redis, publishers, partitions=settings.kafka.partitions)
         while not await recovery.ensure(owned):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
-from hatcast.agents.kafka.batches import FrameConsumer
+from hatcast.agents.kafka.batches import BatchConsumer
 from hatcast.agents.kafka.topics import ensure_topics
 from tests.integration.harness import open_pipeline
 from tests.integration.readings import traffic
@@ -47,16 +47,16 @@ def test_a_worker_that_led_its_group_before_the_broker_knew_the_topic_gets_parti
 
 def stand_still_after_the_look() -> None:
     """In a worker: it looks at the ends of the log, and stands still until others have folded what came since."""
-    log_range = FrameConsumer.log_range
+    log_range = BatchConsumer.log_range
     seen: set[int] = set()
 
-    async def stale(self: FrameConsumer, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
+    async def stale(self: BatchConsumer, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
         now = await log_range(self, partitions)
         before = {p: AT_THE_BEGINNING for p in now if p not in seen}
         seen.update(now)
         return {**now, **before}
 
-    FrameConsumer.log_range = stale  # type: ignore[method-assign]  # the product has no switch for it
+    BatchConsumer.log_range = stale  # type: ignore[method-assign]  # the product has no switch for it
 
 
 def test_a_worker_that_stood_still_while_the_log_was_folded_on_takes_it_for_no_other_topic(

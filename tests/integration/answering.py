@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from hatcast.agents.kafka.producers import Publishers
-from hatcast.agents.redis.retained import KeptStore
+from hatcast.agents.kafka.producers import TransactionalProducers
+from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.hats import Releaser
 from hatcast.agents.release.queries import QueryReleaser
 from hatcast.stream.mechanisms.system import SystemNoise
@@ -25,12 +25,12 @@ ANSWERS: Final = 2 * 4 + 12  # of `mean` and `over` one for each place and hour,
 async def answering(
     pipeline: Pipeline,
     stores: Stores,
-    publishers: type[Publishers] = Publishers,
+    publishers: type[TransactionalProducers] = TransactionalProducers,
     kind: type[Releaser] = Releaser,
 ) -> AsyncIterator[tuple[Releaser, QueryReleaser]]:
     """A worker's releaser with its queries."""
     async with releasing(pipeline, stores, kind, publishers) as releaser:
-        kept = KeptStore(stores.redis, pipeline.name, PARTITIONS)
+        kept = RetainedStore(stores.redis, pipeline.name, PARTITIONS)
         releaser.queries = QueryReleaser(pipeline.settings, kept, stores.ledger, releaser._recovery, SystemNoise())
         yield releaser, releaser.queries
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from hatcast.agents.kafka.batches import Frame, FrameSettings, frame_app
+from hatcast.agents.kafka.batches import BatchSettings, RecordBatch, frame_app
 from tests.services import KafkaServer
 
 Row = tuple[int, int, int, bytes | None, bytes | None]  # partition, offset, timestamp, key, value
 
 
-def rows_of(frame: Frame) -> list[Row]:
+def rows_of(frame: RecordBatch) -> list[Row]:
     columns = zip(frame.offsets, frame.timestamps, frame.keys, frame.values, strict=True)
     return [(frame.partition, *row) for row in columns]
 
@@ -50,14 +50,14 @@ class Memory:
 class Worker:
     """Handler and agent: folds, writes every ``checkpoint`` frames, and lets everything go at a rebalance."""
 
-    def __init__(self, settings: FrameSettings, store: Store, checkpoint: int = 3) -> None:
+    def __init__(self, settings: BatchSettings, store: Store, checkpoint: int = 3) -> None:
         self.store, self.checkpoint = store, checkpoint
         self.memory: dict[int, Memory] = {}
         self.assignments: list[frozenset[int]] = []
         self.revocations: list[frozenset[int]] = []
         self.lost: list[tuple[int, int]] = []
         self.stale = 0
-        self.seen: list[Frame] = []
+        self.seen: list[RecordBatch] = []
         self.start_by_itself = True
         self.pause = 0.0  # after every frame, seconds
         self.gate = asyncio.Event()
@@ -97,7 +97,7 @@ class Worker:
             self.take(frame)
             await asyncio.sleep(self.pause)
 
-    def take(self, frame: Frame) -> None:
+    def take(self, frame: RecordBatch) -> None:
         memory = self.memory.get(frame.partition)
         if memory is None or memory.epoch != frame.epoch or self.frames.epoch(frame.partition) != frame.epoch:
             self.stale += 1
@@ -123,9 +123,9 @@ class BrokenChain(Exception):
     """A frame of the current epoch does not begin where the one before it ended."""
 
 
-def replace_values(frame: Frame) -> Frame:
+def replace_values(frame: RecordBatch) -> RecordBatch:
     """What a test looks at later, without the bytes."""
-    return Frame(frame.partition, frame.epoch, frame.base, frame.next, list(frame.offsets), [], [], [])
+    return RecordBatch(frame.partition, frame.epoch, frame.base, frame.next, list(frame.offsets), [], [], [])
 
 
 def replace_memory(memory: Memory) -> Memory:
@@ -133,7 +133,7 @@ def replace_memory(memory: Memory) -> Memory:
 
 
 @asynccontextmanager
-async def running(settings: FrameSettings, store: Store, **options: Any) -> AsyncIterator[Worker]:
+async def running(settings: BatchSettings, store: Store, **options: Any) -> AsyncIterator[Worker]:
     """A started worker; it is stopped in order afterwards."""
     worker = Worker(settings, store)
     for name, value in options.items():
@@ -154,7 +154,7 @@ async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
             await asyncio.sleep(0.02)
 
 
-def assert_chained(frames: list[Frame]) -> None:
+def assert_chained(frames: list[RecordBatch]) -> None:
     ends: dict[tuple[int, int], int] = {}
     for frame in frames:
         assert frame.base == ends.get((frame.partition, frame.epoch), frame.base)
@@ -168,7 +168,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def in_the_queue(topics: Iterable[Any]) -> list[Frame]:
+def in_the_queue(topics: Iterable[Any]) -> list[RecordBatch]:
     return [event.value for topic in topics for event in topic.queue._queue]
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from hatcast.agents.cli.status import read_status
 from hatcast.agents.config.settings import Settings, load_settings
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from tests.integration.forked import Forked, Wrap, plain
 from tests.integration.tables import DEFAULTS, merged, toml
 from tests.services import KafkaServer, RedisServer
@@ -178,7 +178,7 @@ class Pipeline:
         """How many records are folded and stored, ticks apart; 0 before the first start."""
         try:
             return sum(self.outcomes().values())
-        except Refusal:
+        except HatcastError:
             return 0
 
     def is_caught_up(self) -> bool:
@@ -187,7 +187,7 @@ class Pipeline:
             status = self.status()
             partitions = [*status["partitions"], *status.get("reports", {"partitions": []})["partitions"]]
             return all((each["offset"] or 0) == each["end"] for each in partitions)
-        except Refusal:
+        except HatcastError:
             return False
 
     def is_settled(self) -> bool:

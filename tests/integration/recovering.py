@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.producers import Publishers
+from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.recovery import Domain, LedgerRecovery
@@ -23,7 +23,7 @@ OUTPUT: Final = OutputPartition("means", 0)  # of tests that need no topic
 
 
 def recovery_of(
-    pipeline: Pipeline, redis: AnyRedis, publishers: Publishers, kind: type[LedgerRecovery] = LedgerRecovery
+    pipeline: Pipeline, redis: AnyRedis, publishers: TransactionalProducers, kind: type[LedgerRecovery] = LedgerRecovery
 ) -> LedgerRecovery:
     """The recovery of a worker of the pipeline's policy."""
     return recovery_with(pipeline.settings, redis, publishers, kind)
@@ -32,7 +32,7 @@ def recovery_of(
 def recovery_with(
     settings: Settings,
     redis: AnyRedis,
-    publishers: Publishers,
+    publishers: TransactionalProducers,
     kind: type[LedgerRecovery] = LedgerRecovery,
     partitions: int = PARTITIONS,
 ) -> LedgerRecovery:

@@ -6,19 +6,19 @@ pipeline.worker(wrap=slow_down)
 import asyncio
 from typing import Final
 
-from hatcast.agents.kafka.batches import Frame
-from hatcast.agents.kafka.batches.thread import FrameThread
+from hatcast.agents.kafka.batches import RecordBatch
+from hatcast.agents.kafka.batches.thread import ConsumerThread
 
 SECONDS: Final = 1.0
 
-_take = FrameThread.take
+_take = ConsumerThread.take
 
 
-async def _late(self: FrameThread, room: int) -> list[Frame]:
+async def _late(self: ConsumerThread, room: int) -> list[RecordBatch]:
     await asyncio.sleep(SECONDS)
     return await _take(self, room)
 
 
 def slow_down() -> None:
     """Wrap the fetches of this process."""
-    FrameThread.take = _late  # type: ignore[method-assign]  # the product has no switch for it
+    ConsumerThread.take = _late  # type: ignore[method-assign]  # the product has no switch for it

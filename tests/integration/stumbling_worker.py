@@ -23,11 +23,11 @@ import hatcast.agents.monitoring.failures
 import hatcast.agents.worker.worker
 from hatcast.agents.errors.causes import REDIS, Cause
 from hatcast.agents.errors.unexpected import WithoutTexts
-from hatcast.agents.kafka.batches import Frame
-from hatcast.agents.kafka.producers import Publishers
+from hatcast.agents.kafka.batches import RecordBatch
+from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.redis.ledger import LedgerStore, Proposal
 from hatcast.agents.redis.partition_state import PartitionStore
-from hatcast.agents.release.batches import Due
+from hatcast.agents.release.batches import DueRelease
 from hatcast.agents.release.hats import Releaser
 from hatcast.agents.worker.ingest import Ingest
 from hatcast.agents.worker.worker import Worker
@@ -63,7 +63,7 @@ def stumble(fatal: str, mutant: str) -> None:
     _fail_first(PartitionStore, "checkpoint", RedisConnectionError(TEXT))
     _fail_first(PartitionStore, "offsets", ResponseError(f"Command # 1 (HGET {TEXT}) of pipeline caused error: ERR"))
     _fail_first(LedgerStore, "commit", ResponseError(f"ERR {TEXT} script: f00, on @user_script:12."))
-    _fail_first(Publishers, "publish", KafkaError(TEXT))
+    _fail_first(TransactionalProducers, "publish", KafkaError(TEXT))
     _fail_in_the_background()
     if fatal == "fold":
         _fail_at_a_record()
@@ -131,7 +131,7 @@ def _raise() -> None:
 def _fail_at_a_record() -> None:
     fold = Ingest.fold
 
-    async def failing(self: Ingest, frame: Frame) -> None:
+    async def failing(self: Ingest, frame: RecordBatch) -> None:
         if FATAL_RECORD in frame.values:
             raise ValueError(TEXT)
         await fold(self, frame)
@@ -142,7 +142,7 @@ def _fail_at_a_record() -> None:
 def _fail_at_a_slot() -> None:
     draw = Releaser._draw
 
-    def failing(self: Releaser, due: Sequence[Due], loaded: Sequence[HatChunks]) -> list[Proposal]:
+    def failing(self: Releaser, due: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> list[Proposal]:
         if any(one.hat.slot == FATAL_SLOT for one in due):
             raise KeyError(TEXT)
         return draw(self, due, loaded)
@@ -161,7 +161,7 @@ def true_sums_logged() -> None:
     """A debug line of the release loop shows the sums that it was to hide."""
     draw = Releaser._draw
 
-    def telling(self: Releaser, due: Sequence[Due], loaded: Sequence[HatChunks]) -> list[Proposal]:
+    def telling(self: Releaser, due: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> list[Proposal]:
         log.debug("drawn", sums=[int(users_of(each.readings).sums.sum()) for each in loaded])
         return draw(self, due, loaded)
 

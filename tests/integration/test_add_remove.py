@@ -18,7 +18,7 @@ from redis import Redis
 import hatcast.agents.release.answer_batches
 import hatcast.agents.release.batches
 from hatcast.agents.clock import now_ms
-from hatcast.agents.kafka.producers import Publishers
+from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.release.slots import SlotReleaser
 from hatcast.stream.fold.hats import Calendar
@@ -202,7 +202,7 @@ def test_after_a_crash_at_each_step_and_two_days_of_silence_every_slot_between_i
         async with open_stores(pipeline) as stores:
             await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS + 2 * DAY_MS)
             for step in STEPS:
-                publishers = CrashingPublishers if step == "sent" else Publishers
+                publishers = CrashingPublishers if step == "sent" else TransactionalProducers
                 with pytest.raises(CrashError):
                     async with releasing(pipeline, stores, SlotReleaser, publishers) as releaser:
                         crash_after(releaser, step)

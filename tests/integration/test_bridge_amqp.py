@@ -13,8 +13,8 @@ from aio_pika.abc import AbstractChannel
 from hatcast.agents.monitoring.declarations import BRIDGE_UP
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.sources.amqp import AmqpSource, Consumption
-from hatcast.agents.sources.endpoint import Access, tls_context
-from hatcast.stream.errors import Refusal
+from hatcast.agents.sources.endpoint import Endpoint, tls_context
+from hatcast.stream.errors import HatcastError
 from tests.exposed import figures
 from tests.faults.proxy import Proxy
 from tests.integration.bridging import BASE_MS, SECONDS, Sent, arrived, bridge, stopped, until
@@ -64,7 +64,9 @@ def sent(number: int) -> Sent:
 
 
 def source(rabbitmq: RabbitMQ, pipeline: Pipeline, port: int | None = None) -> AmqpSource:
-    access = Access("127.0.0.1", port or rabbitmq.tls_port, "guest", "guest", tls_context(rabbitmq.certificate.ca_file))
+    access = Endpoint(
+        "127.0.0.1", port or rabbitmq.tls_port, "guest", "guest", tls_context(rabbitmq.certificate.ca_file)
+    )
     return AmqpSource(access, Consumption(pipeline.name))
 
 
@@ -149,5 +151,5 @@ def test_a_queue_that_never_was_ends_the_bridge_in_one_line(pipeline: Pipeline, 
         async with bridge(pipeline, "itms", lambda: source(rabbitmq, pipeline)) as task:
             await asyncio.wait_for(task, SECONDS)
 
-    with pytest.raises(Refusal, match="--queue"):
+    with pytest.raises(HatcastError, match="--queue"):
         asyncio.run(run())

@@ -14,8 +14,8 @@ from google.transit.gtfs_realtime_pb2 import FeedMessage
 from hatcast.agents.recordings.files import open_records
 from hatcast.agents.sources import gtfs_rt
 from hatcast.agents.sources.gtfs_rt import Poll, PollSource
-from hatcast.stream.errors import Refusal
-from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.errors import HatcastError
+from hatcast.stream.readings.formats import FORMATS
 from tests.integration.bridging import SECONDS, Sent, arrived, bridge, stopped, until
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.services import KafkaServer, RedisServer, data
@@ -89,7 +89,7 @@ def asking(agency: Agency, every_s: float = 0.05, key: tuple[str, str] | None = 
 
 def test_recorded_polls_arrive_once_each_whatever_is_repeated(pipeline: Pipeline) -> None:
     paths = [data.recording(f"gtfs_rt/GTFS_VP2020-09-01_08_0{minute}.pb.gz") for minute in (0, 1)]
-    with open_records(paths, FEEDS["gtfs-rt"]) as read:
+    with open_records(paths, FORMATS["gtfs-rt"]) as read:
         expected: Counter[Sent] = Counter(
             {(each.reading.vehicle.strip(), each.reading.time) for each in read() if each.reading is not None}  # type: ignore[misc]  # a time of GTFS-RT is an integer
         )
@@ -168,7 +168,7 @@ def test_a_server_that_will_never_answer_ends_the_bridge_in_one_line(code: int, 
         ):
             await asyncio.wait_for(task, SECONDS)
 
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(HatcastError) as refusal:
         asyncio.run(run())
     assert says in str(refusal.value)
     assert "s3cret" not in str(refusal.value)

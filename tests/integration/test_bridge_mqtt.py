@@ -10,9 +10,9 @@ from aiomqtt import Client
 from hatcast.agents.clock import now_ms
 from hatcast.agents.monitoring.declarations import BRIDGE_BUFFER, BRIDGE_UNDECODABLE, BRIDGE_UP
 from hatcast.agents.monitoring.meters import METERS
-from hatcast.agents.sources.endpoint import Access, tls_context
+from hatcast.agents.sources.endpoint import Endpoint, tls_context
 from hatcast.agents.sources.mqtt import MqttSource, Subscription
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from tests.exposed import figures
 from tests.integration.bridging import SECONDS, arrived, body, bridge, sent, stopped, until
 from tests.integration.harness import Pipeline, open_pipeline
@@ -33,7 +33,7 @@ def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> I
 
 def source(mosquitto: Mosquitto, pipeline: Pipeline, protocol: str = "5") -> MqttSource:
     wanted = Subscription([f"{pipeline.name}/#"], protocol=protocol)
-    return MqttSource(Access("127.0.0.1", mosquitto.port), wanted, pipeline.name)
+    return MqttSource(Endpoint("127.0.0.1", mosquitto.port), wanted, pipeline.name)
 
 
 async def publish(mosquitto: Mosquitto, topic: str, bodies: Iterable[bytes], qos: int = 1) -> None:
@@ -116,7 +116,7 @@ def full(page: str) -> bool:
 def test_a_broker_with_tls_and_users_is_found_again_after_it_was_restarted(
     pipeline: Pipeline, mosquitto: Mosquitto
 ) -> None:
-    access = Access("127.0.0.1", mosquitto.tls_port, USER, PASSWORD, tls_context(mosquitto.certificate.ca_file))
+    access = Endpoint("127.0.0.1", mosquitto.tls_port, USER, PASSWORD, tls_context(mosquitto.certificate.ca_file))
 
     async def run() -> None:
         async with bridge(
@@ -142,7 +142,7 @@ def is_up(page: str) -> bool:
     return figures(page, BRIDGE_UP.name).get(()) == 1.0
 
 
-async def publish_securely(access: Access, topic: str, payload: bytes) -> None:
+async def publish_securely(access: Endpoint, topic: str, payload: bytes) -> None:
     async with Client(
         access.host, access.port, username=access.user, password=access.password, tls_context=access.tls
     ) as client:
@@ -157,14 +157,14 @@ def test_a_broker_that_will_never_let_us_in_ends_the_bridge_in_one_line_without_
     password: str, *, trusted: bool, says: str, pipeline: Pipeline, mosquitto: Mosquitto
 ) -> None:
     tls = tls_context(mosquitto.certificate.ca_file if trusted else None)
-    access = Access("127.0.0.1", mosquitto.tls_port, USER, password, tls)
+    access = Endpoint("127.0.0.1", mosquitto.tls_port, USER, password, tls)
 
     async def run() -> None:
         made = MqttSource(access, Subscription([f"{pipeline.name}/#"]), pipeline.name)
         async with bridge(pipeline, "jsonl", lambda: made) as task:
             await asyncio.wait_for(task, SECONDS)
 
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(HatcastError) as refusal:
         asyncio.run(run())
     assert says in str(refusal.value)
     assert password not in str(refusal.value)

@@ -20,7 +20,7 @@ from hatcast.agents.kafka.client import aiokafka_options, confluent_options, wai
 from hatcast.agents.kafka.dump import open_dump
 from hatcast.agents.kafka.topics import ensure_topics, topic_range
 from hatcast.agents.redis.connection import connect_redis, connect_redis_async
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from tests.integration.tables import DEFAULTS, merged
 from tests.services import KafkaServer, RedisServer, ServiceAbsent, kafka_jars, local_redis
 from tests.services.absent import absent
@@ -104,7 +104,7 @@ def test_every_client_logs_in_over_tls(guarded: Settings) -> None:
 def test_a_wrong_password_is_refused_at_once_and_not_shown(guarded: Settings) -> None:
     began = time.monotonic()
     with pytest.raises(
-        Refusal, match=r"Kafka at 127\.0\.0\.1:\d+ refuses the login .*HATCAST_KAFKA_PASSWORD"
+        HatcastError, match=r"Kafka at 127\.0\.0\.1:\d+ refuses the login .*HATCAST_KAFKA_PASSWORD"
     ) as refused:
         ensure_topics(replace(guarded, kafka_password="not-this-one"))
     assert time.monotonic() - began < 10
@@ -120,7 +120,9 @@ def test_a_broker_that_wants_tls_is_told_from_one_that_is_not_there(
 ) -> None:
     table = {key: getattr(guarded.kafka, key) for key in ("bootstrap_servers", *kept)}
     without = replace(settings(kafka={**table, "security_protocol": protocol}), kafka_password=PASSWORD)
-    with pytest.raises(Refusal, match=r"accepts connections but does not answer as Kafka .*kafka\.security_protocol"):
+    with pytest.raises(
+        HatcastError, match=r"accepts connections but does not answer as Kafka .*kafka\.security_protocol"
+    ):
         wait_for_broker(without, patience_s=2)
 
 
@@ -128,14 +130,14 @@ def test_a_broker_whose_certificate_nobody_knows_is_not_trusted(guarded: Setting
     table = {key: getattr(guarded.kafka, key) for key in ("bootstrap_servers", "sasl_mechanism", "sasl_plain_username")}
     unknown = replace(settings(kafka={**table, "security_protocol": "SASL_SSL"}), kafka_password=PASSWORD)
     with pytest.raises(
-        Refusal, match=r"do not agree on TLS \(.*certificate verify failed\): correct kafka\.ssl_cafile"
+        HatcastError, match=r"do not agree on TLS \(.*certificate verify failed\): correct kafka\.ssl_cafile"
     ):
         wait_for_broker(unknown)
 
 
 def test_a_mechanism_that_the_broker_does_not_have_is_named(guarded: Settings) -> None:
     other = replace(guarded, kafka=msgspec.structs.replace(guarded.kafka, sasl_mechanism="SCRAM-SHA-512"))
-    with pytest.raises(Refusal, match=r"refuses the login \(.*SCRAM-SHA-512.*\): correct kafka\.sasl_mechanism"):
+    with pytest.raises(HatcastError, match=r"refuses the login \(.*SCRAM-SHA-512.*\): correct kafka\.sasl_mechanism"):
         wait_for_broker(other)
 
 
@@ -175,7 +177,7 @@ def test_redis_lets_in_who_knows_the_password(use: Callable[[Settings], None]) -
         right = settings(redis={"url": server.url, "username": "bus"})
         use(replace(right, redis_password=PASSWORD))
         for password in (None, "not-this-one"):
-            with pytest.raises(Refusal, match=r"refuses the login: .*HATCAST_REDIS_PASSWORD") as refused:
+            with pytest.raises(HatcastError, match=r"refuses the login: .*HATCAST_REDIS_PASSWORD") as refused:
                 use(replace(right, redis_password=password))
             assert "not-this-one" not in str(refused.value)
 
@@ -189,7 +191,7 @@ def test_redis_lets_in_who_knows_the_password(use: Callable[[Settings], None]) -
     ],
 )
 def test_a_redis_that_cannot_be_reached_is_named(use: Callable[[Settings], None], url: str, reason: str) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(HatcastError) as refused:
         use(settings(redis={"url": url}))
     assert str(refused.value).startswith(reason)
     assert "hidden" not in str(refused.value)
@@ -200,7 +202,7 @@ def test_a_redis_that_cannot_be_reached_is_named(use: Callable[[Settings], None]
 def test_a_database_that_redis_does_not_have_is_refused_at_once(
     use: Callable[[Settings], None], redis_server: RedisServer
 ) -> None:
-    with pytest.raises(Refusal, match="did not do what was asked"):
+    with pytest.raises(HatcastError, match="did not do what was asked"):
         use(settings(redis={"url": redis_server.url.rsplit("/", 1)[0] + "/9999"}))
 
 

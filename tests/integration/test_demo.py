@@ -23,7 +23,7 @@ from hatcast.agents.demo.embedded import PARTITIONS, Services
 from hatcast.agents.demo.rendering import Lines
 from hatcast.agents.demo.run import Wish, run_demo
 from hatcast.agents.redis.keys import PartitionKeys
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from tests.integration.tables import DEFAULTS, golden_table, merged, toml
 from tests.services.data import DATA, ROOT, golden
 
@@ -210,7 +210,7 @@ def test_a_gap_in_the_log_ends_the_demo(capsys: pytest.CaptureFixture[str]) -> N
         with redis.Redis.from_url(addresses.redis) as client:
             client.hset(PartitionKeys("demo", 0).state, "offset", "0")
         fill_beyond_what_the_mock_keeps(addresses.kafka)
-        with pytest.raises(Refusal, match="deleted before they were folded"):
+        with pytest.raises(HatcastError, match="deleted before they were folded"):
             run_demo(services, Wish(), Lines())
     assert "Traceback" not in capsys.readouterr().out
 

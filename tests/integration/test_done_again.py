@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from hatcast.agents.kafka.batches import FrameConsumer
+from hatcast.agents.kafka.batches import BatchConsumer
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.monitoring.failures import Trouble
+from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.worker.ingest import Ingest
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
@@ -23,11 +23,11 @@ ALL = frozenset(range(PARTITIONS))
 
 
 def fail_alone(*, boast: bool) -> None:
-    """No checkpoint reaches Redis while this worker owns all partitions; `boast`: a mutant of Trouble."""
+    """No checkpoint reaches Redis while this worker owns all partitions; `boast`: a mutant of FailureLog."""
     attach, checkpoint = Ingest.attach, PartitionStore.checkpoint
-    consumers: list[FrameConsumer] = []
+    consumers: list[BatchConsumer] = []
 
-    def attached(self: Ingest, frames: FrameConsumer) -> None:
+    def attached(self: Ingest, frames: BatchConsumer) -> None:
         consumers.append(frames)
         attach(self, frames)
 
@@ -38,13 +38,13 @@ def fail_alone(*, boast: bool) -> None:
 
     Ingest.attach, PartitionStore.checkpoint = attached, failing  # type: ignore[method-assign,assignment]  # wrapped
     if boast:
-        over = Trouble.over
+        over = FailureLog.over
 
-        def boasting(self: Trouble) -> None:
+        def boasting(self: FailureLog) -> None:
             self._failed = dict.fromkeys(self._failed, True)
             over(self)
 
-        Trouble.over = boasting  # type: ignore[method-assign]
+        FailureLog.over = boasting  # type: ignore[method-assign]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pytest
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.redis.keys import PartitionKeys
-from hatcast.stream.readings.formats import FEEDS, jsonl
+from hatcast.stream.readings.formats import FORMATS, jsonl
 from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.replay.heartbeats import Message
 from tests.replayed import fold, golden_policy
@@ -144,7 +144,7 @@ def arrivals_in(path: Path, form: str) -> Counter[tuple[bytes, int]]:
     """What a recording holds of readings, by an own and simple way of reading it."""
     from hatcast.agents.recordings.files import open_recording
 
-    with open_recording([path], FEEDS[form]) as recording:
+    with open_recording([path], FORMATS[form]) as recording:
         return Counter(
             (each.reading.vehicle.strip().encode() if each.reading is not None else b"", arrival)
             for arrival, each in recording

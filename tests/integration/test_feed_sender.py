@@ -11,10 +11,10 @@ import pytest
 
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.keys import PartitionKeys
-from hatcast.agents.sources.flow_control import Room, stored_offsets
+from hatcast.agents.sources.flow_control import FlowControl, stored_offsets
 from hatcast.agents.sources.pacing import Pace
-from hatcast.agents.sources.recorded_producer import Sender
-from hatcast.stream.errors import Refusal
+from hatcast.agents.sources.recorded_producer import RecordedProducer
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.replay.heartbeats import Message
 from tests.exposed import figures
 from tests.services import KafkaServer, RedisServer
@@ -27,8 +27,8 @@ def test_a_sender_stays_within_its_room_until_the_offsets_move(
     topic, stop = make_topic(partitions=2), threading.Event()
     messages = [Message(1, 1_000 + number, b"k", bytes(919)) for number in range(100)]
     with closing(redis_server.client()) as redis:
-        room = Room(stored_offsets(redis, unique_name, 2), [0, 0], limit_bytes=10_000)
-        with Sender({"bootstrap.servers": kafka.bootstrap_servers}, topic, stop, room) as sender:
+        room = FlowControl(stored_offsets(redis, unique_name, 2), [0, 0], limit_bytes=10_000)
+        with RecordedProducer({"bootstrap.servers": kafka.bootstrap_servers}, topic, stop, room) as sender:
             thread = threading.Thread(target=sender.send_all, args=(messages, Pace(0, 0, stop)))
             thread.start()
             wait_for(lambda: sender.records == 10)
@@ -54,7 +54,7 @@ def test_a_sender_says_so_when_the_broker_refuses_records(kafka: KafkaServer, ma
     topic, stop = make_topic(partitions=1, config={"max.message.bytes": "500"}), threading.Event()
     options: dict[str, Any] = {"bootstrap.servers": kafka.bootstrap_servers}
     before = acknowledged()
-    with pytest.raises(Refusal, match="did not take"), Sender(options, topic, stop) as sender:
+    with pytest.raises(HatcastError, match="did not take"), RecordedProducer(options, topic, stop) as sender:
         sender.send_all([Message(0, 1_000, b"k", os.urandom(2_000))], Pace(0, 0, stop))
         sender.finish()
     assert acknowledged() == before
@@ -64,7 +64,7 @@ def test_readings_that_the_broker_has_are_counted_and_ticks_are_not(kafka: Kafka
     topic, stop = make_topic(partitions=1), threading.Event()
     messages = [Message(0, 1_000 + n, None if n % 10 == 9 else b"k", b"" if n % 10 == 9 else b"v") for n in range(100)]
     before = acknowledged()
-    with Sender({"bootstrap.servers": kafka.bootstrap_servers}, topic, stop) as sender:
+    with RecordedProducer({"bootstrap.servers": kafka.bootstrap_servers}, topic, stop) as sender:
         assert sender.send_all(messages, Pace(0, 0, stop))
         sender.finish()
     assert acknowledged() - before == 90

@@ -9,7 +9,7 @@ from aiokafka.errors import KafkaConnectionError
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from hatcast.agents.kafka.batches import Frame, FrameSettings
+from hatcast.agents.kafka.batches import BatchSettings, RecordBatch
 from tests.integration.frame_worker import Row, Store, assert_chained, committed, in_the_queue, resident, running, until
 from tests.services import KafkaServer, Record
 from tests.services.fixtures import MakeTopic
@@ -17,9 +17,9 @@ from tests.services.fixtures import MakeTopic
 SESSION = 6.0  # the least that a broker takes
 
 
-def settings(kafka: KafkaServer, topic: str, **more: float) -> FrameSettings:
+def settings(kafka: KafkaServer, topic: str, **more: float) -> BatchSettings:
     wanted = {"session_timeout": SESSION, "commit_interval": 0.5, "frame_records": 50}
-    return FrameSettings(topic, kafka.bootstrap_servers, topic, **{**wanted, **more})  # type: ignore[arg-type]
+    return BatchSettings(topic, kafka.bootstrap_servers, topic, **{**wanted, **more})  # type: ignore[arg-type]
 
 
 def numbered(count: int, partitions: int, size: int = 0) -> list[Record]:
@@ -48,7 +48,7 @@ def test_every_record_arrives_once_in_a_chain_of_frames(kafka: KafkaServer, make
     topic, store = make_topic(partitions=3), Store()
     kafka.produce(topic, [*numbered(1_000, 3), Record(None, None, 0, 5), Record(b"", None, 1, 6)])
 
-    async def run() -> list[Frame]:
+    async def run() -> list[RecordBatch]:
         async with running(settings(kafka, topic), store) as worker:
             await until(lambda: len(store.rows) == 1_002)
             return worker.seen
@@ -63,7 +63,7 @@ def test_aborted_records_are_absent_and_markers_are_inside_frames(kafka: KafkaSe
     topic, store = make_topic(partitions=2), Store()
     produce_in_transactions(kafka, topic, [True, False, True, True, False, False, True, False] * 5)
 
-    async def run() -> tuple[list[Frame], dict[int, tuple[int, int]], list[bool]]:
+    async def run() -> tuple[list[RecordBatch], dict[int, tuple[int, int]], list[bool]]:
         async with running(settings(kafka, topic, frame_records=5), store) as worker:
             ranges = await worker.frames.log_range([0, 1])
             await until(lambda: all(store.offsets.get(each) == ranges[each][1] for each in (0, 1)))
@@ -128,7 +128,7 @@ def test_workers_that_come_and_go_keep_the_chain_exact(kafka: KafkaServer, make_
     kafka.produce(topic, numbered(40_000, 8))
     wanted = settings(kafka, topic)
 
-    async def run() -> list[list[Frame]]:
+    async def run() -> list[list[RecordBatch]]:
         async with running(wanted, store, pause=0.05) as first:
             await until(lambda: len(store.rows) > 1_000)
             async with running(wanted, store, pause=0.05) as second:
@@ -275,7 +275,7 @@ def test_an_agent_that_raises_ends_the_worker(kafka: KafkaServer, make_topic: Ma
     async def run() -> BaseException | None:
         async with running(settings(kafka, topic), Store()) as worker:
 
-            def refuse(frame: Frame) -> None:
+            def refuse(frame: RecordBatch) -> None:
                 raise RuntimeError(f"no: {frame.base}")
 
             worker.take = refuse  # type: ignore[method-assign]
@@ -288,7 +288,7 @@ def test_an_agent_that_raises_ends_the_worker(kafka: KafkaServer, make_topic: Ma
 
 def test_a_broker_that_is_not_there_is_said_at_the_start() -> None:
     async def run() -> None:
-        async with running(FrameSettings("nobody", "127.0.0.1:1", "nothing"), Store()):
+        async with running(BatchSettings("nobody", "127.0.0.1:1", "nothing"), Store()):
             pass
 
     with pytest.raises(KafkaConnectionError, match=r"127\.0\.0\.1"):

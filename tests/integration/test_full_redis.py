@@ -22,7 +22,7 @@ from hatcast.agents.redis.identity import claim_policy
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger import AnswerProposal, LedgerStore, Proposal
 from hatcast.agents.redis.partition_state import PartitionStore
-from hatcast.agents.redis.policy_transition import SuccessionStore, Successor
+from hatcast.agents.redis.policy_transition import NextPolicy, PolicyTransitionStore
 from hatcast.agents.redis.recovery import Attempt, Grounds, RecoveryStore
 from hatcast.agents.redis.sealed_days import Sealed, SealedDay
 from hatcast.agents.redis.slot_progress import Mark
@@ -121,7 +121,7 @@ async def _refuse_each(url: str) -> None:
             "restore_key": lambda: restore_made_key(redis, DomainKeys("full"), USERS.fingerprint, [KEY]),
             "claim": lambda: claim_policy(redis, DomainKeys("full"), policy, 2),
             "spent": SpentStore(redis, "full", paid).book,
-            "succeed": lambda: SuccessionStore(redis, "full").claim("old", Successor(DATE, "full")),
+            "succeed": lambda: PolicyTransitionStore(redis, "full").claim("old", NextPolicy(DATE, "full")),
             "seal": lambda: recovery.seals.seal("full", "2022-01-01", token),
             "restore_day": lambda: recovery.seals.restore({"other": SEALED}, [SEALED_DAY]),
             "begin": begin,  # it deletes first, so that it runs to its end

@@ -16,7 +16,7 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.durability import Persistence, ensure_durable, read_durability
 from hatcast.agents.worker.preflight import State, examine
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
@@ -72,11 +72,11 @@ def test_what_redis_keeps_is_read_from_its_settings_as_far_as_they_may_be_asked_
         assert read_durability(redis).persistence is Persistence.SNAPSHOTS
         ensure_durable(pipeline.settings)
         redis.config_set("maxmemory-policy", "volatile-ttl")
-        with pytest.raises(Refusal, match="lose state: its maxmemory-policy is volatile-ttl: set"):
+        with pytest.raises(HatcastError, match="lose state: its maxmemory-policy is volatile-ttl: set"):
             ensure_durable(pipeline.settings)
         redis.config_set("maxmemory-policy", "noeviction")
         redis.config_set("save", "")
-        with pytest.raises(Refusal, match="lose state: it has no persistence: set"):
+        with pytest.raises(HatcastError, match="lose state: it has no persistence: set"):
             ensure_durable(pipeline.settings)
         redis.acl_setuser("bus", enabled=True, nopass=True, keys=["*"], categories=["+@all"], commands=["-config"])
         with capture_logs() as logs:

@@ -9,7 +9,7 @@ import pytest
 from aiokafka.errors import KafkaError
 
 from hatcast.agents.kafka.client import aiokafka_options
-from hatcast.agents.kafka.producers import Message, NotHeld, Publishers
+from hatcast.agents.kafka.producers import Message, NotHeld, TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.services import KafkaServer, RedisServer
@@ -27,7 +27,10 @@ def test_a_publisher_that_was_fenced_fails_once_publishes_nothing_and_leaves_no_
 ) -> None:
     async def fence() -> None:
         client = aiokafka_options(pipeline.settings)
-        one, other = Publishers(pipeline.name, "p", client), Publishers(pipeline.name, "p", client)
+        one, other = (
+            TransactionalProducers(pipeline.name, "p", client),
+            TransactionalProducers(pipeline.name, "p", client),
+        )
         message = Message(pipeline.settings.topics.means, 0, b"key", b"value")
         try:
             await one.hold(frozenset([0]))

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from hatcast.agents.kafka.producers import Publishers
+from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.ledger import Committed
-from hatcast.agents.redis.policy_transition import SuccessionStore, Successor
+from hatcast.agents.redis.policy_transition import NextPolicy, PolicyTransitionStore
 from hatcast.agents.release.queries import DueAnswer
 from hatcast.stream.fold.packing import unpack
 from tests.integration.answering import (
@@ -47,11 +47,11 @@ def test_after_a_crash_at_any_step_another_worker_leaves_one_true_answer_and_kee
     async def crash_then_finish() -> None:
         async with open_stores(pipeline) as stores:
             await store_closed(stores, pipeline.settings.policy, days(), END_MS)
-            publishers = CrashingPublishers if step == "sent" else Publishers
+            publishers = CrashingPublishers if step == "sent" else TransactionalProducers
             with pytest.raises(CrashError):
                 async with answering(pipeline, stores, publishers) as (releaser, queries):
                     if step == "sent":  # of an answer, not of a HAT
-                        releaser._publishers.__class__ = Publishers
+                        releaser._publishers.__class__ = TransactionalProducers
                         wrapped = queries.send
 
                         async def send(release_partition: int, waiting: Sequence[tuple[DueAnswer, Committed]]) -> None:
@@ -199,7 +199,7 @@ def test_a_policy_that_is_replaced_keeps_nothing_for_queries_that_it_will_never_
     async def release() -> None:
         async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
             await store_closed(stores, pipeline.settings.policy, days(), END_MS)
-            await SuccessionStore(stores.redis, pipeline.name).claim(pipeline.name, Successor(DATES[2], "new"))
+            await PolicyTransitionStore(stores.redis, pipeline.name).claim(pipeline.name, NextPolicy(DATES[2], "new"))
             assert not await releaser.is_done(DATES[2])
             await releaser.round(asyncio.Event())
             assert await releaser.is_done(DATES[2])

@@ -12,10 +12,10 @@ import pytest
 
 import hatcast.agents.redis.retained
 import hatcast.agents.release.answer_batches
-from hatcast.agents.kafka.producers import Publishers
+from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.keys import PartitionKeys
-from hatcast.agents.redis.retained import KeptStore
+from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.scripts import Call
 from hatcast.agents.release.slots import SlotReleaser
 from hatcast.stream.fold.packing import Row, pack, strip
@@ -79,7 +79,7 @@ def test_which_answers_are_made_together_does_not_depend_on_speeds(pipeline: Pip
 
     async def counted() -> None:
         async with open_stores(pipeline) as stores:
-            kept = KeptStore(stores.redis, pipeline.name, PARTITIONS)
+            kept = RetainedStore(stores.redis, pipeline.name, PARTITIONS)
             key = PartitionKeys(pipeline.name, 1).kept_hats("2022-01-02/12:00")
             slow, fast = (strip(pack(rows(speed))) for speed in (1, 90_000))
             assert len(slow) < len(fast)
@@ -97,7 +97,7 @@ def test_what_is_forgotten_is_cut_into_calls_that_redis_takes(
 
     async def forget() -> None:
         async with open_stores(pipeline) as stores:
-            kept = KeptStore(stores.redis, pipeline.name, PARTITIONS)
+            kept = RetainedStore(stores.redis, pipeline.name, PARTITIONS)
             each = kept._forget.each
 
             async def counted(calls: Sequence[Call]) -> list[Any]:
@@ -147,7 +147,7 @@ def test_a_query_over_days_has_one_answer_for_each_listed_cell_whatever_crashes_
         async with open_stores(pipeline) as stores:
             await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS + DAY_MS)
             for step in STEPS:
-                publishers = CrashingPublishers if step == "sent" else Publishers
+                publishers = CrashingPublishers if step == "sent" else TransactionalProducers
                 with pytest.raises(CrashError):
                     async with answering(pipeline, stores, publishers, SlotReleaser) as (releaser, queries):
                         crash_after(queries, step)

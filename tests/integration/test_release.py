@@ -14,13 +14,13 @@ import pytest
 from aiokafka.errors import KafkaError
 
 from hatcast.agents.kafka.client import aiokafka_options
-from hatcast.agents.kafka.producers import Message, NotHeld, Publishers
+from hatcast.agents.kafka.producers import Message, NotHeld, TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.errors import Unrecovered
 from hatcast.agents.redis.ledger import Committed, Proposal
-from hatcast.agents.release.batches import Due
+from hatcast.agents.release.batches import DueRelease
 from hatcast.agents.release.hats import Releaser
 from hatcast.agents.release.queries import QueryReleaser
 from hatcast.stream.mechanisms.system import SystemNoise
@@ -40,7 +40,7 @@ class CrashError(Exception):
     """What ends a releaser at a step."""
 
 
-class CrashingPublishers(Publishers):
+class CrashingPublishers(TransactionalProducers):
     """Fails after everything was sent, before the transaction is committed."""
 
     async def publish(self, release_partition: int, messages: Iterable[Message]) -> None:
@@ -78,7 +78,7 @@ async def releasing(
     pipeline: Pipeline,
     stores: Stores,
     kind: type[Releaser] = Releaser,
-    publishers: type[Publishers] = Publishers,
+    publishers: type[TransactionalProducers] = TransactionalProducers,
     kind_of_recovery: type[LedgerRecovery] = LedgerRecovery,
 ) -> AsyncIterator[Releaser]:
     """A releaser of a worker that owns all release partitions."""
@@ -110,7 +110,7 @@ def test_after_a_crash_at_any_step_another_worker_leaves_one_value_and_one_charg
     async def crash_then_finish() -> dict[bytes, bytes]:
         async with open_stores(pipeline) as stores:
             await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
-            publishers = CrashingPublishers if step == "sent" else Publishers
+            publishers = CrashingPublishers if step == "sent" else TransactionalProducers
             with pytest.raises(CrashError):
                 async with releasing(pipeline, stores, publishers=publishers) as releaser:
                     crash_after(releaser, step)
@@ -180,7 +180,9 @@ def test_record_and_charge_are_in_redis_before_a_byte_is_on_the_topic(pipeline: 
     looked: list[str] = []
 
     class Watched(Releaser):
-        async def send(self, release_partition: int, date: str, waiting: Sequence[tuple[Due, Committed]]) -> None:
+        async def send(
+            self, release_partition: int, date: str, waiting: Sequence[tuple[DueRelease, Committed]]
+        ) -> None:
             on_topic = await asyncio.to_thread(pipeline.published, committed=False)
             for due, committed in waiting:
                 record = await self._ledger.find(date, [due.release_id])
@@ -260,7 +262,7 @@ def test_nothing_is_released_while_one_partition_has_no_clock(pipeline: Pipeline
 
 def test_a_clock_that_went_back_between_the_look_and_the_load_releases_nothing(pipeline: Pipeline) -> None:
     class Rewound(Releaser):
-        async def load(self, due: Sequence[Due]) -> list[HatChunks] | None:
+        async def load(self, due: Sequence[DueRelease]) -> list[HatChunks] | None:
             assert due
             with closing(pipeline.redis_server.client()) as redis:
                 redis.hset(f"{{{pipeline.name}:5}}:state", "clock", str(NOON_MS))

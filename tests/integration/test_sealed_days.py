@@ -19,7 +19,7 @@ from hatcast.agents.recovery.outputs import OutputReader, Stretch
 from hatcast.agents.redis.adoption import OutputPartition
 from hatcast.agents.redis.errors import DaySealed
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.retained import KeptStore
+from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.sealed_days import Sealed, SealedDay, TopicStart, registry_records
 from hatcast.agents.release.hats import Releaser
 from hatcast.agents.release.queries import QueryReleaser
@@ -62,7 +62,7 @@ async def sealing(pipeline: Pipeline, stores: Stores) -> AsyncIterator[Releaser]
     """A releaser of a worker that owns all and seals what is over in each round."""
     async with releasing(pipeline, stores) as releaser:
         settings, recovery = pipeline.settings, releaser._recovery
-        kept = KeptStore(stores.redis, settings.policy.name, PARTITIONS)
+        kept = RetainedStore(stores.redis, settings.policy.name, PARTITIONS)
         releaser.queries = QueryReleaser(settings, kept, stores.ledger, recovery, SystemNoise())
         releaser.seal = sealer_of(pipeline, stores.redis, stores.ledger, recovery).seal
         yield releaser

@@ -13,16 +13,16 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 from hatcast.agents.kafka.client import aiokafka_options
-from hatcast.agents.kafka.producers import Publishers
+from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.identity import check_policy, claim_policy
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
-from hatcast.agents.redis.policy_transition import SuccessionStore, Successor
+from hatcast.agents.redis.policy_transition import NextPolicy, PolicyTransitionStore
 from hatcast.agents.release.hats import Releaser
 from hatcast.agents.release.slots import SlotReleaser
-from hatcast.agents.worker.policy_transition import Succession
-from hatcast.stream.errors import Refusal
+from hatcast.agents.worker.policy_transition import PolicyTransition
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline
@@ -107,8 +107,8 @@ def assert_nothing_left(pipeline: Pipeline) -> None:
 
 @asynccontextmanager
 async def opened(
-    pipeline: Pipeline, kind: type[Succession] = Succession
-) -> AsyncIterator[tuple[Succession, Releaser, Stores]]:
+    pipeline: Pipeline, kind: type[PolicyTransition] = PolicyTransition
+) -> AsyncIterator[tuple[PolicyTransition, Releaser, Stores]]:
     """What a worker has of its policy, without the group."""
     settings = pipeline.settings
     client = aiokafka_options(settings)
@@ -117,7 +117,7 @@ async def opened(
         producer = AIOKafkaProducer(acks="all", **client)
         await producer.start()
         held.push_async_callback(producer.stop)
-        publishers = Publishers(settings.topics.telemetry, settings.policy.name, client)
+        publishers = TransactionalProducers(settings.topics.telemetry, settings.policy.name, client)
         held.push_async_callback(publishers.stop)
         recovery = recovery_of(pipeline, stores.redis, publishers)
         releaser = Releaser(settings, HatStore(stores.partitions), stores.ledger, recovery, SystemNoise())
@@ -125,14 +125,14 @@ async def opened(
         yield kind(settings, stores.redis, stores.ledger, recovery, producer), releaser, stores
 
 
-class Silent(Succession):
+class Silent(PolicyTransition):
     """The mutant: it tells Redis only whom it follows."""
 
     async def _announce(self) -> None:
         return
 
 
-async def settle(pipeline: Pipeline, kind: type[Succession] = Succession) -> None:
+async def settle(pipeline: Pipeline, kind: type[PolicyTransition] = PolicyTransition) -> None:
     """A worker's start, as far as it may be refused."""
     async with opened(pipeline, kind) as (succession, _, stores):
         keys, policy = DomainKeys(pipeline.settings.topics.telemetry), pipeline.settings.policy
@@ -162,7 +162,7 @@ def test_a_redis_that_has_lost_the_succession_finds_it_on_the_topic_before_anyth
     ensure_topics(pipeline.settings)
     asyncio.run(settle(pipeline))
     move_clock(pipeline, NOON_MS)
-    asyncio.run(settle(new, Succession if known else Silent))
+    asyncio.run(settle(new, PolicyTransition if known else Silent))
     pipeline.redis_server.delete(f"{{{pipeline.name}*")
     asyncio.run(release())
     days = {json.loads(values[0])["date"] for values in pipeline.published().values()}
@@ -171,7 +171,7 @@ def test_a_redis_that_has_lost_the_succession_finds_it_on_the_topic_before_anyth
 
 def refused(pipeline: Pipeline) -> str:
     """Why a worker does not start."""
-    with pytest.raises(Refusal) as found:
+    with pytest.raises(HatcastError) as found:
         asyncio.run(settle(pipeline))
     assert "\n" not in str(found.value)
     return str(found.value)
@@ -250,8 +250,8 @@ def test_under_add_remove_too_no_slot_of_the_successors_days_is_released(
     async def release(pipeline: Pipeline) -> None:
         async with open_stores(pipeline) as stores:
             await store_closed(stores, pipeline.settings.policy, traffic(), NOON_MS + 2 * DAY_MS)
-            successor = Successor(TOMORROW, "new")
-            await SuccessionStore(stores.redis, pipeline.name).claim(pipeline.name, successor)
+            successor = NextPolicy(TOMORROW, "new")
+            await PolicyTransitionStore(stores.redis, pipeline.name).claim(pipeline.name, successor)
             async with releasing(pipeline, stores, SlotReleaser) as releaser:
                 assert not await releaser.is_done(TOMORROW)
                 await releaser.round(asyncio.Event())

@@ -17,7 +17,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.client import aiokafka_options
-from hatcast.agents.kafka.producers import Message, Publishers
+from hatcast.agents.kafka.producers import Message, TransactionalProducers
 from hatcast.agents.kafka.topic_rules import WORKER_BATCH_BYTES
 from hatcast.agents.kafka.topics import (
     check_replay_target,
@@ -27,7 +27,7 @@ from hatcast.agents.kafka.topics import (
     telemetry_partitions,
     topic_range,
 )
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.policy import Relation
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import NOON_MS, ticks, traffic
@@ -114,7 +114,7 @@ def test_under_add_remove_telemetry_is_stamped_by_the_broker(pipeline: Pipeline,
     settings = replace(pipeline.settings, policy=replace(pipeline.settings.policy, relation=Relation.ADD_REMOVE))
     ensure_topics(settings)
     assert described(kafka, settings.topics.telemetry)["message.timestamp.type"] == "LogAppendTime"
-    with pytest.raises(Refusal, match=r"message\.timestamp\.type is LogAppendTime, wanted CreateTime"):
+    with pytest.raises(HatcastError, match=r"message\.timestamp\.type is LogAppendTime, wanted CreateTime"):
         ensure_topics(pipeline.settings)
 
 
@@ -125,7 +125,7 @@ def test_recordings_are_kept_for_ever(pipeline: Pipeline, kafka: KafkaServer) ->
 
 
 def test_a_retention_below_72_hours_is_not_made(pipeline: Pipeline, kafka: KafkaServer) -> None:
-    with pytest.raises(Refusal, match=r"topics\.telemetry_retention: '71h' is too short"):
+    with pytest.raises(HatcastError, match=r"topics\.telemetry_retention: '71h' is too short"):
         changed(pipeline, topics={"telemetry_retention": "71h"})
     assert pipeline.settings.topics.telemetry not in kafka.topics()
 
@@ -153,7 +153,7 @@ def test_telemetry_that_breaks_a_promise_is_refused_with_the_command_that_mends_
 ) -> None:
     topic = pipeline.settings.topics.telemetry
     kafka.create_topic(topic, 8, {"message.timestamp.after.max.ms": "120000", setting: value})
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(HatcastError) as refused:
         ensure_topics(pipeline.settings)
     line = str(refused.value)
     assert line.startswith(f"topic {topic}: {setting} is {value}, {wanted}")
@@ -164,13 +164,13 @@ def test_telemetry_that_breaks_a_promise_is_refused_with_the_command_that_mends_
 @pytest.mark.parametrize("cleanup", ["delete", "compact,delete"])
 def test_releases_that_would_be_deleted_are_refused(pipeline: Pipeline, kafka: KafkaServer, cleanup: str) -> None:
     kafka.create_topic(pipeline.settings.topics.means, 8, {"cleanup.policy": cleanup})
-    with pytest.raises(Refusal, match=r"cleanup\.policy is .*delete.*, wanted compact"):
+    with pytest.raises(HatcastError, match=r"cleanup\.policy is .*delete.*, wanted compact"):
         ensure_topics(pipeline.settings)
 
 
 def test_another_number_of_output_partitions_is_refused(pipeline: Pipeline, kafka: KafkaServer) -> None:
     kafka.create_topic(pipeline.settings.topics.means, 2, {"cleanup.policy": "compact"})
-    with pytest.raises(Refusal, match="partitions is 2, wanted 8"):
+    with pytest.raises(HatcastError, match="partitions is 2, wanted 8"):
         ensure_topics(pipeline.settings)
 
 
@@ -186,7 +186,9 @@ def test_an_output_topic_that_would_not_take_a_full_batch_is_refused_and_so_does
         if taken:
             ensure_topics(pipeline.settings)
         else:
-            with pytest.raises(Refusal, match=rf"max\.message\.bytes is {limit}, wanted at least .* --add-config max"):
+            with pytest.raises(
+                HatcastError, match=rf"max\.message\.bytes is {limit}, wanted at least .* --add-config max"
+            ):
                 ensure_topics(pipeline.settings)
 
 
@@ -216,7 +218,7 @@ def test_a_budget_topic_that_has_grown_is_read_back_and_written_as_before(
 
 async def takes_full_batches(settings: Settings, topic: str) -> bool:
     """Whether a transaction of so many records that batches are full goes through; they cannot be compressed."""
-    publishers = Publishers(settings.topics.telemetry, settings.policy.name, aiokafka_options(settings))
+    publishers = TransactionalProducers(settings.topics.telemetry, settings.policy.name, aiokafka_options(settings))
     messages = [Message(topic, 0, b"%d" % number, os.urandom(700)) for number in range(200)]
     try:
         await publishers.hold(frozenset({0}))
@@ -236,16 +238,16 @@ def test_a_feed_into_a_topic_that_would_not_take_its_batches_is_refused_with_the
     alter(kafka, topic, max_message_bytes="999999")
     assert ensure_topics(pipeline.settings) == 8  # others may feed it in smaller batches
     line = r"max\.message\.bytes is 999999, .*--add-config max\.message\.bytes=1048588$"
-    with pytest.raises(Refusal, match=line):
+    with pytest.raises(HatcastError, match=line):
         ensure_telemetry(pipeline.settings)
-    with pytest.raises(Refusal, match=line):
+    with pytest.raises(HatcastError, match=line):
         check_replay_target(pipeline.settings, now_ms())
 
 
 def test_several_broken_topics_are_counted_in_the_one_line(pipeline: Pipeline, kafka: KafkaServer) -> None:
     for topic in (pipeline.settings.topics.telemetry, pipeline.settings.topics.means):
         kafka.create_topic(topic, 8)
-    with pytest.raises(Refusal, match=r"\(and 1 more: hatcast doctor lists them\)$"):
+    with pytest.raises(HatcastError, match=r"\(and 1 more: hatcast doctor lists them\)$"):
         ensure_topics(pipeline.settings)
 
 
@@ -277,7 +279,7 @@ def test_a_replay_may_go_where_its_records_are_kept(pipeline: Pipeline) -> None:
 
 
 def test_a_replay_that_a_new_topic_would_delete_makes_no_topic(pipeline: Pipeline, kafka: KafkaServer) -> None:
-    with pytest.raises(Refusal, match=r'older than 72h .* begin at 2022-01-01T12:00:00Z: .*retention = "none"'):
+    with pytest.raises(HatcastError, match=r'older than 72h .* begin at 2022-01-01T12:00:00Z: .*retention = "none"'):
         check_replay_target(pipeline.settings, 1_641_038_400_000)
     assert pipeline.settings.topics.telemetry not in kafka.topics()
 
@@ -285,19 +287,19 @@ def test_a_replay_that_a_new_topic_would_delete_makes_no_topic(pipeline: Pipelin
 def test_a_replay_that_the_topic_would_delete_is_refused_with_the_command_that_mends_it(pipeline: Pipeline) -> None:
     topic = ensure_telemetry(pipeline.settings)
     assert topic.retention_ms == 3 * DAY_MS
-    with pytest.raises(Refusal, match=r"deletes records older than 72h .*--add-config retention\.ms=-1$"):
+    with pytest.raises(HatcastError, match=r"deletes records older than 72h .*--add-config retention\.ms=-1$"):
         check_replay_target(pipeline.settings, now_ms() - 73 * HOUR_MS)
 
 
 def test_a_replay_into_a_topic_with_log_append_time_is_refused(pipeline: Pipeline, kafka: KafkaServer) -> None:
     kafka.create_topic(pipeline.settings.topics.telemetry, 8, {"message.timestamp.type": "LogAppendTime"})
-    with pytest.raises(Refusal, match="LogAppendTime, so a recording would lose its times"):
+    with pytest.raises(HatcastError, match="LogAppendTime, so a recording would lose its times"):
         check_replay_target(pipeline.settings, now_ms())
 
 
 def test_a_replay_that_the_topic_would_not_take_is_refused(pipeline: Pipeline, kafka: KafkaServer) -> None:
     kafka.create_topic(pipeline.settings.topics.telemetry, 8, {"message.timestamp.before.max.ms": str(HOUR_MS)})
-    with pytest.raises(Refusal, match="refuses records older than 1h"):
+    with pytest.raises(HatcastError, match="refuses records older than 1h"):
         check_replay_target(pipeline.settings, now_ms() - 2 * HOUR_MS)
 
 
@@ -310,12 +312,12 @@ def test_the_range_of_a_topic_ends_after_its_last_committed_record(pipeline: Pip
 
 
 def test_a_topic_that_is_not_there_is_named(pipeline: Pipeline) -> None:
-    with pytest.raises(Refusal, match="has no topic 'nowhere'"):
+    with pytest.raises(HatcastError, match="has no topic 'nowhere'"):
         topic_range(pipeline.settings, "nowhere")
 
 
 def test_a_topic_that_kafka_cannot_make_is_refused(pipeline: Pipeline) -> None:
     settings = changed(pipeline, topics={"means": ".."})
-    with pytest.raises(Refusal, match=r"the topic '\.\.'") as refused:
+    with pytest.raises(HatcastError, match=r"the topic '\.\.'") as refused:
         ensure_topics(settings)
     assert "\n" not in str(refused.value)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATORS, EmptyHat, Estimate, Estimator, Parameters, Users, capped_ratio
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.mechanisms import MAX_VALUE, Noisy
@@ -259,5 +259,5 @@ def test_sums_beyond_64_bits_are_cut_and_never_refused() -> None:
     ],
 )
 def test_parameters_that_no_ratio_can_keep_are_refused(key: str, value: float) -> None:
-    with pytest.raises(BadSetting):
+    with pytest.raises(SettingError):
         replace(PLAIN, **{key: value})  # type: ignore[arg-type]  # the table above has the right types

@@ -1,4 +1,4 @@
-"""Laws of every feed in FEEDS: on any bytes a reading or nothing, and a reading that replay can send."""
+"""Laws of every feed in FORMATS: on any bytes a reading or nothing, and a reading that replay can send."""
 
 import io
 from collections.abc import Callable, Sequence
@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hatcast.stream.readings.formats
-from hatcast.stream.errors import BadRecording
-from hatcast.stream.readings.formats import FEEDS, Feed, Recorded, jsonl
+from hatcast.stream.errors import RecordingError
+from hatcast.stream.readings.formats import FORMATS, Feed, Recorded, jsonl
 from hatcast.stream.readings.reading import Reading, is_complete, number, parse_time, to_milli
 from tests.services.data import DATA
 
 SAMPLES = DATA / "feeds"
 BROKEN = sorted((SAMPLES / "broken").iterdir())
-every_feed = pytest.mark.parametrize("feed", FEEDS.values(), ids=attrgetter("name"))
+every_feed = pytest.mark.parametrize("feed", FORMATS.values(), ids=attrgetter("name"))
 
 
 def samples(feed: Feed) -> list[Path]:
@@ -32,11 +32,11 @@ def recorded_in(path: Path, feed: Feed) -> list[Recorded]:
 
 
 RECORDS = sorted(
-    {record.raw for feed in FEEDS.values() for path in samples(feed) for record in recorded_in(path, feed)}
+    {record.raw for feed in FORMATS.values() for path in samples(feed) for record in recorded_in(path, feed)}
 )
 
 
-MESSAGES = sorted({path.read_bytes() for feed in FEEDS.values() for path in samples(feed)})
+MESSAGES = sorted({path.read_bytes() for feed in FORMATS.values() for path in samples(feed)})
 
 
 @st.composite
@@ -71,7 +71,7 @@ def survives(reading: Reading, write: Callable[[Recorded], bytes]) -> bool:
 
 def test_every_feed_file_is_in_the_suite() -> None:
     folder = Path(hatcast.stream.readings.formats.__file__).parent
-    assert set(FEEDS) == {path.stem.replace("_", "-") for path in folder.glob("[!_]*.py")} - {"interface"}
+    assert set(FORMATS) == {path.stem.replace("_", "-") for path in folder.glob("[!_]*.py")} - {"interface"}
 
 
 @every_feed
@@ -127,7 +127,7 @@ def test_a_message_of_one_record_is_that_record(feed: Feed) -> None:
 def test_a_recording_sent_as_one_message_is_its_records(feed: Feed) -> None:
     for path in samples(feed):
         header = path.suffix == ".csv"
-        if not (header and feed is FEEDS["itms"]):  # only a recording may be CSV
+        if not (header and feed is FORMATS["itms"]):  # only a recording may be CSV
             assert feed.split(path.read_bytes())[header:] == [record.raw for record in recorded_in(path, feed)]
 
 
@@ -136,7 +136,7 @@ def test_a_recording_sent_as_one_message_is_its_records(feed: Feed) -> None:
 def test_reading_any_bytes_as_a_recording_gives_records_or_one_refusal(feed: Feed, value: bytes) -> None:
     try:
         records = list(feed.records(io.BytesIO(value), "file"))
-    except BadRecording as refusal:
+    except RecordingError as refusal:
         assert "\n" not in str(refusal)
         return
     for record in records:
@@ -157,7 +157,7 @@ def test_a_broken_message_gives_records_none_of_which_is_a_tick(feed: Feed, path
 def test_a_broken_file_gives_records_or_one_refusal(feed: Feed, path: Path) -> None:
     try:
         records = recorded_in(path, feed)
-    except BadRecording as refusal:
+    except RecordingError as refusal:
         assert str(refusal).startswith(f"{path.name}: ")
         assert "\n" not in str(refusal)
         return
@@ -166,8 +166,8 @@ def test_a_broken_file_gives_records_or_one_refusal(feed: Feed, path: Path) -> N
 
 @every_feed
 def test_the_recordings_of_other_feeds_are_refused(feed: Feed) -> None:
-    for path in chain.from_iterable(samples(other) for other in FEEDS.values() if other is not feed):
-        with pytest.raises(BadRecording):
+    for path in chain.from_iterable(samples(other) for other in FORMATS.values() if other is not feed):
+        with pytest.raises(RecordingError):
             recorded_in(path, feed)
 
 
@@ -204,5 +204,5 @@ def test_a_canonical_record_that_drops_digits_or_the_unit_breaks_the_law() -> No
 def test_an_arrival_that_is_not_of_its_own_field_is_the_time_of_the_record(feed: Feed) -> None:
     for path in samples(feed):
         for record in recorded_in(path, feed):
-            if record.reading is not None and feed is not FEEDS["gtfs-rt"] and b'"arrival"' not in record.raw:
+            if record.reading is not None and feed is not FORMATS["gtfs-rt"] and b'"arrival"' not in record.raw:
                 assert record.arrival == parse_time(record.reading.time)

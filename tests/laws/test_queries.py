@@ -16,7 +16,7 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query_keys import Kind, Query
-from hatcast.stream.queries import KINDS, KeptDay, QueryKind
+from hatcast.stream.queries import KINDS, QueryKind, RetainedDay
 from hatcast.stream.release.queries import asked_in, query_release_of
 from tests.replayed import policy_of
 from tests.support import Scripted
@@ -46,8 +46,8 @@ def asking(kind: Kind, days: int = 1, grid: float = 0.001, **keys: object) -> Po
 POLICIES = {kind: asking(kind) for kind in KINDS}
 
 
-def kept(rows: Sequence[Row]) -> KeptDay:
-    return KeptDay(*(np.array([row[i] for row in rows], np.int64) for i in range(3)))
+def kept(rows: Sequence[Row]) -> RetainedDay:
+    return RetainedDay(*(np.array([row[i] for row in rows], np.int64) for i in range(3)))
 
 
 def value(kind: Kind, days: Days) -> Fraction:
@@ -157,7 +157,7 @@ def test_the_sensitivity_is_attained_and_nine_tenths_of_it_would_be_too_little(k
 # Noise
 
 
-def drawn(policy: Policy, days: Sequence[KeptDay | None]) -> Scripted:
+def drawn(policy: Policy, days: Sequence[RetainedDay | None]) -> Scripted:
     """What one answer asks of the noise."""
     noise, calendar = Scripted([0]), Calendar(policy)
     [asked] = asked_in(policy, calendar, "2022-01-01", "09:00")

@@ -23,7 +23,7 @@ from hatcast.stream.accounting.ledger import DayLedger, DaySummary, PolicyDay, T
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.cells_file import Chosen
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.queries import CELLS, KeptDay, reservations
+from hatcast.stream.queries import CELLS, RetainedDay, reservations
 from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.release.hats import Release, Status, numbered
 from hatcast.stream.release.queries import QueryRelease, asked_in, query_release_of
@@ -59,7 +59,7 @@ class Wanted:
         asked = [one for one in asked_in(policy, calendar, self.date, "12:00") if one.query.name == f"q{self.query}"]
         if not asked:
             return None
-        user = KeptDay(*(np.array([value], np.int64) for value in (1, 30_000, 30_000)))
+        user = RetainedDay(*(np.array([value], np.int64) for value in (1, 30_000, 30_000)))
         days = dict.fromkeys(asked[0].period.dates, user) if self.released else {}
         return query_release_of(asked[0], calendar, f"{self.cell:015x}", days, Scripted([0]))
 

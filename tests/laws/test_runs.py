@@ -22,7 +22,7 @@ from hatcast.agents.batch.fold import Job, fold_recording
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.batch.ledger_users import EarlierRuns
 from hatcast.agents.batch.release import changed_since, release_final
-from hatcast.agents.batch.retention import KeepChunks
+from hatcast.agents.batch.retention import RetainChunks
 from hatcast.stream.fold.packing import unpack
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.policy import Policy
@@ -77,7 +77,7 @@ class Ledger:
         """One run over the readings, in order of arrival; its records."""
         readings = [Reading(each.vehicle, each.at, each.lat, 72.8, each.speed) for each in log]
         records = [Recorded(b"raw", each, int(each.time)) for each in readings]
-        kept = KeepChunks()
+        kept = RetainChunks()
 
         def spied(policy: Policy, calendar: Any, slot: str, cell: str, chunks: HatChunks, noise: Any) -> Release:
             assert f"{slot}/{cell}" not in self.rows, "drawn twice"

@@ -22,9 +22,9 @@ from hatcast.agents.redis.identity import claim_user_key
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.ledger import AnswerProposal, LedgerStore, Proposal
 from hatcast.agents.redis.partition_state import FinalHat, PartitionStore
-from hatcast.agents.redis.policy_transition import SuccessionStore, Successor
+from hatcast.agents.redis.policy_transition import NextPolicy, PolicyTransitionStore
 from hatcast.agents.redis.recovery import Grounds, RecoveryStore
-from hatcast.agents.redis.retained import KeptStore
+from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.sealed_days import Sealed, SealedDay
 from hatcast.agents.redis.slot_progress import Mark
 from hatcast.agents.redis.spent_cells import SpentStore
@@ -110,7 +110,7 @@ class Stage:
         await recovery.reserve(Answered(self.name, "other", Period(date.fromisoformat(NEXT), 1), 2, NANO))
         await ledger.progress.restore(NOON_MS + HOUR_MS, NOON_MS + HOUR_MS, [0])
         await claim_user_key(redis, keys, None)
-        await SuccessionStore(redis, self.name).claim("older", Successor(DAY, "old"))
+        await PolicyTransitionStore(redis, self.name).claim("older", NextPolicy(DAY, "old"))
         await redis.hset(keys.ledger(NEXT), f"commits:{self.name}", "9")
         await recovery.seals.seal("sealed", DAY, self.token)
         await redis.sadd(keys.unsealed("sealed"), DAY)
@@ -134,7 +134,7 @@ class Stage:
     def acts(self) -> dict[str, Act]:
         """By script: what a worker asks of it."""
         ledger, recovery, name, keys = self.ledger, self.recovery, self.name, DomainKeys(self.name)
-        kept = KeptStore(self.redis, name, 1)
+        kept = RetainedStore(self.redis, name, 1)
         answer = AnswerProposal(f"{name}/{DAY}T12:00/a/q", DAY, [DAY, NEXT], "q", Reserved(1, NANO), *PARTS, 0)
         here = published(name, "9:00", NANO, b'{"seq":1}')
         paid = replace(self.policy, chosen=Chosen(1.0, date.fromisoformat(DAY), date.fromisoformat("2022-01-05")))
@@ -187,7 +187,7 @@ class Stage:
             "restore": lambda: ledger.progress.restore(NOON_MS, NOON_MS + 2 * HOUR_MS, [0, 1]),
             "skip": lambda: self.partition._skip(keys=[PartitionKeys(name, 0).state], args=["1", "9"]),
             "spent": SpentStore(self.redis, name, paid).confirm,
-            "succeed": lambda: SuccessionStore(self.redis, name).claim(name, Successor("2022-02-01", "next")),
+            "succeed": lambda: PolicyTransitionStore(self.redis, name).claim(name, NextPolicy("2022-02-01", "next")),
             "supersede": lambda: recovery.supersede(here, published(name, "9:00", 2 * NANO)),
             "sweep": lambda: self.partition.sweep(DAY),
         }

@@ -23,7 +23,7 @@ from hatcast.agents.recordings.parquet import parquet_records
 from hatcast.stream.fold.contributions import Fold
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import FEEDS, Feed, Recorded, jsonl
+from hatcast.stream.readings.formats import FORMATS, Feed, Recorded, jsonl
 from hatcast.stream.readings.reading import Reading
 from tests.folding import NOON, NOW, PSEUDONYMS, apply, contributions, occurring
 from tests.replayed import policy_of
@@ -92,7 +92,7 @@ WRITTEN: Final = {
     "hfp": Written(HFP, HFP),
     "capmetro": Written(template(CAPMETRO), template(f"{COLUMNS}\n{CAPMETRO}")),
 }
-every_feed = pytest.mark.parametrize("feed", FEEDS.values(), ids=attrgetter("name"))
+every_feed = pytest.mark.parametrize("feed", FORMATS.values(), ids=attrgetter("name"))
 
 
 def recorded_by(feed: Feed, speed: str) -> list[Recorded]:
@@ -138,7 +138,7 @@ def replace_speed(reading: Reading) -> Reading:
 
 
 def test_every_feed_is_tried() -> None:
-    assert WRITTEN.keys() == FEEDS.keys()
+    assert WRITTEN.keys() == FORMATS.keys()
 
 
 @every_feed
@@ -183,8 +183,8 @@ def test_a_speed_far_below_nothing_counts_as_nothing(feed: Feed, speed: str) -> 
 )
 def test_a_speed_that_is_no_number_counts_as_nothing(name: str, texts: tuple[str, ...]) -> None:
     for text in texts:
-        assert counts_whatever(FEEDS[name], text)
-        assert {value_of(found.reading) for found in recorded_by(FEEDS[name], text)} == {0}
+        assert counts_whatever(FORMATS[name], text)
+        assert {value_of(found.reading) for found in recorded_by(FORMATS[name], text)} == {0}
 
 
 @pytest.mark.parametrize("name", ["jsonl", "itms", "capmetro"])
@@ -210,7 +210,7 @@ def test_a_column_of_doubles_in_parquet_decides_as_little(name: str, speed: floa
     file = io.BytesIO()
     pq.write_table(pa.table(columns), file)
     file.seek(0)
-    [found] = parquet_records(file, "file", FEEDS[name])
+    [found] = parquet_records(file, "file", FORMATS[name])
     value = value_of(found.reading)
     assert value is not None
     assert value == (0 if not math.isfinite(speed) or speed <= 0 else value)
@@ -225,8 +225,8 @@ def test_a_decoder_that_refuses_what_a_double_cannot_hold_breaks_the_law() -> No
         found = jsonl.decode(value)
         return found if found is not None and math.isfinite(json.loads(value)["speed"]) else None
 
-    assert counts_whatever(FEEDS["jsonl"], "1e400")
-    assert not counts_whatever(replace(FEEDS["jsonl"], decode=refusing), "1e400")
+    assert counts_whatever(FORMATS["jsonl"], "1e400")
+    assert not counts_whatever(replace(FORMATS["jsonl"], decode=refusing), "1e400")
 
 
 def test_a_fold_that_drops_what_is_no_number_breaks_the_law() -> None:

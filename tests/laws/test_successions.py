@@ -14,7 +14,7 @@ from hatcast.agents.redis.adoption import Position, Published
 from hatcast.agents.redis.errors import Replaced, Unclaimed
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.ledger import LedgerStore, Proposal
-from hatcast.agents.redis.policy_transition import Begun, SuccessionStore, Successor
+from hatcast.agents.redis.policy_transition import Begun, NextPolicy, PolicyTransitionStore
 from hatcast.agents.redis.recovery import Grounds, RecoveryStore
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records import BUDGET
@@ -90,10 +90,10 @@ class World:
         self.budgets.append(budget_record(policy, date, await store.summary(date)))
         return "released"
 
-    async def follow(self, policy: Policy) -> Successor | Begun:
+    async def follow(self, policy: Policy) -> NextPolicy | Begun:
         """A worker of a successor starts: it claims, and announces what it has."""
-        ours = Successor(str(policy.from_date), policy.name)
-        kept = await SuccessionStore(self.redis, self.domain).claim(str(policy.replaces), ours)
+        ours = NextPolicy(str(policy.from_date), policy.name)
+        kept = await PolicyTransitionStore(self.redis, self.domain).claim(str(policy.replaces), ours)
         if kept == ours:
             summary = await LedgerStore(self.redis, self.domain, policy).summary(ours.from_date)
             self.budgets.append(budget_record(policy, ours.from_date, summary))
@@ -152,11 +152,11 @@ def test_a_policy_has_one_successor_and_the_first_one_stays(redis_server: RedisS
         async with Redis.from_url(redis_server.url) as redis:
             world = World(redis, domain)
             await world.recover()
-            assert await world.follow(NEW) == Successor(FROM, "new")
-            assert await world.follow(LATER) == Successor(FROM, "new")
+            assert await world.follow(NEW) == NextPolicy(FROM, "new")
+            assert await world.follow(LATER) == NextPolicy(FROM, "new")
             await world.forget()
-            assert await world.follow(LATER) == Successor(FROM, "new")
-            assert await world.follow(NEW) == Successor(FROM, "new")
+            assert await world.follow(LATER) == NextPolicy(FROM, "new")
+            assert await world.follow(NEW) == NextPolicy(FROM, "new")
             assert await world.release(LATER, FROM, 12) == "Unclaimed"
         redis_server.delete(f"{{{domain}}}*")
 
@@ -168,7 +168,7 @@ def test_what_is_known_of_a_policy_survives_in_what_it_has_published(redis_serve
     async def look() -> None:
         domain = f"t-laws-{uuid.uuid4().hex[:8]}"
         async with Redis.from_url(redis_server.url) as redis:
-            world, store = World(redis, domain), SuccessionStore(redis, domain)
+            world, store = World(redis, domain), PolicyTransitionStore(redis, domain)
             await world.recover()
             assert await store.known("old") is None
             await world.release(OLD, DATES[0], 12)

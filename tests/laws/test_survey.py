@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hatcast.agents.research.survey.count import capped_counts
 from hatcast.agents.research.survey.run import SURVEYED, Job, Survey, survey
 from hatcast.agents.research.survey.spill import Held, open_spill
-from hatcast.stream.errors import BadRecording
+from hatcast.stream.errors import RecordingError
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Recorded, jsonl
 from hatcast.stream.survey.rows import Rows, minutes_of, slots_of
@@ -49,7 +49,7 @@ def test_a_survey_is_what_the_oracle_of_the_fold_counts_in_whatever_order_record
         job = job_of(case, survey_oracle.written(Path(folder) / "log.jsonl", shuffled), users)
         expected = fold_oracle.fold(survey_oracle.rules_of(case, 7), case.now, log)
         if not expected.contributions:
-            with pytest.raises(BadRecording):
+            with pytest.raises(RecordingError):
                 survey(job)
             return
         found = survey(job)

@@ -9,8 +9,8 @@ import structlog
 from structlog.testing import CapturedCall, CapturingLogger
 
 import hatcast.agents.worker.early_records
-from hatcast.agents.kafka.batches import Frame
-from hatcast.agents.worker.early_records import CALM_S, Ahead, ClockWaits
+from hatcast.agents.kafka.batches import RecordBatch
+from hatcast.agents.worker.early_records import CALM_S, Ahead, EarlyRecords
 from hatcast.agents.worker.partition import Held
 from tests.folding import MINUTE, NOON, fold_of, record
 from tests.replayed import policy_of
@@ -43,10 +43,10 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[CapturedCall]]:
     yield logger.calls
 
 
-def frame_of(*timestamps: int, offsets: list[int] | None = None) -> Frame:
+def frame_of(*timestamps: int, offsets: list[int] | None = None) -> RecordBatch:
     known = offsets or list(range(10, 10 + len(timestamps)))
     values = [record() for _ in timestamps]
-    return Frame(
+    return RecordBatch(
         partition=3,
         epoch=1,
         base=10,
@@ -86,14 +86,14 @@ def test_a_frame_without_records_only_crosses_its_hole() -> None:
     assert held().split(frame, NOON) == (frame, None)
 
 
-def replace_records(frame: Frame) -> Frame:
-    return Frame(frame.partition, frame.epoch, frame.base, frame.next, range(0), [], [], [])
+def replace_records(frame: RecordBatch) -> RecordBatch:
+    return RecordBatch(frame.partition, frame.epoch, frame.base, frame.next, range(0), [], [], [])
 
 
 def test_a_wait_is_logged_once_with_its_place_and_the_way_out_and_once_when_it_is_over(
     clocks: Clocks, logged: list[CapturedCall]
 ) -> None:
-    waits = ClockWaits("telemetry")
+    waits = EarlyRecords("telemetry")
     for later in range(5):
         waits.meet(3, replace(RECORD, offset=17 + later))
         clocks.monotonic_s += CALM_S
@@ -126,7 +126,7 @@ def test_a_wait_is_logged_once_with_its_place_and_the_way_out_and_once_when_it_i
 
 def test_a_wait_that_returns_at_once_is_one_wait(clocks: Clocks, logged: list[CapturedCall]) -> None:
     # A clock that is steadily behind allows a record, and the next one has to wait again.
-    waits = ClockWaits("telemetry")
+    waits = EarlyRecords("telemetry")
     for _ in range(100):
         waits.meet(3, RECORD)
         clocks.monotonic_s += 1.0
@@ -138,7 +138,7 @@ def test_the_problem_is_that_of_the_record_furthest_ahead_and_says_how_many_wait
     clocks: Clocks, logged: list[CapturedCall]
 ) -> None:
     del clocks
-    waits = ClockWaits("telemetry")
+    waits = EarlyRecords("telemetry")
     waits.meet(0, RECORD)
     waits.meet(1, Ahead(5, 4_102_444_800_000, 2 * MINUTE))
     waits.meet(2, Ahead(6, 10**15, 2 * MINUTE))
@@ -153,7 +153,7 @@ def test_the_problem_is_that_of_the_record_furthest_ahead_and_says_how_many_wait
 def test_the_wait_ends_when_the_clock_is_set_or_nobody_wants_it_any_more(
     clocks: Clocks, logged: list[CapturedCall]
 ) -> None:
-    waits = ClockWaits("telemetry")
+    waits = EarlyRecords("telemetry")
 
     async def wait(looks: int, *, wanted: bool) -> float:
         left = [wanted] * looks

@@ -18,10 +18,10 @@ from hypothesis import HealthCheck, given, settings
 import hatcast.agents.batch.fold
 import hatcast.agents.cli.batch
 from hatcast.agents.batch.fold import Job, fold_recording
-from hatcast.agents.batch.retention import KeepChunks, Keeper, KeepNothing, KeepTotals
+from hatcast.agents.batch.retention import RetainChunks, RetainNothing, RetainTotals, Retention
 from hatcast.agents.cli.batch import command
 from hatcast.agents.kafka.dump import Head, Line
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import Recorded, jsonl
 from hatcast.stream.readings.partitioner import by_murmur2
 from tests.folding import HOUR, MINUTE, NOON, NOW, PSEUDONYMS, record
@@ -60,7 +60,7 @@ def batch(*arguments: object) -> Result:
 
 
 def refusal(*arguments: object) -> str:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(HatcastError) as refused:
         batch(*arguments)
     line = str(refused.value)
     assert "\n" not in line
@@ -155,7 +155,7 @@ def add(hats: dict[str, list[int]], state: fold_oracle.State) -> None:
         hat[:] = hat[0] + 1, hat[1] + count, hat[2] + total, max(hat[3], greatest)
 
 
-def job(case: Case, keeper: Keeper) -> Job:
+def job(case: Case, keeper: Retention) -> Job:
     return Job(case.policy, PSEUDONYMS, case.now, keeper, lambda _: None)
 
 
@@ -170,7 +170,7 @@ def test_what_is_forgotten_on_the_way_does_not_show(case: Case) -> None:
     expected = fold_oracle.fold(alone.rules(), case.now, alone.log)
     hats: dict[str, list[int]] = {}
     add(hats, expected)
-    totals, nothing, chunks = KeepTotals(), KeepNothing(), KeepChunks()
+    totals, nothing, chunks = RetainTotals(), RetainNothing(), RetainChunks()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(hatcast.agents.batch.fold, "_RECORDS", 4)
         patched.setattr(hatcast.agents.batch.fold, "_LOOK_RECORDS", 8)

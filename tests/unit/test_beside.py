@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from hatcast.agents.config.settings import Address
 from hatcast.agents.monitoring.kinds import Process
 from hatcast.agents.monitoring.threaded_server import served_beside
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 
 
 def test_a_process_without_an_event_loop_serves_its_figures_until_it_ends() -> None:
@@ -29,7 +29,7 @@ def test_an_address_that_is_taken_ends_the_process_before_it_begins() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = Address("127.0.0.1", taken.getsockname()[1])
         with (
-            pytest.raises(Refusal, match=r"--metrics-listen: .* cannot be listened on"),
+            pytest.raises(HatcastError, match=r"--metrics-listen: .* cannot be listened on"),
             served_beside(address, Process.BRIDGE, "--metrics-listen"),
         ):
             pytest.fail("it began")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatcast.agents.sources.acknowledgements import Window
-from hatcast.agents.sources.filter import VALUE_BYTES_MAX, Door
-from hatcast.stream.readings.formats import FEEDS, jsonl
+from hatcast.agents.sources.filter import VALUE_BYTES_MAX, Filter
+from hatcast.stream.readings.formats import FORMATS, jsonl
 from hatcast.stream.readings.partitioner import PARTITIONERS, by_murmur2
 from hatcast.stream.replay.heartbeats import Addresses
 
@@ -18,15 +18,15 @@ NOW = 1_795_000_000_000
 AHEAD = 120_000
 
 
-def door(form: str = "jsonl", clock: Callable[[], int] = lambda: NOW, *, polled: bool = False) -> Door:
-    return Door(FEEDS[form], Addresses(8, PARTITIONERS["murmur2"]), AHEAD, polled=polled, clock=clock)
+def door(form: str = "jsonl", clock: Callable[[], int] = lambda: NOW, *, polled: bool = False) -> Filter:
+    return Filter(FORMATS[form], Addresses(8, PARTITIONERS["murmur2"]), AHEAD, polled=polled, clock=clock)
 
 
 def record(vehicle: str = "bus", time: object = NOW, **more: object) -> bytes:
     return json.dumps({"vehicle": vehicle, "time": time, "lat": 21.2, "lon": 72.8, "speed": 20.5} | more).encode()
 
 
-@pytest.mark.parametrize("form", FEEDS)
+@pytest.mark.parametrize("form", FORMATS)
 @given(body=st.binary(max_size=400), topic=st.text(max_size=40))
 def test_whatever_a_source_sends_is_a_reading_or_counted_and_never_an_empty_record(
     form: str, body: bytes, topic: str
@@ -34,7 +34,7 @@ def test_whatever_a_source_sends_is_a_reading_or_counted_and_never_an_empty_reco
     there = door(form)
     messages = list(there.messages(body, topic))
     assert len(messages) == there.readings
-    assert there.readings + there.undecodable == len(FEEDS[form].split(body, topic))
+    assert there.readings + there.undecodable == len(FORMATS[form].split(body, topic))
     assert all(message.value and message.key for message in messages)
 
 

@@ -14,13 +14,13 @@ from hatcast.agents.monitoring.kinds import Gauge
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.sources import connection as link_module
 from hatcast.agents.sources import live
-from hatcast.agents.sources.connection import Link
+from hatcast.agents.sources.connection import SourceConnection
 from hatcast.agents.sources.endpoint import SourceLost, SourceRefuses
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.replay.heartbeats import Addresses, Message
 
-Step = Callable[[Link, "Scripted"], None]
+Step = Callable[[SourceConnection, "Scripted"], None]
 
 
 class Scripted:
@@ -32,7 +32,7 @@ class Scripted:
     def __init__(self, *steps: Step) -> None:
         self._steps = list(steps)
 
-    async def serve(self, link: Link) -> None:
+    async def serve(self, link: SourceConnection) -> None:
         if self._steps:
             self._steps.pop(0)(link, self)
         else:
@@ -40,7 +40,7 @@ class Scripted:
 
 
 def fails(error: SourceLost, *, after_up: bool = False) -> Step:
-    def step(link: Link, source: Scripted) -> None:
+    def step(link: SourceConnection, source: Scripted) -> None:
         if after_up:
             link.up(source)
         raise error
@@ -61,11 +61,11 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return waited
 
 
-def keep(*steps: Step) -> Link:
+def keep(*steps: Step) -> SourceConnection:
     unused: Any = None  # neither door nor outlet: no message comes
 
-    async def run() -> Link:
-        link = Link(unused, unused, asyncio.Event())
+    async def run() -> SourceConnection:
+        link = SourceConnection(unused, unused, asyncio.Event())
         await link.keep(Scripted(*steps))
         return link
 
@@ -107,7 +107,7 @@ def test_a_connection_that_has_lasted_is_made_again_at_once(
     now = [0.0]
     monkeypatch.setattr(link_module, "monotonic_s", lambda: now[0])
 
-    def lasts(link: Link, source: Scripted) -> None:
+    def lasts(link: SourceConnection, source: Scripted) -> None:
         link.up(source)
         now[0] += 60.0
         raise SourceLost("the connection was closed")
@@ -125,14 +125,14 @@ def test_a_source_may_ask_for_a_longer_rest(waits: list[float]) -> None:
 def test_a_source_that_refuses_us_from_the_start_ends_the_bridge_and_later_it_is_tried_again(
     waits: list[float],
 ) -> None:
-    with pytest.raises(Refusal, match=r"scripted at nowhere: wrong password"):
+    with pytest.raises(HatcastError, match=r"scripted at nowhere: wrong password"):
         keep(fails(SourceLost("connection refused")), fails(SourceRefuses("wrong password")))
     link = keep(fails(SourceLost("gone"), after_up=True), *[fails(SourceRefuses("wrong password"))] * 3)
     assert link.losses == 4
     assert not link.is_up
 
 
-class Outlet:
+class LiveProducer:
     """What ticks are handed to; `waiting_s` as if Kafka had been silent for so long."""
 
     def __init__(self, stopping: asyncio.Event, rounds: int) -> None:
@@ -166,7 +166,7 @@ def test_every_partition_is_ticked_each_ten_seconds_of_the_bridges_clock_unless_
 
     async def run() -> list[Message]:
         stopping = asyncio.Event()
-        outlet: Any = Outlet(stopping, 5)
+        outlet: Any = LiveProducer(stopping, 5)
         outlet.waiting_s = silent_s
         await live._tick(outlet, Addresses(8, by_murmur2), stopping)
         sent: list[Message] = outlet.sent

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATORS
 from hatcast.stream.policy.cells_file import SOURCES, CellsFile, Chosen, read_cells_file
 from hatcast.stream.policy.policy import Policy, read_policy
@@ -45,12 +45,12 @@ def test_a_file_is_read_again_with_its_source_and_its_cost_and_without_its_remar
     ],
 )
 def test_a_private_list_that_does_not_say_what_it_has_cost_is_refused(cost: str) -> None:
-    with pytest.raises(BadSetting, match="does not say what it has cost; let `hatcast survey --private` write it"):
+    with pytest.raises(SettingError, match="does not say what it has cost; let `hatcast survey --private` write it"):
         read_cells_file(f'source = "private"\n{cost}\n87608b0d2ffffff\n', "cells", 7)
 
 
 def test_a_list_that_is_not_private_has_no_cost() -> None:
-    with pytest.raises(BadSetting, match="line 2 is no H3 index of resolution 7"):
+    with pytest.raises(SettingError, match="line 2 is no H3 index of resolution 7"):
         read_cells_file(f'source = "survey"\n{COST}87608b0d2ffffff\n', "cells", 7)
 
 
@@ -76,5 +76,5 @@ def test_a_list_that_names_more_than_ten_years_of_days_is_refused(last: str, *, 
         assert listed is not None
         assert len(listed.dates) == 3_660
         return
-    with pytest.raises(BadSetting, match="names more than 3,660 days"):
+    with pytest.raises(SettingError, match="names more than 3,660 days"):
         read_cells_file(text, "cells", 7)

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from hatcast.agents.cli.cluster import command
 from hatcast.agents.research.cluster.release import local_ones
 from hatcast.agents.research.evaluate.clusters import CONTENDERS
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from tests.folding import HOUR, NOON, record
 
 CONFIG = """
@@ -147,7 +147,7 @@ def test_what_cannot_be_released_is_refused_in_one_line(files: tuple[Path, Path]
         ((few, "--config", files[1], *RELEASE), "min_users"),
         ((files[0], "--config", files[1], *RELEASE, "--blend", "lm_only"), "min_users"),
     ):
-        with pytest.raises(Refusal, match=line) as refused:
+        with pytest.raises(HatcastError, match=line) as refused:
             run(*arguments)
         assert "\n" not in str(refused.value)
 
@@ -159,7 +159,7 @@ def test_a_policy_under_which_nobody_may_know_how_many_there_are_is_refused(
     hidden = CONFIG.replace('"baseline"', '"capped_ratio"\narray_length = 2').replace("min_users = 3", "")
     hidden = hidden.replace("hours =", 'cells = "cells.txt"\nhours =')
     files[1].write_text(hidden.replace("epsilon =", 'relation = "add_remove"\nepsilon ='))
-    with pytest.raises(Refusal, match="K-means is proved for replace only"):
+    with pytest.raises(HatcastError, match="K-means is proved for replace only"):
         run(files[0], "--config", files[1], *RELEASE)
 
 

@@ -12,7 +12,7 @@ from hatcast.agents.demo.defaults import demo_policy
 from hatcast.agents.demo.rendering import Lines, page, strip_of
 from hatcast.agents.demo.state import Budget, Noise, Published, State
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.release.hats import Status as WireStatus
 
@@ -118,6 +118,6 @@ def test_every_outcome_and_every_status_has_words() -> None:
         assert words.counted({status.value: 1})
 
 
-@pytest.mark.parametrize("feed", [None, *FEEDS])
+@pytest.mark.parametrize("feed", [None, *FORMATS])
 def test_the_policy_of_every_feed_is_valid_and_releases_all_day(feed: str | None) -> None:
     assert settings_of({"policy": demo_policy(feed)}, Path(), {}).policy.hours == (0, 24)

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from hatcast.agents.cli.device import command
 from hatcast.agents.device.mqtt import Published
 from hatcast.agents.device.sources import Fleet, Own, read_lines, vehicles_in
-from hatcast.stream.errors import Refusal
-from hatcast.stream.readings.formats import FEEDS, jsonl
+from hatcast.stream.errors import HatcastError
+from hatcast.stream.readings.formats import FORMATS, jsonl
 from hatcast.stream.readings.reading import Reading
 from tests.devices import NOON, line, policy_table, recording
 
@@ -52,7 +52,7 @@ def config(folder: Path, **policy: Any) -> Path:
 
 def refusal(*arguments: object) -> str:
     result = CliRunner().invoke(command, [str(each) for each in arguments])
-    assert isinstance(result.exception, Refusal), result.output
+    assert isinstance(result.exception, HatcastError), result.output
     assert "\n" not in str(result.exception)
     return str(result.exception)
 
@@ -88,7 +88,7 @@ def test_readings_of_one_vehicle_are_taken_and_a_second_one_is_refused() -> None
     assert own(Reading(" bus ", NOON, 1.0, 2.0, 3.0))
     assert own(Reading("bus", NOON, 1.0, 2.0, 3.0))
     assert not own(Reading("", NOON, 1.0, 2.0, 3.0))
-    with pytest.raises(Refusal, match="--vehicle"):
+    with pytest.raises(HatcastError, match="--vehicle"):
         own(Reading("another", NOON, 1.0, 2.0, 3.0))
 
 
@@ -114,7 +114,7 @@ def test_lines_that_are_no_readings_are_left_out_whatever_they_hold() -> None:
 def test_the_vehicles_of_a_recording_are_counted_by_their_canonical_ids(tmp_path: Path) -> None:
     path = recording(tmp_path / "a.jsonl", [line("bus", NOON, 20), line("bus ", NOON, 20), line("two", NOON, 20), "{"])
     with path.open("rb") as stream:
-        records = [(NOON, each) for each in FEEDS["jsonl"].records(stream, "a")]
+        records = [(NOON, each) for each in FORMATS["jsonl"].records(stream, "a")]
     assert vehicles_in(records) == {"bus", "two"}
 
 
@@ -142,5 +142,5 @@ def test_an_mqtt_address_names_broker_user_and_topic(
     "url", ["broker/bus", "http://broker/bus", "mqtt://broker", "mqtt://u:p@broker/b", "mqtt://b:x/t"]
 )
 def test_what_is_no_mqtt_address_is_refused_and_no_password_is_taken_from_it(url: str) -> None:
-    with pytest.raises(Refusal, match="HATCAST_FEED_PASSWORD"):
+    with pytest.raises(HatcastError, match="HATCAST_FEED_PASSWORD"):
         Published.of(url, {})

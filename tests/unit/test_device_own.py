@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatcast.agents.batch.fold import Job, fold_recording
-from hatcast.agents.batch.retention import KeepTotals
+from hatcast.agents.batch.retention import RetainTotals
 from hatcast.agents.device.fold import OwnMeans, Rules
 from hatcast.agents.device.perturbation import Reporter
 from hatcast.agents.device.store import Store, open_store
 from hatcast.agents.recordings.files import open_recording
-from hatcast.stream.errors import BadSetting, Refusal
+from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.hybrid import accepts, decode_report
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.policy import NoiseKind
-from hatcast.stream.readings.formats import FEEDS, Recorded
+from hatcast.stream.readings.formats import FORMATS, Recorded
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.readings.reading import Reading
 from tests.devices import EXACT, HOUR, NOON, PRIVACY, policy_of, rules_of
@@ -64,7 +64,7 @@ def means_of(records: Records, rules: Rules) -> dict[str, tuple[int, Fraction]]:
 
 def batch_of(records: Records, rules: Rules) -> dict[str, tuple[int, Fraction]]:
     """The same by `batch --contributions` of one vehicle, under the device's own cap and lateness."""
-    totals = KeepTotals()
+    totals = RetainTotals()
     fold_recording(records, Job(rules.own_policy, Pseudonyms(bytes(KEY_BYTES)), NOW, totals, lambda _: None))
     return {hat: (users, Fraction(total, count)) for hat, (users, count, total, _) in totals.hats.items()}
 
@@ -99,7 +99,7 @@ def test_the_means_of_a_device_are_those_of_batch_over_its_recording(
 def test_the_means_of_a_recorded_bus_are_those_of_batch_over_it() -> None:
     rules = rules_of(timezone="America/Chicago", privacy=PRIVACY | {"max_hats_per_day": 26})
     path = data.recording("capmetro/2017-03-21.csv.gz")
-    with open_recording([path], FEEDS["capmetro"]) as recording:
+    with open_recording([path], FORMATS["capmetro"]) as recording:
         records = list(recording)
     vehicle = next(each.reading.vehicle for _, each in records if each.reading is not None)
     mine = [(at, each) for at, each in records if each.reading is not None and each.reading.vehicle == vehicle]
@@ -198,10 +198,10 @@ def test_a_policy_that_takes_no_reports_is_refused(name: str) -> None:
     if policy.hybrid is not None and policy.hybrid.use.local:
         Rules(policy, None)
         return
-    with pytest.raises(Refusal, match="takes no reports"):
+    with pytest.raises(HatcastError, match="takes no reports"):
         Rules(policy, None)
 
 
 def test_a_policy_without_time_for_reports_is_refused() -> None:
-    with pytest.raises(BadSetting, match="lateness"):
+    with pytest.raises(SettingError, match="lateness"):
         rules_of(lateness="0ms")

@@ -17,7 +17,7 @@ from hatcast.agents.device.fold import OwnHat
 from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.perturbation import Reporter
 from hatcast.agents.device.store import Place, Store, Times, open_store
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.mechanisms.system import SystemNoise
 from tests.devices import HOUR, NOON, rules_of
@@ -158,7 +158,7 @@ def test_a_full_disk_is_told_in_one_line_and_nothing_is_sent_that_was_not_stored
         connection.execute(f"PRAGMA max_page_count = {pages}")
         store = Store(connection)
         reporter = Reporter(rules_of(), store, Scripted([0] * 200))
-        with pytest.raises(Refusal, match="see to its disk") as refusal:
+        with pytest.raises(HatcastError, match="see to its disk") as refusal:
             reporter.draw([hat(f"bus {number}") for number in range(200)], 0)
         assert "\n" not in str(refusal.value)
         assert store.unsent() == []
@@ -168,7 +168,7 @@ def test_a_state_file_is_its_owners_only_and_one_process_has_it(tmp_path: Path) 
     path = tmp_path / "deep" / "state"
     with open_store(path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        with pytest.raises(Refusal, match="another device"), open_store(path):
+        with pytest.raises(HatcastError, match="another device"), open_store(path):
             pass
 
 
@@ -185,6 +185,6 @@ def test_what_is_no_state_file_is_refused_in_one_line(tmp_path: Path) -> None:
     text.write_text("not a database, but long enough to be read as the head of one\n" * 20)
     sqlite3.connect(other).execute("CREATE TABLE t (x)").connection.close()
     for path in (text, other, tmp_path):
-        with pytest.raises(Refusal, match="--state") as refusal, open_store(path):
+        with pytest.raises(HatcastError, match="--state") as refusal, open_store(path):
             pass
         assert "\n" not in str(refusal.value)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import BadUsers, Estimate, Parameters, Users
 from hatcast.stream.estimators._interface import part_of
 from hatcast.stream.mechanisms import Noisy
@@ -63,12 +63,12 @@ def test_users_that_break_the_promises_of_the_fold_are_refused(counts: list[int]
     ],
 )
 def test_parameters_that_no_estimate_can_keep_are_refused(key: str, value: float) -> None:
-    with pytest.raises(BadSetting):
+    with pytest.raises(SettingError):
         replace(PLAIN, **{key: value})  # type: ignore[arg-type]  # the table above has the right types
 
 
 def test_a_grid_without_a_step_within_the_bound_is_refused() -> None:
-    with pytest.raises(BadSetting, match=r"policy\.grid"):
+    with pytest.raises(SettingError, match=r"policy\.grid"):
         replace(PLAIN, grid=Grid(Decimal("65.5")))
 
 

@@ -26,7 +26,7 @@ from hatcast.agents.research.evaluate.estimates import (
 )
 from hatcast.agents.research.evaluate.simulation import Draws, Floats, Integers
 from hatcast.agents.research.evaluate.values import VALUES, Readings, mean_law, recorded, vectors
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators import ESTIMATORS, Users
 from hatcast.stream.estimators.array_length import minimax_convex_printed
 from hatcast.stream.estimators.vectors import VectorUsers, vector_form
@@ -168,7 +168,7 @@ def test_what_noise_suppresses_is_counted_and_is_no_error() -> None:
     assert (nobody.standard_error, nobody.suppressed) == (0.0, 1.0)
 
 
-class Asked:
+class QueryPeriod:
     """Noise that keeps the chances which `choose` is asked for, and takes the first candidate."""
 
     def __init__(self) -> None:
@@ -209,7 +209,7 @@ def test_selections_have_the_chances_that_the_exact_ones_are_drawn_with(name: st
     for _ in range(5):
         users = Users(counts, chance.integers(0, counts * UPPER_BOUND, endpoint=True))
         settled, lot = settled_for(name, users, epsilon)
-        asked = Asked()
+        asked = QueryPeriod()
         settled.contender.estimator.estimate(users, settled.parameters, asked)
         found = fast_chances(settled, lot)
         assert len(found) == len(asked.chances) >= 1
@@ -220,7 +220,7 @@ def test_selections_have_the_chances_that_the_exact_ones_are_drawn_with(name: st
 def test_a_quantile_far_from_all_that_has_a_width_still_has_its_chances() -> None:
     users = as_users([1] * 2_000, [30_000] * 2_000)
     settled, lot = settled_for("quantile", users, 50.0)
-    asked = Asked()
+    asked = QueryPeriod()
     settled.contender.estimator.estimate(users, settled.parameters, asked)
     for fast, exact in zip(fast_chances(settled, lot), asked.chances, strict=True):
         assert np.abs(fast - exact).max() < 1e-9
@@ -298,6 +298,6 @@ def test_printed_variants_have_the_papers_constants() -> None:
 
 @pytest.mark.parametrize("name", ["", "mean", "levy:fast", "baseline:median", "levy:printed", "levy:0", "levy:²"])
 def test_a_name_that_means_nothing_is_refused_in_one_line(name: str) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(HatcastError) as refused:
         contender(name)
     assert "\n" not in str(refused.value)

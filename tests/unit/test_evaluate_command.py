@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from hatcast.agents.cli.evaluate import command
 from hatcast.agents.research.evaluate.contenders import DEFAULT, GRID
-from hatcast.stream.errors import BadRecording, Refusal
+from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.estimators.vectors import LINEAR
 from tests.services.data import DATA
 from tests.unit.test_imports import ROOT, SIMULATION, modules, offences
@@ -91,7 +91,7 @@ def test_a_recording_is_read_and_said_to_be_raw_data() -> None:
         "--data", day, "--format", "capmetro", "--json", "--runs", 20, "--hat", hat, "--scaling", "users", 2
     )
     assert json.loads(again.stdout)["settings"]["users"] == 2 * found["users"]
-    with pytest.raises(Refusal, match="has no reading"):
+    with pytest.raises(HatcastError, match="has no reading"):
         evaluate("--data", day, "--format", "capmetro", "--hat", "nowhere")
 
 
@@ -105,7 +105,7 @@ def test_vectors_are_compared_by_the_estimators_that_have_a_form_for_them(tmp_pa
     assert "mean l1 error" in evaluate("--counts", COUNTS, "--dimensions", 2, "--runs", 20).stdout
     assert json.loads(evaluate("--counts", COUNTS, "--runs", 2, "--json").stdout)["settings"]["dimensions"] == 1
     for name in {each.split(":")[0] for each in DEFAULT} - LINEAR.keys():
-        with pytest.raises(Refusal, match=f"{name} has no form for vectors") as refused:
+        with pytest.raises(HatcastError, match=f"{name} has no form for vectors") as refused:
             evaluate("--counts", COUNTS, "--dimensions", 2, "--estimators", f"baseline,{name}")
         assert "\n" not in str(refused.value)
 
@@ -123,7 +123,7 @@ def test_a_plot_is_an_svg_file_with_a_line_an_estimator(tmp_path: Path) -> None:
     text = "".join(ET.parse(out).getroot().itertext())
     assert "baseline" in text
     assert "levy" in text
-    with pytest.raises(Refusal, match="cannot be written"):
+    with pytest.raises(HatcastError, match="cannot be written"):
         evaluate("--counts", COUNTS, "--runs", 2, "--plot", tmp_path / "no" / "out.svg")
     assert "ends in .svg" in evaluate("--counts", "absent", "--plot", tmp_path / "out.nonsense").stderr
 
@@ -132,14 +132,14 @@ def test_a_plot_is_an_svg_file_with_a_line_an_estimator(tmp_path: Path) -> None:
 def test_counts_that_are_none_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "counts.json"
     path.write_text(text)
-    with pytest.raises(BadRecording) as refused:
+    with pytest.raises(RecordingError) as refused:
         evaluate("--counts", path)
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("eps", ["", "0", "-1", "nan", "inf", "1;2"])
 def test_epsilons_that_are_none_are_refused(eps: str) -> None:
-    with pytest.raises(Refusal, match="--eps"):
+    with pytest.raises(HatcastError, match="--eps"):
         evaluate("--counts", COUNTS, "--eps", eps)
 
 

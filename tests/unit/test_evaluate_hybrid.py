@@ -11,7 +11,7 @@ import pytest
 
 from hatcast.agents.research.evaluate.hybrid import AXES, Case, curves, estimators_of, squared_errors
 from hatcast.agents.research.evaluate.simulation import Draws
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS
 from hatcast.stream.hybrid.mean_squared_error import error_of
 from hatcast.stream.mechanisms.grid import Grid
@@ -113,7 +113,7 @@ def test_the_ends_of_what_may_be_asked_for_are_shown(arguments: list[object], tm
     ],
 )
 def test_settings_that_are_none_are_refused(arguments: list[str], words: str) -> None:
-    with pytest.raises(Refusal, match=words) as refused:
+    with pytest.raises(HatcastError, match=words) as refused:
         evaluate("--hybrid", *arguments)
     assert "\n" not in str(refused.value)
 

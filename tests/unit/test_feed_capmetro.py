@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.stream.errors import BadRecording
+from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats import capmetro
 from hatcast.stream.readings.formats._csv import fields, number
 from hatcast.stream.readings.reading import Reading
@@ -91,7 +91,9 @@ def test_a_stray_quote_damages_one_line_only() -> None:
     ],
 )
 def test_a_file_without_the_header_is_refused(text: bytes, missing: str) -> None:
-    with pytest.raises(BadRecording, match=rf"^file: its first line names no column {missing}.*; give a CSV file with"):
+    with pytest.raises(
+        RecordingError, match=rf"^file: its first line names no column {missing}.*; give a CSV file with"
+    ):
         list(capmetro.records(io.BytesIO(text), "file"))
 
 

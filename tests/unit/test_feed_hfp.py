@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from hatcast.stream.errors import BadRecording
+from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats import Recorded, hfp
 from hatcast.stream.readings.reading import Reading, parse_time
 
@@ -97,6 +97,8 @@ def test_an_undecodable_line_keeps_its_arrival() -> None:
 
 
 def test_a_file_without_any_topic_is_refused() -> None:
-    with pytest.raises(BadRecording, match=r"^file: holds no hfp record; name its own format, or give a file of lines"):
+    with pytest.raises(
+        RecordingError, match=r"^file: holds no hfp record; name its own format, or give a file of lines"
+    ):
         read(payload())
     assert read(b"\n") == []

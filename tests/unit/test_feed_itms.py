@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.stream.errors import BadRecording
+from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats import Recorded, itms
 from hatcast.stream.readings.formats._json_array import elements
 from hatcast.stream.readings.reading import Reading, parse_time
@@ -100,13 +100,15 @@ def test_an_undecodable_element_keeps_its_own_bytes_and_its_arrival() -> None:
 
 
 def test_an_array_that_never_ends_is_refused_in_one_line() -> None:
-    with pytest.raises(BadRecording, match=r"^file: is not a complete JSON array; it may be cut off: fetch it again$"):
+    with pytest.raises(
+        RecordingError, match=r"^file: is not a complete JSON array; it may be cut off: fetch it again$"
+    ):
         read(b'[{"license_plate": "x"}, {"license_plate": "y"}')
 
 
 @pytest.mark.parametrize("text", [b"[", b"[{}] {}", b"[{},]", b"[}", b"[[[", b"[,]", b'[{"a": "b]'])
 def test_a_malformed_array_is_refused(text: bytes) -> None:
-    with pytest.raises(BadRecording, match="complete JSON array"):
+    with pytest.raises(RecordingError, match="complete JSON array"):
         read(text)
 
 
@@ -138,14 +140,14 @@ def test_an_array_cut_off_anywhere_is_refused_whatever_the_size_of_a_chunk(
 ) -> None:
     text = json.dumps(values).encode()
     cut = data.draw(st.integers(1, len(text) - 1))
-    with pytest.raises(BadRecording):
+    with pytest.raises(RecordingError):
         list(elements(io.BytesIO(text[1:cut]), "file", chunk))
 
 
 @pytest.mark.parametrize("tail", [b",]", b"] x", b"}]", b",,{}]", b""])
 def test_an_array_with_a_bad_end_is_refused_whatever_the_size_of_a_chunk(tail: bytes) -> None:
     for chunk in range(1, 20):
-        with pytest.raises(BadRecording):
+        with pytest.raises(RecordingError):
             list(elements(io.BytesIO(b'{"a": 1}, {"b": 2}' + tail), "file", chunk))
 
 
@@ -189,5 +191,5 @@ def test_an_undecodable_csv_line_keeps_its_arrival() -> None:
     ],
 )
 def test_a_file_of_another_format_is_refused(text: bytes, problem: str) -> None:
-    with pytest.raises(BadRecording, match=problem):
+    with pytest.raises(RecordingError, match=problem):
         read(text)

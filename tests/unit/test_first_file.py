@@ -14,8 +14,8 @@ from hatcast.agents.cli.init import command
 from hatcast.agents.config.meanings import TABLES, keys_of
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.config.template import FIRST_ESTIMATORS, zone_of_machine
-from hatcast.stream.errors import Refusal
-from hatcast.stream.readings.formats import FEEDS
+from hatcast.stream.errors import HatcastError
+from hatcast.stream.readings.formats import FORMATS
 
 ZONES = ("Asia/Kolkata", "Europe/Helsinki", "America/Chicago", "UTC")
 names = st.from_regex(r"[A-Za-z0-9._][-A-Za-z0-9._]{0,79}", fullmatch=True)
@@ -37,7 +37,7 @@ wishes = st.fixed_dictionaries(
         "--daily-limit": st.floats(10, 10_000),
         "--estimator": st.sampled_from(FIRST_ESTIMATORS),
         "--kafka": texts,
-        "--format": st.sampled_from([*FEEDS]),
+        "--format": st.sampled_from([*FORMATS]),
     }
 )
 
@@ -88,7 +88,7 @@ def test_a_file_that_is_there_is_not_overwritten_without_force(tmp_path: Path) -
     path = tmp_path / "hatcast.toml"
     path.write_text("mine")
     result = run(path, "--timezone", "UTC")
-    assert isinstance(result.exception, Refusal)
+    assert isinstance(result.exception, HatcastError)
     assert "--force" in str(result.exception)
     assert path.read_text() == "mine"
     assert run(path, "--timezone", "UTC", "--force").exit_code == 0
@@ -108,7 +108,7 @@ def test_a_file_that_is_there_is_not_overwritten_without_force(tmp_path: Path) -
 )
 def test_what_would_be_refused_is_not_written(tmp_path: Path, arguments: list[str], says: str) -> None:
     result = run(tmp_path / "hatcast.toml", *arguments)
-    assert isinstance(result.exception, Refusal)
+    assert isinstance(result.exception, HatcastError)
     assert says in str(result.exception)
     assert "is not written" in str(result.exception)
     assert not [*tmp_path.iterdir()]
@@ -122,7 +122,7 @@ def test_without_a_terminal_the_time_zone_has_to_be_named(tmp_path: Path) -> Non
 
 def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     result = run(tmp_path / "none" / "hatcast.toml", "--timezone", "UTC")
-    assert isinstance(result.exception, Refusal)
+    assert isinstance(result.exception, HatcastError)
     assert "cannot be written" in str(result.exception)
 
 

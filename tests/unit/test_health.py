@@ -9,7 +9,7 @@ import pytest
 from hatcast.agents.clock import monotonic_s, now_ms
 from hatcast.agents.monitoring.declarations import PARTS
 from hatcast.agents.monitoring.server import READY
-from hatcast.agents.worker.early_records import Ahead, ClockWaits
+from hatcast.agents.worker.early_records import Ahead, EarlyRecords
 from hatcast.agents.worker.readiness import Readiness
 
 
@@ -40,7 +40,7 @@ class Parts:
     answered_s: float | None = field(default_factory=monotonic_s)
     stored_s: float | None = field(default_factory=monotonic_s)
     is_recovered: bool = True
-    waits: ClockWaits = field(default_factory=lambda: ClockWaits("telemetry"))
+    waits: EarlyRecords = field(default_factory=lambda: EarlyRecords("telemetry"))
 
 
 def missing(parts: Parts, checkpoint_interval_s: float = 1.0) -> dict[str, str]:

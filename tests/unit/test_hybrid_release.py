@@ -8,7 +8,7 @@ from itertools import repeat
 import numpy as np
 import pytest
 
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import BadUsers
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HybridParameters, Spread, check, estimate
 from hatcast.stream.mechanisms.grid import Grid
@@ -68,10 +68,10 @@ def test_what_an_estimator_has_to_know_is_asked_for_at_the_start() -> None:
         if each.needs == "nothing":
             check(each, unknown)
         else:
-            with pytest.raises(BadSetting, match=r"policy\.estimator\.sigma: is missing"):
+            with pytest.raises(SettingError, match=r"policy\.estimator\.sigma: is missing"):
                 estimate(each, NOBODY, NO_REPORTS, unknown, Scripted())
     check(HYBRID_ESTIMATORS["kvh_heterogeneous"], differing)
-    with pytest.raises(BadSetting, match="use kvh_heterogeneous"):
+    with pytest.raises(SettingError, match="use kvh_heterogeneous"):
         check(KVH, differing)
 
 
@@ -92,7 +92,7 @@ def test_what_an_estimator_has_to_know_is_asked_for_at_the_start() -> None:
     ],
 )
 def test_parameters_that_no_estimate_could_keep_are_refused(change: dict[str, object], key: str) -> None:
-    with pytest.raises(BadSetting) as refused:
+    with pytest.raises(SettingError) as refused:
         replace(PLAIN, **change)  # type: ignore[arg-type]  # one field of several types
     assert refused.value.key.endswith(key)
 

@@ -19,7 +19,7 @@ from hatcast.stream.mechanisms.grid import Grid
 from tests.laws.estimator_oracle import array_means_of
 from tests.support import ITMS_LIKE, UPPER_BOUND, Scripted, as_users, hats
 
-Asked = tuple[list[int], list[int], Fraction]
+QueryPeriod = tuple[list[int], list[int], Fraction]
 LEVY, QUANTILE = ESTIMATORS["levy"], ESTIMATORS["quantile"]
 PLAIN = Parameters(UPPER_BOUND, Grid(Decimal("0.001")), 1.0, "bestfit", "sensitivity")
 ITMS = as_users(ITMS_LIKE, [count * 20_668 for count in ITMS_LIKE])
@@ -30,7 +30,7 @@ class Listening(Scripted):
     """Scripted noise that keeps what selections it was asked for."""
 
     picks: list[int]
-    chosen_from: list[Asked] = field(default_factory=list)
+    chosen_from: list[QueryPeriod] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__init__([0], self.picks)

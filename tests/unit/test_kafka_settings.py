@@ -11,7 +11,7 @@ from hatcast.agents.config.settings import Settings, settings_of
 from hatcast.agents.kafka.client import wait_for_broker
 from hatcast.agents.kafka.client_settings import aiokafka_options, confluent_options, kafka_python_options, ssl_context
 from hatcast.agents.redis.connection import redis_name, redis_options
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 from tests.integration.tables import DEFAULTS, merged
 
 PASSWORD = "s3cret"
@@ -91,14 +91,14 @@ def test_tls_checks_the_name_of_the_broker_unless_told_otherwise() -> None:
     ],
 )
 def test_settings_that_do_not_fit_together_are_refused_by_their_key(kafka: dict[str, Any], key: str) -> None:
-    with pytest.raises(BadSetting) as refused:
+    with pytest.raises(SettingError) as refused:
         wait_for_broker(settings(kafka=kafka))
     assert refused.value.key == key
     assert PASSWORD not in str(refused.value)
 
 
 def test_a_login_without_a_password_is_refused() -> None:
-    with pytest.raises(BadSetting, match="HATCAST_KAFKA_PASSWORD"):
+    with pytest.raises(SettingError, match="HATCAST_KAFKA_PASSWORD"):
         aiokafka_options(settings(None, kafka=SASL))
 
 
@@ -115,7 +115,7 @@ def test_a_login_without_a_password_is_refused() -> None:
     ],
 )
 def test_a_redis_that_cannot_be_meant_is_refused_without_its_password(redis: dict[str, Any], key: str) -> None:
-    with pytest.raises(BadSetting) as refused:
+    with pytest.raises(SettingError) as refused:
         redis_options(settings(redis=redis))
     assert refused.value.key == key
     assert PASSWORD not in str(refused.value)

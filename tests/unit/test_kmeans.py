@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.hybrid import pwh
 from hatcast.stream.kmeans.devices import Devices
@@ -222,7 +222,7 @@ PLAIN: dict[str, Any] = {"dimensions": 2, "top": 1000, "clusters": 2, "iteration
 )
 def test_settings_out_of_bounds_are_refused_with_the_key(key: str, values: list[float]) -> None:
     for value in values:
-        with pytest.raises(BadSetting, match="grid" if key == "top" else key):
+        with pytest.raises(SettingError, match="grid" if key == "top" else key):
             Setting(**(PLAIN | {key: value}))
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from hatcast.agents.batch.ledger_file import LedgerFile, open_ledger
 from hatcast.stream.accounting.ledger import Total
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import Row, pack
 from hatcast.stream.mechanisms.system import SystemNoise
@@ -139,13 +139,13 @@ def test_another_policy_under_the_same_name_is_refused_by_its_differing_keys(pat
         pass
     other = a_policy(lateness="6m", privacy={"epsilon": 2.0})
     line = r"another policy\.lateness, policy\.privacy\.epsilon: a policy does not change"
-    with pytest.raises(Refusal, match=line), open_ledger(path, other):
+    with pytest.raises(HatcastError, match=line), open_ledger(path, other):
         pass
 
 
 def test_a_file_that_is_no_ledger_is_refused_and_left_alone(path: Path, tmp_path: Path) -> None:
     path.write_text("mean,cell\n" * 1000)
-    with pytest.raises(Refusal, match="is no ledger of hatcast"), open_ledger(path, POLICY):
+    with pytest.raises(HatcastError, match="is no ledger of hatcast"), open_ledger(path, POLICY):
         pass
     assert path.read_text() == "mean,cell\n" * 1000
     foreign = tmp_path / "foreign.db"
@@ -153,7 +153,7 @@ def test_a_file_that_is_no_ledger_is_refused_and_left_alone(path: Path, tmp_path
         database.execute("CREATE TABLE releases (x)")
     database.close()
     before = foreign.read_bytes()
-    with pytest.raises(Refusal, match="is no ledger of hatcast"), open_ledger(foreign, POLICY):
+    with pytest.raises(HatcastError, match="is no ledger of hatcast"), open_ledger(foreign, POLICY):
         pass
     assert foreign.read_bytes() == before
 
@@ -162,7 +162,7 @@ def test_a_ledger_cut_off_is_refused(path: Path) -> None:
     with open_ledger(path, POLICY) as ledger:
         ledger.commit([drawn(f"cell-{i}") for i in range(50)], AT)
     path.write_bytes(path.read_bytes()[:5000])
-    with pytest.raises(Refusal), open_ledger(path, POLICY) as ledger:
+    with pytest.raises(HatcastError), open_ledger(path, POLICY) as ledger:
         ledger.commit([drawn("b")], AT)
 
 
@@ -172,18 +172,18 @@ def test_a_ledger_of_another_version_is_refused(path: Path) -> None:
     database = sqlite3.connect(path)
     database.execute("PRAGMA user_version = 1")
     database.close()
-    with pytest.raises(Refusal, match="another version"), open_ledger(path, POLICY):
+    with pytest.raises(HatcastError, match="another version"), open_ledger(path, POLICY):
         pass
 
 
 @pytest.mark.parametrize("name", [".", "absent/budget.ledger"])
 def test_a_place_where_no_file_can_be_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match="name a file"), open_ledger(tmp_path / name, POLICY):
+    with pytest.raises(HatcastError, match="name a file"), open_ledger(tmp_path / name, POLICY):
         pass
 
 
 def test_a_ledger_in_use_is_refused_until_it_is_free(path: Path) -> None:
-    in_use = pytest.raises(Refusal, match="in use by another `hatcast batch`")
+    in_use = pytest.raises(HatcastError, match="in use by another `hatcast batch`")
     with open_ledger(path, POLICY), in_use, open_ledger(path, POLICY):
         pass
     with open_ledger(path, POLICY):

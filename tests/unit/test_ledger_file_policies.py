@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hatcast.agents.batch.ledger_file import open_ledger
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.policy import Policy
 from tests.folding import DAY, NOON
 from tests.unit.test_batch import CONFIG, batch, recording_of, releases
@@ -48,7 +48,7 @@ def test_a_policy_that_cannot_follow_is_refused_and_not_kept(
         with open_ledger(path, each):
             pass
     for _ in range(2):
-        with pytest.raises(Refusal) as refused, open_ledger(path, policy):
+        with pytest.raises(HatcastError) as refused, open_ledger(path, policy):
             pass
         assert reason in str(refused.value)
         assert "\n" not in str(refused.value)

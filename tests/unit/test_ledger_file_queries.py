@@ -10,12 +10,12 @@ import pytest
 
 from hatcast.agents.batch.ledger_file import LedgerFile, open_ledger
 from hatcast.stream.accounting.ledger import Reserved, Total, fits
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.cells_file import Chosen
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.queries import KeptDay
+from hatcast.stream.queries import RetainedDay
 from hatcast.stream.release.queries import QueryRelease, asked_in, query_release_of
 from hatcast.stream.units import NANO
 from tests.unit.test_ledger_file import AT, DATE, POLICY, a_policy, committed, drawn
@@ -39,7 +39,9 @@ def answer(query: str, date: str = DATES[-1], cell: str = "a", policy: Policy = 
     """An answer with its noise, about noon; nobody was there."""
     calendar = Calendar(policy)
     [asked] = [one for one in asked_in(policy, calendar, date, "12:00") if one.query.name == query]
-    return query_release_of(asked, calendar, cell, {day: KeptDay.of([]) for day in asked.period.dates}, SystemNoise())
+    return query_release_of(
+        asked, calendar, cell, {day: RetainedDay.of([]) for day in asked.period.dates}, SystemNoise()
+    )
 
 
 @pytest.fixture
@@ -200,7 +202,7 @@ def test_the_days_of_anothers_list_leave_no_room_for_a_slot_under_add_remove(pat
 def test_a_ledger_file_that_could_not_hold_the_total_is_refused_and_unchanged(path: Path) -> None:
     with open_ledger(path, POLICY) as ledger:
         ledger._database.execute("UPDATE total SET spent = ?", (2**63 - 1,))
-    with open_ledger(path, POLICY) as ledger, pytest.raises(Refusal, match="more than a ledger file can count"):
+    with open_ledger(path, POLICY) as ledger, pytest.raises(HatcastError, match="more than a ledger file can count"):
         ledger.commit([drawn("a")], AT)
     with open_ledger(path, POLICY) as ledger:
         assert ledger.find(drawn("a").release_id) is None

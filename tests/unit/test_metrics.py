@@ -17,7 +17,7 @@ from hatcast.agents.monitoring.declarations import METRICS
 from hatcast.agents.monitoring.kinds import Counter, Gauge, Histogram, Label, Metric, Process
 from hatcast.agents.monitoring.meters import Meters
 from hatcast.agents.monitoring.server import OperatorServer
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.release.hats import Status
 from tests.exposed import families, figures, undeclared
 from tools.metrics_page import PAGE, text
@@ -162,11 +162,11 @@ def test_an_address_that_cannot_be_had_is_refused_by_the_name_of_its_setting() -
         here: Any = Address("192.0.2.1", 1)  # nobody's
         await OperatorServer(here, Process.BRIDGE, dict, "--metrics-listen").start()
 
-    with pytest.raises(Refusal, match=r"--metrics-listen: 192\.0\.2\.1:1 cannot be listened on"):
+    with pytest.raises(HatcastError, match=r"--metrics-listen: 192\.0\.2\.1:1 cannot be listened on"):
         asyncio.run(start())
 
 
 def test_an_address_says_where_to_listen() -> None:
     assert address_of("127.0.0.1:9465", "x") == Address("127.0.0.1", 9465)
-    with pytest.raises(Refusal, match="9465"):
+    with pytest.raises(HatcastError, match="9465"):
         address_of("9465", "x")

@@ -23,14 +23,14 @@ from hatcast.agents.recordings import parquet
 from hatcast.agents.recordings.dump_file import DUMP
 from hatcast.agents.recordings.files import open_records
 from hatcast.agents.recordings.parquet import is_parquet, parquet_records
-from hatcast.stream.errors import BadRecording
-from hatcast.stream.readings.formats import FEEDS, Feed, Recorded
+from hatcast.stream.errors import RecordingError
+from hatcast.stream.readings.formats import FORMATS, Feed, Recorded
 from hatcast.stream.readings.reading import parse_time
 from tests.services.data import DATA
 from tests.unit.test_batch import CONFIG
 
 SAMPLES = DATA / "feeds"
-JSONL = FEEDS["jsonl"]
+JSONL = FORMATS["jsonl"]
 TYPES = {"int": pa.int64(), "text": pa.string(), "zoned": pa.timestamp("us", "UTC")}
 HOUR_MS = 1_714_793_400_000
 TRAM = {"vehicle": "tram 1", "time": HOUR_MS, "lat": 60.2, "lon": 24.9, "speed": 30.5}
@@ -70,7 +70,7 @@ def outcome(give: Callable[[], Sequence[Recorded]]) -> object:
     """What is meant, or that the file is refused."""
     try:
         return meant(give())
-    except BadRecording:
+    except RecordingError:
         return "refused"
 
 
@@ -132,7 +132,7 @@ def test_a_missing_value_that_was_written_as_null_breaks_the_law() -> None:
 @pytest.mark.parametrize("name", ["itms_nested.json", "itms_flattened.json"])
 def test_nested_and_flattened_columns_give_what_their_json_gives(name: str) -> None:
     rows = [row for row in json.loads((SAMPLES / name).read_bytes()) if isinstance(row["speed"], int | float)]
-    feed = FEEDS["itms"]
+    feed = FORMATS["itms"]
     table = pa.Table.from_pylist(rows)
     expected = list(feed.records(io.BytesIO(json.dumps(rows).encode()), "file"))
     assert meant(read(written(table), feed)) == meant(expected)
@@ -141,7 +141,7 @@ def test_nested_and_flattened_columns_give_what_their_json_gives(name: str) -> N
 
 @pytest.mark.parametrize("typed", [False, True])
 def test_csv_that_became_parquet_gives_what_it_gave(*, typed: bool) -> None:
-    path, feed = SAMPLES / "capmetro.csv", FEEDS["capmetro"]
+    path, feed = SAMPLES / "capmetro.csv", FORMATS["capmetro"]
     file = io.BytesIO()
     pl.read_csv(path, infer_schema=typed, try_parse_dates=typed).write_parquet(file)
     with path.open("rb") as stream:
@@ -150,7 +150,7 @@ def test_csv_that_became_parquet_gives_what_it_gave(*, typed: bool) -> None:
 
 def test_a_line_break_in_a_text_ends_no_record_of_a_format_of_lines() -> None:
     frame = pl.read_csv(SAMPLES / "capmetro.csv").with_columns(trip_headsign=pl.lit('To "the\r\nend", now'))
-    found = read(written(frame.to_arrow()), FEEDS["capmetro"])
+    found = read(written(frame.to_arrow()), FORMATS["capmetro"])
     assert len(found) == len(frame)
     assert found[0].reading is not None
 
@@ -216,15 +216,17 @@ def test_only_what_is_asked_for_is_read() -> None:
     assert sum(1 for _ in records) + 1 == len(table)
 
 
-@pytest.mark.parametrize("feed", [FEEDS["gtfs-rt"], FEEDS["hfp"], DUMP])
+@pytest.mark.parametrize("feed", [FORMATS["gtfs-rt"], FORMATS["hfp"], DUMP])
 def test_a_format_without_columns_refuses_parquet(feed: Feed) -> None:
-    with pytest.raises(BadRecording, match=rf"^file: is Parquet, and {feed.name} has no columns; name the format that"):
+    with pytest.raises(
+        RecordingError, match=rf"^file: is Parquet, and {feed.name} has no columns; name the format that"
+    ):
         read(written(pa.table({"a": [1]})), feed)
 
 
-@pytest.mark.parametrize("feed", [feed for feed in FEEDS.values() if feed.table is not None])
+@pytest.mark.parametrize("feed", [feed for feed in FORMATS.values() if feed.table is not None])
 def test_columns_of_another_format_are_refused(feed: Feed) -> None:
-    with pytest.raises(BadRecording, match=r"^file: [^\n]*$"):
+    with pytest.raises(RecordingError, match=r"^file: [^\n]*$"):
         read(written(pa.table({"a": [1]})), feed)
 
 
@@ -244,7 +246,7 @@ def test_a_damaged_file_gives_records_or_one_refusal(changes: list[tuple[int, in
     file: BinaryIO = io.BytesIO(bytes(data[: max(cut, 4)]))
     try:
         records = list(parquet_records(file, "file", JSONL))
-    except BadRecording as refusal:
+    except RecordingError as refusal:
         assert str(refusal).startswith("file: ")
         assert "\n" not in str(refusal)
         return
@@ -291,7 +293,7 @@ def test_parquet_inside_gzip_is_refused_with_what_to_do(tmp_path: Path) -> None:
     with (
         open_records([tmp_path / "file.gz"], JSONL) as records,
         pytest.raises(
-            BadRecording, match=r"file.gz: is Parquet inside gzip, which is read from its end; unpack it first"
+            RecordingError, match=r"file.gz: is Parquet inside gzip, which is read from its end; unpack it first"
         ),
     ):
         list(records())

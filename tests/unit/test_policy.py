@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.policy.policy import Policy, Relation, read_policy
 from hatcast.stream.units import nano
@@ -126,7 +126,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("key", "value", "mend"), REFUSED, ids=[f"{key}={value}" for key, value, _ in REFUSED])
 def test_a_refusal_names_its_key_and_the_mend_in_one_line(key: str, value: object, mend: str) -> None:
-    with pytest.raises(BadSetting) as refused:
+    with pytest.raises(SettingError) as refused:
         policy(**{key: value})
     line = str(refused.value)
     assert line.startswith("policy." + key.replace("__", "."))
@@ -135,7 +135,7 @@ def test_a_refusal_names_its_key_and_the_mend_in_one_line(key: str, value: objec
 
 
 def test_a_key_that_the_estimator_does_not_use_is_refused() -> None:
-    with pytest.raises(BadSetting, match=r"^policy\.estimator\.grouping: is not used by baseline; remove it"):
+    with pytest.raises(SettingError, match=r"^policy\.estimator\.grouping: is not used by baseline; remove it"):
         policy(estimator={"name": "baseline", "grouping": "bestfit"})
 
 
@@ -178,7 +178,7 @@ def test_defaults_of_estimators_are_those_of_the_design() -> None:
     ],
 )
 def test_what_an_estimator_does_not_know_is_refused(estimator: dict[str, str], message: str) -> None:
-    with pytest.raises(BadSetting, match=message):
+    with pytest.raises(SettingError, match=message):
         policy(estimator=estimator)
 
 
@@ -274,7 +274,7 @@ def test_charges_are_rounded_up_and_limits_down() -> None:
 
 @pytest.mark.parametrize("name", ["a\nb", 'a"b', "a'b", "a?b", "a%b", "a\x1bb", "a" * 81, "", "b\u00fcs"])
 def test_a_name_that_would_have_to_be_quoted_somewhere_is_refused(name: str) -> None:
-    with pytest.raises(BadSetting, match="ASCII letters"):
+    with pytest.raises(SettingError, match="ASCII letters"):
         policy(name=name)
 
 
@@ -292,5 +292,5 @@ def test_a_policy_whose_day_could_sum_to_more_than_the_ledger_counts_is_refused(
     if is_read:
         assert policy(**changes).epsilon == epsilon
         return
-    with pytest.raises(BadSetting, match=r"policy\.privacy\.epsilon: .*100,000,000 HATs.*use at most 4\.5"):
+    with pytest.raises(SettingError, match=r"policy\.privacy\.epsilon: .*100,000,000 HATs.*use at most 4\.5"):
         policy(**changes)

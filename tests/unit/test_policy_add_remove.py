@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATOR_KEYS, Parameters
 from hatcast.stream.policy.policy import Policy, Relation, read_policy
 
@@ -82,7 +82,7 @@ REFUSED = [
     ("key", "value", "named", "words"), REFUSED, ids=[f"{key}={value}" for key, value, *_ in REFUSED]
 )
 def test_a_refusal_names_the_key_and_the_mend_in_one_line(key: str, value: object, named: str, words: str) -> None:
-    with pytest.raises(BadSetting) as refused:
+    with pytest.raises(SettingError) as refused:
         policy(**{key: value})
     line = str(refused.value)
     assert line.startswith(f"{named}: ")
@@ -92,13 +92,15 @@ def test_a_refusal_names_the_key_and_the_mend_in_one_line(key: str, value: objec
 
 def test_a_weight_threshold_is_only_for_a_ratio() -> None:
     table = {"name": "weighted_mean", "weight_threshold": 20.0}
-    with pytest.raises(BadSetting, match=r"^policy\.estimator\.weight_threshold: is not used by weighted_mean; remove"):
+    with pytest.raises(
+        SettingError, match=r"^policy\.estimator\.weight_threshold: is not used by weighted_mean; remove"
+    ):
         policy(privacy__relation="replace", estimator=table)
 
 
 def test_an_array_length_that_needs_more_than_64_bits_is_refused_before_any_hour_closes() -> None:
     found = policy(estimator__array_length=10**9, grid=1e-6)
-    with pytest.raises(BadSetting, match=r"policy\.estimator\.array_length: needs noise too wide"):
+    with pytest.raises(SettingError, match=r"policy\.estimator\.array_length: needs noise too wide"):
         Parameters.of(found)
 
 
@@ -118,7 +120,7 @@ def test_a_whole_day_costs_epsilon_for_each_listed_hat_and_no_more_than_k_of_the
 ) -> None:
     """A user enters K HATs at most, of the listed ones."""
     policy(**changes, privacy__daily_limit=float(hats))
-    with pytest.raises(BadSetting, match=f"under add_remove: {hats} HATs"):
+    with pytest.raises(SettingError, match=f"under add_remove: {hats} HATs"):
         policy(**changes, privacy__daily_limit=hats - 1e-6)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 from tests.unit.test_policy import policy
 
 
@@ -18,7 +18,7 @@ from tests.unit.test_policy import policy
 )
 def test_a_limit_of_all_days_is_needed_by_unit_user_and_within_reason(limit: float | None, message: str) -> None:
     total = {} if limit is None else {"privacy__total_limit": limit}
-    with pytest.raises(BadSetting, match=rf"^policy\.privacy\.total_limit: .*{message}"):
+    with pytest.raises(SettingError, match=rf"^policy\.privacy\.total_limit: .*{message}"):
         policy(privacy__unit="user", **total)
 
 
@@ -32,7 +32,7 @@ def test_a_policy_of_one_user_for_ever_has_a_total_limit_and_another_policy_id()
 
 @pytest.mark.parametrize(("given", "missing"), [("replaces", "from"), ("from", "replaces")])
 def test_a_successor_and_its_date_come_together(given: str, missing: str) -> None:
-    with pytest.raises(BadSetting, match=rf'^policy\.{missing}: is missing; write both: replaces = "old" and from'):
+    with pytest.raises(SettingError, match=rf'^policy\.{missing}: is missing; write both: replaces = "old" and from'):
         policy(**{given: "2022-02-01"})
 
 
@@ -48,7 +48,7 @@ def test_a_successor_and_its_date_come_together(given: str, missing: str) -> Non
     ],
 )
 def test_a_successor_names_another_policy_and_a_date(old: str, date: str, message: str) -> None:
-    with pytest.raises(BadSetting, match=message):
+    with pytest.raises(SettingError, match=message):
         policy(replaces=old, **{"from": date})
 
 

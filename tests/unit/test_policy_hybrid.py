@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HYBRID_KEYS, HybridParameters, Needs, Spread, charge
 from hatcast.stream.policy.policy import NoiseKind, Policy, read_policy
@@ -109,7 +109,7 @@ def test_gaussian_noise_is_chosen_by_name() -> None:
 def test_what_cannot_be_kept_is_refused_by_its_key(
     estimator: dict[str, Any], privacy: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(BadSetting, match=re.escape(said)):
+    with pytest.raises(SettingError, match=re.escape(said)):
         policy_of(estimator, **privacy)
 
 
@@ -123,5 +123,5 @@ def test_queries_over_days_are_refused_since_they_would_read_central_users_only(
         "estimator": {"name": "pwh"},
         "query": [query],
     }
-    with pytest.raises(BadSetting, match=r"policy\.query: reads central users only"):
+    with pytest.raises(SettingError, match=r"policy\.query: reads central users only"):
         read_policy(table, KEYS, lambda _: "")

@@ -6,7 +6,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaConnectionError
 
-from hatcast.agents.kafka.producers import Publishers
+from hatcast.agents.kafka.producers import TransactionalProducers
 
 
 def test_a_producer_that_finds_no_broker_named_is_a_kafka_that_is_away_and_not_the_workers_end(
@@ -16,7 +16,7 @@ def test_a_producer_that_finds_no_broker_named_is_a_kafka_that_is_away_and_not_t
         await producer.client.coordinator_lookup(1, "t")  # as its own start does; it knows no broker
 
     async def hold() -> None:
-        publishers = Publishers("domain", "policy", {"bootstrap_servers": "127.0.0.1:1"})
+        publishers = TransactionalProducers("domain", "policy", {"bootstrap_servers": "127.0.0.1:1"})
         with pytest.raises(KafkaConnectionError, match="no broker"):
             await publishers.hold(frozenset({0}))
         assert publishers.renewed() == frozenset()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.table import differing_keys
 from hatcast.stream.queries import Query, reservations
@@ -109,7 +109,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str | None, str]] = [
 def test_a_refusal_names_the_key_and_the_mend_in_one_line(
     query: dict[str, Any], changes: dict[str, Any], key: str | None, words: str
 ) -> None:
-    with pytest.raises(BadSetting) as refused:
+    with pytest.raises(SettingError) as refused:
         asking(changed(query, **changes))
     line = str(refused.value)
     assert line.startswith(f"policy.query[0]{'' if key is None else '.' + key}: ")
@@ -140,7 +140,7 @@ OF_ALL = [
 def test_what_queries_ask_together_or_of_the_rest_of_the_policy_is_refused_too(
     queries: list[dict[str, Any]], changes: dict[str, Any], line: str
 ) -> None:
-    with pytest.raises(BadSetting, match=rf"^policy\.{line}"):
+    with pytest.raises(SettingError, match=rf"^policy\.{line}"):
         asking(*queries, **changes)
 
 
@@ -154,9 +154,11 @@ def test_under_add_remove_a_whole_day_of_hats_has_to_fit_beside_the_queries_and_
     """8 HATs of epsilon 1, in each of which a user can be, and 8 x 0.5."""
     query = changed(FAST, scale=None, epsilon=0.5)
     assert hidden(query, privacy__daily_limit=12.0).most_hats == 8
-    with pytest.raises(BadSetting, match=r"^policy\.privacy\.daily_limit: 11.99 is below 12: .* and 8 HATs 8;"):
+    with pytest.raises(SettingError, match=r"^policy\.privacy\.daily_limit: 11.99 is below 12: .* and 8 HATs 8;"):
         hidden(query, privacy__daily_limit=11.99)
-    with pytest.raises(BadSetting, match=r"query\[0\]\.kind: mean_speed divides by the number .* \"over_speed_limit\""):
+    with pytest.raises(
+        SettingError, match=r"query\[0\]\.kind: mean_speed divides by the number .* \"over_speed_limit\""
+    ):
         hidden(MEAN)
 
 

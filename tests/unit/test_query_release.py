@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.queries import KeptDay
+from hatcast.stream.queries import RetainedDay
 from hatcast.stream.records import QUERY
 from hatcast.stream.release.hats import numbered
-from hatcast.stream.release.queries import Asked, QueryRelease, asked_in, query_release_of
+from hatcast.stream.release.queries import QueryPeriod, QueryRelease, asked_in, query_release_of
 from tests.folding import NOW
 from tests.support import Scripted
 from tests.unit import test_policy, test_policy_add_remove
@@ -42,12 +42,12 @@ def hidden(*queries: dict[str, Any], **changes: Any) -> Policy:
     return test_policy_add_remove.policy(query=list(queries), privacy__daily_limit=1e6, **changes)
 
 
-def kept(day: Day) -> KeptDay:
+def kept(day: Day) -> RetainedDay:
     rows = [(count, total, total // count) for count, total in day]
-    return KeptDay(*np.array(rows, np.int64).reshape(-1, 3).T)
+    return RetainedDay(*np.array(rows, np.int64).reshape(-1, 3).T)
 
 
-def asked_of(policy: Policy, date: str = LAST, slot: str = "09:00") -> Asked:
+def asked_of(policy: Policy, date: str = LAST, slot: str = "09:00") -> QueryPeriod:
     [asked] = asked_in(policy, Calendar(policy), date, slot)
     return asked
 

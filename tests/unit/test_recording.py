@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.stream.errors import BadRecording
+from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.recording import HELD_RECORDS, Recording, resolve
 
@@ -93,5 +93,5 @@ def test_no_more_records_are_held_than_allowed() -> None:
 def test_a_file_that_changes_while_it_is_read_is_refused(first: list[int | None], second: list[int | None]) -> None:
     versions = iter([records(first), records(second)])
     found = Recording(lambda: next(versions), "file")
-    with pytest.raises(BadRecording, match=r"^file: changed while it was read"):
+    with pytest.raises(RecordingError, match=r"^file: changed while it was read"):
         list(found)

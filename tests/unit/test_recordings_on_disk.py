@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from hatcast.agents.recordings.files import open_recording
-from hatcast.stream.errors import BadRecording
-from hatcast.stream.readings.formats import FEEDS, Feed, Recorded, jsonl
+from hatcast.stream.errors import RecordingError
+from hatcast.stream.readings.formats import FORMATS, Feed, Recorded, jsonl
 from tests.services.data import DATA
 
-SAMPLES = [(feed, path) for feed in FEEDS.values() for path in sorted((DATA / "feeds").glob(f"{feed.name}*"))]
+SAMPLES = [(feed, path) for feed in FORMATS.values() for path in sorted((DATA / "feeds").glob(f"{feed.name}*"))]
 every_sample = pytest.mark.parametrize(("feed", "path"), SAMPLES, ids=[path.name for _, path in SAMPLES])
 UNREADABLE = Path("/proc/self/mem")
 TEXT = b"".join(b'{"vehicle": "bus", "time": %d, "lat": 1, "lon": 2, "speed": 3}\n' % time for time in (30, 10, 20))
@@ -59,18 +59,18 @@ def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadRecording, match=r"absent: is missing; check the path$"):
+    with pytest.raises(RecordingError, match=r"absent: is missing; check the path$"):
         read(tmp_path / "absent")
 
 
 def test_a_path_below_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(TEXT)
-    with pytest.raises(BadRecording, match=r"cannot be read \(Not a directory\); check the file"):
+    with pytest.raises(RecordingError, match=r"cannot be read \(Not a directory\); check the file"):
         read(tmp_path / "file" / "inner")
 
 
 def test_a_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadRecording, match=r"is a directory; name the files in it$"):
+    with pytest.raises(RecordingError, match=r"is a directory; name the files in it$"):
         read(tmp_path)
 
 
@@ -78,7 +78,7 @@ def test_a_directory_is_refused(tmp_path: Path) -> None:
 def test_truncated_gzip_is_refused(tmp_path: Path, kept: int) -> None:
     packed = tmp_path / "file.gz"
     packed.write_bytes(gzip.compress(TEXT)[:kept])
-    with pytest.raises(BadRecording, match=r"file\.gz: is cut off: its gzip stream has no end; fetch it again$"):
+    with pytest.raises(RecordingError, match=r"file\.gz: is cut off: its gzip stream has no end; fetch it again$"):
         read(packed)
 
 
@@ -87,23 +87,23 @@ def test_damaged_gzip_is_refused(tmp_path: Path, place: int) -> None:
     packed = bytearray(gzip.compress(TEXT))
     packed[place] ^= 0xFF
     (tmp_path / "file.gz").write_bytes(packed)
-    with pytest.raises(BadRecording, match=r"file\.gz: is no valid gzip file; fetch it again"):
+    with pytest.raises(RecordingError, match=r"file\.gz: is no valid gzip file; fetch it again"):
         read(tmp_path / "file.gz")
 
 
 @pytest.mark.skipif(not UNREADABLE.exists(), reason="this system has no file that fails when it is read")
 def test_a_file_that_fails_when_it_is_read_is_refused() -> None:
     with pytest.raises(
-        BadRecording, match=r"^/proc/self/mem: cannot be read \(.*\); check the file and its permissions$"
+        RecordingError, match=r"^/proc/self/mem: cannot be read \(.*\); check the file and its permissions$"
     ):
         read(UNREADABLE)
 
 
 @every_sample
 def test_a_recording_named_as_another_format_is_refused_in_one_line(feed: Feed, path: Path) -> None:
-    for other in FEEDS.values():
+    for other in FORMATS.values():
         if other is not feed:
-            with pytest.raises(BadRecording) as refusal:
+            with pytest.raises(RecordingError) as refusal:
                 read(path, feed=other)
             assert "\n" not in str(refusal.value)
 

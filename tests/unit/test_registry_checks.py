@@ -7,7 +7,7 @@ import pytest
 
 from hatcast.agents.kafka.registry import Facts, PolicyRecord, Topics, UserKey, policy_key
 from hatcast.agents.kafka.registry.checks import check_facts, check_policy_record, other_domain, with_todays_key
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 
 OWN = PolicyRecord(
     domain="buses",
@@ -55,7 +55,7 @@ def facts_of(*records: PolicyRecord) -> Facts:
 def test_whatever_differs_from_the_registered_is_refused_with_both_values_and_the_fix(
     changes: dict[str, Any], words: list[str]
 ) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(HatcastError) as refused:
         check_facts(facts_of(OWN), changed(OWN, changes))
     assert "\n" not in str(refused.value)
     for word in words:
@@ -70,7 +70,7 @@ def test_what_agrees_is_accepted_and_nothing_is_to_be_written() -> None:
 
 
 def test_a_time_zone_has_to_be_that_of_every_policy_of_the_domain() -> None:
-    with pytest.raises(Refusal, match=r"policy\.timezone is 'UTC', policy 'speed' .* 'Asia/Kolkata'"):
+    with pytest.raises(HatcastError, match=r"policy\.timezone is 'UTC', policy 'speed' .* 'Asia/Kolkata'"):
         check_facts(facts_of(OWN), changed(OWN, {"policy": "next", "timezone": "UTC"}))
     check_facts(facts_of(OWN), changed(OWN, {"policy": "next", "partitioner": "crc32", **OTHER_EPSILON}))
 
@@ -80,7 +80,7 @@ def test_a_key_of_hatcasts_own_that_was_lost_is_no_contradiction_and_is_register
     own = changed(OWN, {"user_key": UserKey(fingerprint="new", made=True)})
     check_policy_record(stored, own)
     assert with_todays_key(stored, own).user_key.fingerprint == "new"
-    with pytest.raises(Refusal, match=r"another user key is given .* one that hatcast made"):
+    with pytest.raises(HatcastError, match=r"another user key is given .* one that hatcast made"):
         check_policy_record(stored, changed(OWN, {"user_key": UserKey(fingerprint="new", made=False)}))
 
 
@@ -93,7 +93,7 @@ def test_an_id_that_was_not_known_is_added_and_one_that_is_not_told_contradicts_
 
 
 def test_a_name_that_another_telemetry_has_is_refused() -> None:
-    with pytest.raises(Refusal, match=r"'speed' is the name of a policy of telemetry 'trams' .* new policy\.name"):
+    with pytest.raises(HatcastError, match=r"'speed' is the name of a policy of telemetry 'trams' .* new policy\.name"):
         other_domain("speed", "buses", [changed(OWN, {"domain": "trams"})])
     other_domain("speed", "buses", [OWN, changed(OWN, {"domain": "trams", "policy": "other"})])
 
@@ -105,5 +105,5 @@ def test_facts_name_every_output_topic_ever_used_and_ignore_what_they_do_not_kno
     assert found.output_topics().releases == {"m", "m0", "q"}
     assert found.output_topics().all == {"m", "m0", "q", "b", "b0"}
     assert found.of_kind("sealed/") == {"2022-01-02": b"not ours to read"}
-    with pytest.raises(Refusal, match=r"topic t: the record 'policy/x' cannot be read"):
+    with pytest.raises(HatcastError, match=r"topic t: the record 'policy/x' cannot be read"):
         Facts.of("t", {"policy/x": b"{}"})

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import FEEDS, Recorded
+from hatcast.stream.readings.formats import FORMATS, Recorded
 from hatcast.stream.readings.partitioner import PARTITIONERS
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.readings.recording import Recording
@@ -62,7 +62,7 @@ def recording_of() -> Callable[[str], Recording]:
             "edge": ("golden/edge.jsonl", "jsonl"),
             "capmetro_2017-03-21": ("capmetro/2017-03-21.csv.gz", "capmetro"),
         }[name]
-        with open_recording([data.recording(path)], FEEDS[feed]) as recording:
+        with open_recording([data.recording(path)], FORMATS[feed]) as recording:
             return recording
 
     return load

@@ -187,12 +187,12 @@ wanted = st.lists(
 
 
 Made = tuple[int, list[int], float, float | None]
-Asked = tuple[int, str, str | tuple[str, ...], int]
+QueryPeriod = tuple[int, str, str | tuple[str, ...], int]
 
 
 @given(st.tuples(policies, policies), wanted)
 def test_reservations_and_charges_in_any_order_cost_what_the_definition_says_and_only_what_would_not_fit_is_refused(
-    made: tuple[Made, ...], asked: list[Asked]
+    made: tuple[Made, ...], asked: list[QueryPeriod]
 ) -> None:
     both = [a_policy(str(n), *one) for n, one in enumerate(made)]
     definition, days, total = Definition(both), {date: DayLedger() for date in DATES}, Total()
@@ -216,7 +216,7 @@ def test_reservations_and_charges_in_any_order_cost_what_the_definition_says_and
 
 @given(st.tuples(policies, policies), wanted, st.integers(1, 8), steps(12))
 def test_releases_fit_beside_what_is_not_reserved_yet_exactly_if_commits_would_book_them_all(
-    made: tuple[Made, ...], asked: list[Asked], more: int, left: int
+    made: tuple[Made, ...], asked: list[QueryPeriod], more: int, left: int
 ) -> None:
     both = [a_policy(str(n), *one) for n, one in enumerate(made)]
     day, total = DayLedger(), Total()

@@ -6,7 +6,7 @@ import pytest
 
 from hatcast.agents.config.settings import Address, settings_of
 from hatcast.agents.config.topics_table import TopicsTable
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 from tests.integration.tables import DEFAULTS, merged
 
 
@@ -24,7 +24,7 @@ def test_an_address_to_listen_on_is_a_host_and_a_port(text: str) -> None:
     "text", ["", "9464", "127.0.0.1", ":9464", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:70000", "a@b:1", "a:1/livez"]
 )
 def test_what_is_no_address_to_listen_on_is_refused(text: str) -> None:
-    with pytest.raises(BadSetting, match=r"worker\.listen"):
+    with pytest.raises(SettingError, match=r"worker\.listen"):
         listening(text)
 
 
@@ -50,5 +50,5 @@ def test_a_prefix_stands_before_every_topic_name_that_is_not_written() -> None:
     "given", [{"means": "telemetry.hatcast"}, {"prefix": "a/"}, {"telemetry": "t" * 242}, {"budget": ""}]
 )
 def test_a_topic_name_that_is_taken_or_that_kafka_would_not_take_is_refused(given: dict[str, str]) -> None:
-    with pytest.raises(BadSetting, match=r"^topics: "):
+    with pytest.raises(SettingError, match=r"^topics: "):
         topics(**given)

@@ -16,14 +16,14 @@ from click.testing import CliRunner, Result
 
 from hatcast.agents.batch.fold import Job as FoldJob
 from hatcast.agents.batch.fold import fold_recording
-from hatcast.agents.batch.retention import KeepTotals
+from hatcast.agents.batch.retention import RetainTotals
 from hatcast.agents.cli.survey import command
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.research.survey.run import Job, survey
 from hatcast.agents.research.survey.settings import survey_policy
 from hatcast.agents.research.survey.spill import Spill
-from hatcast.stream.errors import BadRecording, Refusal
+from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.readings.formats import capmetro
 from hatcast.stream.survey.rows import DayRows
 from tests.folding import PSEUDONYMS
@@ -120,7 +120,7 @@ def test_four_days_of_austin_come_to_the_figures_of_the_documentation() -> None:
 
 def test_hats_users_and_readings_are_those_of_batch_without_a_cap() -> None:
     policy = survey_policy(None, "capmetro", {"hours": (0, 24)}, 65_535)
-    totals = KeepTotals()
+    totals = RetainTotals()
     with open_recording([TUESDAY], capmetro.FEED) as recording:
         fold_recording(recording, FoldJob(policy, PSEUDONYMS, NOW, totals, lambda _: None))
     job = Job([TUESDAY], capmetro.FEED, policy, None, Fraction(10), NOW, lambda _, __: None)
@@ -149,7 +149,7 @@ def test_only_the_named_days_and_hours_count_and_means_are_over_all_of_the_days(
     assert found["busy_cells"] == one["busy_cells"], "more than 0 a day is more than 0 in all"
     more = json.loads(austin("--days", "2017-03-20,2017-03-23", "--hours", "9,10", "--users", "3", "--json").stdout)
     assert set(more["busy_cells"]) < set(one["busy_cells"])
-    with pytest.raises(BadRecording, match="has no reading that counts"):
+    with pytest.raises(RecordingError, match="has no reading that counts"):
         austin("--days", "2017-03-22,2017-03-23")
 
 
@@ -170,14 +170,14 @@ def test_a_surveyed_list_is_accepted_under_replace_and_refused_under_add_remove(
     text = (tmp_path / "cells.txt").read_text()
     assert text.startswith('source = "survey"\n# not private: ')
     assert len(load_settings(config, {}).policy.cells or ()) == len(text.splitlines()) - 2
-    with pytest.raises(Refusal, match="have to be public under add_remove"):
+    with pytest.raises(HatcastError, match="have to be public under add_remove"):
         hidden_policy(cells="survey.txt")
-    with pytest.raises(Refusal, match="is there already"):
+    with pytest.raises(HatcastError, match="is there already"):
         austin("--config", config, "--cells", tmp_path / "cells.txt")
 
 
 def test_without_a_busy_cell_no_file_is_written(tmp_path: Path, austin: Austin) -> None:
-    with pytest.raises(Refusal, match="no cell of resolution 9 has more than 1000 users"):
+    with pytest.raises(HatcastError, match="no cell of resolution 9 has more than 1000 users"):
         austin("--cells", tmp_path / "cells.txt", "--users", 1000, "--resolution", 9)
     assert not (tmp_path / "cells.txt").exists()
 
@@ -221,7 +221,7 @@ def test_candidates_that_are_not_public_are_refused(
 ) -> None:
     cost = 'epsilon = 1.0\ndays = "2017-03-21,2017-03-21"\n' if source == "private" else ""
     candidates.write_text(candidates.read_text().replace('"public"\n', f'"{source}"\n{cost}'))
-    with pytest.raises(Refusal, match="make the list without looking at the data"):
+    with pytest.raises(HatcastError, match="make the list without looking at the data"):
         austin(
             *("--private", 1, "--candidates", candidates, "--days", "2017-03-21,2017-03-21"),
             *("--cells", tmp_path / "kept.txt"),
@@ -259,7 +259,7 @@ def test_temporary_files_that_cannot_be_written_are_one_clear_line(tmp_path: Pat
     (tmp_path / "2017-03-20").touch()
     (tmp_path / "2017-03-21" / "0.parquet").mkdir(parents=True)
     for day in ("2017-03-20", "2017-03-21"):
-        with pytest.raises(Refusal, match=r"temporary files cannot be written in .* or set TMPDIR$"):
+        with pytest.raises(HatcastError, match=r"temporary files cannot be written in .* or set TMPDIR$"):
             spill.write({day: rows})
 
 
@@ -291,16 +291,16 @@ def test_wrong_usage_is_told_as_such(arguments: tuple[object, ...], austin: Aust
 def test_a_recording_of_an_unknown_place_needs_a_time_zone(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text('{"vehicle": "a", "time": 1641124800000, "lat": 21.2, "lon": 72.8, "speed": 3}')
-    with pytest.raises(Refusal, match="name --timezone or --config"):
+    with pytest.raises(HatcastError, match="name --timezone or --config"):
         run(path, "--format", "jsonl")
     assert run(path, "--format", "jsonl", "--timezone", "UTC").exit_code == 0
-    with pytest.raises(Refusal, match="no known time zone"):
+    with pytest.raises(HatcastError, match="no known time zone"):
         run(path, "--format", "jsonl", "--timezone", "Surat")
 
 
 def test_a_folder_that_is_missing_is_told_before_anything_is_read(tmp_path: Path) -> None:
     for option in ("--cells", "--plot"):
-        with pytest.raises(Refusal, match="there is no folder"):
+        with pytest.raises(HatcastError, match="there is no folder"):
             run(tmp_path / "absent", "--format", "capmetro", option, tmp_path / "no" / "file.svg")
 
 
@@ -315,5 +315,5 @@ def test_the_policys_own_cells_and_first_date_do_not_narrow_a_survey(
     configured = json.loads(austin("--config", config, "--json").stdout)["resolutions"]
     assert {r: each["hats"] for r, each in plain.items()} == {r: each["hats"] for r, each in configured.items()}
     hidden = config_of(tmp_path / "hidden.toml", "absent.txt", "add_remove", "capped_ratio")
-    with pytest.raises(Refusal, match="cannot be read"):
+    with pytest.raises(HatcastError, match="cannot be read"):
         austin("--config", hidden)

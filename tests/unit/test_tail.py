@@ -10,10 +10,10 @@ from hatcast.agents.cli.tail import release_line
 from hatcast.agents.kafka.tail import read_release
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.queries import KeptDay
+from hatcast.stream.queries import RetainedDay
 from hatcast.stream.records import QUERY, RELEASE
 from hatcast.stream.release.hats import HatChunks, numbered, release_of
-from hatcast.stream.release.queries import Asked, asked_in, query_release_of
+from hatcast.stream.release.queries import QueryPeriod, asked_in, query_release_of
 from tests.replayed import policy_of
 from tests.support import Scripted
 
@@ -22,19 +22,19 @@ SPEED = {"name": "speed", "kind": "mean_speed", "days": 3, "from": "2022-01-01",
 FAST = {"name": "fast", "kind": "over_speed_limit", "days": 1, "scale": 1.0, "speed_limit": 50.0}
 
 
-def asked_of(query: Mapping[str, Any]) -> tuple[Policy, Calendar, Asked]:
+def asked_of(query: Mapping[str, Any]) -> tuple[Policy, Calendar, QueryPeriod]:
     policy = policy_of(query=(query,))
     calendar = Calendar(policy)
     return policy, calendar, next(asked_in(policy, calendar, "2022-01-03", "09:00"))
 
 
-def day(*speeds: int) -> KeptDay:
+def day(*speeds: int) -> RetainedDay:
     """A user a speed (km/h), each with two readings."""
     maxima = np.array([speed * 1000 for speed in speeds], np.int64)
-    return KeptDay(np.full(len(speeds), 2, np.int64), 2 * maxima, maxima)
+    return RetainedDay(np.full(len(speeds), 2, np.int64), 2 * maxima, maxima)
 
 
-def said(query: Mapping[str, Any], days: Mapping[str, KeptDay]) -> str:
+def said(query: Mapping[str, Any], days: Mapping[str, RetainedDay]) -> str:
     """The line of what is published of a query; the bytes are also what the contract says."""
     _, calendar, asked = asked_of(query)
     made = query_release_of(asked, calendar, CELL, days, Scripted([40]))
@@ -63,7 +63,9 @@ def test_an_answer_names_its_query_and_its_dates() -> None:
         ({"2022-01-01": day(20)}, {}, "suppressed (missing_days)"),
     ],
 )
-def test_a_query_without_an_answer_says_why(days: Mapping[str, KeptDay], changes: dict[str, object], line: str) -> None:
+def test_a_query_without_an_answer_says_why(
+    days: Mapping[str, RetainedDay], changes: dict[str, object], line: str
+) -> None:
     assert said(SPEED | changes, days).endswith(f"87608b0d2ffffff speed {line}")
 
 

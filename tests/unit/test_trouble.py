@@ -10,26 +10,26 @@ from redis.exceptions import RedisError, ResponseError
 from structlog.testing import capture_logs
 
 from hatcast.agents.monitoring.declarations import TROUBLES
-from hatcast.agents.monitoring.failures import Trouble
+from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.redis.errors import Damaged, Overflow
 from tests.services.data import ROOT
 
 
-def fails(trouble: Trouble, operation: str, error: Exception, partition: int | None = None) -> None:
+def fails(trouble: FailureLog, operation: str, error: Exception, partition: int | None = None) -> None:
     """A try in which an operation fails."""
     with pytest.raises(type(error)), trouble.doing(operation, partition):
         raise error
     trouble.met(error)
 
 
-def works(trouble: Trouble, operation: str, partition: int | None = None) -> None:
+def works(trouble: FailureLog, operation: str, partition: int | None = None) -> None:
     with trouble.doing(operation, partition):
         pass
 
 
-def logged(story: Callable[[Trouble], None], trouble: Trouble | None = None) -> list[dict[str, Any]]:
+def logged(story: Callable[[FailureLog], None], trouble: FailureLog | None = None) -> list[dict[str, Any]]:
     with capture_logs() as lines:
-        story(trouble or Trouble("release"))
+        story(trouble or FailureLog("release"))
     return [
         {key: value for key, value in line.items() if key not in ("after_s", "log_level")}
         for line in map(dict[str, Any], lines)
@@ -37,7 +37,7 @@ def logged(story: Callable[[Trouble], None], trouble: Trouble | None = None) -> 
 
 
 def test_a_failure_is_logged_once_with_operation_service_and_cause() -> None:
-    def story(trouble: Trouble) -> None:
+    def story(trouble: FailureLog) -> None:
         for _ in range(3):
             fails(trouble, "commit releases", ResponseError("READONLY 38.5"))
         fails(trouble, "publish releases", RedisConnectionError("GJ05"))
@@ -54,7 +54,7 @@ def test_a_failure_is_logged_once_with_operation_service_and_cause() -> None:
 def test_the_innermost_name_of_an_operation_counts_and_an_error_that_is_raised_again_gets_its_new_one() -> None:
     error = RedisConnectionError("again")
 
-    def story(trouble: Trouble) -> None:
+    def story(trouble: FailureLog) -> None:
         with pytest.raises(RedisError), trouble.doing("answer queries"):
             fails(trouble, "load contributions", error)
             raise ResponseError("READONLY") from None
@@ -62,15 +62,15 @@ def test_the_innermost_name_of_an_operation_counts_and_an_error_that_is_raised_a
         trouble.met(RedisConnectionError("MASTERDOWN"))
 
     assert logged(story)[0]["operation"] == "load contributions"
-    trouble = Trouble("release")
+    trouble = FailureLog("release")
     trouble.met(error)  # its name was taken off
     assert trouble.unfinished("load contributions") == set()
 
 
-def ends(trouble: Trouble) -> list[dict[str, Any]]:
+def ends(trouble: FailureLog) -> list[dict[str, Any]]:
     """Partitions 1 to 3 fail; 1 is written again here, 2 and 3 are not, and neither is what another loop's step is."""
 
-    def story(trouble: Trouble) -> None:
+    def story(trouble: FailureLog) -> None:
         for partition in (3, 1, 2):
             fails(trouble, "write a checkpoint", RedisConnectionError(), partition)
         fails(trouble, "read the stored offsets", RedisConnectionError())
@@ -92,11 +92,11 @@ TRUE_ENDS = [
 
 
 def test_done_again_is_what_was_done_here_and_all_else_is_said_to_be_left_to_nobody() -> None:
-    assert ends(Trouble("ingest")) == TRUE_ENDS
+    assert ends(FailureLog("ingest")) == TRUE_ENDS
 
 
 def test_a_trouble_that_says_done_again_of_all_that_failed_is_seen() -> None:
-    class Boasting(Trouble):
+    class Boasting(FailureLog):
         def over(self) -> None:
             self._failed = dict.fromkeys(self._failed, True)
             super().over()
@@ -106,12 +106,12 @@ def test_a_trouble_that_says_done_again_of_all_that_failed_is_seen() -> None:
 
 def test_every_loop_that_has_troubles_is_declared_as_a_label_of_their_counter() -> None:
     sources = (path.read_text() for path in (ROOT / "agents").rglob("*.py"))
-    loops = {loop for source in sources for loop in re.findall(r"Trouble\(\"(\w+)\"\)", source)}
+    loops = {loop for source in sources for loop in re.findall(r"FailureLog\(\"(\w+)\"\)", source)}
     assert loops == set(TROUBLES.labels[0].values)
 
 
 def test_a_round_that_could_not_try_is_not_the_end_of_a_trouble() -> None:
-    def story(trouble: Trouble) -> None:
+    def story(trouble: FailureLog) -> None:
         fails(trouble, "commit releases", RedisConnectionError())
         trouble.not_tried()
         trouble.over()
@@ -125,7 +125,7 @@ def test_a_round_that_could_not_try_is_not_the_end_of_a_trouble() -> None:
 
 @pytest.mark.parametrize("error", [Damaged("{t}:ledger:2022-01-02"), Overflow("{t}:total")])
 def test_a_script_that_wrote_nothing_is_logged_once_with_its_key_and_what_to_do(error: Damaged | Overflow) -> None:
-    def story(trouble: Trouble) -> None:
+    def story(trouble: FailureLog) -> None:
         trouble.met(error)
         trouble.met(error)
 

@@ -15,7 +15,7 @@ import pytest
 import hatcast.agents.cli
 from hatcast.agents.errors.unexpected import DEBUG_VARIABLE, WithoutTexts, brief, trace_of
 from hatcast.agents.monitoring.logs import without_texts
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from tests.services.data import ROOT
 
 SECRET: Final = "GJ05BX1234 38.5"
@@ -196,7 +196,7 @@ def test_a_filter_that_leaves_a_way_for_texts_is_seen(mutant: str, caught: KeyEr
 def test_an_event_of_ours_loses_the_text_of_an_error_wherever_it_is_but_not_that_of_a_refusal(caught: KeyError) -> None:
     for event in ({"exc_info": caught}, {"exc_info": (KeyError, caught, None)}, {"because": caught}):
         assert SECRET not in repr(without_texts(None, "error", {"event": "it failed", **event}))
-    refusal = Refusal("start again")
+    refusal = HatcastError("start again")
     assert without_texts(None, "error", {"event": "x", "because": refusal})["because"] == "start again"
 
 
@@ -226,7 +226,7 @@ ALLOWED: Final = {
     "agents/errors/unexpected.py": "what HATCAST_DEBUG_ERRORS=1 shows, and Refusals",
     "stream/policy/toml_tables.py": "of hatcast.toml",
 }
-_OURS: Final = {"Refusal", "BadSetting", "BadRecording"}
+_OURS: Final = {"HatcastError", "SettingError", "RecordingError"}
 
 
 def texts_of_errors(path: Path) -> int:
@@ -260,7 +260,7 @@ def test_no_code_of_ours_puts_the_text_of_an_error_into_another_text_but_where_i
 
 def test_code_that_does_so_is_seen(tmp_path: Path) -> None:
     mutant = tmp_path / "mutant.py"
-    mutant.write_text("try:\n    f()\nexcept ValueError as error:\n    raise Refusal(f'it failed ({error})')\n")
+    mutant.write_text("try:\n    f()\nexcept ValueError as error:\n    raise HatcastError(f'it failed ({error})')\n")
     assert texts_of_errors(mutant) == 1
     mutant.write_text("try:\n    f()\nexcept ValueError as error:\n    log.warning('x', error=str(error))\n")
     assert texts_of_errors(mutant) == 1

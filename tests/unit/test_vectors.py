@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hatcast.stream.errors import BadSetting
+from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import BadUsers, EmptyHat
 from hatcast.stream.estimators.array_length import RULES, array_length
 from hatcast.stream.estimators.grouping import GROUPINGS
@@ -132,5 +132,5 @@ def test_what_does_not_fit_together_is_refused() -> None:
         vector_form("baseline", 2).value(as_vectors([1], [[0, 0, 0]]), PLAIN)
     with pytest.raises(ValueError, match="coordinates"):
         vector_form("baseline", 0)
-    with pytest.raises(BadSetting, match="upper_bound"):  # 2 U is beyond
+    with pytest.raises(SettingError, match="upper_bound"):  # 2 U is beyond
         vector_form("baseline", 2).sensitivity(as_counts([1]), replace(PLAIN, upper_bound_milli=2**30))

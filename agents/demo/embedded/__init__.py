@@ -26,7 +26,7 @@ from typing import Final, Self
 
 import hatcast
 from hatcast.agents.clock import monotonic_s
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 
 PARTITIONS: Final = 4  # of every topic of the mock: librdkafka's default, which Python cannot change
 _START_S: Final = 30.0
@@ -68,7 +68,7 @@ class Services:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def wait(self) -> Addresses:
-        """Where they listen, once they do. Raises Refusal if they do not start."""
+        """Where they listen, once they do. Raises HatcastError if they do not start."""
         if self._addresses is None:
             self._addresses = self._hear()
         return self._addresses
@@ -81,14 +81,14 @@ class Services:
                 line = output.readline()
                 said = json.loads(line) if line else {"problem": "its process ended"}
                 if "problem" in said:
-                    raise Refusal(f"the embedded services did not start: {said['problem']}")
+                    raise HatcastError(f"the embedded services did not start: {said['problem']}")
                 return Addresses(said["kafka"], said["redis"])
-        raise Refusal(f"the embedded services did not start within {_START_S:g} s: is this machine very busy?")
+        raise HatcastError(f"the embedded services did not start within {_START_S:g} s: is this machine very busy?")
 
     def check(self) -> None:
-        """Raises Refusal if they ended by themselves."""
+        """Raises HatcastError if they ended by themselves."""
         if self._process.poll() is not None:
-            raise Refusal("the embedded Kafka or Redis ended: start again")
+            raise HatcastError("the embedded Kafka or Redis ended: start again")
 
 
 def start_child(module: str, *arguments: str, folder: Path | None = None) -> "subprocess.Popen[bytes]":

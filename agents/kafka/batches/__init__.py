@@ -3,12 +3,12 @@
 Stock Faust hands over one record at a time, because `_drain_messages` races every message against a rebalance with two
 tasks. Here a frame of up to 500 records crosses in one message, chained by positions:
 
-    broker -> aiokafka -> FrameThread (chains) -> FrameConsumer (epochs, room) -> Faust's queue -> the ingest agent
-                                                                                         FrameHandler <-'
+    broker -> aiokafka -> ConsumerThread (chains) -> BatchConsumer (epochs, room) -> Faust's queue -> the ingest agent
+                                                                                         BatchHandler <-'
 """
 
 from hatcast.agents.kafka.batches.application import FrameApp, frame_app
-from hatcast.agents.kafka.batches.batch import Frame, FrameHandler, FrameSettings
-from hatcast.agents.kafka.batches.consumer import FrameConsumer
+from hatcast.agents.kafka.batches.batch import BatchHandler, BatchSettings, RecordBatch
+from hatcast.agents.kafka.batches.consumer import BatchConsumer
 
-__all__ = ["Frame", "FrameApp", "FrameConsumer", "FrameHandler", "FrameSettings", "frame_app"]
+__all__ = ["BatchConsumer", "BatchHandler", "BatchSettings", "FrameApp", "RecordBatch", "frame_app"]

@@ -9,21 +9,21 @@ from faust.app.base import BootStrategy
 from faust.types import AppT, Message, TopicT
 from mode.supervisors import CrashingSupervisor
 
-from hatcast.agents.kafka.batches.batch import Frame, FrameHandler, FrameSettings
-from hatcast.agents.kafka.batches.consumer import FrameConsumer, FrameTransport
+from hatcast.agents.kafka.batches.batch import BatchHandler, BatchSettings, RecordBatch
+from hatcast.agents.kafka.batches.consumer import BatchConsumer, BatchTransport
 
 STREAM_SECONDS: Final = 300.0
 
 
-class FrameSchema(faust.Schema[Any, Frame]):
+class FrameSchema(faust.Schema[Any, RecordBatch]):
     """Frames are no bytes: there is nothing to decode."""
 
     def loads_key(self, app: AppT, message: Message, **_: Any) -> None:
         """A frame has keys, not a key."""
 
-    def loads_value(self, app: AppT, message: Message, **_: Any) -> Frame:
+    def loads_value(self, app: AppT, message: Message, **_: Any) -> RecordBatch:
         """The frame itself."""
-        return cast("Frame", message.value)
+        return cast("RecordBatch", message.value)
 
 
 class ConsumerOnly(BootStrategy):
@@ -52,17 +52,17 @@ class FrameApp(faust.App):
             await asyncio.sleep(0)  # the thread writes the reason right after the flag
 
     @property
-    def frames(self) -> FrameConsumer:
+    def frames(self) -> BatchConsumer:
         """The consumer; usable once the handler's first `on_assigned` was called."""
-        return cast("FrameConsumer", self.consumer)
+        return cast("BatchConsumer", self.consumer)
 
     @property
     def frame_topic(self) -> TopicT:
         """For ``@app.agent(app.frame_topic)`` and ``async for frame in stream.noack()``."""
-        return self.topic(cast("FrameTransport", self.transport).settings.topic, schema=FrameSchema())
+        return self.topic(cast("BatchTransport", self.transport).settings.topic, schema=FrameSchema())
 
 
-def frame_app(settings: FrameSettings, handler: FrameHandler) -> FrameApp:
+def frame_app(settings: BatchSettings, handler: BatchHandler) -> FrameApp:
     """The app, not started. Call it inside the loop it is to run in."""
     folder = tempfile.TemporaryDirectory(prefix="hatcast-faust-")  # Faust's default is the current folder
     app = FrameApp(
@@ -79,6 +79,6 @@ def frame_app(settings: FrameSettings, handler: FrameHandler) -> FrameApp:
         topic_disable_leader=True,
         web_enabled=False,
     )
-    app.transport = FrameTransport(app, settings, handler)
+    app.transport = BatchTransport(app, settings, handler)
     app.add_context(folder)
     return app

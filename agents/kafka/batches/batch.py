@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 
 
-class Frame(msgspec.Struct, frozen=True, gc=False):
+class RecordBatch(msgspec.Struct, frozen=True, gc=False):
     """One partition's records as fetched at once: columns, because a Python object a record costs more than the fold.
 
     ``base`` is the position the chunk was read *from* and ``next`` the one that reading goes on at, so the holes that
@@ -32,9 +32,9 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
 
-    def first(self, records: int) -> "Frame":
+    def first(self, records: int) -> "RecordBatch":
         """The first `records` of them, fewer than all, and the hole in front of the one that follows."""
-        return Frame(
+        return RecordBatch(
             partition=self.partition,
             epoch=self.epoch,
             base=self.base,
@@ -46,11 +46,11 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-class FrameHandler(Protocol):
+class BatchHandler(Protocol):
     """Who folds the frames. All three are called in the app's own loop and raise nothing: an exception ends the worker.
 
     After every rebalance all partitions are *parked*: not fetched, without an epoch. The handler starts each one with
-    ``FrameConsumer.start_partition`` once it knows where its state stands. What it kept in memory from before the
+    ``BatchConsumer.start_partition`` once it knows where its state stands. What it kept in memory from before the
     rebalance may be kept: the offset it stands at is then the one to start from, and the check of the stored offset at
     the next checkpoint finds out if another worker had the partition in between.
     """
@@ -61,18 +61,18 @@ class FrameHandler(Protocol):
     async def on_revoked(self, partitions: frozenset[int]) -> None:
         """These were ours until now, at a rebalance or at the end; no frame comes any more. Last chance to write.
 
-        Acknowledgements still count. It may take ``FrameSettings.revoke_seconds``, then it is cancelled.
+        Acknowledgements still count. It may take ``BatchSettings.revoke_seconds``, then it is cancelled.
         """
 
     def on_lost(self, partition: int, position: int) -> None:
         """The log does not have ``position`` (deleted by age, or never written): parked, to be loaded and started.
 
-        Whoever starts it compares with ``FrameConsumer.log_range``: this is where a gap shows.
+        Whoever starts it compares with ``BatchConsumer.log_range``: this is where a gap shows.
         """
 
 
 @dataclass(frozen=True, slots=True)
-class FrameSettings:
+class BatchSettings:
     """Where frames come from. Times in seconds.
 
     name                also the consumer group

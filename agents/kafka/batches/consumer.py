@@ -13,20 +13,20 @@ from mode.types import ServiceT
 from mode.utils.futures import notify
 from yarl import URL
 
-from hatcast.agents.kafka.batches.batch import Frame, FrameHandler, FrameSettings
-from hatcast.agents.kafka.batches.thread import FrameThread
+from hatcast.agents.kafka.batches.batch import BatchHandler, BatchSettings, RecordBatch
+from hatcast.agents.kafka.batches.thread import ConsumerThread
 
 
-class FrameConsumer(driver.Consumer):
+class BatchConsumer(driver.Consumer):
     """What the ingest agent talks to, in the app's own loop.
 
     A partition is parked, or started and then has an epoch. Between thread and agent a frame can be lost at a
     rebalance only, and every rebalance ends all epochs.
     """
 
-    _thread: FrameThread
+    _thread: ConsumerThread
 
-    def __init__(self, transport: "FrameTransport", *args: Any, **kwargs: Any) -> None:
+    def __init__(self, transport: "BatchTransport", *args: Any, **kwargs: Any) -> None:
         self.settings = transport.settings
         self._handler = transport.handler
         self._assigned: frozenset[int] = frozenset()
@@ -129,8 +129,8 @@ class FrameConsumer(driver.Consumer):
 
     # From here on in place of Faust's own.
 
-    def _new_consumer_thread(self) -> FrameThread:
-        return FrameThread(self, self.settings, loop=self.loop, beacon=self.beacon)
+    def _new_consumer_thread(self) -> ConsumerThread:
+        return ConsumerThread(self, self.settings, loop=self.loop, beacon=self.beacon)
 
     async def perform_seek(self) -> None:
         """Where Faust asks for positions, at the end of every rebalance: all stay parked until the handler knows."""
@@ -182,14 +182,14 @@ class FrameConsumer(driver.Consumer):
             if not self.app.should_stop:
                 raise
 
-    def _is_current(self, frame: Frame) -> bool:
+    def _is_current(self, frame: RecordBatch) -> bool:
         return self.flow_active and self._epochs.get(frame.partition) == frame.epoch
 
     def _room(self) -> int:
         """Frames that the agent's queue still takes, so that putting one in never waits."""
         return self.settings.queued_frames - self.waiting()
 
-    def _message(self, frame: Frame, generation: int) -> Message:
+    def _message(self, frame: RecordBatch, generation: int) -> Message:
         tp = self._tp(frame.partition)
         last = frame.timestamps[-1] / 1000 if frame.timestamps else 0.0
         message = ConsumerMessage(tp.topic, tp.partition, frame.next - 1, last, 0, None, None, cast("Any", frame), None)
@@ -201,7 +201,7 @@ class FrameConsumer(driver.Consumer):
 
     def ack(self, message: Message) -> bool:
         """``event.ack()``, for who holds events; the epoch decides here too."""
-        frame = cast("Frame", message.value)
+        frame = cast("RecordBatch", message.value)
         message.acked = True
         self._unacked_messages.discard(message)
         self.acknowledge(frame.partition, frame.epoch, frame.next)
@@ -231,14 +231,14 @@ class FrameConsumer(driver.Consumer):
         """Nothing: it reports partitions that are parked on purpose, and advises settings that are not used."""
 
 
-class FrameTransport(driver.Transport):
+class BatchTransport(driver.Transport):
     """Makes FrameConsumers: this is how settings and handler come from the app to the consumer."""
 
-    def __init__(self, app: Any, settings: FrameSettings, handler: FrameHandler) -> None:
+    def __init__(self, app: Any, settings: BatchSettings, handler: BatchHandler) -> None:
         super().__init__([URL(f"kafka://{server.strip()}") for server in settings.bootstrap_servers.split(",")], app)
         self.settings = settings
         self.handler = handler
 
     def create_consumer(self, callback: ConsumerCallback, **kwargs: Any) -> ConsumerT:
         """The one consumer of the app."""
-        return FrameConsumer(self, callback=callback, loop=self.loop, **kwargs)
+        return BatchConsumer(self, callback=callback, loop=self.loop, **kwargs)

@@ -15,11 +15,11 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
 from hatcast.agents.kafka.backoff import redial_slowly
-from hatcast.agents.kafka.batches.batch import Frame, FrameSettings
+from hatcast.agents.kafka.batches.batch import BatchSettings, RecordBatch
 from hatcast.agents.kafka.batches.fetched import Chunk, Fetched, Nothing
 
 if TYPE_CHECKING:
-    from hatcast.agents.kafka.batches.consumer import FrameConsumer
+    from hatcast.agents.kafka.batches.consumer import BatchConsumer
 
 Result = TypeVar("Result")
 
@@ -43,13 +43,13 @@ class Chain:
     next: int
 
 
-class FrameThread(driver.AIOKafkaConsumerThread):
+class ConsumerThread(driver.AIOKafkaConsumerThread):
     """Faust's consumer thread with chains. Only this thread touches them, and never over an ``await``.
 
     A partition without a chain is parked: paused in aiokafka, and nothing of it is handed over.
     """
 
-    def __init__(self, consumer: "FrameConsumer", settings: FrameSettings, **service: Any) -> None:
+    def __init__(self, consumer: "BatchConsumer", settings: BatchSettings, **service: Any) -> None:
         self.settings = settings
         # Of what is fetched, also read by the app's loop: the log's end at the last answer, and when that was (ms UTC).
         self.ends: dict[int, int] = {}
@@ -90,7 +90,7 @@ class FrameThread(driver.AIOKafkaConsumerThread):
         self._chains.pop(partition, None)
         self._fetched().pause([self._tp(partition)])
 
-    async def take(self, room: int) -> list[Frame]:
+    async def take(self, room: int) -> list[RecordBatch]:
         """At most ``room`` frames, one a partition; waits a little for the first.
 
         Comes back empty-handed where there is no room, or nothing to fetch: the caller asks again, and that is what
@@ -124,8 +124,8 @@ class FrameThread(driver.AIOKafkaConsumerThread):
         """See `Fetched.in_group`. Called by the app's loop: it only looks."""
         return self._consumer is not None and Fetched(self._consumer).in_group()
 
-    def _drain(self, fetched: Fetched, room: int) -> list[Frame]:
-        frames: list[Frame] = []
+    def _drain(self, fetched: Fetched, room: int) -> list[RecordBatch]:
+        frames: list[RecordBatch] = []
         for tp in fetched.partitions():
             chain = self._chains.get(tp.partition) if tp.topic == self.settings.topic else None
             if chain is None:
@@ -142,10 +142,10 @@ class FrameThread(driver.AIOKafkaConsumerThread):
                 self.answered[partition] = answered
         return frames
 
-    def _drain_partition(self, fetched: Fetched, tp: TopicPartition, chain: Chain, room: int) -> list[Frame]:
+    def _drain_partition(self, fetched: Fetched, tp: TopicPartition, chain: Chain, room: int) -> list[RecordBatch]:
         # To its end, before the next partition: aiokafka fetches what ran empty while the others are worked on. Taking
         # turns empties all at the same time, and then everybody waits for the broker.
-        frames: list[Frame] = []
+        frames: list[RecordBatch] = []
         while len(frames) < room:
             chunk = fetched.take(tp, chain.next, self.settings.frame_records)
             if chunk is Nothing.GONE:
@@ -257,14 +257,14 @@ def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def _frame(partition: int, chain: Chain, chunk: Chunk) -> Frame:
+def _frame(partition: int, chain: Chain, chunk: Chunk) -> RecordBatch:
     records = chunk.records
     offsets: range | list[int] = range(0)
     if records:
         offsets = range(records[0].offset, records[-1].offset + 1)
         if len(offsets) != len(records):
             offsets = [record.offset for record in records]
-    return Frame(
+    return RecordBatch(
         partition=partition,
         epoch=chain.epoch,
         base=chain.next,

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from hatcast.agents.kafka.registry.records import Facts, PolicyRecord, UserKey
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.table import differing_keys
 
 _ROLES: Final = ("means", "queries", "budget", "reports")
@@ -16,11 +16,11 @@ NEW_NAME: Final = "start under a new policy.name"
 def check_facts(facts: Facts, own: PolicyRecord) -> None:
     """Compare with everything that the registry says of the domain.
 
-    Raises Refusal that names both values and the fix.
+    Raises HatcastError that names both values and the fix.
     """
     for other in facts.policies.values():
         if other.timezone != own.timezone:
-            raise Refusal(
+            raise HatcastError(
                 f"policy.timezone is {own.timezone!r}, policy {other.policy!r} of the same telemetry was started with"
                 f" {other.timezone!r}, and a day of one has to be a day of the other: use {other.timezone!r}"
             )
@@ -29,16 +29,18 @@ def check_facts(facts: Facts, own: PolicyRecord) -> None:
 
 
 def check_policy_record(stored: PolicyRecord, own: PolicyRecord) -> None:
-    """Compare with the record of the own policy, wherever it is stored. Raises Refusal as `check_facts` does.
+    """Compare with the record of the own policy, wherever it is stored. Raises HatcastError as `check_facts` does.
 
     A user key that hatcast made before and has made again since is no contradiction here: it may be lost with Redis.
     """
     name = own.policy
     if stored.domain != own.domain:
-        raise Refusal(f"policy {name!r} is a policy of telemetry {stored.domain!r}, not of {own.domain!r}: {NEW_NAME}")
+        raise HatcastError(
+            f"policy {name!r} is a policy of telemetry {stored.domain!r}, not of {own.domain!r}: {NEW_NAME}"
+        )
     if stored.policy_id != own.policy_id:
         differing = differing_keys(bytes(stored.canonical), bytes(own.canonical))
-        raise Refusal(
+        raise HatcastError(
             f"policy {name!r} was started with another {differing}: a policy does not change; restore it, or start the"
             " new one under a new policy.name"
         )
@@ -49,7 +51,7 @@ def check_policy_record(stored: PolicyRecord, own: PolicyRecord) -> None:
     if stored.partitioner != own.partitioner:
         raise _changed(name, "topics.telemetry_partitioner", stored.partitioner, own.partitioner)
     if stored.partitions != own.partitions:
-        raise Refusal(
+        raise HatcastError(
             f"policy {name!r} was started with {stored.partitions} telemetry partitions, the topic now has"
             f" {own.partitions}: stop the feeds, let all slots close with the old count, then start under a new"
             " policy.name"
@@ -60,16 +62,16 @@ def check_policy_record(stored: PolicyRecord, own: PolicyRecord) -> None:
     _check_user_key(name, stored.user_key, own.user_key)
 
 
-def _changed(name: str, key: str, before: str | None, now: str | None) -> Refusal:
-    return Refusal(
+def _changed(name: str, key: str, before: str | None, now: str | None) -> HatcastError:
+    return HatcastError(
         f"{key} is {now!r}, policy {name!r} was started with {before!r}: set {key} to {before!r} again, or {NEW_NAME}"
     )
 
 
 def check_topic_id(policy: str, topic: str, registered: str | None, now: str | None) -> None:
-    """Raise Refusal if a topic was deleted and made again. An id that is not known (None) contradicts nothing."""
+    """Raise HatcastError if a topic was deleted and made again. An id that is not known (None) contradicts nothing."""
     if registered is not None and now is not None and registered != now:
-        raise Refusal(
+        raise HatcastError(
             f"topic {topic!r} was deleted and made again since policy {policy!r} was started (its id was {registered},"
             f" now it is {now}): what is stored belongs to the old log; to start afresh on the new one, {NEW_NAME}"
         )
@@ -81,13 +83,13 @@ def _check_user_key(name: str, stored: UserKey, own: UserKey) -> None:
     if not stored.made:
         before = f"policy {name!r} was started with a user key of your own (fingerprint {stored.fingerprint})"
     if stored.made and not own.made:
-        raise Refusal(
+        raise HatcastError(
             f"another user key is given (fingerprint {own.fingerprint}), and {before}: remove {where}, or {NEW_NAME}"
         )
     if not stored.made and own.made:
-        raise Refusal(f"no user key is given, and {before}: give it again ({where}), or {NEW_NAME}")
+        raise HatcastError(f"no user key is given, and {before}: give it again ({where}), or {NEW_NAME}")
     if not stored.made and stored.fingerprint != own.fingerprint:
-        raise Refusal(
+        raise HatcastError(
             f"another user key is given (fingerprint {own.fingerprint}), and {before}: restore it ({where}), or"
             f" {NEW_NAME}"
         )
@@ -104,10 +106,10 @@ def with_todays_key(stored: PolicyRecord, own: PolicyRecord) -> PolicyRecord:
 
 
 def other_domain(name: str, own: str, found: Iterable[PolicyRecord]) -> None:
-    """Raise Refusal if another domain of this Kafka has a policy of that name: groups and keys go by it."""
+    """Raise HatcastError if another domain of this Kafka has a policy of that name: groups and keys go by it."""
     for record in found:
         if record.policy == name and record.domain != own:
-            raise Refusal(
+            raise HatcastError(
                 f"policy.name {name!r} is the name of a policy of telemetry {record.domain!r} on this Kafka: consumer"
                 f" groups and release_ids go by the policy's name, so {NEW_NAME}"
             )

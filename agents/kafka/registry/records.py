@@ -9,7 +9,7 @@ from typing import Final, Self
 
 import msgspec
 
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 
 _POLICY: Final = "policy/"
 
@@ -103,14 +103,14 @@ class Facts:
 
     @classmethod
     def of(cls, topic: str, values: Mapping[str, bytes]) -> Self:
-        """The facts in the newest values by key. Raises Refusal if a policy's record cannot be read."""
+        """The facts in the newest values by key. Raises HatcastError if a policy's record cannot be read."""
         policies = {}
         for key, value in values.items():
             if key.startswith(_POLICY):
                 try:
                     policies[key.removeprefix(_POLICY)] = PolicyRecord.decoded(value)
                 except msgspec.DecodeError:
-                    raise Refusal(
+                    raise HatcastError(
                         f"topic {topic}: the record {key!r} cannot be read: a newer hatcast wrote it, or something else"
                         " did; start the newer version, or remove what wrote it and send the record's older value again"
                     ) from None

@@ -41,7 +41,7 @@ class Registry:
     async def read(self) -> Facts:
         """Return what the topic says up to its end at the time of the call.
 
-        Raises KafkaError of aiokafka's kind if the brokers do not answer or do not know the topic, and Refusal if a
+        Raises KafkaError of aiokafka's kind if the brokers do not answer or do not know the topic, and HatcastError if a
         record cannot be read.
         """
         return await asyncio.to_thread(read_registry, self._settings, self.topic)
@@ -92,7 +92,7 @@ def read_registry(settings: Settings, topic: str) -> Facts:
     """Read a registry topic to the end that it has now: the newest value of each key. Blocks.
 
     Raises UnknownTopicOrPartitionError if there is no such topic, KafkaConnectionError if the brokers stop answering,
-    and Refusal if a record cannot be read.
+    and HatcastError if a record cannot be read.
     """
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 

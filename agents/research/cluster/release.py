@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatcast.agents.research.cluster.vectors import Vectors
-from hatcast.stream.errors import BadSetting, Refusal
+from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.kmeans.devices import Devices
 from hatcast.stream.kmeans.lloyd import Clusters, cluster
 from hatcast.stream.kmeans.setting import Setting
@@ -85,9 +85,9 @@ class Released:
 
 
 def check_relation(policy: Policy) -> None:
-    """Raises BadSetting for a policy under which the number of users is private."""
+    """Raises SettingError for a policy under which the number of users is private."""
     if policy.relation is not Relation.REPLACE:
-        raise BadSetting(
+        raise SettingError(
             "policy.privacy.relation",
             "is add_remove, and K-means is proved for replace only",
             'name a configuration with relation = "replace"',
@@ -95,13 +95,15 @@ def check_relation(policy: Policy) -> None:
 
 
 def release(vectors: Vectors, policy: Policy, wish: Wish, noise: Noise) -> Released:
-    """The one answer, for `wish.setting.epsilon` of each user. Raises Refusal where there is nobody to ask."""
+    """The one answer, for `wish.setting.epsilon` of each user. Raises HatcastError where there is nobody to ask."""
     check_relation(policy)
     local = local_ones(vectors.pseudonyms, wish.local, vectors.key)
     asked = {Blend.PWH: np.ones_like(local), Blend.TCM_ONLY: ~local, Blend.LM_ONLY: local}[wish.blend]
     number = int(asked.sum())
     if number < max(policy.min_users, 1):  # who is there is public under `replace`
-        raise Refusal("fewer users than policy.privacy.min_users: nothing is released; take more files, or both groups")
+        raise HatcastError(
+            "fewer users than policy.privacy.min_users: nothing is released; take more files, or both groups"
+        )
     mine, theirs = vectors.steps[asked & ~local], vectors.steps[asked & local]
     found = cluster(mine, Devices(theirs, wish.setting, noise), wish.setting, noise)
     return Released(policy, vectors.slots, wish, len(mine), len(theirs), found)

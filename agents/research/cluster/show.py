@@ -52,7 +52,7 @@ def _mean(values: list[float]) -> float:
 
 
 def plot(record: dict[str, Any], path: Path) -> None:
-    """A line a cluster over the slots. Raises Refusal if it cannot be written."""
+    """A line a cluster over the slots. Raises HatcastError if it cannot be written."""
     from hatcast.agents.research.figures import axes_of
 
     with axes_of(path, f"Centres at epsilon {record['epsilon']:g}") as axes:

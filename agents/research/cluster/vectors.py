@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatcast.agents.batch.fold import Job, fold_recording
-from hatcast.agents.batch.retention import KeepChunks
+from hatcast.agents.batch.retention import RetainChunks
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.recordings.files import open_recording
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.fold.packing import columns
 from hatcast.stream.kmeans.hat_vectors import Contributions, hat_vectors, slots_of_day
@@ -39,13 +39,13 @@ class Vectors:
 
 
 def chosen_slots(policy: Policy, wanted: Sequence[str] | None) -> list[str]:
-    """The coordinates, in the order of the day; None: all slots of the policy's hours. Raises Refusal."""
+    """The coordinates, in the order of the day; None: all slots of the policy's hours. Raises HatcastError."""
     slots = slots_of_day(policy)
     if wanted is None:
         return slots
     unknown = [slot for slot in wanted if slot not in slots]
     if unknown or not wanted:
-        raise Refusal(f"--slots: {', '.join(unknown) or 'none'}: the policy's are {', '.join(slots)}")
+        raise HatcastError(f"--slots: {', '.join(unknown) or 'none'}: the policy's are {', '.join(slots)}")
     return [slot for slot in slots if slot in wanted]
 
 
@@ -54,14 +54,14 @@ def read_vectors(
 ) -> Vectors:
     """All users of recordings. Told apart by the key of the settings, or by one made for this run."""
     pseudonyms = Pseudonyms(settings.user_key or secrets.token_bytes(KEY_BYTES))
-    kept = KeepChunks()
+    kept = RetainChunks()
     with open_recording(files, feed) as recording:
         fold_recording(recording, Job(settings.policy, pseudonyms, now_ms(), kept, progress))
     users, steps = hat_vectors(_contributions(kept), slots, settings.policy)
     return Vectors(slots, users, steps, pseudonyms.key)
 
 
-def _contributions(kept: KeepChunks) -> Iterator[Contributions]:
+def _contributions(kept: RetainChunks) -> Iterator[Contributions]:
     for hat in kept.hats():
         for chunk in kept.chunks(hat).readings:
             yield hat.slot.partition("/")[2], *columns(chunk)

@@ -57,7 +57,7 @@ def as_json(scores: Scores) -> dict[str, dict[str, dict[str, float]]]:
 
 
 def plot(scores: Scores, title: str, path: Path) -> None:
-    """A line a contender. Raises Refusal if it cannot be written."""
+    """A line a contender. Raises HatcastError if it cannot be written."""
     from hatcast.agents.research.figures import axes_of
 
     with axes_of(path, title) as axes:

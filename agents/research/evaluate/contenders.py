@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from hatcast.agents.research.evaluate.simulation import Floats
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators import ESTIMATORS, Estimator, Parameters
 from hatcast.stream.estimators.array_averaging import arrays_of
 from hatcast.stream.estimators.array_length import PRINTED_RULES, RULES
@@ -38,7 +38,7 @@ _GUESS: Final = "median"  # an array length where a policy has to write a number
 _HAS_ARRAYS: Final = ("array_averaging", "opt_array_averaging", "levy", "quantile")
 
 
-class BadContender(Refusal):
+class BadContender(HatcastError):
     """A name for `--estimators` that means nothing."""
 
 

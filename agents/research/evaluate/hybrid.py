@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from hatcast.agents.research.evaluate.simulation import Draws, Floats
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HybridEstimator, HybridParameters, Setting, Spread
 from hatcast.stream.hybrid.amplification import GaussianNoise, amplified
 from hatcast.stream.hybrid.mean_squared_error import error_of, improvement, improvement_over_the_worse, laplace_setting
@@ -100,33 +100,33 @@ class Curve:
 
 
 def estimators_of(text: str) -> list[HybridEstimator]:
-    """A list of names. Raises Refusal."""
+    """A list of names. Raises HatcastError."""
     names = [name.strip() for name in text.split(",")]
     unknown = [name for name in names if name not in HYBRID_ESTIMATORS]
     if unknown:
         known = ", ".join(HYBRID_ESTIMATORS)
-        raise Refusal(f"--estimators: {unknown[0]!r} is no estimator of the hybrid model; use some of {known}")
+        raise HatcastError(f"--estimators: {unknown[0]!r} is no estimator of the hybrid model; use some of {known}")
     return [HYBRID_ESTIMATORS[name] for name in dict.fromkeys(names)]
 
 
 def sigmas_of(text: str) -> list[float]:
-    """A list of deviations. Raises Refusal."""
+    """A list of deviations. Raises HatcastError."""
     try:
         found = list(dict.fromkeys(float(each) for each in text.split(",")))
     except ValueError:
         found = []
     if not found or not all(0 <= each <= 0.5 for each in found):
-        raise Refusal(f"--sigma: {text!r} are no deviations; write parts of U from 0 to 0.5, such as {SIGMAS}")
+        raise HatcastError(f"--sigma: {text!r} are no deviations; write parts of U from 0 to 0.5, such as {SIGMAS}")
     return found
 
 
 def check(cases: Sequence[Case]) -> None:
-    """Whether such users can be: means within [0, U], and someone in either group. Raises Refusal."""
+    """Whether such users can be: means within [0, U], and someone in either group. Raises HatcastError."""
     for case in cases:
         if max(case.sigma, case.sigma_local) + abs(case.gap) / 2 > 0.5:
-            raise Refusal(f"--gap: with sigma {case.sigma:g} users' means would leave [0, U]; use less of either")
+            raise HatcastError(f"--gap: with sigma {case.sigma:g} users' means would leave [0, U]; use less of either")
         if not case.has_both_groups:
-            raise Refusal("--share: leaves one group without users; use more --users or another share")
+            raise HatcastError("--share: leaves one group without users; use more --users or another share")
 
 
 def curves(

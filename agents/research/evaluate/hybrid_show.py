@@ -67,7 +67,7 @@ def as_json(curves: Sequence[Curve], amplifications: Sequence[Amplification]) ->
 
 
 def plot(curves: Sequence[Curve], amplifications: Sequence[Amplification], title: str, path: Path) -> None:
-    """Lines by the lemmas, points as simulated, a panel an axis. Raises Refusal if it cannot be written."""
+    """Lines by the lemmas, points as simulated, a panel an axis. Raises HatcastError if it cannot be written."""
     from hatcast.agents.research.figures import figure_in
 
     with figure_in(path, title, (8.5, 7.2)) as figure:

@@ -10,7 +10,7 @@ import numpy as np
 from hatcast.agents.config.settings import Settings, load_settings, settings_of
 from hatcast.agents.research.evaluate.comparison import Hat
 from hatcast.agents.research.evaluate.values import VALUES, Readings, recorded, vectors
-from hatcast.stream.errors import BadRecording, Refusal
+from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.estimators import Users
 from hatcast.stream.estimators.grouping import Counts
 
@@ -26,18 +26,18 @@ class _Published(Readings, frozen=True, rename={"upper_bound": "U"}, kw_only=Tru
 
 
 def hat_of_counts(path: Path, values: str, scaling: Scaling | None, dimensions: int) -> tuple[Hat, str]:
-    """Simulated readings for the counts in a file; of more than one dimension: `vectors`. Raises BadRecording."""
+    """Simulated readings for the counts in a file; of more than one dimension: `vectors`. Raises RecordingError."""
     try:
         given = msgspec.json.decode(path.read_bytes(), type=list[int] | _Published)
     except OSError as error:
-        raise BadRecording(str(path), f"cannot be read ({error.strerror})", "check the path") from None
+        raise RecordingError(str(path), f"cannot be read ({error.strerror})", "check the path") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise BadRecording(str(path), "has no counts", 'write [12, 7] or {"counts": [12, 7]}') from None
+        raise RecordingError(str(path), "has no counts", 'write [12, 7] or {"counts": [12, 7]}') from None
     counts, readings = (given, Readings()) if isinstance(given, list) else (given.counts, given)
     if not counts or min(counts) < 1 or sum(counts) >= _MOST_READINGS:
-        raise BadRecording(str(path), "has a count below 1, none, or too many readings", "write counts of 1 or more")
+        raise RecordingError(str(path), "has a count below 1, none, or too many readings", "write counts of 1 or more")
     if not (0 < readings.upper_bound < 2e6 and readings.variance > 0):
-        raise BadRecording(str(path), "has a U or a variance that is none", "write numbers above 0")
+        raise RecordingError(str(path), "has a U or a variance that is none", "write numbers above 0")
     scaled = scale(np.array(sorted(counts, reverse=True), np.int64), scaling)
     upper_bound_milli = round(readings.upper_bound * 1000)
     if dimensions > 1:
@@ -51,17 +51,17 @@ def hat_of_recording(
 ) -> tuple[Hat, str]:
     """A HAT of a recording (file, format, configuration), `cell/date/slot`, or the one with most users.
 
-    Its speeds are the same in each run. Raises Refusal.
+    Its speeds are the same in each run. Raises HatcastError.
     """
     path, feed_format, config = source
     settings = _settings(config, feed_format)
     hats = _hats(path, feed_format, settings, progress)
     if not hats:
-        raise BadRecording(str(path), "has no HAT with a reading", "check --format, and hours in --config")
+        raise RecordingError(str(path), "has no HAT with a reading", "check --format, and hours in --config")
     if key is None:
         key = max(sorted(hats), key=lambda each: len(hats[each].counts))
     elif key not in hats:
-        raise Refusal(f"--hat: {key} has no reading; `hatcast batch --contributions` lists those that have")
+        raise HatcastError(f"--hat: {key} has no reading; `hatcast batch --contributions` lists those that have")
     users = hats[key]
     repeated = scaling[1] if scaling and scaling[0] == "users" else 1
     means = np.repeat(users.sums / users.counts, repeated)
@@ -69,12 +69,12 @@ def hat_of_recording(
 
 
 def scale(counts: Counts, scaling: Scaling | None) -> Counts:
-    """Counts times N, or each of them N times. Raises Refusal where the result is too large to simulate."""
+    """Counts times N, or each of them N times. Raises HatcastError where the result is too large to simulate."""
     if scaling is None:
         return counts
     kind, times = scaling
     if int(counts.sum()) * times >= _MOST_READINGS:
-        raise Refusal(f"--scaling: {times} times as many {kind} are too many readings; use a smaller number")
+        raise HatcastError(f"--scaling: {times} times as many {kind} are too many readings; use a smaller number")
     return counts * times if kind == "samples" else np.repeat(counts, times)
 
 
@@ -88,15 +88,15 @@ def _settings(config: Path | None, feed_format: str) -> Settings:
 
 def _hats(path: Path, feed_format: str, settings: Settings, progress: Callable[[int], None]) -> dict[str, Users]:
     from hatcast.agents.batch.fold import Job, fold_recording
-    from hatcast.agents.batch.retention import KeepChunks
+    from hatcast.agents.batch.retention import RetainChunks
     from hatcast.agents.clock import now_ms
     from hatcast.agents.recordings.files import open_recording
-    from hatcast.stream.readings.formats import FEEDS
+    from hatcast.stream.readings.formats import FORMATS
     from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
     from hatcast.stream.release.hats import users_of
 
-    kept = KeepChunks()
-    with open_recording([path], FEEDS[feed_format]) as recording:
+    kept = RetainChunks()
+    with open_recording([path], FORMATS[feed_format]) as recording:
         # They break ties of counts, and so group users: one key, so that a table can be made again.
         pseudonyms = Pseudonyms(bytes(KEY_BYTES))
         fold_recording(recording, Job(settings.policy, pseudonyms, now_ms(), kept, progress))

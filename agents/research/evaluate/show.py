@@ -97,7 +97,7 @@ def _line(name: str, epsilons: Sequence[float]) -> tuple[Sequence[float], str, s
 
 
 def plot(errors: Errors, title: str, measure: str, path: Path) -> None:
-    """A line an estimator, in the format of the file's ending. Raises Refusal if it cannot be written."""
+    """A line an estimator, in the format of the file's ending. Raises HatcastError if it cannot be written."""
     from matplotlib.ticker import FuncFormatter
 
     from hatcast.agents.research.figures import axes_of

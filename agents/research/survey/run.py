@@ -11,7 +11,7 @@ from typing import Final
 from hatcast.agents.recordings.files import open_records
 from hatcast.agents.research.survey.count import ResolutionCount, capped_counts
 from hatcast.agents.research.survey.spill import Held, Spill, open_spill
-from hatcast.stream.errors import BadRecording
+from hatcast.stream.errors import RecordingError
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Feed
@@ -80,7 +80,7 @@ class Selection:
 
 
 def survey(job: Job) -> Survey:
-    """All figures of all resolutions. Raises BadRecording, also if no reading counts; Refusal if the disk is full."""
+    """All figures of all resolutions. Raises RecordingError, also if no reading counts; HatcastError if the disk is full."""
     resolutions = sorted({*SURVEYED, job.policy.h3_resolution})
     policy, slots = replace(job.policy, cells=None), slots_of(job.policy)
     rows = Rows(policy, Pseudonyms(token_bytes(KEY_BYTES)), resolutions, job.days, job.now_ms)
@@ -89,7 +89,7 @@ def survey(job: Job) -> Survey:
         dates = spill.dates()
         if not dates:
             names = ", ".join(map(str, job.paths))
-            raise BadRecording(names, "has no reading that counts", "check --format, --timezone, --hours and --days")
+            raise RecordingError(names, "has no reading that counts", "check --format, --timezone, --hours and --days")
         counted = [ResolutionCount(resolution) for resolution in resolutions]
         for local_date in dates:
             for part in spill.parts(local_date):
@@ -114,7 +114,7 @@ def select_privately(job: Job, days: Days, candidates: Sequence[int], epsilon: f
 
     job      the max_hats_per_day of its policy is K
     days     public: the D days, each of which is charged `epsilon`
-    Raises BadRecording, UnsafeNoise; Refusal where the disk is full.
+    Raises RecordingError, UnsafeNoise; HatcastError where the disk is full.
     """
     policy, slots = replace(job.policy, cells=frozenset(candidates)), slots_of(job.policy)
     resolutions = (policy.h3_resolution,)

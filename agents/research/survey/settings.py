@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hatcast.agents.config.settings import load_settings, settings_of
-from hatcast.stream.errors import BadRecording, BadSetting, Refusal
+from hatcast.stream.errors import HatcastError, RecordingError, SettingError
 from hatcast.stream.policy.cells_file import read_cells_file
 from hatcast.stream.policy.policy import Policy
 
@@ -23,7 +23,7 @@ def survey_policy(config: Path | None, feed_format: str, given: Mapping[str, Any
 
     given     `timezone`, `hours`, `h3_resolution`; `cells` is not read, since a survey makes that list
     max_hats  K
-    Raises Refusal with one line.
+    Raises HatcastError with one line.
     """
     if config is not None:
         policy = load_settings(config, {}, lambda table: _to_count_by(table) | {**given}).policy
@@ -32,30 +32,30 @@ def survey_policy(config: Path | None, feed_format: str, given: Mapping[str, Any
 
         zone = {"timezone": RECORDED_ZONES[feed_format]} if feed_format in RECORDED_ZONES else {}
         if not zone and "timezone" not in given:
-            raise Refusal("the time zone of the recording is not known: name --timezone or --config")
+            raise HatcastError("the time zone of the recording is not known: name --timezone or --config")
         try:
             policy = settings_of({"policy": {**_REPORTED, **zone, **given}}, Path(), {}).policy
-        except BadSetting as refusal:
-            raise Refusal(str(refusal)) from None
+        except SettingError as refusal:
+            raise HatcastError(str(refusal)) from None
     return dataclasses.replace(policy, max_hats_per_day=max_hats or policy.max_hats_per_day)
 
 
 def public_candidates(path: Path, resolution: int) -> list[int]:
-    """The H3 indexes of a file of candidates, in order. Raises BadRecording, BadSetting: not public, or none."""
+    """The H3 indexes of a file of candidates, in order. Raises RecordingError, SettingError: not public, or none."""
     where = f"--candidates {path}"
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadRecording(where, f"cannot be read ({type(error).__name__})", "name a readable file") from None
+        raise RecordingError(where, f"cannot be read ({type(error).__name__})", "name a readable file") from None
     listed = read_cells_file(text, where, resolution)
     if listed.source != "public":
-        raise BadSetting(
+        raise SettingError(
             where,
             f'has source = "{listed.source}"',
             'make the list without looking at the data, and write source = "public"',
         )
     if not listed.cells:
-        raise BadSetting(where, "lists no cell", "list H3 indexes, one a line")
+        raise SettingError(where, "lists no cell", "list H3 indexes, one a line")
     return sorted(listed.cells)
 
 

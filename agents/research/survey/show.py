@@ -152,7 +152,7 @@ def busy(policy: Policy, users: Fraction, days: Days) -> str:
 
 
 def plot(found: Survey, policy: Policy, path: Path) -> None:
-    """Users of a HAT, and what a cap drops, a line a resolution. Raises Refusal if it cannot be written."""
+    """Users of a HAT, and what a cap drops, a line a resolution. Raises HatcastError if it cannot be written."""
     from hatcast.agents.research.figures import figure_in
 
     with figure_in(path, f"Not private: {found.days[0]} to {found.days[1]}", (9, 3.8)) as figure:

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from hatcast.stream.errors import Refusal
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.survey.rows import DayRows
 
 _GROUP_ROWS: Final = 1 << 15  # what is skipped or read as one
@@ -48,12 +48,12 @@ class Spill:
         self._files = 0
 
     def write(self, taken: Mapping[str, DayRows]) -> None:
-        """Append rows. Raises Refusal where the disk is full."""
+        """Append rows. Raises HatcastError where the disk is full."""
         try:
             for local_date, rows in taken.items():
                 self._write(local_date, rows)
         except (OSError, pl.exceptions.PolarsError):  # of polars, whatever failed when it wrote
-            raise Refusal(
+            raise HatcastError(
                 f"temporary files cannot be written in {self._folder.parent}: make room there, or set TMPDIR"
             ) from None
 

@@ -11,8 +11,8 @@ from typing import Final
 from hatcast.stream.readings.formats import capmetro, gtfs_rt, hfp, itms, jsonl
 from hatcast.stream.readings.formats.interface import Feed, Recorded, Table
 
-FEEDS: Final[Mapping[str, Feed]] = MappingProxyType(
+FORMATS: Final[Mapping[str, Feed]] = MappingProxyType(
     {feed.name: feed for feed in (jsonl.FEED, itms.FEED, gtfs_rt.FEED, hfp.FEED, capmetro.FEED)}
 )
 
-__all__ = ["FEEDS", "Feed", "Recorded", "Table"]
+__all__ = ["FORMATS", "Feed", "Recorded", "Table"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hatcast.stream.errors import BadRecording
+from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats._recorded import arrival_ms
 from hatcast.stream.readings.formats._speed import finite
 from hatcast.stream.readings.formats.interface import Recorded
@@ -29,13 +29,13 @@ class Table:
     def records(self, lines: Iterable[bytes], path: str) -> Iterator[Recorded]:
         """The records after the header, in file order; a missing field counts as an empty one.
 
-        Raises BadRecording if the file is empty or its header lacks a needed column.
+        Raises RecordingError if the file is empty or its header lacks a needed column.
         """
         rest = iter(lines)
         header = [name.strip() for name in fields(next(rest, b"").decode(errors="replace")) or ()]
         missing = [column for column in self.columns if column not in header]
         if missing:
-            raise BadRecording(
+            raise RecordingError(
                 path, f"its first line names no column {', '.join(missing)}", "give a CSV file with its header"
             )
         places = [header.index(column) for column in self.columns]

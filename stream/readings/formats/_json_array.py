@@ -6,7 +6,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from hatcast.stream.errors import BadRecording
+from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats._recorded import UNREADABLE, WHITE_SPACE
 
 CHUNK_BYTES: Final = 1 << 20
@@ -20,7 +20,7 @@ def elements(stream: BinaryIO, path: str, chunk_bytes: int = CHUNK_BYTES) -> Ite
     """The elements of the array whose "[" was just taken from the stream.
 
     Memory: one chunk, if the elements are objects smaller than it.
-    Raises BadRecording if the array is malformed, never ends, or is followed by something.
+    Raises RecordingError if the array is malformed, never ends, or is followed by something.
     """
     held, wanted, cut_before = b"", chunk_bytes, False
     while chunk := stream.read(wanted):
@@ -36,7 +36,7 @@ def elements(stream: BinaryIO, path: str, chunk_bytes: int = CHUNK_BYTES) -> Ite
     except UNREADABLE:
         last = []
     if not last and (cut_before or held.strip(WHITE_SPACE) != b"]"):
-        raise BadRecording(path, "is not a complete JSON array", "it may be cut off: fetch it again")
+        raise RecordingError(path, "is not a complete JSON array", "it may be cut off: fetch it again")
     yield from map(bytes, last)
 
 

@@ -7,7 +7,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from hatcast.stream.errors import BadRecording
+from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats.interface import Recorded
 from hatcast.stream.readings.reading import Reading, parse_time
 
@@ -76,7 +76,7 @@ Look = Callable[[bytes, Reading | None], tuple[object, bool]]
 """(record, its reading) -> its time of any type, None if it has none; and whether it is of this format at all."""
 
 
-def recorded(raws: Iterable[bytes], decode: Decode, look: Look, refusal: BadRecording) -> Iterator[Recorded]:
+def recorded(raws: Iterable[bytes], decode: Decode, look: Look, refusal: RecordingError) -> Iterator[Recorded]:
     """The records of a recording. Raises `refusal`, at the end, if there are some and none is of this format."""
     seen = alike = False
     for raw in raws:
@@ -89,6 +89,6 @@ def recorded(raws: Iterable[bytes], decode: Decode, look: Look, refusal: BadReco
         raise refusal
 
 
-def another_format(path: str, name: str, expected: str) -> BadRecording:
+def another_format(path: str, name: str, expected: str) -> RecordingError:
     """The refusal of a file in which nothing looks like a record of the format that was named."""
-    return BadRecording(path, f"holds no {name} record", f"name its own format, or give a file of {expected}")
+    return RecordingError(path, f"holds no {name} record", f"name its own format, or give a file of {expected}")

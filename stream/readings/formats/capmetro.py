@@ -47,7 +47,7 @@ _TABLE: Final = Table(("vehicle_id", "timestamp", "speed", "latitude", "longitud
 def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
     """The records of a recording in file order, which is not that of time.
 
-    Raises BadRecording if the first line is no header with the needed columns.
+    Raises RecordingError if the first line is no header with the needed columns.
     """
     return _TABLE.records(lines(stream), path)
 

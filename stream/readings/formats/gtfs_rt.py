@@ -12,7 +12,7 @@ from typing import BinaryIO, Final
 from google.protobuf.message import DecodeError
 from google.transit.gtfs_realtime_pb2 import FeedEntity
 
-from hatcast.stream.errors import BadRecording
+from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats._poll import cut
 from hatcast.stream.readings.formats._recorded import arrival_ms
 from hatcast.stream.readings.formats.interface import Feed, Recorded
@@ -47,11 +47,11 @@ def split(body: bytes, topic: str = "") -> list[bytes]:
 
 
 def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
-    """The vehicles of one poll, arrived when its header says, in its order. Raises BadRecording if it is no poll."""
+    """The vehicles of one poll, arrived when its header says, in its order. Raises RecordingError if it is no poll."""
     body = stream.read(POLL_BYTES_MAX + 1)
     poll = cut(body) if len(body) <= POLL_BYTES_MAX else None
     if poll is None:
-        raise BadRecording(path, "is no whole GTFS-Realtime poll", "fetch it again, or name its own format")
+        raise RecordingError(path, "is no whole GTFS-Realtime poll", "fetch it again, or name its own format")
     arrived, entities = poll
     for raw in entities:
         reading = decode(raw)

@@ -62,7 +62,7 @@ def split(body: bytes, topic: str = "") -> list[bytes]:
 
 
 def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
-    """The records of a recording, one a line. Raises BadRecording, at the end, if none has a topic of HFP."""
+    """The records of a recording, one a line. Raises RecordingError, at the end, if none has a topic of HFP."""
     return recorded(lines(stream), decode, _look, another_format(path, NAME, "lines of topic and payload"))
 
 

@@ -49,7 +49,7 @@ class Feed:
 
     decode   one record as it stands on the telemetry topic; None if undecodable; raises nothing
     records  a whole recording, plain bytes (gzip is undone by the caller), in file order.
-             Raises BadRecording only where the file as a whole is no such recording (an array that never ends,
+             Raises RecordingError only where the file as a whole is no such recording (an array that never ends,
              a header without the needed columns).
     table    how `records` reads rows of named columns, so that they may come from Parquet: as JSON objects, one a line,
              or as CSV; None: a record has no columns

@@ -96,7 +96,7 @@ def _reading(record: _Record[S], found: float | str) -> Reading | None:
 def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
     """The records of a recording in any of its forms, in file order.
 
-    Raises BadRecording: an empty file, an array that never ends, a CSV header without the needed columns, or JSON in
+    Raises RecordingError: an empty file, an array that never ends, a CSV header without the needed columns, or JSON in
     which nothing has a licence plate or a time of ITMS (said at the end).
     """
     head = first_byte(stream)

@@ -84,7 +84,7 @@ def _with_any_speed(value: bytes) -> Reading | None:
 def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
     """The records of a recording, one a line, in file order.
 
-    Raises BadRecording, at the end, if there are lines and none is a JSON object with a field of the canonical record.
+    Raises RecordingError, at the end, if there are lines and none is a JSON object with a field of the canonical record.
     """
     expected = 'lines such as {"vehicle": .., "time": .., "lat": .., "lon": .., "speed": ..}'
     return recorded(lines(stream), decode, _look, another_format(path, NAME, expected))
