@@ -29,7 +29,7 @@ _ROUNDING: Final = 1e-15  # of delta and of each charge: what floating point may
 
 
 @dataclass(frozen=True, slots=True)
-class Spending:
+class ChargeSplit:
     """How a charge was spent. The sum of all shares is 1.
 
     noises      shares of epsilon that went into Laplace noise on integers
@@ -52,15 +52,15 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownCharges:
     """Charges of which it is known how they were spent: `count` of `level` (1e-9) each."""
 
     level: int
     count: int
-    spending: Spending
+    spending: ChargeSplit
 
 
-def composed(levels: Mapping[int, int], delta: float, known: Known | None = None) -> float:
+def composed_epsilon(levels: Mapping[int, int], delta: float, known: KnownCharges | None = None) -> float:
     """The epsilon of (epsilon, delta) that these charges compose to; never above their sum.
 
     levels   charge in 1e-9 -> how often one user may have met it
@@ -83,7 +83,7 @@ def _pure(charges: Mapping[int, int]) -> tuple[_Part, ...]:
     return tuple(_Part(laplace=False, epsilon=level / NANO, count=charges[level]) for level in sorted(charges))
 
 
-def _spent(known: Known) -> tuple[_Part, ...]:
+def _spent(known: KnownCharges) -> tuple[_Part, ...]:
     """Equal parts are one, so that they are composed together."""
     counts = Counter[tuple[bool, float]]()
     for share in known.spending.noises:

@@ -20,7 +20,7 @@ from hatcast.stream.policy.policy import Policy
 from hatcast.stream.units import NANO
 
 
-def dearest(levels: Mapping[int, int], cap: int | None) -> Counter[int]:
+def largest_charges(levels: Mapping[int, int], cap: int | None) -> Counter[int]:
     """The `cap` largest e(cell, slot), as levels; None: all of them.
 
     levels   e(cell, slot) in 1e-9 -> how many cells and slots have it
@@ -96,17 +96,17 @@ class PolicyDay:
         """1e-9: what the day costs a user."""
         return self.hats + sum(reserved.amount for reserved in self.queries.values())
 
-    def book(self, place: str, charge: int) -> None:
+    def add_charge(self, place: str, charge: int) -> None:
         """One more charge on a `cell/slot`."""
-        self.levels = self._with(place, charge)
+        self.levels = self._levels_with(place, charge)
         self.costs[place] = self.costs.get(place, 0) + charge
         self.hats = day_cost(self.levels, self.cap)
 
-    def growth(self, place: str, charge: int) -> int:
+    def cost_increase(self, place: str, charge: int) -> int:
         """How much more the day would cost with one more charge."""
-        return day_cost(self._with(place, charge), self.cap) - self.hats
+        return day_cost(self._levels_with(place, charge), self.cap) - self.hats
 
-    def _with(self, place: str, charge: int) -> dict[int, int]:
+    def _levels_with(self, place: str, charge: int) -> dict[int, int]:
         """The levels after one more charge."""
         before, levels = self.costs.get(place, 0), self.levels.copy()
         levels[before + charge] = levels.get(before + charge, 0) + 1
@@ -135,19 +135,19 @@ class DayLedger:
     @property
     def levels(self) -> Counter[int]:
         """The charges that one user may have met: of each policy the K largest, and its queries'."""
-        return sum((levels_met(p.levels, p.cap, p.queries.values()) for p in self.policies.values()), Counter[int]())
+        return sum((user_charges(p.levels, p.cap, p.queries.values()) for p in self.policies.values()), Counter[int]())
 
-    def own(self, name: str) -> Counter[int]:
+    def policy_levels(self, name: str) -> Counter[int]:
         """Those of them that are of this policy's HATs."""
         policy = self.policies.get(name)
-        return Counter() if policy is None else dearest(policy.levels, policy.cap)
+        return Counter() if policy is None else largest_charges(policy.levels, policy.cap)
 
     def charge(self, policy: Policy, place: str, charge: int, total: Total) -> bool:
         """Book a charge (1e-9) on `cell/slot` if day and total stay within the limits; False leaves all as it was."""
-        own = self._of(policy)
-        if not self._grow(policy, own.growth(place, charge), total):
+        own = self._policy_day(policy)
+        if not self._spend(policy, own.cost_increase(place, charge), total):
             return False
-        own.book(place, charge)
+        own.add_charge(place, charge)
         self.policies[policy.name] = own
         return True
 
@@ -156,18 +156,18 @@ class DayLedger:
 
         Each is reserved in full, or not at all where day or total leave no room for it: for good.
         """
-        own = self._of(policy)
+        own = self._policy_day(policy)
         new = [name for name in wanted if name not in own.queries]
         for name in new:
             self.policies[policy.name] = own
-            fits = self._grow(policy, wanted[name].amount, total, must=wanted[name].is_spent)
+            fits = self._spend(policy, wanted[name].amount, total, must=wanted[name].is_spent)
             own.queries[name] = wanted[name] if fits else Reserved(0, wanted[name].epsilon)
         return new
 
-    def _of(self, policy: Policy) -> PolicyDay:
+    def _policy_day(self, policy: Policy) -> PolicyDay:
         return self.policies.get(policy.name) or PolicyDay(policy.max_hats_per_day)
 
-    def _grow(self, policy: Policy, grown: int, total: Total, *, must: bool = False) -> bool:
+    def _spend(self, policy: Policy, grown: int, total: Total, *, must: bool = False) -> bool:
         """Raise the total by what the day is going to cost more, if the limits allow it, or it must be."""
         day_limit = _least(self.limit, policy.daily_limit_nano)
         total_limit = _least(total.limit, policy.total_limit_nano)
@@ -180,9 +180,9 @@ class DayLedger:
         return True
 
 
-def levels_met(levels: Mapping[int, int], cap: int | None, queries: Iterable[Reserved]) -> Counter[int]:
+def user_charges(levels: Mapping[int, int], cap: int | None, queries: Iterable[Reserved]) -> Counter[int]:
     """What one user may have met of a policy: the K largest charges of HATs, and each query's in all its places."""
-    met = dearest(levels, cap)
+    met = largest_charges(levels, cap)
     for reserved in queries:
         met[reserved.epsilon] += reserved.places
     return +met
@@ -217,7 +217,7 @@ class DaySummary:
     sequence: int
     levels: Mapping[int, int]
     total: Total
-    own: Mapping[int, int] = field(default_factory=dict)
+    policy_levels: Mapping[int, int] = field(default_factory=dict)
     fineness: Mapping[int, int] = field(default_factory=dict)
     queries: Mapping[str, Reserved] = field(default_factory=dict)
 
@@ -228,7 +228,7 @@ class DaySummary:
         If the charges' mean is the largest level, all of them are that level. Where some were booked by a version that
         did not keep fineness, it is not known of each.
         """
-        largest = max(self.own, default=0)
+        largest = max(self.policy_levels, default=0)
         if self.epsilon_sum != self.releases * largest or sum(self.fineness.values()) != self.releases:
             return None
         return min(self.fineness, default=None)
@@ -239,9 +239,9 @@ def fits(summary: DaySummary, policy: Policy, releases: int, wanted: Mapping[str
 
     wanted   the queries that read the day: what is not settled of them comes first, as at a commit
     """
-    levels = Counter(summary.own)
+    levels = Counter(summary.policy_levels)
     levels[policy.epsilon_nano] += releases
-    grown = day_cost(levels, policy.max_hats_per_day) - day_cost(summary.own, policy.max_hats_per_day)
+    grown = day_cost(levels, policy.max_hats_per_day) - day_cost(summary.policy_levels, policy.max_hats_per_day)
     day = DayLedger({"": PolicyDay(0, hats=summary.epsilon_user_day, queries={})}, summary.limit)
     total = Total(summary.total.spent, summary.total.limit)
     day.reserve(policy, {name: one for name, one in wanted.items() if name not in summary.queries}, total)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from hatcast.stream.accounting.composition import composed
-from hatcast.stream.accounting.ledger import Reserved, levels_met
+from hatcast.stream.accounting.composition import composed_epsilon
+from hatcast.stream.accounting.ledger import Reserved, user_charges
 from hatcast.stream.hybrid import gaussian_epsilon
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import reservations
@@ -67,10 +67,10 @@ class DayLoss:
             finer = self.gaussian(days * releases, delta) + days * self.reserved / NANO
             return min(finer, self.bound / NANO) if days == 1 else finer
         if days == 1:
-            charges = levels_met({self.epsilon: self.places}, self.places, self.queries.values())
-            finer = composed(charges, delta)
+            charges = user_charges({self.epsilon: self.places}, self.places, self.queries.values())
+            finer = composed_epsilon(charges, delta)
         else:
-            finer = composed({self.epsilon: days * self.places}, delta) + days * self.reserved / NANO
+            finer = composed_epsilon({self.epsilon: days * self.places}, delta) + days * self.reserved / NANO
         return min(finer, days * self.bound / NANO)
 
 

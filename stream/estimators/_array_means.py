@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.estimators._exact import added, sums_of_runs
+from hatcast.stream.estimators._exact import sum_of_fractions, sums_of_runs
 from hatcast.stream.estimators.grouping import Arrays, Counts, Integers
 
 Wide = NDArray[Any]
@@ -93,7 +93,7 @@ class ArrayMeans:
             runs = np.add.reduceat(numerators, starts).tolist()
         else:
             runs = sums_of_runs(numerators, starts)
-        return added(dict(zip(denominators[starts].tolist(), runs, strict=True)))
+        return sum_of_fractions(dict(zip(denominators[starts].tolist(), runs, strict=True)))
 
     def _over(self, number: Fraction) -> tuple[Wide, Wide]:
         """Dividends and divisors of means / number, with room for twice as much."""

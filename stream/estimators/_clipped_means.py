@@ -50,7 +50,7 @@ class ClippedMeans(ABC):
 
 
 def _means(users: Users, arrays: Arrays, parameters: Parameters) -> ArrayMeans:
-    checked = users.within(parameters.upper_bound_milli)
+    checked = users.checked(parameters.upper_bound_milli)
     return ArrayMeans.of(checked.counts, checked.sums, arrays, parameters.upper_bound_milli)
 
 

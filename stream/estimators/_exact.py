@@ -47,10 +47,10 @@ def weighted_sum(counts: Counts, sums: Integers, weights: Weights) -> Fraction:
         sums_of_runs(sums, starts), numerators.tolist(), denominators.tolist(), strict=True
     ):
         by_denominator[denominator] = by_denominator.get(denominator, 0) + each * numerator
-    return added(by_denominator)
+    return sum_of_fractions(by_denominator)
 
 
-def excess(counts: Counts, weights: Weights, sum_of_weights: int) -> Fraction:
+def excess_weight(counts: Counts, weights: Weights, sum_of_weights: int) -> Fraction:
     """sum_l (m_l / M - v_l)^+, v_l = weight / sum_of_weights: how much weight is where the plain mean has more."""
     places, fills = weights
     readings = total(counts)
@@ -64,7 +64,7 @@ def excess(counts: Counts, weights: Weights, sum_of_weights: int) -> Fraction:
         if count * fill * sum_of_weights > place * readings:
             plain += number * count
             by_fill[fill] = by_fill.get(fill, 0) + number * place
-    return Fraction(plain, readings) - added(by_fill) / sum_of_weights
+    return Fraction(plain, readings) - sum_of_fractions(by_fill) / sum_of_weights
 
 
 def ceil_2_over(epsilon: float) -> int:
@@ -99,7 +99,7 @@ def sums_of_runs(numbers: Integers, starts: Integers) -> list[int]:
     return [(h << 32) + each for h, each in zip(high, low, strict=True)]
 
 
-def added(numerators: Mapping[int, int]) -> Fraction:
+def sum_of_fractions(numerators: Mapping[int, int]) -> Fraction:
     """The sum of numerator / denominator over a table denominator -> numerator.
 
     In pairs, like with like: with thousands of denominators a running sum would take the square of the time.

@@ -24,7 +24,7 @@ from hatcast.stream.estimators._exact import Weights
 from hatcast.stream.estimators.array_length import RULES
 from hatcast.stream.estimators.grouping import GROUPINGS, Counts, Integers
 from hatcast.stream.mechanisms import MAX_SCALE, MAX_VALUE, Noise, Noisy
-from hatcast.stream.mechanisms.grid import Grid, cut, quantile95
+from hatcast.stream.mechanisms.grid import Grid, clip, quantile95
 from hatcast.stream.policy.policy import EstimatorKeys, Policy
 
 MAX_COUNT: Final = 2**31  # of one user in one HAT: products of two counts fit into 64 bits
@@ -153,7 +153,7 @@ class Users:
         order = np.lexsort((pseudonyms, -counts))
         return cls(counts[order], sums[order])
 
-    def within(self, upper_bound_milli: int) -> Self:
+    def checked(self, upper_bound_milli: int) -> Self:
         """Themselves, if every mean is at most the bound: what sensitivities stand on. Raises BadUsers otherwise."""
         if bool(np.any(-(-self.sums // upper_bound_milli) > self.counts)):
             raise BadUsers("a user's mean is above the upper bound")
@@ -199,13 +199,13 @@ class Estimate:
     def of_laplace(cls, noisy: Noisy, top: int, interval: Interval | None = None) -> Self:
         """A number with noise on it. `interval95`: raw -+ the noise's 95 % quantile, then cut."""
         spread = quantile95(noisy.scale)
-        ends = cut(noisy.value - spread, top), cut(noisy.value + spread, top)
+        ends = clip(noisy.value - spread, top), clip(noisy.value + spread, top)
         return cls(noisy.value, noisy.scale, top, ends, interval)
 
     @property
     def mean(self) -> int:
         """`raw` cut to [0, U]."""
-        return cut(self.raw, self.top)
+        return clip(self.raw, self.top)
 
 
 class Estimator(Protocol):
@@ -288,11 +288,11 @@ def with_noise(
 ) -> Estimate:
     """A value (milli-units) on the grid, with noise for a share of epsilon."""
     grid = parameters.grid
-    noisy = noise.laplace(grid.nearest(value), grid.distance(sensitivity), part_of(parameters.epsilon, share))
+    noisy = noise.laplace(grid.nearest(value), grid.distance(sensitivity), epsilon_share(parameters.epsilon, share))
     return Estimate.of_laplace(noisy, grid.floor(parameters.upper_bound_milli), parameters.interval)
 
 
-def part_of(epsilon: float, share: Fraction) -> float:
+def epsilon_share(epsilon: float, share: Fraction) -> float:
     """The greatest float that is at most this share of epsilon. Halves and quarters are exact."""
     exact = Fraction(epsilon) * share
     part = float(exact)

@@ -4,7 +4,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
-from hatcast.stream.estimators._exact import Weights, excess, weighted_sum, weights_in
+from hatcast.stream.estimators._exact import Weights, excess_weight, weighted_sum, weights_in
 from hatcast.stream.estimators._interface import (
     ARRAY_CHOICES,
     NOISE_ONLY,
@@ -50,7 +50,7 @@ class ArrayAveraging:
 
     def bias(self, counts: Counts, parameters: Parameters) -> Fraction:
         """U sum_l (m_l / M - v_l)^+. See Estimator."""
-        return parameters.upper_bound_milli * excess(counts, *self.weights(counts, parameters))
+        return parameters.upper_bound_milli * excess_weight(counts, *self.weights(counts, parameters))
 
     def weights(self, counts: Counts, parameters: Parameters) -> tuple[Weights, int]:
         """v_l. See Linear."""
@@ -82,7 +82,7 @@ def length_of(counts: Counts, parameters: Parameters) -> int:
 
 
 def _value(users: Users, arrays: Arrays, parameters: Parameters) -> Fraction:
-    checked = users.within(parameters.upper_bound_milli)
+    checked = users.checked(parameters.upper_bound_milli)
     return weighted_sum(checked.counts, checked.sums, weights_in(checked.counts, arrays)) / arrays.number
 
 

@@ -28,7 +28,7 @@ class Baseline:
         """f. See Estimator."""
         if not len(users.counts):
             raise EmptyHat
-        return Fraction(total(users.within(parameters.upper_bound_milli).sums), total(users.counts))
+        return Fraction(total(users.checked(parameters.upper_bound_milli).sums), total(users.counts))
 
     def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
         """U m* / M. See Estimator."""

@@ -6,11 +6,11 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
-from hatcast.stream.estimators._exact import capped_weights, excess, total, weighted_sum
-from hatcast.stream.estimators._interface import EmptyHat, Estimate, Parameters, Users, part_of
+from hatcast.stream.estimators._exact import capped_weights, excess_weight, total, weighted_sum
+from hatcast.stream.estimators._interface import EmptyHat, Estimate, Parameters, Users, epsilon_share
 from hatcast.stream.estimators.grouping import Counts
 from hatcast.stream.mechanisms import MAX_VALUE, Noise, Noisy
-from hatcast.stream.mechanisms.grid import cut, exceeded_once_in
+from hatcast.stream.mechanisms.grid import clip, tail_quantile
 from hatcast.stream.policy.policy import EstimatorKeys, Relation
 
 _HALF: Final = Fraction(1, 2)
@@ -72,7 +72,7 @@ class CappedRatio:
         if not len(counts):
             raise EmptyHat
         weights = capped_weights(counts, _length(parameters))
-        return parameters.upper_bound_milli * excess(counts, weights, total(weights[0]))
+        return parameters.upper_bound_milli * excess_weight(counts, weights, total(weights[0]))
 
     def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
         """See Estimator."""
@@ -84,10 +84,10 @@ class CappedRatio:
         numerator = noise.laplace(
             min(max(steps, -MAX_VALUE), MAX_VALUE),
             grid.distance(self.sensitivity(users.counts, parameters)),
-            part_of(parameters.epsilon, self.shares["numerator"]),
+            epsilon_share(parameters.epsilon, self.shares["numerator"]),
         )
         denominator = noise.laplace(
-            min(weight, MAX_VALUE), length, part_of(parameters.epsilon, self.shares["denominator"])
+            min(weight, MAX_VALUE), length, epsilon_share(parameters.epsilon, self.shares["denominator"])
         )
         return None if denominator.value < threshold else _ratio(numerator, denominator, parameters)
 
@@ -97,17 +97,17 @@ def centred_sum(users: Users, parameters: Parameters) -> Fraction:
     if not len(users.counts):
         return Fraction(0)
     weights = capped_weights(users.counts, _length(parameters))
-    checked = users.within(parameters.upper_bound_milli)
+    checked = users.checked(parameters.upper_bound_milli)
     return weighted_sum(checked.counts, checked.sums, weights) - total(weights[0]) * _middle(parameters)
 
 
-def least_scale(parameters: Parameters) -> int:
+def min_scale(parameters: Parameters) -> int:
     """Of the noise on the two sums, whole steps or readings: a function of the policy."""
     noises = (
         (parameters.grid.distance(_length(parameters) * _middle(parameters)), "numerator"),
         (_length(parameters), "denominator"),
     )
-    scales = (distance / part_of(parameters.epsilon, ESTIMATOR.shares[name]) for distance, name in noises)
+    scales = (distance / epsilon_share(parameters.epsilon, ESTIMATOR.shares[name]) for distance, name in noises)
     return math.floor(min(scales))
 
 
@@ -127,8 +127,8 @@ def _interval95(numerator: Noisy, denominator: Noisy, parameters: Parameters, to
     could be 0, nothing is known: [0, U].
     """
     n, w = numerator.value, denominator.value
-    beyond_n = exceeded_once_in(40, numerator.scale) + _HALF
-    beyond_w = exceeded_once_in(40, denominator.scale)
+    beyond_n = tail_quantile(40, numerator.scale) + _HALF
+    beyond_w = tail_quantile(40, denominator.scale)
     if w <= beyond_w:
         return 0, top
     least, most = n - beyond_n, n + beyond_n
@@ -137,7 +137,7 @@ def _interval95(numerator: Noisy, denominator: Noisy, parameters: Parameters, to
     grid, middle = parameters.grid, _middle(parameters)
     # Rounded outwards, so that the grid takes nothing away.
     floor, ceiling = grid.floor(low * grid.milli + middle), -grid.floor(-(high * grid.milli + middle))
-    return cut(floor, top), cut(ceiling, top)
+    return clip(floor, top), clip(ceiling, top)
 
 
 def _middle(parameters: Parameters) -> Fraction:

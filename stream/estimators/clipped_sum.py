@@ -35,7 +35,7 @@ class ClippedSum:
         """sum_l cut(s_l) / M. See Estimator."""
         upper = parameters.upper_bound_milli
         widths = np.minimum(users.counts * upper, _widest(users.counts, parameters))
-        sums, middles = users.within(upper).sums, users.counts * upper
+        sums, middles = users.checked(upper).sums, users.counts * upper
         # Twice everything, so that middles are integers: below 2^63, as U and counts are below 2^31.
         return Fraction(total(np.clip(2 * sums, middles - widths, middles + widths)), 2 * total(users.counts))
 

@@ -68,7 +68,7 @@ class VectorUsers:
         """d"""
         return len(self.sums.T)
 
-    def within(self, upper_bound_milli: int) -> Self:
+    def checked(self, upper_bound_milli: int) -> Self:
         """Themselves, if every mean lies in the ball (d = 1: in [0, U]). Raises BadUsers otherwise."""
         if self.dimensions == 1 and bool(np.any(self.sums < 0)):
             raise BadUsers("a sum is below 0")
@@ -124,7 +124,7 @@ class VectorForm:
         if not len(users.counts):
             raise EmptyHat
         weights, whole = self.weights(users.counts, parameters)
-        sums = users.within(parameters.upper_bound_milli).sums
+        sums = users.checked(parameters.upper_bound_milli).sums
         return tuple(weighted_sum(users.counts, column, weights) / whole for column in sums.T)
 
     def weights(self, counts: Counts, parameters: Parameters) -> tuple[Weights, int]:

@@ -4,7 +4,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
-from hatcast.stream.estimators._exact import Weights, capped_weights, excess, total, weighted_sum
+from hatcast.stream.estimators._exact import Weights, capped_weights, excess_weight, total, weighted_sum
 from hatcast.stream.estimators._interface import ARRAY_CHOICES, NOISE_ONLY, Estimate, Parameters, Users, with_noise
 from hatcast.stream.estimators.array_averaging import length_of
 from hatcast.stream.estimators.grouping import Counts
@@ -31,7 +31,7 @@ class WeightedMean:
     def value(self, users: Users, parameters: Parameters) -> Fraction:
         """sum_l w_l mu_l / W. See Estimator."""
         weights, whole = self.weights(users.counts, parameters)
-        checked = users.within(parameters.upper_bound_milli)
+        checked = users.checked(parameters.upper_bound_milli)
         return weighted_sum(checked.counts, checked.sums, weights) / whole
 
     def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
@@ -41,7 +41,7 @@ class WeightedMean:
 
     def bias(self, counts: Counts, parameters: Parameters) -> Fraction:
         """U sum_l (m_l / M - w_l / W)^+. See Estimator."""
-        return parameters.upper_bound_milli * excess(counts, *self.weights(counts, parameters))
+        return parameters.upper_bound_milli * excess_weight(counts, *self.weights(counts, parameters))
 
     def weights(self, counts: Counts, parameters: Parameters) -> tuple[Weights, int]:
         """w_l / W. See Linear."""

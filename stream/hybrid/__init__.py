@@ -19,10 +19,10 @@ from hatcast.stream.hybrid._interface import (
     Spread,
     charge,
     check,
-    delta_of_one,
+    delta_per_hat,
 )
 from hatcast.stream.hybrid._keys import keys_of
-from hatcast.stream.hybrid.device import accepts, report, steps_of, widest
+from hatcast.stream.hybrid.device import accepts, report, report_bound, steps_of
 from hatcast.stream.hybrid.records import ID_BYTES, Report, decode_report, encode_report
 from hatcast.stream.hybrid.setting import Number, Setting
 from hatcast.stream.policy.policy import EstimatorKeys
@@ -62,11 +62,11 @@ __all__ = [
     "charge",
     "check",
     "decode_report",
-    "delta_of_one",
+    "delta_per_hat",
     "encode_report",
     "estimate",
     "gaussian_epsilon",
     "report",
+    "report_bound",
     "steps_of",
-    "widest",
 ]

@@ -10,9 +10,9 @@ from hatcast.stream.estimators.grouping import Counts, Integers
 from hatcast.stream.hybrid._interface import HybridEstimate, HybridEstimator, HybridParameters, check
 from hatcast.stream.hybrid._interval import gaussian_half_width, half_width, variance
 from hatcast.stream.hybrid._public import Groups, public_epsilon
-from hatcast.stream.hybrid.device import report, widest
+from hatcast.stream.hybrid.device import report, report_bound
 from hatcast.stream.mechanisms import Noise, Noisy, gaussian
-from hatcast.stream.mechanisms.grid import cut
+from hatcast.stream.mechanisms.grid import clip
 from hatcast.stream.policy.policy import NoiseKind
 
 _NOTHING = Noisy(0, 0.0)
@@ -39,7 +39,7 @@ def estimate(
     """
     check(estimator, parameters)
     _check(reports, parameters)
-    means = central.within(parameters.upper_bound_milli)
+    means = central.checked(parameters.upper_bound_milli)
     devices = len(reports)
     if estimator.all_local:
         reports = np.concatenate((reports, _reports_of(means, parameters, noise)))
@@ -83,7 +83,7 @@ def _check(reports: Integers, parameters: HybridParameters) -> None:
     """What `accepts` promises. Raises BadUsers."""
     if reports.ndim != 1 or reports.dtype != np.int64:
         raise BadUsers("reports are an int64 array")
-    most = widest(parameters)
+    most = report_bound(parameters)
     if bool(np.any((reports > most) | (reports < -most))):
         raise BadUsers("a report is further away than any that is accepted")
 
@@ -100,7 +100,7 @@ def _published(noisy: Noisy, summed: int, groups: Groups, parameters: HybridPara
     return HybridEstimate(
         raw=raw,
         top=top,
-        interval95=(cut(raw - spread, top), cut(raw + spread, top)),
+        interval95=(clip(raw - spread, top), clip(raw + spread, top)),
         weight=weight,
         kind=parameters.kind,
         central_scale=noisy.scale,

@@ -3,17 +3,17 @@
 from typing import Final
 
 from hatcast.stream.hybrid._interface import HybridParameters
-from hatcast.stream.mechanisms.gaussian import composed, deviation_for, more_than_continuous
+from hatcast.stream.mechanisms.gaussian import composed_epsilon, deviation_for, discretization_loss
 from hatcast.stream.policy.policy import Policy
 
 _ROUNDED: Final = 1 + 1e-12  # of ratios: floating point loses less
 
 
-def gaussian_epsilon(policy: Policy, releases: int, delta: float, least_scale: float = 0.0) -> float:
+def gaussian_epsilon(policy: Policy, releases: int, delta: float, min_scale: float = 0.0) -> float:
     """The epsilon of (epsilon, delta) of so many releases with Gaussian noise, for a user of either group.
 
     delta         of all of them together, whatever each was calibrated for
-    least_scale   none of the scales of central noise was below it, steps; 0: not known
+    min_scale   none of the scales of central noise was below it, steps; 0: not known
     A scale is never below the deviation for a move by 1, times a distance of 1 step or more.
     Raises ValueError for a policy without Gaussian noise.
     """
@@ -22,13 +22,13 @@ def gaussian_epsilon(policy: Policy, releases: int, delta: float, least_scale: f
         raise ValueError(f"{policy.name} has no Gaussian noise")
     if not releases:
         return 0.0
-    used = [(parameters.epsilon, 1, least_scale)] if keys.use.central and not keys.use.all_local else []
+    used = [(parameters.epsilon, 1, min_scale)] if keys.use.central and not keys.use.all_local else []
     if keys.use.local or keys.use.all_local:
         used.append((parameters.local_epsilon, parameters.local_distance, 0.0))
     found = 0.0
     for epsilon, distance, least in used:
         deviation = deviation_for(epsilon, parameters.delta)
         ratio = _ROUNDED / deviation
-        above = more_than_continuous(ratio, max(least, deviation * distance))
-        found = max(found, composed(ratio, above, releases, delta))
+        above = discretization_loss(ratio, max(least, deviation * distance))
+        found = max(found, composed_epsilon(ratio, above, releases, delta))
     return found

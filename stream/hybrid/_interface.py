@@ -16,8 +16,8 @@ from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import Parameters
 from hatcast.stream.hybrid.setting import Number, Setting
 from hatcast.stream.mechanisms import MAX_SCALE, Noise, Noisy
-from hatcast.stream.mechanisms.gaussian import LEAST_DELTA, deviation_for, smallest_scale, widest_scale
-from hatcast.stream.mechanisms.grid import Grid, cut
+from hatcast.stream.mechanisms.gaussian import MIN_DELTA, deviation_for, scale_bound, smallest_scale
+from hatcast.stream.mechanisms.grid import Grid, clip
 from hatcast.stream.policy.policy import NoiseKind, Policy
 
 TARGET: Final = "user_mean"
@@ -47,12 +47,12 @@ class Spread:
     gap_milli: int = 0
 
     @classmethod
-    def alike(cls, sigma_milli: int) -> Self:
+    def homogeneous(cls, sigma_milli: int) -> Self:
         """Both groups from one distribution."""
         return cls(sigma_milli, sigma_milli)
 
     @property
-    def groups_are_alike(self) -> bool:
+    def is_homogeneous(self) -> bool:
         """Whether nothing tells them apart."""
         return self.central_milli == self.local_milli and not self.gap_milli
 
@@ -98,15 +98,15 @@ class HybridParameters:
         spread = None
         if keys.sigma_milli is not None and keys.sigma_local_milli is not None:
             spread = Spread(keys.sigma_milli, keys.sigma_local_milli, keys.mean_gap_milli)
-        delta = None if keys.noise is NoiseKind.LAPLACE else delta_of_one(policy)
+        delta = None if keys.noise is NoiseKind.LAPLACE else delta_per_hat(policy)
         grid = Grid(policy.grid)
         return cls(policy.upper_bound, grid, policy.epsilon, keys.local_epsilon, spread, delta, keys.max_coalition)
 
     def _check_gaussian(self, delta: float) -> None:
-        if not LEAST_DELTA <= delta < 1:
+        if not MIN_DELTA <= delta < 1:
             raise SettingError("policy.privacy.delta", "is too small for Gaussian noise", "use a number such as 1e-6")
         for key, epsilon in (("epsilon", self.epsilon), ("local_epsilon", self.local_epsilon)):
-            if 4 * widest_scale(self.local_distance, epsilon, delta) > MAX_SCALE:
+            if 4 * scale_bound(self.local_distance, epsilon, delta) > MAX_SCALE:
                 raise SettingError(
                     f"policy.privacy.{key}",
                     "needs noise too wide for 64 bits",
@@ -180,7 +180,7 @@ class HybridParameters:
         return Fraction(f"{deviation_for(epsilon, self.delta):.9g}") ** 2
 
 
-def delta_of_one(policy: Policy) -> float:
+def delta_per_hat(policy: Policy) -> float:
     """The delta of one HAT: a user is in `most_hats` of them a day at most, and deltas add up to no more than delta."""
     delta = policy.delta / policy.most_hats
     while Fraction(delta) * policy.most_hats > Fraction(policy.delta):
@@ -224,7 +224,7 @@ class HybridEstimate:
     @property
     def mean(self) -> int:
         """`raw` cut to [0, U]."""
-        return cut(self.raw, self.top)
+        return clip(self.raw, self.top)
 
     @property
     def weight_text(self) -> str:
@@ -279,5 +279,5 @@ def check(estimator: HybridEstimator, parameters: HybridParameters) -> None:
         return
     if spread is None:
         raise SettingError(where, f"is missing, and {estimator.name} cannot do without", "write it in km/h, or use pwh")
-    if estimator.needs is Needs.SIGMA and not spread.groups_are_alike:
+    if estimator.needs is Needs.SIGMA and not spread.is_homogeneous:
         raise SettingError(where, f"of two groups is not used by {estimator.name}", "use kvh_heterogeneous")

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from hatcast.stream.hybrid._interface import HybridParameters
-from hatcast.stream.mechanisms.gaussian import epsilon_of, more_than_continuous
+from hatcast.stream.mechanisms.gaussian import discretization_loss, epsilon_for_delta
 
 _REFUSED: Final = 2 * math.exp(-40)  # the chance that `accepts` refuses an honest report, at most
 _DIGITS: Final = 10**6
@@ -116,5 +116,5 @@ def _epsilon(central: tuple[float, int], local: tuple[float, int, int], delta: f
     each, more = divmod(moved, number)
     squares = number * each**2 + more * (2 * each + 1)
     ratio = math.hypot(steps / scale, math.sqrt(squares) / others)
-    above = more_than_continuous(steps / scale, scale) + more_than_continuous(moved / others, others)
-    return epsilon_of(1 / ratio, delta) + above
+    above = discretization_loss(steps / scale, scale) + discretization_loss(moved / others, others)
+    return epsilon_for_delta(1 / ratio, delta) + above

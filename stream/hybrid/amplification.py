@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid.setting import Setting
-from hatcast.stream.mechanisms.gaussian import deviation_for, epsilon_of
+from hatcast.stream.mechanisms.gaussian import deviation_for, epsilon_for_delta
 
 
 class BadCoalition(HatcastError):
@@ -53,7 +53,7 @@ class GaussianNoise:
 
 
 @dataclass(frozen=True, slots=True)
-class Public:
+class AmplifiedPrivacy:
     """What holds against those who see only the blend, for delta as before.
 
     epsilon       never above that of the noise itself
@@ -66,7 +66,7 @@ class Public:
     deviation: float
 
 
-def amplified(noise: GaussianNoise, setting: Setting, weight: float, max_coalition: int) -> Public:
+def amplified(noise: GaussianNoise, setting: Setting, weight: float, max_coalition: int) -> AmplifiedPrivacy:
     """The (epsilon', delta) of everybody outside the coalition, for a blend of this weight.    [H Thm 8.1, corrected]
 
     setting         as of `noise`
@@ -86,5 +86,7 @@ def amplified(noise: GaussianNoise, setting: Setting, weight: float, max_coaliti
     sensitivity = noise.upper_bound * max(weight / float(setting.central), each)
     deviation = math.sqrt(variance)
     if deviation == 0:
-        return Public(noise.epsilon, sensitivity, 0.0)
-    return Public(min(noise.epsilon, epsilon_of(deviation / sensitivity, noise.delta)), sensitivity, deviation)
+        return AmplifiedPrivacy(noise.epsilon, sensitivity, 0.0)
+    return AmplifiedPrivacy(
+        min(noise.epsilon, epsilon_for_delta(deviation / sensitivity, noise.delta)), sensitivity, deviation
+    )

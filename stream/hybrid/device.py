@@ -6,7 +6,7 @@ from typing import Final
 
 from hatcast.stream.hybrid._interface import HybridParameters
 from hatcast.stream.mechanisms import Noise
-from hatcast.stream.mechanisms.gaussian import widest_scale
+from hatcast.stream.mechanisms.gaussian import scale_bound
 
 _SCALES: Final = 40  # of noise beyond [0, U]: an honest device is further away once in e**40 reports
 _PLACES: Final = 40  # digits before or after the point; no more are needed, and 1E-999999999 is a long number
@@ -29,7 +29,7 @@ def report(mean: Fraction, parameters: HybridParameters, noise: Noise) -> int:
 def accepts(value: Decimal, epsilon: float, parameters: HybridParameters) -> bool:
     """Whether the operator takes a report.
 
-    value     km/h: a multiple of the grid, at most `widest` away from 0. One device cannot move a mean by more
+    value     km/h: a multiple of the grid, at most `report_bound` away from 0. One device cannot move a mean by more
     epsilon   the device's own claim, equal to the policy's: weights and intervals stand on it
     It reads nothing but the report, which is private already. What else a broken or lying device can do: send a wrong
     value, of this size; no operator can see that.
@@ -37,10 +37,10 @@ def accepts(value: Decimal, epsilon: float, parameters: HybridParameters) -> boo
     if epsilon != parameters.local_epsilon or not _is_short(value):
         return False
     steps = Fraction(value) * 1000 / parameters.grid.milli
-    return abs(steps) <= widest(parameters) and steps.denominator == 1
+    return abs(steps) <= report_bound(parameters) and steps.denominator == 1
 
 
-def widest(parameters: HybridParameters) -> int:
+def report_bound(parameters: HybridParameters) -> int:
     """The most steps that an accepted report can be away from 0. The same on every machine, so that devices agree.
 
     Laplace: U + 40 U / epsilon, down to the grid. Gaussian: U + sqrt(80) s, up to the grid, with an s that is never
@@ -48,7 +48,7 @@ def widest(parameters: HybridParameters) -> int:
     exp(-x^2 / 2 s^2): it is above sqrt(80) s once in e**40 reports or less often.
     """
     if parameters.delta is not None:
-        scale = widest_scale(parameters.local_distance, parameters.local_epsilon, parameters.delta)
+        scale = scale_bound(parameters.local_distance, parameters.local_epsilon, parameters.delta)
         return parameters.local_distance + int((2 * _SCALES * scale * scale).sqrt()) + 1
     beyond = _SCALES / Fraction(parameters.local_epsilon)
     return parameters.grid.floor(parameters.upper_bound_milli * (1 + beyond))

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from hatcast.stream.estimators import Users
-from hatcast.stream.hybrid import HYBRID_ESTIMATORS, TARGET, HybridEstimate, HybridParameters, delta_of_one, estimate
+from hatcast.stream.hybrid import HYBRID_ESTIMATORS, TARGET, HybridEstimate, HybridParameters, delta_per_hat, estimate
 from hatcast.stream.hybrid.report_fold import reports_of
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
@@ -41,7 +41,7 @@ def blend_of(policy: Policy, users: Users, reports: Iterable[bytes], noise: Nois
     return None if found is None else Blend(found, len(users.counts), len(local))
 
 
-def blend_published(blend: Blend, policy: Policy, unit: str) -> dict[str, Any]:
+def blend_fields(blend: Blend, policy: Policy, unit: str) -> dict[str, Any]:
     """What a record tells of a blend; `unit` is that of 1000 milli-units."""
     grid, found = Grid(policy.grid), blend.estimate
 
@@ -63,7 +63,7 @@ def blend_published(blend: Blend, policy: Policy, unit: str) -> dict[str, Any]:
     }
 
 
-def told_of_devices(policy: Policy) -> dict[str, Any]:
+def device_fields(policy: Policy) -> dict[str, Any]:
     """What every record of a policy with devices tells, whatever its status."""
     if policy.hybrid is None:
         return {}
@@ -71,5 +71,5 @@ def told_of_devices(policy: Policy) -> dict[str, Any]:
     if policy.takes_reports:
         told["device_epsilon"] = policy.hybrid.local_epsilon
     if not policy.is_pure:
-        told["delta"] = delta_of_one(policy)
+        told["delta"] = delta_per_hat(policy)
     return told

@@ -16,7 +16,7 @@ from hatcast.stream.fold.open_slots import OpenSlot
 from hatcast.stream.fold.packing import columns
 from hatcast.stream.fold.partition_fold import PartitionFold
 from hatcast.stream.fold.watermark import closes_at
-from hatcast.stream.hybrid import HybridParameters, Report, accepts, decode_report, steps_of, widest
+from hatcast.stream.hybrid import HybridParameters, Report, accepts, decode_report, report_bound, steps_of
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.pseudonyms import Pseudonyms
 from hatcast.stream.readings.reading import Outcome
@@ -28,15 +28,15 @@ _STEP: Final = 0  # a HAT has one report of each device, so one step of `min_int
 
 
 class ReportFold(PartitionFold[bytes]):
-    """The fold of reports. A contribution's total is the report's steps + `widest`, so that it is never below 0."""
+    """The fold of reports. A contribution's total is the report's steps + `report_bound`, so that it is never below 0."""
 
     def __init__(
         self, policy: Policy, calendar: Calendar, pseudonyms: Pseudonyms, home: Callable[[bytes], bool] | None
     ) -> None:
         """Args: `home`, whether a report's id in UTF-8 belongs to this partition; None skips rule 10."""
         self._parameters = HybridParameters.of(policy)
-        self._widest = widest(self._parameters)
-        super().__init__(policy, calendar, pseudonyms, home, 2 * self._widest)
+        self._shift = report_bound(self._parameters)
+        super().__init__(policy, calendar, pseudonyms, home, 2 * self._shift)
 
     def _fold(self, timestamp: int, clock: int, value: bytes) -> str:
         """One report; its outcome."""
@@ -58,11 +58,11 @@ class ReportFold(PartitionFold[bytes]):
         device = self._vehicles.get(report.id) or self._meet(report.id)
         if device is None:
             return _UNDECODABLE
-        return self._enter(device, found, cell, _STEP, steps_of(report.value, self._parameters) + self._widest)
+        return self._enter(device, found, cell, _STEP, steps_of(report.value, self._parameters) + self._shift)
 
     def _slot_of(self, report: Report, timestamp: int, clock: int) -> OpenSlot | str:
         """The open slot that a report is of, or what becomes of the report. Only slots that are taken are opened."""
-        slot = self.calendar.named(report.date, report.slot)
+        slot = self.calendar.slot_named(report.date, report.slot)
         if slot is None or slot.end_ms > timestamp + self._max_ahead:  # no hour is told of before it is over
             return _BAD_TIME
         if slot.outside is not None:
@@ -77,5 +77,5 @@ def reports_of(chunks: Iterable[bytes], parameters: HybridParameters) -> NDArray
     totals = [columns(chunk)[2] for chunk in chunks]
     if not totals:
         return np.empty(0, np.int64)
-    steps: NDArray[np.int64] = np.concatenate(totals) - widest(parameters)
+    steps: NDArray[np.int64] = np.concatenate(totals) - report_bound(parameters)
     return steps

@@ -19,7 +19,7 @@ import numpy as np
 
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.kmeans.setting import Setting
-from hatcast.stream.kmeans.tally import inside, nearest
+from hatcast.stream.kmeans.tally import checked, nearest
 from hatcast.stream.mechanisms import Noise
 
 
@@ -43,7 +43,7 @@ class Devices:
     """The local users, int64 [L, d] in [0, top]. Raises ValueError for others."""
 
     def __init__(self, vectors: Integers, setting: Setting, noise: Noise) -> None:
-        self._true = inside(vectors, setting)
+        self._true = checked(vectors, setting)
         self._noise = noise
         self._setting = setting
         self._left = setting.iterations

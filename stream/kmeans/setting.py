@@ -12,11 +12,11 @@ from typing import Final
 from hatcast.stream.errors import SettingError
 from hatcast.stream.mechanisms import MAX_SCALE
 
-LEAST_EPSILON: Final = 0.01
-MOST_EPSILON: Final = 1000.0
-MOST_CLUSTERS: Final = 100
-MOST_ITERATIONS: Final = 100
-MOST_DIMENSIONS: Final = 1440  # slots of a minute in a day
+MIN_EPSILON: Final = 0.01
+MAX_EPSILON: Final = 1000.0
+MAX_CLUSTERS: Final = 100
+MAX_ITERATIONS: Final = 100
+MAX_DIMENSIONS: Final = 1440  # slots of a minute in a day
 _LARGEST: Final = 2**62  # of a squared distance, so that it fits into 64 bits
 
 
@@ -44,10 +44,10 @@ class Setting:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _within("dimensions", self.dimensions, 1, MOST_DIMENSIONS)
-        _within("clusters", self.clusters, 1, MOST_CLUSTERS)
-        _within("iterations", self.iterations, 1, MOST_ITERATIONS)
-        _within("epsilon", self.epsilon, LEAST_EPSILON, MOST_EPSILON)
+        _within("dimensions", self.dimensions, 1, MAX_DIMENSIONS)
+        _within("clusters", self.clusters, 1, MAX_CLUSTERS)
+        _within("iterations", self.iterations, 1, MAX_ITERATIONS)
+        _within("epsilon", self.epsilon, MIN_EPSILON, MAX_EPSILON)
         _within("seed", self.seed, 0, 2**64 - 1)
         if self.top < 1 or self.top**2 * self.dimensions > _LARGEST or self.central_scale > MAX_SCALE:
             raise SettingError("grid", "has no step within the upper bound, or too many", "write km/h, such as 0.001")

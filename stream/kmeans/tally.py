@@ -48,7 +48,7 @@ def tally(vectors: Integers, centres: Integers) -> tuple[Integers, Integers]:
     return np.bincount(mine, minlength=len(centres)).astype(np.int64), sums
 
 
-def inside(vectors: Integers, setting: Setting) -> Integers:
+def checked(vectors: Integers, setting: Setting) -> Integers:
     """Themselves, int64 [n, d] in [0, top]. Raises ValueError for others, without data: no promise covers them."""
     if vectors.dtype != np.int64 or vectors.ndim != 2 or vectors.shape[1] != setting.dimensions:
         raise ValueError("vectors are a table of int64 with a row a user and a column a dimension")
@@ -64,7 +64,7 @@ def noisy_tally(
 
     Raises ValueError unless the vectors are inside the cube.
     """
-    counts, sums = tally(inside(vectors, setting), centres)
+    counts, sums = tally(checked(vectors, setting), centres)
     whole = np.column_stack([counts * setting.unit, sums])
     distance, epsilon = setting.central_distance, setting.central_epsilon
     noisy = np.array(

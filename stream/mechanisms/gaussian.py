@@ -26,7 +26,7 @@ from typing import Final
 
 from hatcast.stream.mechanisms import MAX_SCALE, UnsafeNoise
 
-LEAST_DELTA: Final = 1e-100
+MIN_DELTA: Final = 1e-100
 _SLACK: Final = 1e-9  # of a delta: what floating point loses of it is less, for epsilons up to 1e9
 _NOTHING: Final = 1e-300  # what erfc rounds down to 0 is less
 _HUGE: Final = 700.0  # exp() still is a float
@@ -36,7 +36,7 @@ _CLOSE: Final = 1e-9
 _QUANTILE95: Final = 1.96  # a little above the normal one
 
 
-def delta_of(epsilon: float, ratio: float) -> float:
+def delta_for_epsilon(epsilon: float, ratio: float) -> float:
     """The least delta for which Gaussian noise on a move by `ratio` deviations is (epsilon, delta), rounded upwards.
 
     epsilon   any number
@@ -47,26 +47,26 @@ def delta_of(epsilon: float, ratio: float) -> float:
     return above - below + _SLACK * above + _NOTHING
 
 
-def epsilon_of(deviation: float, delta: float) -> float:
+def epsilon_for_delta(deviation: float, delta: float) -> float:
     """The least epsilon, up to rounding upwards, for which Gaussian noise on a move by 1 is (epsilon, delta)."""
     ratio = 1 / deviation
     low = high = _LEAST
-    while delta_of(high, ratio) > delta:
+    while delta_for_epsilon(high, ratio) > delta:
         low, high = high, 2 * high
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if delta_of(middle, ratio) > delta else (low, middle)
+        low, high = (middle, high) if delta_for_epsilon(middle, ratio) > delta else (low, middle)
     return high
 
 
-def more_than_continuous(ratio: float, scale: float) -> float:
+def discretization_loss(ratio: float, scale: float) -> float:
     """The most that a loss is greater than that of continuous noise, for a move by `ratio` scales."""
     return 2 * ratio / scale
 
 
-def keeps(ratio: float, scale: float, epsilon: float, delta: float) -> bool:
+def satisfies(ratio: float, scale: float, epsilon: float, delta: float) -> bool:
     """Whether discrete Gaussian noise of this scale, in steps, makes a move by `ratio` scales (epsilon, delta)."""
-    return delta_of(epsilon - more_than_continuous(ratio, scale), ratio) <= delta
+    return delta_for_epsilon(epsilon - discretization_loss(ratio, scale), ratio) <= delta
 
 
 @lru_cache(maxsize=64)  # of few policies
@@ -94,23 +94,23 @@ def smallest_scale(distance: int, epsilon: float, delta: float) -> float:
 
     A smaller move has less of both, r and 2 r / s, so it is hidden too.
     """
-    if not (0 < epsilon < math.inf and LEAST_DELTA <= delta < 1):
-        raise UnsafeNoise(f"Gaussian noise is for an epsilon above 0 and a delta from {LEAST_DELTA:g} to 1")
-    high = float(widest_scale(distance, epsilon, delta))
+    if not (0 < epsilon < math.inf and MIN_DELTA <= delta < 1):
+        raise UnsafeNoise(f"Gaussian noise is for an epsilon above 0 and a delta from {MIN_DELTA:g} to 1")
+    high = float(scale_bound(distance, epsilon, delta))
     if not high <= MAX_SCALE:
         raise UnsafeNoise("the noise would be too wide for 64 bits: use a coarser grid or a larger epsilon")
     low = deviation_for(epsilon, delta) * distance
-    if low < high and keeps(distance / low, low, epsilon, delta):
+    if low < high and satisfies(distance / low, low, epsilon, delta):
         return low
-    if not keeps(distance / high, high, epsilon, delta):
+    if not satisfies(distance / high, high, epsilon, delta):
         raise UnsafeNoise("no Gaussian noise is found to keep epsilon and delta")
     while high > low * (1 + _CLOSE):
         middle = (low + high) / 2
-        low, high = (low, middle) if keeps(distance / middle, middle, epsilon, delta) else (middle, high)
+        low, high = (low, middle) if satisfies(distance / middle, middle, epsilon, delta) else (middle, high)
     return high
 
 
-def widest_scale(distance: int, epsilon: float, delta: float) -> Decimal:
+def scale_bound(distance: int, epsilon: float, delta: float) -> Decimal:
     """A scale that is never below `smallest_scale`, and the same on every machine.
 
     It is the one that zero-concentrated privacy would ask for, at the usual epsilons and deltas 1.2 to 1.3 times it.
@@ -124,12 +124,12 @@ def widest_scale(distance: int, epsilon: float, delta: float) -> Decimal:
         return distance * ((log + extended * wanted).sqrt() + log.sqrt()) / (Decimal(2).sqrt() * wanted)
 
 
-def composed(ratio: float, above: float, number: int, delta: float) -> float:
+def composed_epsilon(ratio: float, above: float, number: int, delta: float) -> float:
     """The epsilon of so many noises together, with delta.
 
-    ratio, above   of each: the most that it is for a move by `ratio` scales, and `more_than_continuous`
+    ratio, above   of each: the most that it is for a move by `ratio` scales, and `discretization_loss`
     """
-    return epsilon_of(1 / (ratio * math.sqrt(number)), delta) + number * above
+    return epsilon_for_delta(1 / (ratio * math.sqrt(number)), delta) + number * above
 
 
 def quantile95(scale: float) -> int:
@@ -137,7 +137,7 @@ def quantile95(scale: float) -> int:
     return math.ceil(_QUANTILE95 * scale)
 
 
-def reach95(deviation: float) -> float:
+def continuous_quantile95(deviation: float) -> float:
     """The same of continuous noise."""
     return _QUANTILE95 * deviation
 

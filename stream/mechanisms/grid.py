@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Final
 
 MILLI: Final = 1000
-FINEST: Final = 10  # noise of a scale of 2**10 steps and more differs from the continuous one by less than 1e-6
+MAX_FINENESS: Final = 10  # noise of a scale of 2**10 steps and more differs from the continuous one by less than 1e-6
 _NO_TAIL: Final = 0.01  # below this scale 0 comes with a chance of 1 - 2 exp(-100)
 
 
@@ -65,16 +65,16 @@ class Grid:
     def fineness(self, published: float) -> int:
         """`fineness` of a scale that was published so, in km/h; it may have been rounded up by half of its last digit.
 
-        Of 0, no noise, it is FINEST: what depends on nobody is as fine as one likes.
+        Of 0, no noise, it is MAX_FINENESS: what depends on nobody is as fine as one likes.
         """
         if published == 0:
-            return FINEST
+            return MAX_FINENESS
         return fineness((2 * round(published * 10**self.digits) - 1) // (2 * self.units))
 
 
 def fineness(scale: int) -> int:
-    """The greatest f, from 0 to FINEST, for which a scale of so many steps is at least 2**f; 0 below 1."""
-    return min(max(scale.bit_length() - 1, 0), FINEST) if scale > 0 else 0
+    """The greatest f, from 0 to MAX_FINENESS, for which a scale of so many steps is at least 2**f; 0 below 1."""
+    return min(max(scale.bit_length() - 1, 0), MAX_FINENESS) if scale > 0 else 0
 
 
 def _text(units: int, digits: int) -> str:
@@ -85,10 +85,10 @@ def _text(units: int, digits: int) -> str:
 
 def quantile95(scale: float) -> int:
     """The smallest q with P(|X| <= q) >= 0.95 for the discrete Laplace X of this scale, in steps; 0 for scale 0."""
-    return exceeded_once_in(20, scale)
+    return tail_quantile(20, scale)
 
 
-def exceeded_once_in(draws: int, scale: float) -> int:
+def tail_quantile(draws: int, scale: float) -> int:
     """The smallest q with P(|X| > q) <= 1 / draws for the discrete Laplace X of this scale, in steps; 0 for scale 0.
 
     draws   2 or more
@@ -103,6 +103,6 @@ def exceeded_once_in(draws: int, scale: float) -> int:
         return max(0, int((q + Decimal("1e-30")).to_integral_value(rounding=ROUND_CEILING)))
 
 
-def cut(steps: int, top: int) -> int:
+def clip(steps: int, top: int) -> int:
     """The nearest step within [0, top]."""
     return min(max(steps, 0), top)

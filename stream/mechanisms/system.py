@@ -19,7 +19,7 @@ from opendp.metrics import absolute_distance
 from opendp.mod import enable_features
 
 from hatcast.stream.mechanisms import MAX_SCALE, MAX_VALUE, Noisy, UnsafeNoise, selection
-from hatcast.stream.mechanisms.gaussian import keeps
+from hatcast.stream.mechanisms.gaussian import satisfies
 from hatcast.stream.mechanisms.gaussian import smallest_scale as smallest_gaussian_scale
 
 enable_features("contrib")  # both are behind it: their proofs are published, the review by OpenDP is not complete
@@ -64,7 +64,7 @@ class SystemNoise:
         for _ in range(_WIDENINGS):
             measurement: _Measurement = make_gaussian(_INTEGERS, _APART, scale)
             # OpenDP tells rho = r^2 / 2, rounded against us: this r, at this scale, has to agree at every draw.
-            if keeps(math.sqrt(2 * measurement.map(distance)), scale, epsilon, delta):
+            if satisfies(math.sqrt(2 * measurement.map(distance)), scale, epsilon, delta):
                 return Noisy(int(measurement(value)), scale)
             scale *= _WIDER
         raise UnsafeNoise("OpenDP does not confirm epsilon for its noise: install the version that uv.lock names")

@@ -98,7 +98,7 @@ class Answer:
     user_days: int | None
 
 
-def answered(
+def answerer(
     kinds: Mapping[Kind, QueryKind],
 ) -> Callable[[Policy, Query, Mapping[str, RetainedDay | None], Noise], Answer]:
     """The function that answers a query of one of these kinds."""

@@ -23,12 +23,12 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators import ESTIMATORS, Estimate, Parameters, Users
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.packing import columns
-from hatcast.stream.hybrid.release import Blend, blend_of, blend_published, told_of_devices
+from hatcast.stream.hybrid.release import Blend, blend_fields, blend_of, device_fields
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.release.schedule import released_at_ms
-from hatcast.stream.release.spending import fineness_of, finer_epsilon
+from hatcast.stream.release.spending import day_epsilon, fineness_of
 
 
 class Status(StrEnum):
@@ -113,23 +113,23 @@ class Release:
             "end": self.end.isoformat(),
         }
         if isinstance(self.estimate, Blend):
-            tail |= blend_published(self.estimate, self.policy, "km/h")
+            tail |= blend_fields(self.estimate, self.policy, "km/h")
         elif self.estimate is not None:
-            tail |= published(self.estimate, self.policy, "km/h")
+            tail |= estimate_fields(self.estimate, self.policy, "km/h")
         tail |= {
             "estimator": self.policy.estimator,
             "epsilon": self.policy.epsilon,
-            **told_of_devices(self.policy),
+            **device_fields(self.policy),
             "relation": self.policy.relation.value,
-            "released_at": utc(released_at_ms(self.slot, self.policy) if hidden else now_ms),
+            "released_at": utc_text(released_at_ms(self.slot, self.policy) if hidden else now_ms),
         }
-        return parts(head, tail, hidden=hidden)
+        return record_parts(head, tail, hidden=hidden)
 
 
 _JSON = msgspec.json.Encoder()
 
 
-def parts(head: dict[str, Any], tail: dict[str, Any], *, hidden: bool) -> tuple[bytes, bytes]:
+def record_parts(head: dict[str, Any], tail: dict[str, Any], *, hidden: bool) -> tuple[bytes, bytes]:
     """A record's bytes before and after its number; all of them in the first part where it gets none."""
     if hidden:
         return _JSON.encode(head | tail), b""
@@ -167,7 +167,7 @@ def _release(
     policy: Policy, calendar: Calendar, slot: str, cell: str, estimate: Estimate | Blend | None, status: Status
 ) -> Release:
     date, name = slot.split("/")
-    found = calendar.named(date, name)
+    found = calendar.slot_named(date, name)
     if found is None:
         raise HatcastError(f"slot {slot} does not exist in {policy.timezone}: the stored state is of another policy")
     return Release(
@@ -207,7 +207,7 @@ def _estimate(policy: Policy, users: Users, noise: Noise) -> Estimate | None:
     return ESTIMATORS[policy.estimator].estimate(users, Parameters.of(policy), noise)
 
 
-def published(estimate: Estimate, policy: Policy, unit: str) -> dict[str, Any]:
+def estimate_fields(estimate: Estimate, policy: Policy, unit: str) -> dict[str, Any]:
     """What a record tells of an estimate; `unit` is that of 1000 milli-units."""
     grid = Grid(policy.grid)
 
@@ -245,11 +245,11 @@ def budget_record(policy: Policy, date: str, summary: DaySummary) -> bytes:
             "date": date,
             "seq": summary.sequence,
             "releases": summary.releases,
-            "epsilon_sum": exact(summary.epsilon_sum),
-            "epsilon_user_day": exact(spent),
-            "limit": exact(limit),
-            "day_bound": exact(max(bound, spent)),
-            "epsilon_delta": {"epsilon": finer_epsilon(policy, summary), "delta": policy.delta},
+            "epsilon_sum": exact_json(summary.epsilon_sum),
+            "epsilon_user_day": exact_json(spent),
+            "limit": exact_json(limit),
+            "day_bound": exact_json(max(bound, spent)),
+            "epsilon_delta": {"epsilon": day_epsilon(policy, summary), "delta": policy.delta},
             "max_hats_per_day": policy.max_hats_per_day,
         }
         | ({} if not summary.queries else {"queries": _reserved(summary.queries)})
@@ -257,24 +257,27 @@ def budget_record(policy: Policy, date: str, summary: DaySummary) -> bytes:
         | (
             {}
             if total_limit is None
-            else {"total": exact(total.spent), "total_limit": exact(min(total_limit, total.limit or total_limit))}
+            else {
+                "total": exact_json(total.spent),
+                "total_limit": exact_json(min(total_limit, total.limit or total_limit)),
+            }
         )
     )
 
 
 def _reserved(queries: Mapping[str, Reserved]) -> list[dict[str, Any]]:
     return [
-        {"query": name, "epsilon": exact(reserved.epsilon), "places": reserved.places}
+        {"query": name, "epsilon": exact_json(reserved.epsilon), "places": reserved.places}
         for name, reserved in sorted(queries.items())
     ]
 
 
-def exact(nano: int) -> msgspec.Raw:
+def exact_json(nano: int) -> msgspec.Raw:
     """A charge (1e-9) as a number of JSON, with all its digits."""
     return msgspec.Raw(str(decimal(nano)).encode())
 
 
-def utc(instant_ms: int) -> str:
+def utc_text(instant_ms: int) -> str:
     """ms UTC as a record writes it."""
     seconds, milliseconds = divmod(instant_ms, 1000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z"

@@ -15,7 +15,7 @@ from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.policy.query_keys import Kind
 from hatcast.stream.queries import KINDS, Answer, Period, Query, RetainedDay, answer_of
-from hatcast.stream.release.hats import Status, exact, parts, published, release_id, utc
+from hatcast.stream.release.hats import Status, estimate_fields, exact_json, record_parts, release_id, utc_text
 from hatcast.stream.release.schedule import released_at_ms
 
 
@@ -46,12 +46,12 @@ class QueryPeriod:
         return f"{release_id(self.policy, self.closing.key, cell)}/{self.query.name}"
 
 
-def asked_in(policy: Policy, calendar: Calendar, date: str, slot_name: str) -> Iterator[QueryPeriod]:
+def query_periods_of(policy: Policy, calendar: Calendar, date: str, slot_name: str) -> Iterator[QueryPeriod]:
     """What is asked of the slot of a local date: one for each query whose period the date is in."""
-    yield from asked_about(policy, calendar, [f"{date}/{slot_name}"])
+    yield from query_periods(policy, calendar, [f"{date}/{slot_name}"])
 
 
-def asked_about(policy: Policy, calendar: Calendar, slots: Iterable[str]) -> list[QueryPeriod]:
+def query_periods(policy: Policy, calendar: Calendar, slots: Iterable[str]) -> list[QueryPeriod]:
     """What is asked of any of these slots (`date/slot`), each once; by closing slot, then query.
 
     A period is looked up once, whatever number of its slots is given: it may have a year of them.
@@ -63,7 +63,7 @@ def asked_about(policy: Policy, calendar: Calendar, slots: Iterable[str]) -> lis
         for period, name in periods:
             if period is None:
                 continue
-            found = (calendar.named(day, name) for day in period.dates)
+            found = (calendar.slot_named(day, name) for day in period.dates)
             there = tuple(slot for slot in found if slot is not None and slot.outside is None)
             if there:
                 asked.append(QueryPeriod(policy, query, period, there))
@@ -78,7 +78,7 @@ class QueryRelease:
     answer      None: the budget has no room for it
     """
 
-    asked: QueryPeriod
+    query_period: QueryPeriod
     cell: str
     start: str
     end: str
@@ -87,12 +87,12 @@ class QueryRelease:
     @property
     def release_id(self) -> str:
         """See QueryPeriod."""
-        return self.asked.release_id(self.cell)
+        return self.query_period.release_id(self.cell)
 
     @property
     def date(self) -> str:
         """The local date that it is kept under."""
-        return self.asked.closing.date
+        return self.query_period.closing.date
 
     @property
     def status(self) -> Status:
@@ -107,7 +107,12 @@ class QueryRelease:
 
     def record(self, now_ms: int) -> tuple[bytes, bytes]:
         """The record's bytes before and after its number, as `hatcast.stream.release.hats.Release.record`."""
-        policy, query, period, closing = self.asked.policy, self.asked.query, self.asked.period, self.asked.closing
+        policy, query, period, closing = (
+            self.query_period.policy,
+            self.query_period.query,
+            self.query_period.period,
+            self.query_period.closing,
+        )
         hidden = policy.relation is Relation.ADD_REMOVE
         head = {"release_id": self.release_id, "policy_id": policy.policy_id, "status": self.status.value}
         tail: dict[str, Any] = {
@@ -126,17 +131,17 @@ class QueryRelease:
         if query.kind is Kind.OVER_SPEED_LIMIT:
             tail["speed_limit"] = query.speed_limit / 1000
         if self.answer is not None:
-            tail |= self._answered(self.answer)
+            tail |= self._answer_fields(self.answer)
         tail |= {
-            "epsilon": exact(query.epsilon_nano),
-            "epsilon_user_day": exact(query.epsilon_nano * policy.most_hats),
+            "epsilon": exact_json(query.epsilon_nano),
+            "epsilon_user_day": exact_json(query.epsilon_nano * policy.most_hats),
             "most_hats": policy.most_hats,
             "relation": policy.relation.value,
-            "released_at": utc(released_at_ms(closing, policy) if hidden else now_ms),
+            "released_at": utc_text(released_at_ms(closing, policy) if hidden else now_ms),
         }
-        return parts(head, tail, hidden=hidden)
+        return record_parts(head, tail, hidden=hidden)
 
-    def _answered(self, answer: Answer) -> dict[str, Any]:
+    def _answer_fields(self, answer: Answer) -> dict[str, Any]:
         told: dict[str, Any] = {}
         if answer.missing:
             told["missing"] = list(answer.missing)
@@ -145,7 +150,7 @@ class QueryRelease:
         if answer.user_days is not None:
             told["user_days"] = answer.user_days
         if answer.estimate is not None:
-            told |= published(answer.estimate, self.asked.policy, KINDS[self.asked.query.kind].unit)
+            told |= estimate_fields(answer.estimate, self.query_period.policy, KINDS[self.query_period.query.kind].unit)
         return told
 
 
@@ -158,7 +163,7 @@ def query_release_of(
     """
     answer = answer_of(asked.policy, asked.query, {date: days.get(date) for date in asked.period.dates}, noise)
     return QueryRelease(
-        asked=asked,
+        query_period=asked,
         cell=cell,
         start=calendar.local(asked.slots[0].start_ms).isoformat(),
         end=calendar.local(asked.closing.end_ms).isoformat(),

@@ -15,7 +15,7 @@ from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.units import MINUTE_MS
 
-TICKED_MS: Final = 15_000  # a tick every 10 s, and some seconds for its way
+HEARTBEAT_MARGIN_MS: Final = 15_000  # a tick every 10 s, and some seconds for its way
 
 
 def listed_cells(policy: Policy) -> list[str]:
@@ -60,10 +60,10 @@ def released_at_ms(slot: Slot, policy: Policy) -> int:
     return -(-closes_at(slot, policy) // MINUTE_MS) * MINUTE_MS
 
 
-def sent_from_ms(slot: Slot, policy: Policy) -> int:
+def earliest_send_ms(slot: Slot, policy: Policy) -> int:
     """Before when (ms UTC, by a worker's clock) nothing of a slot is sent.
 
     Feeds tick every partition every 10 s. So by then all clocks have closed the slot, whoever sent a record or did not,
     and no bus decides when it is sent.
     """
-    return released_at_ms(slot, policy) + TICKED_MS
+    return released_at_ms(slot, policy) + HEARTBEAT_MARGIN_MS

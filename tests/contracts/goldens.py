@@ -14,7 +14,7 @@ from hatcast.stream.accounting.ledger import DayLedger, DaySummary, Total
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import Row, pack
-from hatcast.stream.hybrid import HYBRID_KEYS, HybridParameters, widest
+from hatcast.stream.hybrid import HYBRID_KEYS, HybridParameters, report_bound
 from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.queries import RetainedDay, reservations
 from hatcast.stream.readings.formats import Recorded
@@ -22,7 +22,7 @@ from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.records import ReportRecord
 from hatcast.stream.release.hats import HatChunks, Release, exhausted_of, incomplete_of, numbered, release_of
-from hatcast.stream.release.queries import QueryRelease, asked_in, query_release_of
+from hatcast.stream.release.queries import QueryRelease, query_periods_of, query_release_of
 from tests.support import Scripted
 from tools.schemas.golden import Golden
 
@@ -101,7 +101,7 @@ PRESENCE: Final = hidden({**FAST, "days": 1})
 
 def blended(of: Policy, users: Sequence[tuple[int, int]], reports: Sequence[int], *draws: int) -> Release:
     """A release of a policy with devices, whose reports are these, in steps."""
-    shift = widest(HybridParameters.of(of))
+    shift = report_bound(HybridParameters.of(of))
     rows = [Row(device.to_bytes(8, "big"), 1, steps + shift, steps + shift, 1) for device, steps in enumerate(reports)]
     chunks = HatChunks([pack(crowd(users))] if users else [], [pack(rows)] if rows else [])
     return release_of(of, Calendar(of), f"{DATE}/{SLOT}", CELL, chunks, Scripted(draws))
@@ -119,7 +119,7 @@ def released(of: Policy, users: Sequence[tuple[int, int]], *draws: int) -> Relea
 
 
 def answered(of: Policy, name: str, days: Mapping[str, Sequence[tuple[int, int]]], *draws: int) -> QueryRelease:
-    (asked,) = (one for one in asked_in(of, Calendar(of), DATE, SLOT) if one.query.name == name)
+    (asked,) = (one for one in query_periods_of(of, Calendar(of), DATE, SLOT) if one.query.name == name)
     kept = {
         date: RetainedDay(
             *np.array([(count, total, total // count) for count, total in users], np.int64).reshape(-1, 3).T
@@ -173,7 +173,7 @@ def summary(of: Policy, hats: int, total: Total | None = None) -> DaySummary:
         sequence=hats,
         levels=day.levels,
         total=total,
-        own=day.own(of.name),
+        policy_levels=day.policy_levels(of.name),
         queries={} if own is None else own.queries,
     )
 

@@ -239,9 +239,9 @@ def test_the_operators_stores_and_topics_never_hold_a_local_devices_true_mean(
 
 
 def offset(pipeline: Pipeline) -> int:
-    from hatcast.stream.hybrid import HybridParameters, widest
+    from hatcast.stream.hybrid import HybridParameters, report_bound
 
-    return widest(HybridParameters.of(pipeline.settings.policy))
+    return report_bound(HybridParameters.of(pipeline.settings.policy))
 
 
 def everything(pipeline: Pipeline) -> Iterator[bytes]:

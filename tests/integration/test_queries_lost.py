@@ -7,7 +7,7 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.release.query_inputs import NEVER
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.release.queries import asked_in
+from hatcast.stream.release.queries import query_periods_of
 from hatcast.stream.units import NANO
 from tests.integration.answering import ANSWERS, answering, answers, assert_true, kept_keys
 from tests.integration.days import DATES, DAY_MS, END_MS, cell, days
@@ -28,7 +28,9 @@ def test_a_day_that_others_have_data_of_is_not_missing_though_they_were_answered
             await store_closed(stores, policy, samples, END_MS)
             releaser.queries = None
             await releaser.round(asyncio.Event())
-            asked = [one for slot in ("12:00", "13:00") for one in asked_in(policy, Calendar(policy), DATES[2], slot)]
+            asked = [
+                one for slot in ("12:00", "13:00") for one in query_periods_of(policy, Calendar(policy), DATES[2], slot)
+            ]
             assert await queries.answer(asked, ALL, NEVER, [cell(0)])
             await queries.round(HatStore(stores.partitions), ALL, NEVER)
 

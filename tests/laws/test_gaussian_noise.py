@@ -15,15 +15,15 @@ from scipy.stats import norm
 
 from hatcast.stream.mechanisms import MAX_SCALE, MAX_VALUE, Noise, UnsafeNoise, system
 from hatcast.stream.mechanisms.gaussian import (
-    composed,
-    delta_of,
+    composed_epsilon,
+    delta_for_epsilon,
     deviation_for,
-    epsilon_of,
-    more_than_continuous,
+    discretization_loss,
+    epsilon_for_delta,
     quantile95,
+    scale_bound,
     smallest_scale,
     variance,
-    widest_scale,
 )
 from hatcast.stream.mechanisms.system import SystemNoise
 
@@ -60,7 +60,7 @@ def test_noise_of_the_smallest_scale_keeps_its_promise_for_every_move_up_to_the_
     for move in {1, distance // 2 + 1, distance}:
         assert exact_delta(move, scale, epsilon) <= delta
     assert scale >= deviation_for(epsilon, delta) * distance
-    assert scale <= float(widest_scale(distance, epsilon, delta))
+    assert scale <= float(scale_bound(distance, epsilon, delta))
 
 
 def test_the_sum_is_dp_accountings_own_for_the_discrete_noise() -> None:
@@ -79,7 +79,7 @@ def test_the_deviation_of_continuous_noise_would_at_times_cost_more_than_delta()
 def test_what_the_proof_adds_is_small_where_the_grid_is_fine() -> None:
     for distance, most in ((1, 0.07), (217, 4e-4), (65_001, 2e-6), (10**8, 1e-8)):
         assert 1 <= smallest_scale(distance, 1.0, DELTA) / (deviation_for(1.0, DELTA) * distance) <= 1 + most
-    assert smallest_scale(217, 1.0, DELTA) < 0.85 * float(widest_scale(217, 1.0, DELTA)), (
+    assert smallest_scale(217, 1.0, DELTA) < 0.85 * float(scale_bound(217, 1.0, DELTA)), (
         "by the other proof it is wider"
     )
 
@@ -101,15 +101,17 @@ def test_discrete_and_continuous_noise_drawn_as_quantiles_of_one_number_are_at_m
 @given(st.floats(0.02, 3), st.floats(-2, 5))
 def test_delta_is_dp_accountings_for_continuous_noise_and_never_less(ratio: float, epsilon: float) -> None:
     theirs = GaussianPrivacyLoss(1 / ratio).get_delta_for_epsilon(epsilon)
-    assert theirs <= delta_of(epsilon, ratio) * (1 + 1e-12) + 1e-12
-    assert delta_of(epsilon, ratio) <= theirs + 2e-9
+    assert theirs <= delta_for_epsilon(epsilon, ratio) * (1 + 1e-12) + 1e-12
+    assert delta_for_epsilon(epsilon, ratio) <= theirs + 2e-9
     if epsilon > 0 and theirs > 1e-12:
-        assert epsilon_of(1 / ratio, delta_of(epsilon, ratio)) == pytest.approx(epsilon, rel=1e-4, abs=1e-5)
+        assert epsilon_for_delta(1 / ratio, delta_for_epsilon(epsilon, ratio)) == pytest.approx(
+            epsilon, rel=1e-4, abs=1e-5
+        )
 
 
 def test_delta_of_losses_beyond_floats_is_still_a_bound() -> None:
-    assert delta_of(1e9, 1.0) >= 0
-    assert delta_of(1e6, math.sqrt(2e6)) >= 0.3
+    assert delta_for_epsilon(1e9, 1.0) >= 0
+    assert delta_for_epsilon(1e6, math.sqrt(2e6)) >= 0.3
 
 
 @pytest.mark.parametrize(("distance", "number"), [(1, 3), (6, 20)])
@@ -123,8 +125,8 @@ def test_many_noises_come_to_no_more_than_the_composed_figure(distance: int, num
     sums = np.arange(len(summed)) + number * numbers[0]
     losses = distance * (number * distance + 2 * sums) / (2 * scale**2)
     ratio = distance / scale
-    epsilon = composed(ratio, more_than_continuous(ratio, scale), number, 1e-6)
-    for claimed, holds in ((epsilon, True), (epsilon - number * more_than_continuous(ratio, scale) - 0.2, False)):
+    epsilon = composed_epsilon(ratio, discretization_loss(ratio, scale), number, 1e-6)
+    for claimed, holds in ((epsilon, True), (epsilon - number * discretization_loss(ratio, scale) - 0.2, False)):
         above = losses > claimed
         assert (math.fsum(summed[above] * -np.expm1(claimed - losses[above])) <= 1e-6) == holds
 
@@ -151,7 +153,7 @@ def claimed(distance: int, scale: float) -> float:
 def test_opendp_confirms_the_scale_that_is_drawn_with(distance: int, epsilon: float, delta: float) -> None:
     scale = SystemNoise().gaussian(0, distance, epsilon, delta).scale
     ratio = math.sqrt(2 * claimed(distance, scale))
-    assert delta_of(epsilon - more_than_continuous(ratio, scale), ratio) <= delta
+    assert delta_for_epsilon(epsilon - discretization_loss(ratio, scale), ratio) <= delta
 
 
 @given(st.integers(-MAX_VALUE, MAX_VALUE))

@@ -29,7 +29,7 @@ from tests.support import GRIDS, UPPER_BOUND, Scripted, as_users, hats, moved
 
 ROOT = Path(__file__).parents[2]
 every_estimator = pytest.mark.parametrize("estimator", HYBRID_ESTIMATORS.values(), ids=attrgetter("name"))
-PLAIN = HybridParameters(UPPER_BOUND, Grid(Decimal("0.001")), 1.0, 0.5, Spread.alike(10_000))
+PLAIN = HybridParameters(UPPER_BOUND, Grid(Decimal("0.001")), 1.0, 0.5, Spread.homogeneous(10_000))
 NOBODY = as_users([], [])
 PWH, TCM_ONLY, LM_ONLY, FULL_LM = (HYBRID_ESTIMATORS[name] for name in ("pwh", "tcm_only", "lm_only", "full_lm"))
 
@@ -40,7 +40,7 @@ reports_of_some = st.lists(st.integers(-1_800, 1_800), max_size=20).map(lambda f
 
 
 def parameters_for(estimator: HybridEstimator) -> st.SearchStrategy[HybridParameters]:
-    alike = st.integers(1, UPPER_BOUND // 2).map(Spread.alike)
+    alike = st.integers(1, UPPER_BOUND // 2).map(Spread.homogeneous)
     differing = st.builds(
         Spread,
         st.integers(0, UPPER_BOUND // 2),

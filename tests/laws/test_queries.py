@@ -17,7 +17,7 @@ from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query_keys import Kind, Query
 from hatcast.stream.queries import KINDS, QueryKind, RetainedDay
-from hatcast.stream.release.queries import asked_in, query_release_of
+from hatcast.stream.release.queries import query_periods_of, query_release_of
 from tests.replayed import policy_of
 from tests.support import Scripted
 
@@ -160,7 +160,7 @@ def test_the_sensitivity_is_attained_and_nine_tenths_of_it_would_be_too_little(k
 def drawn(policy: Policy, days: Sequence[RetainedDay | None]) -> Scripted:
     """What one answer asks of the noise."""
     noise, calendar = Scripted([0]), Calendar(policy)
-    [asked] = asked_in(policy, calendar, "2022-01-01", "09:00")
+    [asked] = query_periods_of(policy, calendar, "2022-01-01", "09:00")
     dates = dict(zip(asked.period.dates, days, strict=True))
     assert query_release_of(asked, calendar, "87608b0d2ffffff", dates, noise).status == "released"
     return noise

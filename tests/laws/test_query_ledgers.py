@@ -21,12 +21,12 @@ from hatcast.agents.release.answer_batches import answer_proposal_of
 from hatcast.agents.release.batches import proposal_of
 from hatcast.stream.accounting.ledger import DayLedger, DaySummary, PolicyDay, Total
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.policy.cells_file import Chosen
+from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import CELLS, RetainedDay, reservations
 from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.release.hats import Release, Status, numbered
-from hatcast.stream.release.queries import QueryRelease, asked_in, query_release_of
+from hatcast.stream.release.queries import QueryRelease, query_periods_of, query_release_of
 from tests.integration.recovering import guard_of_all
 from tests.integration.tables import PARTITIONS
 from tests.laws.test_ledgers import DATES, NOW, Charged
@@ -56,7 +56,9 @@ class Wanted:
         """None: the policy has no such query."""
         policy = policies[self.policy]
         calendar = Calendar(policy)
-        asked = [one for one in asked_in(policy, calendar, self.date, "12:00") if one.query.name == f"q{self.query}"]
+        asked = [
+            one for one in query_periods_of(policy, calendar, self.date, "12:00") if one.query.name == f"q{self.query}"
+        ]
         if not asked:
             return None
         user = RetainedDay(*(np.array([value], np.int64) for value in (1, 30_000, 30_000)))
@@ -78,7 +80,7 @@ class Model:
 
     def book_spent(self, policy: Policy) -> None:
         """What its list of cells has cost, on each of its days, when it is first used."""
-        for day in DATES if policy.chosen is not None else ():
+        for day in DATES if policy.selection_cost is not None else ():
             if CELLS in (wanted := reservations(policy, day)):
                 self.sequence[day] += bool(self.days[day].reserve(policy, {CELLS: wanted[CELLS]}, self.total))
 
@@ -104,8 +106,8 @@ class Model:
         return True
 
     def _asks(self, answer: QueryRelease, policy: Policy) -> bool:
-        name, places = answer.asked.query.name, []
-        for day in answer.asked.period.dates:
+        name, places = answer.query_period.query.name, []
+        for day in answer.query_period.period.dates:
             wanted = {name: reservations(policy, day)[name]}
             self.sequence[day] += bool(self.days[day].reserve(policy, wanted, self.total))
             places.append(self.days[day].policies[policy.name].queries[name].places)
@@ -131,7 +133,7 @@ class Model:
 
 
 def policy_behind(one: Either) -> Policy:
-    return one.asked.policy if isinstance(one, QueryRelease) else one.policy
+    return one.query_period.policy if isinstance(one, QueryRelease) else one.policy
 
 
 def told(day: DaySummary) -> Told:
@@ -163,7 +165,7 @@ def a_policy(
         query=[{"name": f"q{n}", "days": days, "epsilon": each} | keys for n, (days, each) in enumerate(asked)],
     )
     first, last = map(date.fromisoformat, DATES)
-    return policy if chosen is None else replace(policy, chosen=Chosen(chosen, first, last if number else first))
+    return policy if chosen is None else replace(policy, selection_cost=SelectionCost(chosen, first, last if number else first))
 
 
 two_policies = st.tuples(of_a_policy, of_a_policy).map(lambda two: [a_policy(n, each) for n, each in enumerate(two)])

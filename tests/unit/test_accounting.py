@@ -97,7 +97,15 @@ def test_releases_fit_exactly_if_each_of_them_could_be_charged_one_after_the_oth
             day.charge(policy_of_it, f"{date} {place}", policy_of_it.epsilon_nano, total)
     own = charging[0]
     summary = DaySummary(
-        0, 0, day.cost, shared=True, limit=day.limit, sequence=0, levels={}, total=total, own=day.own("0")
+        0,
+        0,
+        day.cost,
+        shared=True,
+        limit=day.limit,
+        sequence=0,
+        levels={},
+        total=total,
+        policy_levels=day.policy_levels("0"),
     )
     room = fits(summary, own, more, {})
     assert room == all(day.charge(own, f"new {n}", own.epsilon_nano, total) for n in range(more))
@@ -150,7 +158,7 @@ def a_day(own: dict[int, int], releases: int, epsilon_sum: int, fineness: dict[i
         sequence=releases,
         levels=own,
         total=Total(),
-        own=own,
+        policy_levels=own,
         fineness=fineness,
     )
 

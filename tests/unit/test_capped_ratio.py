@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hatcast.stream.estimators import Parameters, Users
 from hatcast.stream.estimators.capped_ratio import ESTIMATOR, centred_sum, default_threshold
 from hatcast.stream.estimators.weighted_mean import ESTIMATOR as WEIGHTED_MEAN
-from hatcast.stream.mechanisms.grid import Grid, exceeded_once_in
+from hatcast.stream.mechanisms.grid import Grid, tail_quantile
 from tests.support import ITMS_LIKE, UPPER_BOUND, Scripted, as_users, hats
 
 PLAIN = Parameters(UPPER_BOUND, Grid(Decimal("0.001")), 1.0, array_length=50, weight_threshold=20.0)
@@ -84,7 +84,7 @@ def test_the_interval_is_the_range_of_the_ratio_over_all_that_both_noises_leave_
     found = ESTIMATOR.estimate(as_users([], []), parameters, Scripted([numerator, weight]))
     assert found is not None
     scale, weights_scale = 2 * (length * 32_500 + 1) / epsilon, 2 * length / epsilon
-    beyond, weights_beyond = exceeded_once_in(40, scale) + Fraction(1, 2), exceeded_once_in(40, weights_scale)
+    beyond, weights_beyond = tail_quantile(40, scale) + Fraction(1, 2), tail_quantile(40, weights_scale)
     if weight <= weights_beyond:
         assert found.interval95 == (0, 65_000)
         return
@@ -97,7 +97,7 @@ def test_the_interval_is_the_range_of_the_ratio_over_all_that_both_noises_leave_
 
 
 def test_where_the_noise_on_the_weight_reaches_down_to_0_nothing_is_known() -> None:
-    beyond = exceeded_once_in(40, 100.0)
+    beyond = tail_quantile(40, 100.0)
     parameters = replace(PLAIN, weight_threshold=1.0)
     for weight, known in ((beyond - 1, False), (beyond, False), (beyond + 10**5, True)):
         found = ESTIMATOR.estimate(as_users([], []), parameters, Scripted([0, weight]))

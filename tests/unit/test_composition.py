@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hatcast.stream.accounting.composition import Known, Spending, composed
+from hatcast.stream.accounting.composition import ChargeSplit, KnownCharges, composed_epsilon
 from hatcast.stream.estimators import ESTIMATORS, NOISES
 from hatcast.stream.units import NANO
 
@@ -23,14 +23,14 @@ DELTA = 1e-6
 HALF = Fraction(1, 2)
 
 
-def noise_alone(fineness: int) -> Spending:
-    return Spending((Fraction(1),), (), fineness)
+def noise_alone(fineness: int) -> ChargeSplit:
+    return ChargeSplit((Fraction(1),), (), fineness)
 
 
-def equal(epsilon: float, number: int, spending: Spending | None = None) -> float:
+def equal(epsilon: float, number: int, spending: ChargeSplit | None = None) -> float:
     """The figure of equal charges, spent so."""
     level = round(epsilon * NANO)
-    return composed({level: number}, DELTA, None if spending is None else Known(level, number, spending))
+    return composed_epsilon({level: number}, DELTA, None if spending is None else KnownCharges(level, number, spending))
 
 
 # The exact figure.
@@ -150,7 +150,7 @@ def test_selections_count_as_randomised_response_beside_the_noise(
     parts = [laplace_losses(distance, epsilon / 2)]
     parts += [pure_losses(int(2 * distance * share), epsilon * float(share)) for share in selections]
     fineness = int(math.log2(1 / step))
-    found = equal(epsilon, number, Spending((HALF,), selections, fineness))
+    found = equal(epsilon, number, ChargeSplit((HALF,), selections, fineness))
     exact = exact_epsilon(parts * number, step, DELTA)
     assert exact <= found <= exact + number * 0.25 ** (fineness + 1) + 1e-4 * exact
     assert number == 1 or found < equal(epsilon, number)
@@ -185,19 +185,19 @@ def test_the_figure_of_unknown_mechanisms_is_that_of_randomised_response(epsilon
 
 epsilons = st.sampled_from([NANO // 10, NANO // 2, NANO, 3 * NANO])
 levels_of_a_day = st.dictionaries(epsilons, st.integers(1, 40), min_size=1, max_size=2)
-spendings = st.sampled_from([noise_alone(0), noise_alone(9), Spending((HALF,), (HALF,), 10)])
+spendings = st.sampled_from([noise_alone(0), noise_alone(9), ChargeSplit((HALF,), (HALF,), 10)])
 few = settings(max_examples=15, deadline=None)
 
 
 @few
 @given(levels_of_a_day, st.sampled_from([1e-9, 1e-6, 1e-3]), spendings)
 def test_the_composed_epsilon_is_never_above_the_plain_sum(
-    levels: dict[int, int], delta: float, spending: Spending
+    levels: dict[int, int], delta: float, spending: ChargeSplit
 ) -> None:
     level, count = max(levels.items())
-    found = composed(levels, delta, Known(level, count, spending))
+    found = composed_epsilon(levels, delta, KnownCharges(level, count, spending))
     plain = sum(level * count for level, count in levels.items()) / NANO
-    assert 0 <= found <= composed(levels, delta) <= plain
+    assert 0 <= found <= composed_epsilon(levels, delta) <= plain
 
 
 @few
@@ -205,15 +205,15 @@ def test_the_composed_epsilon_is_never_above_the_plain_sum(
 def test_the_composed_epsilon_does_not_fall_when_more_is_spent(levels: dict[int, int], more: int) -> None:
     after = Counter(levels) + Counter({more: 1})
     slack = 1e-5 * sum(level * count for level, count in levels.items()) / NANO  # of rounding losses up
-    assert composed(levels, DELTA) <= composed(after, DELTA) + slack
-    assert composed(levels, 1e-3) <= composed(levels, DELTA) + slack
+    assert composed_epsilon(levels, DELTA) <= composed_epsilon(after, DELTA) + slack
+    assert composed_epsilon(levels, 1e-3) <= composed_epsilon(levels, DELTA) + slack
 
 
 def test_charges_of_two_policies_compose_like_their_responses_one_by_one() -> None:
     one, other = 0.3, 0.7
     parts = [pure_losses(3, one)] * 9 + [pure_losses(7, other)] * 4
     exact = exact_epsilon(parts, 0.1, DELTA)
-    assert exact <= composed({round(one * NANO): 9, round(other * NANO): 4}, DELTA) <= exact * 1.003
+    assert exact <= composed_epsilon({round(one * NANO): 9, round(other * NANO): 4}, DELTA) <= exact * 1.003
 
 
 def test_what_is_known_of_one_policys_charges_counts_beside_those_of_another() -> None:
@@ -221,31 +221,33 @@ def test_what_is_known_of_one_policys_charges_counts_beside_those_of_another() -
     parts = [laplace_losses(distance, 1.0)] * 10 + [pure_losses(distance // 2, other)] * 6
     exact = exact_epsilon(parts, 1 / distance, DELTA)
     levels = {NANO: 10, round(other * NANO): 6}
-    found = composed(levels, DELTA, Known(NANO, 10, noise_alone(4)))
+    found = composed_epsilon(levels, DELTA, KnownCharges(NANO, 10, noise_alone(4)))
     assert exact <= found <= exact + 10 * 0.25**5 + 1e-4 * exact
-    assert found < composed(levels, DELTA)
+    assert found < composed_epsilon(levels, DELTA)
 
 
 def test_of_equal_charges_only_those_that_are_known_gain() -> None:
-    known = [composed({NANO: 30}, DELTA, Known(NANO, count, noise_alone(9))) for count in (0, 10, 20, 30)]
+    known = [
+        composed_epsilon({NANO: 30}, DELTA, KnownCharges(NANO, count, noise_alone(9))) for count in (0, 10, 20, 30)
+    ]
     assert known == sorted(known, reverse=True)
     assert known[0] == equal(1.0, 30)
     assert known[3] == equal(1.0, 30, noise_alone(9))
 
 
 def test_nothing_spent_composes_to_nothing() -> None:
-    assert composed({}, DELTA) == composed({NANO: 0}, DELTA) == 0
+    assert composed_epsilon({}, DELTA) == composed_epsilon({NANO: 0}, DELTA) == 0
 
 
 def test_a_delta_that_floating_point_cannot_tell_from_0_gives_the_plain_sum() -> None:
-    assert composed({NANO: 89}, 1e-12, Known(NANO, 89, noise_alone(10))) == 89.0
+    assert composed_epsilon({NANO: 89}, 1e-12, KnownCharges(NANO, 89, noise_alone(10))) == 89.0
 
 
 def test_the_figures_of_the_papers_day() -> None:
     # K = 89 HATs at epsilon 1: 89 as pure epsilon alone, and what 1e-6 buys.
     assert equal(1.0, 89) == pytest.approx(75.89, abs=0.01)
     assert equal(1.0, 89, noise_alone(9)) == pytest.approx(65.28, abs=0.01)
-    assert equal(1.0, 89, Spending((HALF,), (HALF,), 9)) == pytest.approx(48.33, abs=0.01)
+    assert equal(1.0, 89, ChargeSplit((HALF,), (HALF,), 9)) == pytest.approx(48.33, abs=0.01)
 
 
 @pytest.mark.parametrize("name", sorted(ESTIMATORS))

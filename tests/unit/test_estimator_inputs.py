@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import BadUsers, Estimate, Parameters, Users
-from hatcast.stream.estimators._interface import part_of
+from hatcast.stream.estimators._interface import epsilon_share
 from hatcast.stream.mechanisms import Noisy
 from hatcast.stream.mechanisms.grid import Grid
 from tests.support import UPPER_BOUND
@@ -74,7 +74,7 @@ def test_a_grid_without_a_step_within_the_bound_is_refused() -> None:
 
 @given(st.floats(1e-6, 1e6), st.fractions(Fraction(1, 100), 1))
 def test_a_part_of_epsilon_is_never_more_than_its_share(epsilon: float, share: Fraction) -> None:
-    part = part_of(epsilon, share)
+    part = epsilon_share(epsilon, share)
     assert Fraction(part) <= Fraction(epsilon) * share < Fraction(math.nextafter(part, math.inf))
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hatcast.stream.mechanisms.grid import FINEST, Grid, fineness, quantile95
+from hatcast.stream.mechanisms.grid import MAX_FINENESS, Grid, fineness, quantile95
 from tests.support import GRIDS
 
 grids = st.sampled_from(GRIDS).map(lambda text: Grid(Decimal(text)))
@@ -118,14 +118,14 @@ def test_no_noise_and_hardly_any_have_quantile_nothing() -> None:
 @given(grids, st.floats(0.01, 2.0**50))
 def test_the_fineness_of_a_published_scale_is_never_above_that_of_the_scale(grid: Grid, scale: float) -> None:
     found = grid.fineness(float(grid.scale_text(scale)))
-    assert 0 <= found <= FINEST
+    assert 0 <= found <= MAX_FINENESS
     assert found == 0 or scale >= 2**found
-    assert found == FINEST or scale < 2 ** (found + 1) + 1  # half a digit is lost at most
+    assert found == MAX_FINENESS or scale < 2 ** (found + 1) + 1  # half a digit is lost at most
 
 
 def test_no_noise_is_as_fine_as_one_likes() -> None:
     grid = Grid(Decimal("0.001"))
-    assert grid.fineness(0.0) == FINEST
+    assert grid.fineness(0.0) == MAX_FINENESS
     assert grid.fineness(float(grid.scale_text(1e-9))) == 0
 
 

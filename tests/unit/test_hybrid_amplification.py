@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS
 from hatcast.stream.hybrid.amplification import BadCoalition, GaussianNoise, amplified
-from hatcast.stream.mechanisms.gaussian import deviation_for, epsilon_of
+from hatcast.stream.mechanisms.gaussian import deviation_for, epsilon_for_delta
 
 NOISE = GaussianNoise(65.0, 1.0, 1e-7)
 CENTRAL, LOCAL = 50, 950
@@ -31,18 +31,18 @@ def test_gaussian_noise_is_calibrated_exactly_and_narrower_than_by_the_old_bound
     found = deviation_for(epsilon, delta)
     assert delta * (1 - 1e-3) < delta_of(found, epsilon) <= delta * (1 + 1e-9)
     assert found < math.sqrt(2 * math.log(1.25 / delta)) / epsilon
-    assert epsilon_of(found, delta) == pytest.approx(epsilon, rel=1e-4)
+    assert epsilon_for_delta(found, delta) == pytest.approx(epsilon, rel=1e-4)
 
 
 @pytest.mark.parametrize("deviation", [0.5, 5.0, 300.0])
 def test_epsilon_of_is_rounded_upwards(deviation: float) -> None:
-    found = epsilon_of(deviation, 1e-6)
+    found = epsilon_for_delta(deviation, 1e-6)
     assert delta_of(deviation, found) <= 1e-6 * (1 + 1e-9)
     assert delta_of(deviation, found * (1 - 1e-4)) > 1e-6
 
 
 def test_with_noise_for_next_to_nothing_epsilon_is_told_as_a_millionth() -> None:
-    assert epsilon_of(1e9, 1e-3) == 1e-6
+    assert epsilon_for_delta(1e9, 1e-3) == 1e-6
 
 
 def test_both_groups_have_the_noise_of_their_own_sensitivity() -> None:
@@ -72,7 +72,7 @@ def test_the_sensitivity_is_the_most_that_one_user_moves_the_blend(weight: float
 def test_the_printed_sensitivity_would_claim_too_small_an_epsilon() -> None:
     found = amplified(NOISE, SETTING, WEIGHTS[0], 0)
     printed = 65 * (1 - WEIGHTS[0]) / LOCAL
-    assert epsilon_of(found.deviation / printed, NOISE.delta) < found.epsilon / 2
+    assert epsilon_for_delta(found.deviation / printed, NOISE.delta) < found.epsilon / 2
 
 
 @pytest.mark.parametrize("weight", WEIGHTS)

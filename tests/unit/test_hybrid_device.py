@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.stream.hybrid import HybridParameters, accepts, report, steps_of, widest
+from hatcast.stream.hybrid import HybridParameters, accepts, report, report_bound, steps_of
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.mechanisms.system import SystemNoise
 from tests.support import GRIDS, UPPER_BOUND, Scripted
@@ -69,7 +69,7 @@ def test_multiples_of_the_grid_up_to_40_scales_beyond_the_bound_are_accepted(tex
 
 @given(parameters=grids)
 def test_the_widest_report_is_accepted_and_a_step_further_is_not(parameters: HybridParameters) -> None:
-    most = widest(parameters)
+    most = report_bound(parameters)
     for steps, taken in ((most, True), (-most, True), (most + 1, False), (-most - 1, False)):
         assert accepts(Decimal(parameters.grid.text(steps)), parameters.local_epsilon, parameters) == taken
 
@@ -78,7 +78,7 @@ def test_the_widest_report_is_accepted_and_a_step_further_is_not(parameters: Hyb
 def test_the_widest_gaussian_report_is_9_deviations_away_or_a_little_more(text: str) -> None:
     """A report is beyond once in e**40 or less often, and a lie is no larger than 12 deviations."""
     parameters = replace(GAUSSIAN, grid=Grid(Decimal(text)))
-    beyond, scale = widest(parameters) - parameters.local_distance, parameters.local_scale
+    beyond, scale = report_bound(parameters) - parameters.local_distance, parameters.local_scale
     assert math.exp(-((beyond / scale) ** 2) / 2) <= math.exp(-40)
     assert 9 * scale < beyond < 12 * scale
 

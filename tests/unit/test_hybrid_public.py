@@ -19,7 +19,7 @@ from hatcast.stream.mechanisms.grid import Grid
 from tests.support import UPPER_BOUND, Scripted, as_users
 
 DELTA = 1e-7
-PLAIN = HybridParameters(UPPER_BOUND, Grid(Decimal("0.001")), 1.0, 1.0, Spread.alike(18_785), DELTA, 0)
+PLAIN = HybridParameters(UPPER_BOUND, Grid(Decimal("0.001")), 1.0, 1.0, Spread.homogeneous(18_785), DELTA, 0)
 KVH, PWH = HYBRID_ESTIMATORS["kvh"], HYBRID_ESTIMATORS["pwh"]
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.stream.accounting.composition import composed
+from hatcast.stream.accounting.composition import composed_epsilon
 from hatcast.stream.budget.per_user import day_loss
 from hatcast.stream.budget.report_table import LEAST_USER_DAYS, REPORT, ReportSettings, report_table
 from hatcast.stream.policy.policy import Policy
@@ -36,13 +36,13 @@ def policy(*queries: dict[str, object], most_hats: int = 89, limit: float = 105.
 def test_the_reports_table_has_the_reports_figures_and_the_whole_day_costs_the_means_more() -> None:
     found = report_table(REPORT)
     assert (found.query_1, found.query_2) == (Fraction(89 * 65, 468), Fraction(89, 31))
-    figures = found.query_1, found.query_2, found.cumulative, found.whole
+    figures = found.query_1, found.query_2, found.cumulative, found.total
     assert [f"{float(each):.3f}" for each in figures] == ["12.361", "2.871", "15.232", "104.232"]
 
 
 def test_one_hat_of_the_reports_queries_costs_what_it_says() -> None:
     one = report_table(ReportSettings(most_hats=1, user_days=LEAST_USER_DAYS))
-    assert (one.query_1, one.query_2, one.whole) == (
+    assert (one.query_1, one.query_2, one.total) == (
         Fraction(65, 314),
         Fraction(1, 31),
         1 + Fraction(65, 314) + Fraction(1, 31),
@@ -69,7 +69,7 @@ def test_a_policy_with_the_reports_queries_is_charged_what_its_table_says_and_ne
         acknowledge_weak_privacy=True,
     )
     charged = Fraction(day_loss(made).hats + day_loss(made).reserved, NANO)
-    assert found.whole <= charged < found.whole + Fraction(2 * most_hats, NANO)
+    assert found.total <= charged < found.total + Fraction(2 * most_hats, NANO)
     speed, over = KINDS[Kind.MEAN_SPEED], KINDS[Kind.OVER_SPEED_LIMIT]
     assert found.query_1 == most_hats * speed.sensitivity(user_days, days, made) / (1000 * scale)
     assert found.query_2 == most_hats * over.sensitivity(user_days, days, made) / (1000 * scale)
@@ -79,7 +79,7 @@ def test_a_day_costs_every_hat_and_every_query_in_all_hats() -> None:
     loss = day_loss(policy(MEAN_SPEED, OVER_LIMIT))
     assert (loss.hats, loss.reserved) == (89 * NANO, 89 * (138_888_889 + 32_258_065))
     assert loss.bound == loss.hats + loss.reserved
-    assert loss.place == NANO + 138_888_889 + 32_258_065
+    assert loss.per_hat == NANO + 138_888_889 + 32_258_065
 
 
 def test_a_day_never_costs_more_than_its_limit() -> None:
@@ -95,17 +95,17 @@ def test_a_date_is_charged_for_the_queries_that_have_begun() -> None:
 
 def test_days_add_up_until_all_days_together_have_spent_their_limit() -> None:
     loss = day_loss(policy(most_hats=5))
-    assert [loss.over(days, None) for days in (1, 30)] == [5 * NANO, 150 * NANO]
-    assert [loss.over(days, 12 * NANO) for days in (2, 3)] == [10 * NANO, 12 * NANO]
+    assert [loss.over_days(days, None) for days in (1, 30)] == [5 * NANO, 150 * NANO]
+    assert [loss.over_days(days, 12 * NANO) for days in (2, 3)] == [10 * NANO, 12 * NANO]
 
 
 @pytest.mark.parametrize("days", [1, 2, 31])
 def test_the_finer_figure_is_below_the_plain_one_and_leaves_out_no_query(days: int) -> None:
     alone, asked = day_loss(policy()), day_loss(policy(MEAN_SPEED))
-    finer = asked.finer(days, 1e-6)
-    assert alone.finer(days, 1e-6) < finer < days * asked.bound / NANO
+    finer = asked.epsilon_at_delta(days, 1e-6)
+    assert alone.epsilon_at_delta(days, 1e-6) < finer < days * asked.bound / NANO
     if days > 1:  # one answer reads many days of a user: over them it may lose all that they add up to
-        assert finer == pytest.approx(composed({NANO: days * 89}, 1e-6) + days * asked.reserved / NANO)
+        assert finer == pytest.approx(composed_epsilon({NANO: days * 89}, 1e-6) + days * asked.reserved / NANO)
 
 
 @pytest.mark.parametrize("cells", ["all", "cells.txt"])

@@ -15,7 +15,7 @@ from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import RetainedDay
 from hatcast.stream.records import QUERY
 from hatcast.stream.release.hats import numbered
-from hatcast.stream.release.queries import QueryPeriod, QueryRelease, asked_in, query_release_of
+from hatcast.stream.release.queries import QueryPeriod, QueryRelease, query_periods_of, query_release_of
 from tests.folding import NOW
 from tests.support import Scripted
 from tests.unit import test_policy, test_policy_add_remove
@@ -48,7 +48,7 @@ def kept(day: Day) -> RetainedDay:
 
 
 def asked_of(policy: Policy, date: str = LAST, slot: str = "09:00") -> QueryPeriod:
-    [asked] = asked_in(policy, Calendar(policy), date, slot)
+    [asked] = query_periods_of(policy, Calendar(policy), date, slot)
     return asked
 
 
@@ -179,13 +179,15 @@ def test_a_slot_that_the_clock_skips_on_the_last_date_closes_with_the_date_befor
     told = record(found)
     assert (told["date"], told["last_date"], told["missing"]) == ("2022-03-26", "2022-03-27", ["2022-03-27"])
     assert found.date == "2022-03-26"
-    assert [asked.closing.date for asked in asked_in(policy, Calendar(policy), "2022-03-26", "04:00")] == ["2022-03-27"]
+    assert [asked.closing.date for asked in query_periods_of(policy, Calendar(policy), "2022-03-26", "04:00")] == [
+        "2022-03-27"
+    ]
 
 
 def test_nothing_is_asked_before_the_first_period_outside_of_the_hours_or_of_no_slot() -> None:
     policy = open_policy(FAST_TWO)
     for date, slot in (("2021-12-31", "09:00"), (FIRST, "08:00"), (FIRST, "21:00"), (FIRST, "09:30")):
-        assert list(asked_in(policy, Calendar(policy), date, slot)) == []
+        assert list(query_periods_of(policy, Calendar(policy), date, slot)) == []
 
 
 # Privacy

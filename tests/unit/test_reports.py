@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.checkpoint import Stored, restore, take_changes
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.hybrid import HYBRID_KEYS, HybridParameters, Report, decode_report, encode_report, steps_of, widest
+from hatcast.stream.hybrid import (
+    HYBRID_KEYS,
+    HybridParameters,
+    Report,
+    decode_report,
+    encode_report,
+    report_bound,
+    steps_of,
+)
 from hatcast.stream.hybrid.report_fold import ReportFold, reports_of
 from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.readings.partitioner import by_murmur2
@@ -114,7 +122,7 @@ def test_what_is_not_as_the_policy_says_is_rejected_and_counted(changes: dict[st
 def test_the_widest_report_is_taken_and_can_be_read_again() -> None:
     fold = fold_of()
     assert outcomes([(OVER, sent(1, value=5_265.0)), (OVER, sent(2, value=-5_265.0))], fold) == {"accepted": 2}
-    assert kept(fold) == [-5_265_000, 5_265_000] == [-widest(PARAMETERS), widest(PARAMETERS)]
+    assert kept(fold) == [-5_265_000, 5_265_000] == [-report_bound(PARAMETERS), report_bound(PARAMETERS)]
 
 
 def test_a_report_may_come_until_its_slot_closes_and_never_before_its_end() -> None:
@@ -133,7 +141,7 @@ def test_ticks_and_garbage_move_the_clock_and_open_nothing() -> None:
         "undecodable": 1,
         "late": 1,
     }
-    assert (fold.clock, fold.slots, fold.days) == (OVER + 2, {}, {})
+    assert (fold.watermark, fold.slots, fold.days) == (OVER + 2, {}, {})
 
 
 def test_a_device_has_so_many_hats_a_day() -> None:
@@ -156,7 +164,11 @@ def test_a_report_in_a_wrong_partition_is_told_and_not_counted() -> None:
     assert found == {"accepted": len(ours), "wrong_partition": 8 - len(ours)}
 
 
-@given(st.lists(st.tuples(st.integers(0, 40), st.integers(-widest(PARAMETERS), widest(PARAMETERS))), max_size=150))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 40), st.integers(-report_bound(PARAMETERS), report_bound(PARAMETERS))), max_size=150
+    )
+)
 def test_a_state_that_was_stored_and_read_back_goes_on_as_if_nothing_had_happened(
     reports: list[tuple[int, int]],
 ) -> None:
@@ -170,7 +182,7 @@ def test_a_state_that_was_stored_and_read_back_goes_on_as_if_nothing_had_happene
     outcomes(records[:half], first)
     changes = take_changes(first)
     stored = Stored(
-        clock=changes.clock,
+        watermark=changes.watermark,
         outcomes=changes.outcomes,
         hats={(slot, cell): [chunk] for (slot, cell, _), chunk in changes.chunks.items()},
         days={date: [chunk] for (date, _), chunk in changes.day_chunks.items()},
@@ -200,7 +212,7 @@ def test_no_bytes_are_too_broken_to_be_told(raw: bytes) -> None:
     assert sum(outcomes([(OVER, raw)], fold).values()) == 1
 
 
-@given(st.integers(-widest(PARAMETERS), widest(PARAMETERS)))
+@given(st.integers(-report_bound(PARAMETERS), report_bound(PARAMETERS)))
 def test_a_report_is_written_and_read_without_loss(steps: int) -> None:
     report = Report(device(3), POLICY.policy_id, CELL, "2022-01-02", "12:00", Decimal(PARAMETERS.grid.text(steps)), 0.5)
     read = decode_report(encode_report(report))

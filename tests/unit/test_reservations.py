@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatcast.stream.accounting.ledger import DayLedger, DaySummary, Reserved, Total, decimal, fits
-from hatcast.stream.policy.cells_file import Chosen
+from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import reservations
 from hatcast.stream.units import NANO
@@ -47,7 +47,7 @@ def whole_day(policy: Policy, hats: int = 100) -> DayLedger:
 
 def test_what_a_private_choice_of_cells_has_cost_is_booked_on_each_of_its_days_whatever_the_limit_says() -> None:
     first, last = map(local_date.fromisoformat, DATES)
-    policy = replace(asking(FAST, daily_limit=95.0), chosen=Chosen(5.0, first, last))
+    policy = replace(asking(FAST, daily_limit=95.0), selection_cost=SelectionCost(5.0, first, last))
     assert reservations(policy, "2022-01-04").keys() == {"q0"}
     for day in DATES:
         ledger, total = DayLedger(), Total()
@@ -237,7 +237,7 @@ def test_releases_fit_beside_what_is_not_reserved_yet_exactly_if_commits_would_b
         sequence=0,
         levels={},
         total=total,
-        own=day.own("0"),
+        policy_levels=day.policy_levels("0"),
         queries={} if mine is None else dict(mine.queries),
     )
     before = (total.spent, total.limit)

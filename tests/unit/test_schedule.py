@@ -12,14 +12,14 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.schedule import (
+    earliest_send_ms,
     first_slot_ms,
     listed_cells,
     released_at_ms,
-    sent_from_ms,
     slots_between,
     slots_due,
 )
-from hatcast.stream.replay.heartbeats import TICK_MS
+from hatcast.stream.replay.heartbeats import HEARTBEAT_MS
 from tests.folding import DAY, HOUR, MINUTE, NOON
 from tests.replayed import policy_of
 
@@ -97,7 +97,7 @@ def test_released_at_is_end_and_lateness_rounded_up_to_the_minute(lateness: int,
     policy = replace(policy_of(), lateness_ms=lateness)
     slot = Calendar(policy).slot_at(NOON)
     assert released_at_ms(slot, policy) == datetime.fromisoformat(f"2022-01-02T{at}:00Z").timestamp() * 1000
-    assert sent_from_ms(slot, policy) > released_at_ms(slot, policy) + TICK_MS, "no tick would be waited for"
+    assert earliest_send_ms(slot, policy) > released_at_ms(slot, policy) + HEARTBEAT_MS, "no tick would be waited for"
 
 
 def test_cells_are_listed_in_the_order_of_their_names() -> None:

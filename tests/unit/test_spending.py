@@ -12,7 +12,7 @@ from dp_accounting.pld.privacy_loss_distribution import from_discrete_gaussian_m
 
 from hatcast.agents.cli.budget_explained import explanation, figures
 from hatcast.agents.cli.budget_tables import today_line
-from hatcast.stream.accounting.composition import Known, Spending, composed
+from hatcast.stream.accounting.composition import ChargeSplit, KnownCharges, composed_epsilon
 from hatcast.stream.accounting.ledger import DaySummary, Total
 from hatcast.stream.budget.per_user import day_loss
 from hatcast.stream.estimators import ESTIMATOR_KEYS, ESTIMATORS, Estimate
@@ -20,11 +20,11 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import Row, pack
 from hatcast.stream.hybrid import HYBRID_KEYS, HybridParameters
 from hatcast.stream.mechanisms.gaussian import smallest_scale
-from hatcast.stream.mechanisms.grid import FINEST
+from hatcast.stream.mechanisms.grid import MAX_FINENESS
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.policy import NoiseKind, Policy, Relation, read_policy
 from hatcast.stream.release.hats import HatChunks, Release, budget_record, release_of
-from hatcast.stream.release.spending import fineness_of, finer_epsilon
+from hatcast.stream.release.spending import day_epsilon, fineness_of
 from hatcast.stream.units import NANO
 
 DATE = "2022-01-02"
@@ -63,7 +63,7 @@ def a_day(number: int, fineness: dict[int, int], cap: int = 40, others: dict[int
         sequence=number,
         levels=levels,
         total=Total(),
-        own=own,
+        policy_levels=own,
         fineness=fineness,
     )
 
@@ -103,9 +103,9 @@ def test_a_day_of_one_estimator_costs_what_its_noise_and_its_selections_come_to(
     name: str, plain: float, finer: float
 ) -> None:
     policy = policy_of(privacy={**PRIVACY, "max_hats_per_day": 89}, estimator={"name": name})
-    known = a_day(2000, {9: 1990, FINEST: 10}, cap=89)
-    assert finer_epsilon(policy, known) == pytest.approx(finer, abs=0.01)
-    assert finer_epsilon(policy, a_day(2000, {}, cap=89)) == pytest.approx(plain, abs=0.01)
+    known = a_day(2000, {9: 1990, MAX_FINENESS: 10}, cap=89)
+    assert day_epsilon(policy, known) == pytest.approx(finer, abs=0.01)
+    assert day_epsilon(policy, a_day(2000, {}, cap=89)) == pytest.approx(plain, abs=0.01)
 
 
 def test_the_budget_record_shows_no_less_than_was_composed_and_no_more_than_was_spent() -> None:
@@ -113,20 +113,20 @@ def test_the_budget_record_shows_no_less_than_was_composed_and_no_more_than_was_
     for number in (1, 2, 40, 100):
         summary = a_day(number, {9: number})
         shown = json.loads(budget_record(policy, DATE, summary))["epsilon_delta"]["epsilon"]
-        known = Known(NANO, min(number, 40), Spending((Fraction(1),), (), 9))
-        exact = composed(summary.levels, policy.delta, known)
+        known = KnownCharges(NANO, min(number, 40), ChargeSplit((Fraction(1),), (), 9))
+        exact = composed_epsilon(summary.levels, policy.delta, known)
         assert exact <= shown <= min(exact + 1e-6, summary.epsilon_user_day / NANO)
 
 
 def test_one_charge_of_unknown_noise_takes_the_gain_of_its_policys_day() -> None:
     policy = policy_of(privacy=PRIVACY)
-    assert finer_epsilon(policy, a_day(40, {9: 39, 0: 1})) == finer_epsilon(policy, a_day(40, {}))
+    assert day_epsilon(policy, a_day(40, {9: 39, 0: 1})) == day_epsilon(policy, a_day(40, {}))
 
 
 def test_what_another_policy_has_charged_counts_in_full_beside_our_noise() -> None:
     policy = policy_of(privacy=PRIVACY)
-    alone, beside = finer_epsilon(policy, a_day(40, {9: 40})), finer_epsilon(policy, a_day(40, {9: 40}, 40, {NANO: 5}))
-    unknown = finer_epsilon(policy, a_day(40, {}, 40, {NANO: 5}))
+    alone, beside = day_epsilon(policy, a_day(40, {9: 40})), day_epsilon(policy, a_day(40, {9: 40}, 40, {NANO: 5}))
+    unknown = day_epsilon(policy, a_day(40, {}, 40, {NANO: 5}))
     assert alone < beside < unknown < 45
 
 
@@ -171,18 +171,18 @@ def test_a_day_of_gaussian_releases_costs_what_their_noise_comes_to(local_epsilo
     for number in (5, 40):
         for distance in (1, 12):
             scale = smallest_scale(distance, 1.0, delta)
-            found = finer_epsilon(policy, a_day(number, {int(math.log2(scale)): number}))
+            found = day_epsilon(policy, a_day(number, {int(math.log2(scale)): number}))
             exact = exact_gaussian(scale, distance, number, policy.delta)
             assert exact * (1 - 1e-3) <= found <= number
             assert found <= exact + 0.4 * number / distance
-    fine = [finer_epsilon(policy, a_day(40, each)) for each in ({9: 40}, {3: 40}, {0: 40}, {})]
+    fine = [day_epsilon(policy, a_day(40, each)) for each in ({9: 40}, {3: 40}, {0: 40}, {})]
     assert fine == sorted(fine)
     assert fine[0] < 10, "the sum is 40"
 
 
 def test_beside_gaussian_releases_other_charges_count_in_full() -> None:
     policy = gaussian_policy()
-    alone, beside = finer_epsilon(policy, a_day(40, {9: 40})), finer_epsilon(policy, a_day(40, {9: 40}, 40, {NANO: 5}))
+    alone, beside = day_epsilon(policy, a_day(40, {9: 40})), day_epsilon(policy, a_day(40, {9: 40}, 40, {NANO: 5}))
     assert beside == pytest.approx(alone + 5)
 
 
@@ -191,7 +191,9 @@ def test_a_hybrid_policy_with_laplace_noise_has_a_figure_whatever_its_fineness()
     assert keys is not None
     policy = replace(gaussian_policy(), hybrid=replace(keys, noise=NoiseKind.LAPLACE))
     assert policy.is_pure
-    assert finer_epsilon(policy, a_day(40, {0: 40})) == pytest.approx(composed({NANO: 40}, policy.delta), abs=1e-6)
+    assert day_epsilon(policy, a_day(40, {0: 40})) == pytest.approx(
+        composed_epsilon({NANO: 40}, policy.delta), abs=1e-6
+    )
 
 
 def test_a_policy_tells_its_delta_where_a_bound_is_not_pure() -> None:

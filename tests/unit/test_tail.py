@@ -13,7 +13,7 @@ from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import RetainedDay
 from hatcast.stream.records import QUERY, RELEASE
 from hatcast.stream.release.hats import HatChunks, numbered, release_of
-from hatcast.stream.release.queries import QueryPeriod, asked_in, query_release_of
+from hatcast.stream.release.queries import QueryPeriod, query_periods_of, query_release_of
 from tests.replayed import policy_of
 from tests.support import Scripted
 
@@ -25,7 +25,7 @@ FAST = {"name": "fast", "kind": "over_speed_limit", "days": 1, "scale": 1.0, "sp
 def asked_of(query: Mapping[str, Any]) -> tuple[Policy, Calendar, QueryPeriod]:
     policy = policy_of(query=(query,))
     calendar = Calendar(policy)
-    return policy, calendar, next(asked_in(policy, calendar, "2022-01-03", "09:00"))
+    return policy, calendar, next(query_periods_of(policy, calendar, "2022-01-03", "09:00"))
 
 
 def day(*speeds: int) -> RetainedDay:
