@@ -13,7 +13,7 @@ from aiohttp import ClientResponse, ClientSession, web
 
 from hatcast.agents.map.event_id import Position
 from hatcast.agents.map.feed import Feed
-from hatcast.agents.map.history import Kept
+from hatcast.agents.map.history import History
 from hatcast.agents.map.record import read_budget, read_release
 from hatcast.agents.map.server import application
 from hatcast.agents.map.subscribers import Hub
@@ -56,7 +56,7 @@ def budget(date: str = "2022-01-02", seq: int = 1, policy: str = "city") -> byte
 
 def feed(records: Iterable[bytes] = (), policy: str = "city", partitions: int = 2) -> Feed:
     """A map that has read these records, and is ready."""
-    made = Feed(Kept(DAY_MS), Hub(), Position("1f0c3a52", [0] * partitions, [0]), policy)
+    made = Feed(History(DAY_MS), Hub(), Position("1f0c3a52", [0] * partitions, [0]), policy)
     publish(made, records)
     made.caught_up = True
     return made
@@ -64,7 +64,7 @@ def feed(records: Iterable[bytes] = (), policy: str = "city", partitions: int = 
 
 def publish(made: Feed, records: Iterable[bytes]) -> None:
     """More records on the topics, in one batch, spread over the partitions."""
-    with made.changing() as changes:
+    with made.batch() as changes:
         for record in records:
             if b'"epsilon_sum"' in record:
                 changes.budget(read_budget(record, made.position.budget[0]), 0)

@@ -1,8 +1,8 @@
-"""The live map: a page, a JSON API and a stream of changes, made of `hats.means` and `hats.budget` and nothing else.
+"""Live map: a web page, a JSON API and an event stream, built only from `hats.means` and `hats.budget`.
 
-    Kafka -> topic.Reader -> kept.Kept -> views (JSON, GeoJSON) -> api -> anyone
-                                '-> changes -> hub.Hub -> one Chunk for all -> every page that is open
+    Kafka -> topic_reader.Reader -> history.History -> rendering (JSON, GeoJSON) -> api -> HTTP clients
+                                 '-> feed.Changes -> subscribers.Hub -> one shared Chunk -> every open page
 
-It reads no other topic and no Redis, so it can show nothing that is not public. A record's bytes are kept and handed on
-as they are: what the page and the API show are the topic's own decimals.
+The map reads no other topic and no Redis, so it cannot show anything that is not public. It stores each record's bytes
+and passes them on unchanged: the page and the API show the decimals of the topic.
 """

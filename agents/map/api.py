@@ -1,4 +1,4 @@
-"""The JSON API and the stream of changes.    [docs/map.md]"""
+"""HTTP handlers of the JSON API and the event stream. See docs/map.md."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,25 +7,25 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from hatcast.agents.map.event_id import read_position
+from hatcast.agents.map.event_id import parse_position
 from hatcast.agents.map.event_stream import GZIP_HEADER
 from hatcast.agents.map.feed import Feed
-from hatcast.agents.map.history import PolicyOf, SlotOf
-from hatcast.agents.map.parameters import Wrong, cell_of, only, policy_of, slot_of, span_of
-from hatcast.agents.map.rendering import cell_view, geojson_view, history, slot_view, slots_view
-from hatcast.agents.map.responses import Body, prefers, takes_gzip
-from hatcast.agents.map.subscribers import Fell, Viewer
+from hatcast.agents.map.history import PolicyHistory, SlotReleases
+from hatcast.agents.map.parameters import RequestError, parse_cell, parse_policy, parse_slot, parse_span, reject_unknown
+from hatcast.agents.map.rendering import cell_history, cell_view, geojson_view, slot_view, slots_view
+from hatcast.agents.map.responses import Body, accepts_gzip, prefers
+from hatcast.agents.map.subscribers import Disconnected, Viewer
 
 JSON: Final = "application/json; charset=utf-8"
 GEOJSON: Final = "application/geo+json; charset=utf-8"
-_BODIES_KEPT: Final = 256
-_BYTES_KEPT: Final = 32_000_000
-_LEVEL: Final = 6
-_BESIDE: Final = {405: {"Allow": "GET, HEAD"}, 503: {"Retry-After": "2"}}  # headers that belong to a status
+_CACHE_BODIES: Final = 256
+_CACHE_BYTES: Final = 32_000_000
+_GZIP_LEVEL: Final = 6
+_STATUS_HEADERS: Final = {405: {"Allow": "GET, HEAD"}, 503: {"Retry-After": "2"}}
 
 
 class Api:
-    """The handlers. Bodies are kept until the policy that they are about has changed."""
+    """HTTP handlers. Response bodies are cached until their policy changes."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
@@ -33,110 +33,115 @@ class Api:
         self._bytes = 0
 
     def add_to(self, router: web.UrlDispatcher) -> None:
-        """The paths."""
+        """Register the paths of the API."""
         router.add_get("/api/v1/latest", self._latest)
         router.add_get("/api/v1/slots", self._slots)
         router.add_get("/api/v1/cells/{cell}", self._cell)
         router.add_get("/api/v1/events", self._events, allow_head=False)
 
     async def _latest(self, request: web.Request) -> web.StreamResponse:
-        """The releases of the latest slot, or of the one that is asked for."""
-        only(request.query, "policy", "slot")
+        """Return the releases of the requested slot, by default the latest."""
+        reject_unknown(request.query, "policy", "slot")
         name, policy = self._policy(request)
-        wanted = slot_of(request.query)
-        slot = self._slot(policy, wanted)
+        requested = parse_slot(request.query)
+        slot = self._slot(policy, requested)
         version = policy and policy.version
         if prefers(request, "application/geo+json", "application/json"):
             body = self._body(
-                ("geojson", name, wanted or ""), version, lambda: Body(geojson_view(name, slot), GEOJSON, level=_LEVEL)
+                ("geojson", name, requested or ""),
+                version,
+                lambda: Body(geojson_view(name, slot), GEOJSON, level=_GZIP_LEVEL),
             )
         else:
             body = self._body(
-                ("latest", name, wanted or ""), version, lambda: Body(slot_view(policy, name, slot), JSON, level=_LEVEL)
+                ("latest", name, requested or ""),
+                version,
+                lambda: Body(slot_view(policy, name, slot), JSON, level=_GZIP_LEVEL),
             )
-        return body.answer(request, "Accept, Accept-Encoding")
+        return body.respond(request, "Accept, Accept-Encoding")
 
     async def _slots(self, request: web.Request) -> web.StreamResponse:
-        """Which slots there are."""
-        only(request.query, "policy")
+        """Return the stored slots of a policy."""
+        reject_unknown(request.query, "policy")
         name, policy = self._policy(request)
-        kept = self._feed.kept
+        history = self._feed.history
         body = self._body(
             ("slots", name),
-            (policy and policy.version, kept.names()),  # the list of policies changes with other policies too
-            lambda: Body(slots_view(kept, policy, name), JSON, level=_LEVEL),
+            (policy and policy.version, history.names()),  # the list of policies changes with other policies too
+            lambda: Body(slots_view(history, policy, name), JSON, level=_GZIP_LEVEL),
         )
-        return body.answer(request)
+        return body.respond(request)
 
     async def _cell(self, request: web.Request) -> web.StreamResponse:
-        """What is kept of one cell."""
-        only(request.query, "policy", "from", "to")
-        cell = cell_of(request.match_info["cell"])
-        begin, end = span_of(request.query)
+        """Return the stored releases of one cell."""
+        reject_unknown(request.query, "policy", "from", "to")
+        cell = parse_cell(request.match_info["cell"])
+        begin, end = parse_span(request.query)
         name, policy = self._policy(request)
         if policy is None or cell not in policy.seen:
-            raise Wrong(404, "nothing was ever released of this cell; /api/v1/slots lists those of the last hours")
+            raise RequestError(404, "no release of this cell; /api/v1/slots lists the cells of the last hours")
         body = self._body(
             ("cell", name, cell, str(begin), str(end)),
             policy.version,
-            lambda: Body(cell_view(name, cell, history(policy, cell, begin, end)), JSON, level=_LEVEL),
+            lambda: Body(cell_view(name, cell, cell_history(policy, cell, begin, end)), JSON, level=_GZIP_LEVEL),
         )
-        return body.answer(request)
+        return body.respond(request)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        """Server-sent events: a snapshot, or what was missed, and then the changes as they come."""
-        only(request.query, "policy", "seen")
-        name = policy_of(request.query)
+        """Stream server-sent events: a snapshot or the missed changes, then each new change."""
+        reject_unknown(request.query, "policy", "seen")
+        name = parse_policy(request.query)
         if not self._feed.caught_up or self._feed.hub.full:
-            raise Wrong(503, "not now: try again in a moment")
-        seen = read_position(request.headers.get("Last-Event-ID") or request.query.get("seen", ""))
-        packed = takes_gzip(request)
+            raise RequestError(503, "the server is starting or full: try again in a moment")
+        seen = parse_position(request.headers.get("Last-Event-ID") or request.query.get("seen", ""))
+        packed = accepts_gzip(request)
         headers = {
             "Content-Type": "text/event-stream; charset=utf-8",
             "Cache-Control": "no-store, no-transform",
-            "X-Accel-Buffering": "no",  # nginx's word for a stream
+            "X-Accel-Buffering": "no",  # nginx: do not buffer
             "Vary": "Accept-Encoding",
         }
         response = web.StreamResponse(headers=headers | ({"Content-Encoding": "gzip"} if packed else {}))
         await response.prepare(request)
         with self._feed.hub.viewer() as viewer:
-            start = self._feed.start(name, seen)  # nothing is awaited since the viewer was taken in: no gap
+            # No await between registering the viewer and this call: no change is lost in between.
+            first = self._feed.initial_chunk(name, seen)
             try:
-                await self._follow(viewer, response, GZIP_HEADER + start.packed if packed else start.plain, packed)
-            except Fell:
+                await self._follow(viewer, response, GZIP_HEADER + first.packed if packed else first.plain, packed)
+            except Disconnected:
                 if request.transport is not None:
-                    request.transport.abort()  # what lies in the buffer would keep it open
+                    request.transport.abort()  # a graceful close would wait for the send buffer
         return response
 
-    async def _follow(self, viewer: Viewer, response: web.StreamResponse, start: bytes, packed: bool) -> None:  # noqa: FBT001 - of one caller
-        await viewer.send(response, start)
+    async def _follow(self, viewer: Viewer, response: web.StreamResponse, first: bytes, packed: bool) -> None:  # noqa: FBT001 - one caller
+        await viewer.send(response, first)
         async for chunk in viewer.chunks():
             await viewer.send(response, chunk.packed if packed else chunk.plain)
 
-    def _policy(self, request: web.Request) -> tuple[str, PolicyOf | None]:
+    def _policy(self, request: web.Request) -> tuple[str, PolicyHistory | None]:
         if not self._feed.caught_up:
-            raise Wrong(503, "the releases are being read: try again in a moment")
-        asked = policy_of(request.query)
-        name, policy = self._feed.chosen(asked)
-        if asked is not None and policy is None:
-            raise Wrong(404, "there is no release of this policy; /api/v1/slots lists those that there are")
+            raise RequestError(503, "the releases are still being read: try again in a moment")
+        requested = parse_policy(request.query)
+        name, policy = self._feed.select_policy(requested)
+        if requested is not None and policy is None:
+            raise RequestError(404, "no release of this policy; /api/v1/slots lists the policies")
         return name, policy
 
-    def _slot(self, policy: PolicyOf | None, wanted: str | None) -> SlotOf | None:
-        if wanted is None:
+    def _slot(self, policy: PolicyHistory | None, requested: str | None) -> SlotReleases | None:
+        if requested is None:
             return None if policy is None else policy.latest()
-        slot = None if policy is None else policy.slots.get(wanted)
+        slot = None if policy is None else policy.slots.get(requested)
         if slot is None:
-            raise Wrong(404, "nothing is kept of this slot; /api/v1/slots lists those that are")
+            raise RequestError(404, "this slot is not stored; /api/v1/slots lists the stored slots")
         return slot
 
     def _body(self, key: tuple[str, ...], version: object, make: Callable[[], Body]) -> Body:
-        """What was made for this question, unless what it is about has another version since."""
-        known = self._bodies.get(key)
-        if known is not None and known[0] == version:
-            return known[1]
+        """Return the cached body of a request, or make it anew if its version has changed."""
+        cached = self._bodies.get(key)
+        if cached is not None and cached[0] == version:
+            return cached[1]
         body = make()
-        if self._bytes > _BYTES_KEPT or len(self._bodies) >= _BODIES_KEPT:
+        if self._bytes > _CACHE_BYTES or len(self._bodies) >= _CACHE_BODIES:
             self._bodies.clear()
             self._bytes = 0
         self._bodies[key] = (version, body)
@@ -144,15 +149,15 @@ class Api:
         return body
 
 
-def refused(wrong: Wrong) -> web.Response:
-    """The answer to a question that cannot be answered."""
-    headers = {"Cache-Control": "no-store"} | _BESIDE.get(wrong.status, {})
-    content = msgspec.json.encode({"error": wrong.why}) + b"\n"
-    return web.Response(status=wrong.status, body=content, headers=headers | {"Content-Type": JSON})
+def error_response(error: RequestError) -> web.Response:
+    """Return the JSON response for a rejected request."""
+    headers = {"Cache-Control": "no-store"} | _STATUS_HEADERS.get(error.status, {})
+    content = msgspec.json.encode({"error": error.reason}) + b"\n"
+    return web.Response(status=error.status, body=content, headers=headers | {"Content-Type": JSON})
 
 
-async def beat(feed: Feed, seconds: float) -> None:
-    """Tell all viewers now and then that the line stands, until cancelled."""
+async def send_keepalives(feed: Feed, seconds: float) -> None:
+    """Send a keepalive event to all viewers every `seconds`, until cancelled."""
     while True:
         await asyncio.sleep(seconds)
-        feed.alive()
+        feed.send_keepalive()

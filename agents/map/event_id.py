@@ -1,7 +1,7 @@
-"""Where a viewer stands: the id of a server-sent event.
+"""Id of a server-sent event: a viewer's position in the topics.
 
-`1f0c3a52-12.40.7.9-3`: which log, the offsets of `hats.means` that come next, and those of `hats.budget`. Offsets are
-the topic's own, so an id holds at any server of the same topics, and at this one after it was restarted.
+`1f0c3a52-12.40.7.9-3`: the log id, the next offset of each partition of `hats.means`, and the same for `hats.budget`.
+The offsets are Kafka's, so an id is valid at every server that reads the same topics, also after a restart.
 """
 
 import re
@@ -11,17 +11,17 @@ from hashlib import blake2b
 from typing import Final
 
 _FORM: Final = re.compile(r"([0-9a-f]{8})-(\d{1,18}(?:\.\d{1,18}){0,9999})-(\d{1,18}(?:\.\d{1,18}){0,9999})")
-MOST_CHARACTERS: Final = 8_000  # what fits into a header
+MAX_CHARACTERS: Final = 8_000  # fits into an HTTP header
 
 
-def log_name(*parts: str) -> str:
-    """Eight letters for a log: of its cluster and its topics, so that an id of another one is not mistaken for ours."""
+def log_id(*parts: str) -> str:
+    """Return eight hexadecimal digits for a cluster and its topics: an event id of another cluster is recognised."""
     return blake2b("\0".join(parts).encode(), digest_size=4).hexdigest()
 
 
 @dataclass(slots=True)
 class Position:
-    """The next offset of each partition, of the topic of means and of that of budgets."""
+    """Next offset of each partition, for `hats.means` and `hats.budget`."""
 
     log: str
     means: list[int] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Position:
         return f"{self.log}-{_text(self.means)}-{_text(self.budget)}"
 
     def reaches(self, other: "Position") -> bool:
-        """Whether `other` is of the same log and no further on than this."""
+        """Return whether `other` is a position in the same log and not ahead of this one."""
         return (
             self.log == other.log
             and len(self.means) == len(other.means)
@@ -41,12 +41,12 @@ class Position:
         )
 
 
-def read_position(text: str) -> Position | None:
-    """A position; None where the text is none: then the viewer starts anew."""
-    found = _FORM.fullmatch(text) if len(text) <= MOST_CHARACTERS else None
-    if found is None:
+def parse_position(text: str) -> Position | None:
+    """Return the position that an event id stands for, or None if it is malformed: the viewer then gets a snapshot."""
+    match = _FORM.fullmatch(text) if len(text) <= MAX_CHARACTERS else None
+    if match is None:
         return None
-    log, means, budget = found.groups()
+    log, means, budget = match.groups()
     return Position(log, _numbers(means), _numbers(budget))
 
 

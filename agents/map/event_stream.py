@@ -1,8 +1,8 @@
 """Server-sent events as bytes that all viewers share.    [WHATWG HTML, 9.2]
 
-A thousand viewers get the same change. It is written out once, and compressed once: each chunk is a piece of raw
-deflate that ends in a full flush, so it looks back at nothing before it, and pieces may be strung together in any
-order behind one gzip header. What a viewer costs is a write to its socket.
+Every change is encoded once and compressed once for all viewers. Each chunk is raw deflate that ends in a full flush,
+so it has no back-references to earlier chunks, and chunks may follow one gzip header in any order. A viewer costs one
+write to its socket.
 """
 
 import zlib
@@ -11,11 +11,11 @@ from functools import cached_property
 from typing import Final
 
 GZIP_HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
-_RAW: Final = -15  # zlib's word for deflate without a header
+_RAW_DEFLATE: Final = -15  # zlib's window bits for deflate without a header
 
 
 class Chunk:
-    """Some whole events, and how many."""
+    """Some complete events, and their number."""
 
     def __init__(self, events: Sequence[bytes]) -> None:
         self.plain = b"".join(events)
@@ -23,14 +23,14 @@ class Chunk:
 
     @cached_property
     def packed(self) -> bytes:
-        """The same, as a piece of raw deflate."""
-        packer = zlib.compressobj(6, zlib.DEFLATED, _RAW)
+        """The events as raw deflate that ends in a full flush."""
+        packer = zlib.compressobj(6, zlib.DEFLATED, _RAW_DEFLATE)
         return packer.compress(self.plain) + packer.flush(zlib.Z_FULL_FLUSH)
 
 
 def event(name: str, data: bytes, position: str = "") -> bytes:
-    """One event. `data` is a JSON text, which has no line breaks outside its strings and none inside them."""
-    if b"\n" in data or b"\r" in data:  # a producer may set its JSON out in lines
+    """Encode one event. `data` is JSON: a line break in it can only be whitespace, and becomes a space."""
+    if b"\n" in data or b"\r" in data:  # a producer may format its JSON in lines
         data = data.replace(b"\r", b" ").replace(b"\n", b" ")
-    stands = f"id: {position}\n" if position else ""
-    return b"%bevent: %b\ndata: %b\n\n" % (stands.encode(), name.encode(), data)
+    id_line = f"id: {position}\n" if position else ""
+    return b"%bevent: %b\ndata: %b\n\n" % (id_line.encode(), name.encode(), data)

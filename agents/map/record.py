@@ -1,4 +1,4 @@
-"""What the map has to know of a record in order to file it. The record itself is kept as bytes, and shown as bytes."""
+"""Fields by which the map indexes a record. The record itself is stored and served as its original bytes."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +10,7 @@ from hatcast.stream.records import Cell, Date, Slot
 
 
 class _Release(msgspec.Struct):
-    """A few fields of `ReleaseRecord`: to read all takes four times as long, and later ones may have more."""
+    """Some fields of `ReleaseRecord`: decoding all takes four times as long, and later versions may add fields."""
 
     release_id: str
     cell: Cell
@@ -33,14 +33,14 @@ _BUDGET: Final = msgspec.json.Decoder(_Budget)
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A release as it is filed.
+    """Indexed release.
 
-    record             its bytes
-    partition, offset  where it stands on the topic
-    slot               `2022-01-02T09:00`, local, as in its release_id
-    start, end         as the record writes them
+    record             original bytes
+    partition, offset  position on the topic
+    slot               `2022-01-02T09:00`, local, as in the release_id
+    start, end         as written in the record
     start_ms, end_ms   ms UTC
-    mean               to find the range of the colours; what is shown is in `record`
+    mean               for the colour range only; the page shows `record`
     """
 
     record: bytes
@@ -58,7 +58,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A budget record as it is filed: of a date, the one with the greatest `seq` holds."""
+    """Indexed budget record. The one with the greatest `seq` of a date is valid."""
 
     record: bytes
     offset: int
@@ -68,7 +68,7 @@ class Budget:
 
 
 def read_release(record: bytes, partition: int, offset: int) -> Release:
-    """Raises msgspec.DecodeError, ValueError where it is none."""
+    """Decode a release. Raises msgspec.DecodeError or ValueError for anything else."""
     read = _RELEASE.decode(record)
     return Release(
         record=record,
@@ -86,14 +86,14 @@ def read_release(record: bytes, partition: int, offset: int) -> Release:
 
 
 def read_budget(record: bytes, offset: int) -> Budget:
-    """Raises msgspec.DecodeError where it is none."""
+    """Decode a budget record. Raises msgspec.DecodeError for anything else."""
     read = _BUDGET.decode(record)
     return Budget(record, offset, read.policy, read.date, read.seq)
 
 
 def instant_ms(text: str) -> int:
-    """ms UTC of an instant in ISO 8601. Raises ValueError if it is none, or has no offset."""
+    """Return an ISO 8601 instant as ms UTC. Raises ValueError if it is malformed or has no offset."""
     instant = datetime.fromisoformat(text)
     if instant.tzinfo is None:
-        raise ValueError("an instant has an offset")
+        raise ValueError("the instant has no offset")
     return round(instant.timestamp() * 1000)

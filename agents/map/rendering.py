@@ -1,4 +1,4 @@
-"""What the API answers, as bytes. Records stand in them as they stand on the topic: no number is read and written."""
+"""Response bodies of the API, as bytes. They embed records unchanged: no number is decoded and encoded again."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -6,17 +6,17 @@ from typing import Any, Final
 import h3.api.basic_str as h3
 import msgspec
 
-from hatcast.agents.map.history import Kept, PolicyOf, SlotOf
+from hatcast.agents.map.history import History, PolicyHistory, SlotReleases
 from hatcast.agents.map.record import Release
 
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
-def slots_view(kept: Kept, policy: PolicyOf | None, name: str) -> bytes:
-    """Which slots there are of a policy, which cells, and what range their colours span."""
+def slots_view(history: History, policy: PolicyHistory | None, name: str) -> bytes:
+    """Render the slots, cells and colour range of a policy."""
     return _ENCODE(
         {
-            "policies": kept.names(),
+            "policies": history.names(),
             "policy": name,
             "slots": [] if policy is None else [_slot(slot) for slot in policy.in_order()],
             "cells": [] if policy is None else policy.cells(),
@@ -25,8 +25,8 @@ def slots_view(kept: Kept, policy: PolicyOf | None, name: str) -> bytes:
     )
 
 
-def slot_view(policy: PolicyOf | None, name: str, slot: SlotOf | None) -> bytes:
-    """The releases of a slot, by cell, and the budget of its day."""
+def slot_view(policy: PolicyHistory | None, name: str, slot: SlotReleases | None) -> bytes:
+    """Render the releases of a slot, ordered by cell, and the budget of its day."""
     budget = None if policy is None or slot is None else policy.budgets.get(slot.slot[:10])
     return _ENCODE(
         {
@@ -38,8 +38,8 @@ def slot_view(policy: PolicyOf | None, name: str, slot: SlotOf | None) -> bytes:
     )
 
 
-def geojson_view(name: str, slot: SlotOf | None) -> bytes:
-    """The same as a FeatureCollection: the properties of a feature are the record.    [RFC 7946]"""
+def geojson_view(name: str, slot: SlotReleases | None) -> bytes:
+    """Render a slot as a GeoJSON FeatureCollection: the properties of a feature are the record.    [RFC 7946]"""
     return _ENCODE(
         {
             "type": "FeatureCollection",
@@ -51,25 +51,25 @@ def geojson_view(name: str, slot: SlotOf | None) -> bytes:
 
 
 def cell_view(name: str, cell: str, releases: Iterable[Release]) -> bytes:
-    """The releases of a cell by time."""
+    """Render the releases of one cell, in the given order."""
     return _ENCODE({"policy": name, "cell": cell, "releases": [msgspec.Raw(each.record) for each in releases]})
 
 
-def history(policy: PolicyOf, cell: str, from_ms: int | None, to_ms: int | None) -> list[Release]:
-    """What is kept of a cell, of slots that begin in [from, to)."""
+def cell_history(policy: PolicyHistory, cell: str, from_ms: int | None, to_ms: int | None) -> list[Release]:
+    """Return the stored releases of a cell for slots that begin in [from, to), ordered by time."""
     return [
-        found
+        release
         for slot in policy.in_order()
         if (from_ms is None or slot.start_ms >= from_ms) and (to_ms is None or slot.start_ms < to_ms)
-        if (found := slot.releases.get(cell)) is not None
+        if (release := slot.releases.get(cell)) is not None
     ]
 
 
-def _slot(slot: SlotOf) -> dict[str, Any]:
+def _slot(slot: SlotReleases) -> dict[str, Any]:
     return {"slot": slot.slot, "start": slot.start, "end": slot.end}
 
 
-def _by_cell(slot: SlotOf) -> Sequence[Release]:
+def _by_cell(slot: SlotReleases) -> Sequence[Release]:
     return [slot.releases[cell] for cell in sorted(slot.releases)]
 
 
@@ -85,7 +85,7 @@ def _feature(release: Release) -> dict[str, Any]:
 
 
 def _ring(cell: str) -> list[tuple[float, float]]:
-    """Closed, counterclockwise. A cell across the date line goes beyond 180 degrees rather than around the world."""
+    """Return a closed, counterclockwise ring. A cell across the antimeridian has longitudes above 180 degrees."""
     places = [(longitude, latitude) for latitude, longitude in h3.cell_to_boundary(cell)]
     if max(longitude for longitude, _ in places) - min(longitude for longitude, _ in places) > 180:
         places = [(longitude % 360, latitude) for longitude, latitude in places]

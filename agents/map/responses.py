@@ -1,4 +1,4 @@
-"""Bytes as HTTP answers: compressed once, and not sent again to one who has them.    [RFC 9110]"""
+"""HTTP responses from cached bytes: compressed once, with ETags and 304 responses.    [RFC 9110]"""
 
 import gzip
 import re
@@ -8,13 +8,13 @@ from typing import Final
 
 from aiohttp import web
 
-_LEAST: Final = 860  # bytes: what is shorter fits into one packet either way
+_GZIP_MIN_BYTES: Final = 860  # less fits into one packet either way
 _LEVEL: Final = 9
 _WEIGHT: Final = re.compile(r"[01](\.\d{0,3})?")
 
 
 class Body:
-    """The bytes of an answer."""
+    """Body of a response, with its ETag and its compressed form."""
 
     def __init__(self, content: bytes, kind: str, cache: str = "no-cache", level: int = _LEVEL) -> None:
         """Args: `kind`, the media type; `cache`, the value of Cache-Control."""
@@ -29,12 +29,12 @@ class Body:
     def _packed(self) -> bytes:
         return gzip.compress(self._content, self._level, mtime=0)
 
-    def answer(self, request: web.Request, vary: str = "Accept-Encoding") -> web.Response:
-        """200, or 304 to one who has it."""
-        packed = len(self._content) >= _LEAST and takes_gzip(request)
+    def respond(self, request: web.Request, vary: str = "Accept-Encoding") -> web.Response:
+        """Return 200 with the body, or 304 if the client has it."""
+        packed = len(self._content) >= _GZIP_MIN_BYTES and accepts_gzip(request)
         tag = f'"{self._tag}-gzip"' if packed else f'"{self._tag}"'
         headers = {"ETag": tag, "Cache-Control": self._cache, "Vary": vary}
-        if _knows(request, tag):
+        if _has_etag(request, tag):
             return web.Response(status=304, headers=headers)
         headers["Content-Type"] = self._kind
         if packed:
@@ -42,28 +42,28 @@ class Body:
         return web.Response(body=self._packed if packed else self._content, headers=headers)
 
 
-def takes_gzip(request: web.Request) -> bool:
-    """Whether the one who asks can read gzip."""
+def accepts_gzip(request: web.Request) -> bool:
+    """Return whether the client accepts gzip."""
     weights = _weights(request.headers.get("Accept-Encoding", ""))
     return weights.get("gzip", weights.get("*", 0.0)) > 0
 
 
 def prefers(request: web.Request, kind: str, other: str) -> bool:
-    """Whether the one who asks names a media type, and has the other no rather."""
+    """Return whether the client accepts `kind` by name and does not prefer `other`."""
     weights = _weights(request.headers.get("Accept", ""))
     return weights.get(kind, 0.0) > 0 and weights[kind] >= weights.get(other, 0.0)
 
 
 def _weights(header: str) -> dict[str, float]:
-    """What a header such as Accept names, and how much it is wanted: 1 where nothing is said.    [RFC 9110, 12.4.2]"""
-    found = dict[str, float]()
+    """Parse a header such as Accept: name -> quality, 1 by default.    [RFC 9110, 12.4.2]"""
+    weights = dict[str, float]()
     for part in header.lower().split(","):
         name, *parameters = (each.strip() for each in part.split(";"))
-        said = next((each for each in parameters if each.startswith("q=")), "q=1")
-        found[name] = float(said[2:]) if _WEIGHT.fullmatch(said[2:]) else 0.0
-    return found
+        quality = next((each for each in parameters if each.startswith("q=")), "q=1")[2:]
+        weights[name] = float(quality) if _WEIGHT.fullmatch(quality) else 0.0
+    return weights
 
 
-def _knows(request: web.Request, tag: str) -> bool:
-    told = [part.strip().removeprefix("W/") for part in request.headers.get("If-None-Match", "").split(",")]
-    return tag in told or "*" in told
+def _has_etag(request: web.Request, tag: str) -> bool:
+    tags = [part.strip().removeprefix("W/") for part in request.headers.get("If-None-Match", "").split(",")]
+    return tag in tags or "*" in tags

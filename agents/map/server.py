@@ -1,4 +1,4 @@
-"""The map's server: one public address, and one for operators if the configuration names it."""
+"""HTTP server of the map: the page, the API and the health checks, at one public address."""
 
 import asyncio
 import os
@@ -12,25 +12,25 @@ import structlog
 from aiohttp import web
 
 from hatcast.agents.config.settings import Address, Settings
-from hatcast.agents.map.api import JSON, Api, beat, refused
+from hatcast.agents.map.api import JSON, Api, error_response, send_keepalives
 from hatcast.agents.map.feed import Feed
-from hatcast.agents.map.history import Kept
-from hatcast.agents.map.parameters import Wrong
-from hatcast.agents.map.static_files import Files
+from hatcast.agents.map.history import History
+from hatcast.agents.map.parameters import RequestError
+from hatcast.agents.map.static_files import StaticFiles
 from hatcast.agents.map.subscribers import Hub
-from hatcast.agents.map.topic_reader import Reader, find_log
+from hatcast.agents.map.topic_reader import Reader, start_position
 from hatcast.agents.monitoring.server import READY
 from hatcast.stream.errors import HatcastError
 
 log = structlog.get_logger()
 
 _STOP_S: Final = 1.0
-_BEAT_S: Final = 15.0
+_KEEPALIVE_S: Final = 15.0
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
     " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
-    "X-RecordBatch-Options": "DENY",
+    "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -42,10 +42,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Display:
-    """The map from start to stop."""
+    """The map: starts and stops its HTTP server and its topic reader."""
 
     def __init__(self, settings: Settings, listen: Address, *, check_crcs: bool = True) -> None:
-        """Args: as of `Reader`; `listen`, where everybody may look."""
+        """Args: `listen`, the public address; `check_crcs`, see `Reader`."""
         self._settings = settings
         self._listen = listen
         self._check_crcs = check_crcs
@@ -54,29 +54,32 @@ class Display:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> Address:
-        """Listen, and begin to read; where it listens. Raises HatcastError: no broker, no topic, or no such address."""
-        position = await asyncio.to_thread(find_log, self._settings)
+        """Start listening and reading; return the bound address.
+
+        Raises HatcastError if the broker, a topic or the address is not available.
+        """
+        position = await asyncio.to_thread(start_position, self._settings)
         table = self._settings.display
-        self._feed = feed = Feed(Kept(table.keep_ms), Hub(), position, self._settings.policy.name)
-        self._runner = await _listening(application(feed, table.title), self._listen)
+        self._feed = feed = Feed(History(table.keep_ms), Hub(), position, self._settings.policy.name)
+        self._runner = await _start_server(application(feed, table.title), self._listen)
         self._stopping = asyncio.Event()
         self._reading = asyncio.create_task(
             Reader(self._settings, feed, check_crcs=self._check_crcs).run(self._stopping)
         )
-        self._tasks = [self._reading, asyncio.create_task(beat(feed, _BEAT_S))]
+        self._tasks = [self._reading, asyncio.create_task(send_keepalives(feed, _KEEPALIVE_S))]
         host, port = self._runner.addresses[0][:2]
         return Address(host, port)
 
     def parts(self) -> dict[str, str]:
-        """What has to hold before anything can be shown: part -> "ok", or what is missing."""
+        """Return the readiness of each part: "ok", or what is missing."""
         return _parts(self._feed)
 
     async def wait(self) -> None:
-        """Until reading ends, which it does only by a failure: raises that."""
+        """Wait until reading fails, and raise its error."""
         await asyncio.shield(self._reading)
 
     async def stop(self) -> None:
-        """Listen no more. Viewers come back to whoever listens next, and are sent what they missed."""
+        """Stop the server. Pages reconnect to its successor, which sends the changes that they missed."""
         if self._tasks:
             self._stopping.set()
             for task in self._tasks[1:]:
@@ -91,32 +94,32 @@ class Display:
 
 
 def application(feed: Feed, title: str) -> web.Application:
-    """The paths, the headers of every answer, and what is said when something is wrong."""
-    made = web.Application(middlewares=[_told])
-    made.on_response_prepare.append(_with_headers)
-    made.router.add_get("/livez", _livez)
-    made.router.add_get("/readyz", lambda _: _readyz(feed))
-    Api(feed).add_to(made.router)
-    Files(title).add_to(made.router)
-    return made
+    """Return the web application: its routes, common headers and JSON errors."""
+    app = web.Application(middlewares=[_json_errors])
+    app.on_response_prepare.append(_with_headers)
+    app.router.add_get("/livez", _livez)
+    app.router.add_get("/readyz", lambda _: _readyz(feed))
+    Api(feed).add_to(app.router)
+    StaticFiles(title).add_to(app.router)
+    return app
 
 
-async def _listening(made: web.Application, listen: Address) -> web.AppRunner:
-    _raise_limit()
-    runner = web.AppRunner(made, access_log=None, shutdown_timeout=_STOP_S, handler_cancellation=True)
+async def _start_server(app: web.Application, listen: Address) -> web.AppRunner:
+    _raise_file_limit()
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_S, handler_cancellation=True)
     await runner.setup()
     try:
         await web.TCPSite(runner, listen.host, listen.port, backlog=1_024).start()
     except OSError as error:
         await runner.cleanup()
         raise HatcastError(
-            f"{listen} cannot be listened on ({_reason(error)}): name another --host or --port (0: any that is free)"
+            f"cannot listen on {listen} ({_reason(error)}): name another --host or --port (0: any free port)"
         ) from None
     return runner
 
 
-def _raise_limit() -> None:
-    """A viewer is an open file, and many systems allow 1,024 of them unless asked."""
+def _raise_file_limit() -> None:
+    """Raise the limit of open files: each viewer is one, and the usual soft limit is 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(ValueError, OSError):
@@ -129,21 +132,21 @@ def _reason(error: OSError) -> str:
 
 
 @web.middleware
-async def _told(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """What is wrong is said in one line of JSON. Nobody's address is written to a log."""
+async def _json_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn every error into one line of JSON. Client addresses are never logged."""
     try:
         return await handler(request)
-    except Wrong as wrong:
-        return refused(wrong)
+    except RequestError as error:
+        return error_response(error)
     except web.HTTPMethodNotAllowed:
-        return refused(Wrong(405, "only GET: nothing can be changed here"))
+        return error_response(RequestError(405, "method not allowed: use GET"))
     except web.HTTPException as error:
-        return refused(Wrong(error.status, error.reason.lower()))
+        return error_response(RequestError(error.status, error.reason.lower()))
     except ConnectionError:
         raise
     except Exception as error:
-        log.exception("a request failed", error=type(error).__name__)
-        return refused(Wrong(500, "this failed: the server's log says how"))
+        log.exception("request failed", error=type(error).__name__)
+        return error_response(RequestError(500, "internal error: see the server's log"))
 
 
 async def _with_headers(_: web.Request, response: web.StreamResponse) -> None:
@@ -151,17 +154,17 @@ async def _with_headers(_: web.Request, response: web.StreamResponse) -> None:
 
 
 async def _livez(_: web.Request) -> web.Response:
-    return _state(200, {"alive": True})
+    return _json_response(200, {"alive": True})
 
 
 async def _readyz(feed: Feed) -> web.Response:
-    return _state(200 if feed.caught_up else 503, {"ready": feed.caught_up, "parts": _parts(feed)})
+    return _json_response(200 if feed.caught_up else 503, {"ready": feed.caught_up, "parts": _parts(feed)})
 
 
 def _parts(feed: Feed | None) -> dict[str, str]:
     return {"topics": READY if feed is not None and feed.caught_up else "not read to their end yet"}
 
 
-def _state(status: int, body: dict[str, object]) -> web.Response:
+def _json_response(status: int, body: dict[str, object]) -> web.Response:
     headers = {"Cache-Control": "no-store", "Content-Type": JSON}
     return web.Response(status=status, body=msgspec.json.encode(body), headers=headers)

@@ -1,4 +1,4 @@
-"""The page's own files, read once and compressed once. Nothing comes from anywhere else, so nobody learns who looks."""
+"""Static files of the page, read and compressed once. No file comes from a third party, so none learns of a visit."""
 
 import html
 from importlib import resources
@@ -7,7 +7,7 @@ from typing import Final
 
 from aiohttp import web
 
-from hatcast.agents.map.parameters import Wrong
+from hatcast.agents.map.parameters import RequestError
 from hatcast.agents.map.responses import Body
 
 TYPES: Final = {
@@ -17,11 +17,11 @@ TYPES: Final = {
     ".svg": "image/svg+xml",
 }
 _TITLE: Final = "{{title}}"
-_FOR_EVER: Final = "public, max-age=31536000, immutable"  # the folder of a library names its version
+_IMMUTABLE: Final = "public, max-age=31536000, immutable"  # the folder of a library names its version
 
 
-class Files:
-    """What lies in `static/`, by path."""
+class StaticFiles:
+    """The files in `static/`, by URL path."""
 
     def __init__(self, title: str) -> None:
         """Args: `title`, of the page."""
@@ -31,24 +31,24 @@ class Files:
         self._bodies["/"] = self._bodies.pop("/index.html")
 
     def add_to(self, router: web.UrlDispatcher) -> None:
-        """Every path that the API has not."""
+        """Register the catch-all route: add it after the API."""
         router.add_get("/{path:.*}", self._file)
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         body = self._bodies.get(request.path)
         if body is None:
-            raise Wrong(404, "there is nothing here: the map is at /, the API at /api/v1/latest")
-        return body.answer(request)
+            raise RequestError(404, "not found: the map is at /, the API at /api/v1/latest")
+        return body.respond(request)
 
 
 def _walk(folder: Traversable, at: str) -> list[tuple[str, Traversable]]:
-    found: list[tuple[str, Traversable]] = []
+    files: list[tuple[str, Traversable]] = []
     for entry in folder.iterdir():
         if entry.is_dir():
-            found += _walk(entry, f"{at}{entry.name}/")
+            files += _walk(entry, f"{at}{entry.name}/")
         elif any(entry.name.endswith(ending) for ending in TYPES):
-            found.append((at + entry.name, entry))
-    return found
+            files.append((at + entry.name, entry))
+    return files
 
 
 def _body(path: str, entry: Traversable, title: str) -> Body:
@@ -56,4 +56,4 @@ def _body(path: str, entry: Traversable, title: str) -> Body:
     if path.endswith(".html"):
         content = content.replace(_TITLE.encode(), html.escape(title).encode())
     kind = next(kind for ending, kind in TYPES.items() if path.endswith(ending))
-    return Body(content, kind, _FOR_EVER if path.startswith("/vendor/") else "no-cache")
+    return Body(content, kind, _IMMUTABLE if path.startswith("/vendor/") else "no-cache")

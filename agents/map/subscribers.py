@@ -1,7 +1,7 @@
-"""Everybody who has the map open. One who does not keep up is let go, not waited for: the page comes back by itself.
+"""Viewers of the event stream. A slow viewer is disconnected, not waited for: its page reconnects by itself.
 
-A viewer has a queue of `MOST_WAITING` chunks, which are shared, and its socket's buffer, which asyncio holds near
-64 KiB. Nothing else is kept for it.
+A viewer costs a queue of up to `MAX_QUEUED_CHUNKS` shared chunks and its socket's buffer, which asyncio bounds near
+64 KiB.
 """
 
 import asyncio
@@ -13,62 +13,62 @@ from hatcast.agents.map.event_stream import Chunk
 from hatcast.agents.monitoring.declarations import DISPLAY_CLIENTS, DISPLAY_DROPPED, DISPLAY_EVENTS
 from hatcast.agents.monitoring.meters import METERS
 
-MOST_WAITING: Final = 32  # chunks; with one every 200 ms at most, six seconds
-MOST_VIEWERS: Final = 4_000
-WRITE_S: Final = 20.0  # in which a viewer has to take a piece
-_PIECE: Final = 16_384
+MAX_QUEUED_CHUNKS: Final = 32  # six seconds, at one chunk every 200 ms at most
+MAX_VIEWERS: Final = 4_000
+WRITE_TIMEOUT_S: Final = 20.0
+_WRITE_BYTES: Final = 16_384
 
 
 class Socket(Protocol):
-    """Where a viewer's bytes go: an aiohttp response."""
+    """The part of an aiohttp response that a viewer writes to."""
 
     async def write(self, data: bytes) -> None:
-        """Returns once there is room for more. Raises ConnectionError where nobody is there."""
+        """Write, and return when the buffer has room for more. Raises ConnectionError if the client is gone."""
 
 
-class Fell(Exception):
-    """This viewer is too slow, or has left."""
+class Disconnected(Exception):
+    """The viewer is too slow, has left, or the server stops."""
 
 
 class Viewer:
-    """One who is listening."""
+    """One open event stream."""
 
     def __init__(self) -> None:
-        self._waiting: asyncio.Queue[Chunk] = asyncio.Queue(MOST_WAITING)
+        self._queue: asyncio.Queue[Chunk] = asyncio.Queue(MAX_QUEUED_CHUNKS)
         self._over = asyncio.Event()
 
     def offer(self, chunk: Chunk) -> bool:
-        """Put a chunk into the queue; False if there is no room: the viewer has fallen behind for good."""
+        """Enqueue a chunk; return False if the queue is full: the viewer is then disconnected."""
         try:
-            self._waiting.put_nowait(chunk)
+            self._queue.put_nowait(chunk)
         except asyncio.QueueFull:
             self._over.set()
         return not self._over.is_set()
 
     async def chunks(self) -> AsyncIterator[Chunk]:
-        """What is offered, one after another. Raises Fell."""
+        """Yield the offered chunks in order. Raises Disconnected."""
         while True:
-            chunk = await self._waiting.get()
+            chunk = await self._queue.get()
             if self._over.is_set():
-                raise Fell
+                raise Disconnected
             yield chunk
 
     def end(self) -> None:
-        """Nothing more: `chunks` raises Fell, also where it waits."""
+        """End the stream: `chunks` raises Disconnected, also while it waits."""
         self._over.set()
-        if self._waiting.empty():
-            self._waiting.put_nowait(Chunk([]))
+        if self._queue.empty():
+            self._queue.put_nowait(Chunk([]))
 
     async def send(self, socket: Socket, data: bytes) -> None:
-        """Write in pieces, so that little lies in the socket's buffer. Raises Fell."""
-        for begin in range(0, len(data), _PIECE):
+        """Write in pieces, so that the socket's buffer stays small. Raises Disconnected."""
+        for begin in range(0, len(data), _WRITE_BYTES):
             if self._over.is_set():
-                raise Fell
+                raise Disconnected
             try:
-                async with asyncio.timeout(WRITE_S):
-                    await socket.write(data[begin : begin + _PIECE])
+                async with asyncio.timeout(WRITE_TIMEOUT_S):
+                    await socket.write(data[begin : begin + _WRITE_BYTES])
             except (TimeoutError, ConnectionError):
-                raise Fell from None
+                raise Disconnected from None
 
 
 class Hub:
@@ -83,12 +83,12 @@ class Hub:
 
     @property
     def full(self) -> bool:
-        """Whether no further one is taken in."""
-        return len(self._viewers) >= MOST_VIEWERS
+        """Return whether the limit of viewers is reached."""
+        return len(self._viewers) >= MAX_VIEWERS
 
     @contextmanager
     def viewer(self) -> Iterator[Viewer]:
-        """One more, for the length of the block."""
+        """Register a viewer for the length of the block."""
         viewer = Viewer()
         self._viewers.add(viewer)
         try:
@@ -97,12 +97,12 @@ class Hub:
             self._viewers.discard(viewer)
 
     def end(self) -> None:
-        """Let all of them go: they come back to whoever listens next."""
+        """Disconnect all viewers: their pages reconnect to the next server."""
         for viewer in self._viewers:
             viewer.end()
 
     def send(self, chunk: Chunk) -> None:
-        """To all of them."""
+        """Send a chunk to all viewers; disconnect those whose queue is full."""
         behind = [viewer for viewer in self._viewers if not viewer.offer(chunk)]
         self._viewers.difference_update(behind)
         METERS.count(DISPLAY_DROPPED, len(behind))

@@ -1,6 +1,6 @@
-"""Reading `hats.means` and `hats.budget`: from their beginning, committed records only, in no group.
+"""Reader of `hats.means` and `hats.budget`: from the beginning, committed records only, without a consumer group.
 
-Nothing is written to Kafka and nothing is remembered: a map that starts reads the compacted topics anew.
+The map commits no offsets and stores nothing: it reads the compacted topics anew at every start.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from hatcast.agents.kafka.client import (
     wait_for_broker,
 )
 from hatcast.agents.kafka.cloud_events import comes_of_another
-from hatcast.agents.map.event_id import Position, log_name
+from hatcast.agents.map.event_id import Position, log_id
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.record import read_budget, read_release
 from hatcast.agents.monitoring.declarations import DISPLAY_KAFKA_UP, DISPLAY_LAST_RELEASE
@@ -35,40 +35,40 @@ from hatcast.stream.errors import HatcastError
 log = structlog.get_logger()
 
 _WAIT_MS: Final = 200
-_SILENT_MS: Final = 30_000
-_MOST_RECORDS: Final = 2_000  # at a time: some 10 ms, so that viewers are served meanwhile
+_BROKER_TIMEOUT_MS: Final = 30_000
+_MAX_RECORDS: Final = 2_000  # per poll: about 10 ms, so that the event loop still serves viewers
 
 
-def find_log(settings: Settings) -> Position:
-    """The beginning of the two topics. Blocks. Raises HatcastError: no broker, or one of the topics is not there."""
+def start_position(settings: Settings) -> Position:
+    """Return the position before the first record. Blocks. Raises HatcastError if the broker or a topic is missing."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
     wait_for_broker(settings)
-    try:  # all topics are asked for, since a broker may make one that is asked for by name
-        found = AdminClient(confluent_options(settings)).list_topics(timeout=REQUEST_SECONDS)
+    try:  # of all topics: a request by name may create the topic
+        metadata = AdminClient(confluent_options(settings)).list_topics(timeout=REQUEST_SECONDS)
     except KafkaException:
-        raise HatcastError(f"{broker_name(settings)} was lost: see that it runs") from None
+        raise HatcastError(f"lost the connection to {broker_name(settings)}: check that it runs") from None
     means, budget = settings.topics.means, settings.topics.budget
     for name in (means, budget):
-        if name not in found.topics or not found.topics[name].partitions:
+        if name not in metadata.topics or not metadata.topics[name].partitions:
             raise HatcastError(
-                f"{broker_name(settings)} has no topic {name!r}: correct the name, or start a worker (it makes its own)"
+                f"{broker_name(settings)} has no topic {name!r}: correct the name, or start a worker, which creates it"
             )
-    partitions = [[0] * len(found.topics[name].partitions) for name in (means, budget)]
-    return Position(log_name(str(found.cluster_id), means, budget), *partitions)
+    partitions = [[0] * len(metadata.topics[name].partitions) for name in (means, budget)]
+    return Position(log_id(str(metadata.cluster_id), means, budget), *partitions)
 
 
 class Reader:
-    """Follows the topics for as long as the map runs."""
+    """Follows the two topics while the map runs."""
 
     def __init__(self, settings: Settings, feed: Feed, *, check_crcs: bool = True) -> None:
-        """Args: `check_crcs`, False for the mock cluster, whose transaction markers have no checksum."""
+        """Args: `check_crcs`, False for librdkafka's mock cluster: its transaction markers have no checksum."""
         self._topics = settings.topics
-        self._where = broker_name(settings)
+        self._broker = broker_name(settings)
         self._feed = feed
-        self._trouble = FailureLog("map")
-        self._unread = 0
+        self._failures = FailureLog("map")
+        self._skipped = 0
         self._consumer = AIOKafkaConsumer(
             **aiokafka_options(settings),
             auto_offset_reset="earliest",
@@ -78,8 +78,8 @@ class Reader:
         )
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Read until `stopping`. A broker that goes away is waited for."""
-        METERS.set_now(DISPLAY_LAST_RELEASE)  # one that never reads any is stale too
+        """Read until `stopping` is set; retry while the broker is unreachable."""
+        METERS.set_now(DISPLAY_LAST_RELEASE)  # a map that never gets a release is stale too
         position = self._feed.position
         partitions = [TopicPartition(self._topics.means, each) for each in range(len(position.means))]
         partitions += [TopicPartition(self._topics.budget, each) for each in range(len(position.budget))]
@@ -87,42 +87,44 @@ class Reader:
             ends = await self._begin(partitions)
             while not stopping.is_set():
                 try:
-                    with self._trouble.doing("read the output topics"):
-                        batches = await self._consumer.getmany(timeout_ms=_WAIT_MS, max_records=_MOST_RECORDS)
+                    with self._failures.doing("read the output topics"):
+                        batches = await self._consumer.getmany(timeout_ms=_WAIT_MS, max_records=_MAX_RECORDS)
                         if not self._feed.caught_up:
                             behind = [each for each in partitions if await self._consumer.position(each) < ends[each]]
                             self._feed.caught_up = not batches and not behind
                 except KafkaError as error:
-                    self._trouble.met(error)
+                    self._failures.met(error)
                     METERS.set(DISPLAY_KAFKA_UP, 0)
-                    await pause(self._trouble.wait_s, stopping)
+                    await pause(self._failures.wait_s, stopping)
                     continue
-                self._trouble.over()
-                METERS.set(DISPLAY_KAFKA_UP, int(self._answered(partitions)))
+                self._failures.over()
+                METERS.set(DISPLAY_KAFKA_UP, int(self._broker_answers(partitions)))
                 if batches:
-                    self._take([record for records in batches.values() for record in records])
+                    self._apply([record for records in batches.values() for record in records])
                     await asyncio.sleep(0)
         finally:
             with suppress(KafkaError):
                 await self._consumer.stop()
 
     async def _begin(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The ends that the partitions have now. Raises HatcastError if the broker was lost since `find_log`."""
+        """Assign the partitions and return their end offsets. Raises HatcastError if the broker is lost."""
         try:
             await self._consumer.start()
             self._consumer.assign(partitions)
             ends: Mapping[TopicPartition, int] = await self._consumer.end_offsets(partitions)
         except KafkaError as error:
-            raise HatcastError(f"{self._where} was lost ({type(error).__name__}): see that it runs") from None
+            raise HatcastError(
+                f"lost the connection to {self._broker} ({type(error).__name__}): check that it runs"
+            ) from None
         return ends
 
-    def _answered(self, partitions: Sequence[TopicPartition]) -> bool:
-        """Whether a broker has answered lately: it does twice a second, also where there is nothing new."""
-        heard_ms = max((self._consumer.last_poll_timestamp(each) or 0 for each in partitions), default=0)
-        return not heard_ms or now_ms() - heard_ms < _SILENT_MS
+    def _broker_answers(self, partitions: Sequence[TopicPartition]) -> bool:
+        """Return whether a broker answered lately: it does so twice a second, even without new records."""
+        answered_ms = max((self._consumer.last_poll_timestamp(each) or 0 for each in partitions), default=0)
+        return not answered_ms or now_ms() - answered_ms < _BROKER_TIMEOUT_MS
 
-    def _take(self, records: "Sequence[ConsumerRecord[bytes, bytes]]") -> None:
-        with self._feed.changing() as changes:
+    def _apply(self, records: "Sequence[ConsumerRecord[bytes, bytes]]") -> None:
+        with self._feed.batch() as changes:
             for record in records:
                 if record.value is None or comes_of_another(record.headers, self._topics.telemetry):
                     continue
@@ -132,12 +134,12 @@ class Reader:
                         changes.release(read_release(record.value, record.partition, record.offset))
                     else:
                         changes.budget(read_budget(record.value, record.offset), record.partition)
-                except (msgspec.DecodeError, ValueError, RecursionError):  # the last: JSON nested without end
-                    self._pass_over(record)
+                except (msgspec.DecodeError, ValueError, RecursionError):  # RecursionError: deeply nested JSON
+                    self._skip(record)
 
-    def _pass_over(self, record: "ConsumerRecord[bytes, bytes]") -> None:
-        """Tell of the 1st, 10th, 100th ... of them, and never what it holds: nobody has looked at it."""
-        self._unread += 1
-        if str(self._unread).rstrip("0") == "1":
+    def _skip(self, record: "ConsumerRecord[bytes, bytes]") -> None:
+        """Log the 1st, 10th, 100th ... skipped record, never its content: it was not validated."""
+        self._skipped += 1
+        if str(self._skipped).rstrip("0") == "1":
             where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
-            log.warning("what is no record of ours is passed over", so_far=self._unread, **where)
+            log.warning("skipped a record that is not a release or a budget", so_far=self._skipped, **where)

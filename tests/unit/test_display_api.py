@@ -124,24 +124,24 @@ def test_a_cells_hours_are_those_that_begin_from_then_until_then(span: str, hour
     [
         ("/api/v1/cells/87608b0d2fffff", 400, "15 hexadecimal digits"),
         ("/api/v1/cells/87608B0D2FFFFFF", 400, "lower case"),
-        ("/api/v1/cells/fffffffffffffff", 400, "no H3 cell"),
-        ("/api/v1/cells/..%2f..%2fetc", 400, "no H3 cell"),
-        ("/api/v1/cells/8a2a1072b59ffff", 404, "ever released"),
+        ("/api/v1/cells/fffffffffffffff", 400, "not an H3 cell"),
+        ("/api/v1/cells/..%2f..%2fetc", 400, "not an H3 cell"),
+        ("/api/v1/cells/8a2a1072b59ffff", 404, "no release of this cell"),
         (f"/api/v1/cells/{CELLS[0]}?from=yesterday", 400, "from: write an instant"),
         (f"/api/v1/cells/{CELLS[0]}?from=2022-01-02T10:00:00", 400, "offset"),
         (f"/api/v1/cells/{CELLS[0]}?to=2022-13-02T10:00:00Z", 400, "to: write an instant"),
         (f"/api/v1/cells/{CELLS[0]}?to=0000-01-01T00:00:00Z", 400, "to: write an instant"),
         (f"/api/v1/cells/{CELLS[0]}?from=2022-01-02T10:00Z&to=2022-01-02T10:00Z", 400, "not before"),
-        (f"/api/v1/cells/{CELLS[0]}?until=1", 400, "there are policy, from, to"),
+        (f"/api/v1/cells/{CELLS[0]}?until=1", 400, "allowed are policy, from, to"),
         ("/api/v1/latest?slot=9", 400, "local start"),
-        ("/api/v1/latest?slot=1999-01-01T09:00", 404, "nothing is kept"),
+        ("/api/v1/latest?slot=1999-01-01T09:00", 404, "not stored"),
         ("/api/v1/latest?policy=other", 404, "no release of this policy"),
-        ("/api/v1/latest?policy=a%20b", 400, "no name of a policy"),
+        ("/api/v1/latest?policy=a%20b", 400, "not a policy name"),
         (f"/api/v1/cells/{CELLS[0]}?from=2022-01-02T09:00Z&from=2022-01-02T10:00Z", 400, "twice"),
-        ("/api/v1/nothing", 404, "nothing here"),
-        ("/../../etc/passwd", 404, "nothing here"),
-        ("/js/", 404, "nothing here"),
-        ("/metrics", 404, "nothing here"),
+        ("/api/v1/nothing", 404, "not found"),
+        ("/../../etc/passwd", 404, "not found"),
+        ("/js/", 404, "not found"),
+        ("/metrics", 404, "not found"),
     ],
 )
 def test_a_question_that_cannot_be_answered_gets_one_line_that_says_why(path: str, status: int, says: str) -> None:
@@ -231,6 +231,7 @@ def test_one_who_has_an_answer_is_not_sent_it_again(path: str) -> None:
 def test_every_answer_has_the_headers_that_keep_a_browser_safe_and_no_cookie(path: str) -> None:
     _, headers, _ = answer(path)
     assert {name: headers[name] for name in HEADERS} == dict(HEADERS)
+    assert headers["X-Frame-Options"] == "DENY"
     assert "Set-Cookie" not in headers
 
 
@@ -259,7 +260,7 @@ def test_all_that_the_page_is_made_of_weighs_less_than_250_kb_as_sent() -> None:
             async with client.get(url + path, headers={"Accept-Encoding": "gzip"}) as response:
                 assert response.status == 200, path
                 weighed[path] = len(await response.read())
-        weighed["/api/v1/events"] = len(made.start(None, None).packed)
+        weighed["/api/v1/events"] = len(made.initial_chunk(None, None).packed)
 
     ask(made, asking)
     assert sum(weighed.values()) < 250_000, sorted(weighed.items(), key=lambda each: -each[1])
@@ -285,7 +286,7 @@ def test_a_viewer_gets_a_snapshot_then_the_changes_and_after_a_break_what_it_mis
 
 
 def test_one_who_does_not_read_is_let_go_and_the_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_module, "WRITE_S", 0.5)
+    monkeypatch.setattr(hub_module, "WRITE_TIMEOUT_S", 0.5)
     made = feed([release(0)])
 
     async def asking(url: str, client: ClientSession) -> None:
@@ -310,7 +311,7 @@ def test_one_who_does_not_read_is_let_go_and_the_others_are_served(monkeypatch: 
 
 
 def test_no_more_viewers_are_taken_in_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_module, "MOST_VIEWERS", 1)
+    monkeypatch.setattr(hub_module, "MAX_VIEWERS", 1)
 
     async def asking(url: str, client: ClientSession) -> None:
         async with listening(client, url) as first:

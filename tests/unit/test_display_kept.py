@@ -8,21 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatcast.agents.map import history as kept_module
-from hatcast.agents.map.history import MOST_POLICIES, Kept
+from hatcast.agents.map.history import MAX_POLICIES, History
 from hatcast.agents.map.record import read_budget, read_release
 from tests.displaying import CELLS, DAY_MS, budget, release
 
 comings = st.lists(st.tuples(st.integers(0, 60), st.sampled_from(CELLS)), max_size=30)
 
 
-def taken(records: list[bytes]) -> Kept:
-    kept = Kept(DAY_MS)
+def taken(records: list[bytes]) -> History:
+    kept = History(DAY_MS)
     for offset, record in enumerate(records):
         kept.add(read_release(record, 0, offset))
     return kept
 
 
-def records_of(kept: Kept) -> set[bytes]:
+def records_of(kept: History) -> set[bytes]:
     policies = kept.policies.values()
     return {each.record for policy in policies for slot in policy.slots.values() for each in slot.releases.values()}
 
@@ -49,13 +49,13 @@ def test_what_is_told_since_an_offset_is_what_came_from_there_on(coming: list[tu
 
 
 def test_a_release_that_comes_twice_changes_nothing() -> None:
-    kept = Kept(DAY_MS)
+    kept = History(DAY_MS)
     assert [kept.add(read_release(release(1), 0, offset)) for offset in (0, 1)] == [True, False]
     assert kept.policies["city"].version == 1
 
 
 def test_two_months_of_releases_leaves_one_day_of_them() -> None:
-    kept = Kept(DAY_MS)
+    kept = History(DAY_MS)
     for hour in range(24 * 60):
         kept.add(read_release(release(hour), 0, hour))
     assert len(records_of(kept)) == 24
@@ -63,27 +63,27 @@ def test_two_months_of_releases_leaves_one_day_of_them() -> None:
 
 
 def test_the_oldest_slot_is_forgotten_where_there_are_too_many_releases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_module, "MOST_RELEASES", 6)
+    monkeypatch.setattr(kept_module, "MAX_RELEASES", 6)
     kept = taken([release(hour, cell) for hour in range(4) for cell in CELLS[:2]])
     assert sorted(kept.policies["city"].slots) == ["2022-01-02T10:00", "2022-01-02T11:00", "2022-01-02T12:00"]
 
 
 def test_of_many_policies_those_with_the_newest_slots_are_kept() -> None:
-    kept = taken([release(hour, policy=f"policy-{hour}") for hour in range(MOST_POLICIES + 3)])
-    assert kept.names()[0] == f"policy-{MOST_POLICIES + 2}"
-    assert len(kept.policies) == MOST_POLICIES
+    kept = taken([release(hour, policy=f"policy-{hour}") for hour in range(MAX_POLICIES + 3)])
+    assert kept.names()[0] == f"policy-{MAX_POLICIES + 2}"
+    assert len(kept.policies) == MAX_POLICIES
     assert {each.policy for each in kept.since({})} == set(kept.names())
 
 
 def test_of_a_days_budgets_the_one_with_the_greatest_number_holds() -> None:
-    kept = Kept(DAY_MS)
+    kept = History(DAY_MS)
     for offset, seq in enumerate((2, 3, 1)):
         kept.add_budget(read_budget(budget(seq=seq), offset))
     assert [json.loads(each.record)["seq"] for each in kept.budgets()] == [3]
 
 
 def test_the_budgets_of_days_that_are_over_are_forgotten() -> None:
-    kept = Kept(DAY_MS)
+    kept = History(DAY_MS)
     for day in (1, 2, 3, 4):
         kept.add_budget(read_budget(budget(date=f"2022-01-0{day}"), day))
     kept.add(read_release(release(24 + 10), 0, 0))

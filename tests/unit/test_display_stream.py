@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hatcast.agents.map import feed as feed_module
-from hatcast.agents.map.event_id import Position, read_position
+from hatcast.agents.map.event_id import Position, parse_position
 from hatcast.agents.map.event_stream import GZIP_HEADER, Chunk, event
-from hatcast.agents.map.subscribers import MOST_WAITING, Hub
+from hatcast.agents.map.subscribers import MAX_QUEUED_CHUNKS, Hub
 from tests.displaying import CELLS, Page, budget, feed, publish, release
 
 offsets = st.lists(st.integers(0, 10**18 - 1), min_size=1, max_size=20)
@@ -33,12 +33,12 @@ def test_a_record_in_several_lines_is_one_event() -> None:
 @given(offsets, offsets)
 def test_an_id_is_read_as_it_was_written(means: list[int], budgets: list[int]) -> None:
     position = Position("00ff00ff", means, budgets)
-    assert read_position(str(position)) == position
+    assert parse_position(str(position)) == position
 
 
 @pytest.mark.parametrize("text", ["", "x", "00ff00ff", "00ff00ff-1-", "00ff00ff-1.-2", "00FF00FF-1-2", "0" * 9_000])
 def test_what_is_no_id_is_none(text: str) -> None:
-    assert read_position(text) is None
+    assert parse_position(text) is None
 
 
 def records(hours: int) -> list[bytes]:
@@ -50,7 +50,7 @@ def records(hours: int) -> list[bytes]:
 
 def stream_to(page: Page, made: feed_module.Feed) -> None:
     """What one who has seen that much is sent first."""
-    page.take(made.start(None, read_position(page.seen)).plain)
+    page.take(made.initial_chunk(None, parse_position(page.seen)).plain)
 
 
 @settings(max_examples=20)
@@ -66,10 +66,10 @@ def test_one_who_comes_back_knows_in_the_end_what_one_who_stayed_knows(hours: li
     with made.hub.viewer() as viewer:
         for before, now in pairwise([[], *map(records, hours)]):
             publish(made, [each for each in now if each not in before])
-        while viewer._waiting.qsize():
-            stayed.take(viewer._waiting.get_nowait().plain)
+        while viewer._queue.qsize():
+            stayed.take(viewer._queue.get_nowait().plain)
     # One who begins is sent the latest slot, and asks for earlier ones.
-    first = feed(records(hours[0])).kept.policies.get("city")
+    first = feed(records(hours[0])).history.policies.get("city")
     latest = first.latest() if first else None
     early = {each for each in stayed.releases if latest and each.split("/")[1] < latest.slot}
     assert away.releases == {each: text for each, text in stayed.releases.items() if each not in early}
@@ -88,7 +88,7 @@ def test_one_who_has_seen_another_log_starts_anew() -> None:
 
 
 def test_one_who_missed_too_much_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed_module, "MOST_MISSED", 7)
+    monkeypatch.setattr(feed_module, "MAX_MISSED", 7)
     made, page = feed(records(1)), Page()
     stream_to(page, made)
     publish(made, records(3)[4:])
@@ -97,7 +97,7 @@ def test_one_who_missed_too_much_starts_anew(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_one_who_leaves_within_the_snapshot_has_no_id_and_starts_anew() -> None:
-    text = feed(records(3)).start(None, None).plain
+    text = feed(records(3)).initial_chunk(None, None).plain
     page = Page()
     page.take(text[: text.rindex(b"id: ")])
     assert page.seen == ""
@@ -105,25 +105,25 @@ def test_one_who_leaves_within_the_snapshot_has_no_id_and_starts_anew() -> None:
 
 def test_what_all_are_sent_is_made_and_compressed_once() -> None:
     made = feed(records(3))
-    assert made.start(None, None) is made.start(None, None)
+    assert made.initial_chunk(None, None) is made.initial_chunk(None, None)
     with made.hub.viewer() as one, made.hub.viewer() as other:
         publish(made, [release(9)])
-        assert one._waiting.get_nowait() is other._waiting.get_nowait()
+        assert one._queue.get_nowait() is other._queue.get_nowait()
 
 
 def test_one_who_does_not_keep_up_is_let_go_and_the_others_are_not() -> None:
     hub = Hub()
     with hub.viewer() as slow, hub.viewer() as quick:
-        for _ in range(MOST_WAITING + 1):
+        for _ in range(MAX_QUEUED_CHUNKS + 1):
             hub.send(Chunk([b"x"]))
-            quick._waiting.get_nowait()
+            quick._queue.get_nowait()
         assert len(hub) == 1
-        assert slow._waiting.qsize() == MOST_WAITING
+        assert slow._queue.qsize() == MAX_QUEUED_CHUNKS
         assert quick.offer(Chunk([b"y"]))
 
 
 def test_a_quiet_hour_tells_that_the_line_stands() -> None:
     made = feed()
     with made.hub.viewer() as viewer:
-        made.alive()
-        assert viewer._waiting.get_nowait().plain == b'event: alive\ndata: {"policy": "city"}\n\n'
+        made.send_keepalive()
+        assert viewer._queue.get_nowait().plain == b'event: alive\ndata: {"policy": "city"}\n\n'
