@@ -1,11 +1,11 @@
-// How much of the day's privacy budget is spent. All of it is public: it follows from what was released.
+// Spent share of the day's privacy budget. All of it is public: it follows from the releases.
 
 import { element } from "./dom.js";
 
 export class Budget {
   #model;
   #node;
-  #drawn;
+  #drawnRecord;
 
   constructor(model, node) {
     this.#model = model;
@@ -14,10 +14,10 @@ export class Budget {
 
   draw() {
     const record = this.#model.budget;
-    if (record === this.#drawn) return;
-    this.#drawn = record;
+    if (record === this.#drawnRecord) return;
+    this.#drawnRecord = record;
     if (record === undefined) {
-      this.#node.replaceChildren(element("p", { class: "hint" }, "Nothing is known of this day's budget."));
+      this.#node.replaceChildren(element("p", { class: "hint" }, "No budget record of this day yet."));
       return;
     }
     this.#node.replaceChildren(...view(record));

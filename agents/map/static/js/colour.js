@@ -1,4 +1,4 @@
-// Viridis: even steps of lightness, so it can be read without colours and by the colour-blind.    [Smith & van der Walt 2015]
+// Viridis: perceptually uniform, readable in greyscale and by colour-blind readers.    [Smith & van der Walt 2015]
 
 const STOPS = (
   "440154 470d60 48186a 482374 472d7b 453781 424086 3e4989 3b528b 375b8d 33638d 2f6b8e 2c728e 297a8e 26828e 23898e 21918c " +
@@ -7,7 +7,7 @@ const STOPS = (
   .split(" ")
   .map((hex) => [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16)));
 
-// The colour of a value within [low, high]; what lies outside has the colour of the nearer end.
+// Colour of a value on the scale [low, high]; values outside are clamped.
 export function colourOf(value, [low, high]) {
   const share = Math.min(1, Math.max(0, (value - low) / (high - low)));
   const at = share * (STOPS.length - 1);

@@ -1,27 +1,27 @@
-// Elements without innerHTML: a record's text can never become markup.
+// DOM elements without innerHTML: text of a record can never become markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
 export function element(name, attributes = {}, ...children) {
-  return filled(document.createElement(name), attributes, children);
+  return fill(document.createElement(name), attributes, children);
 }
 
-export function drawn(name, attributes = {}, ...children) {
-  return filled(document.createElementNS(SVG, name), attributes, children);
+export function svgElement(name, attributes = {}, ...children) {
+  return fill(document.createElementNS(SVG, name), attributes, children);
 }
 
-function filled(made, attributes, children) {
+function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== false) made.setAttribute(name, value === true ? "" : value);
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== false) node.setAttribute(name, value === true ? "" : value);
   }
-  made.append(...children.filter((child) => child !== null && child !== undefined));
-  return made;
+  node.append(...children.filter((child) => child !== null && child !== undefined));
+  return node;
 }
 
 export const byId = (id) => document.getElementById(id);
 
-// Only what differs is written: a screen reader, or a selection, is not disturbed by what stays as it was.
-export function say(node, text) {
+// Write the text only if it differs: screen readers and selections are not disturbed.
+export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }

@@ -1,5 +1,5 @@
-// JSON whose numbers stay the text that they are: what is shown is then what was published, digit by digit.
-// JSON.parse makes 21.870 into 21.87; here it comes out as "21.870". Number(...) is for drawing only.
+// JSON parser that keeps numbers as text, so that the page shows the published digits.
+// JSON.parse reads 21.870 as 21.87; parseExact returns "21.870". Number(...) is for drawing only.
 
 const TOKEN = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 

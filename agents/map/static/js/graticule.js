@@ -1,7 +1,7 @@
-// Lines of latitude and longitude with their degrees, in place of a base map that would have to be asked of somebody.
+// Lines of latitude and longitude with their degrees. They replace a base map, which would need a third-party server.
 
 const STEPS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30];
-const APART = 130; // pixels between two lines, at least
+const MIN_SPACING = 130; // pixels between two lines
 
 export const Graticule = L.LayerGroup.extend({
   onAdd(map) {
@@ -16,7 +16,7 @@ export const Graticule = L.LayerGroup.extend({
     const map = this._map;
     const bounds = map.getBounds().pad(0.1);
     const degrees = (bounds.getEast() - bounds.getWest()) / map.getSize().x;
-    const step = STEPS.find((each) => each >= degrees * APART) ?? 45;
+    const step = STEPS.find((each) => each >= degrees * MIN_SPACING) ?? 45;
     const [south, north] = [Math.max(-85, bounds.getSouth()), Math.min(85, bounds.getNorth())];
     const shown = map.getBounds();
     for (const longitude of steps(bounds.getWest(), bounds.getEast(), step)) {
@@ -42,9 +42,9 @@ export const Graticule = L.LayerGroup.extend({
 });
 
 function steps(from, to, step) {
-  const found = [];
-  for (let i = Math.ceil(from / step); i * step <= to; i += 1) found.push(i * step);
-  return found;
+  const values = [];
+  for (let i = Math.ceil(from / step); i * step <= to; i += 1) values.push(i * step);
+  return values;
 }
 
 const text = (degrees, step) => Math.abs(degrees).toFixed(step < 0.1 ? 2 : step < 1 ? 1 : 0);

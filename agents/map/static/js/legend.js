@@ -1,7 +1,7 @@
-// What the colours and the hatchings mean.
+// Legend of the colours and hatchings.
 
 import { colourOf } from "./colour.js";
-import { drawn, element, say } from "./dom.js";
+import { element, setText, svgElement } from "./dom.js";
 
 const WIDTH = 320;
 const STATES = [
@@ -15,7 +15,7 @@ export class Legend {
   #model;
   #node;
   #title;
-  #drawn = "";
+  #drawnKey = "";
 
   constructor(model, node, title) {
     this.#model = model;
@@ -26,9 +26,9 @@ export class Legend {
   draw() {
     const { range, unit } = this.#model;
     const key = `${range} ${unit}`;
-    if (key === this.#drawn) return;
-    this.#drawn = key;
-    say(this.#title, `Mean speed, ${unit}`);
+    if (key === this.#drawnKey) return;
+    this.#drawnKey = key;
+    setText(this.#title, `Mean speed, ${unit}`);
     this.#node.replaceChildren(scale(range, unit), element("ul", { class: "states" }, ...STATES.map(swatch)));
   }
 }
@@ -37,14 +37,14 @@ function scale(range, unit) {
   const [low, high] = range;
   const parts = 64;
   const bars = Array.from({ length: parts }, (_, i) =>
-    drawn("rect", {
+    svgElement("rect", {
       x: (i * WIDTH) / parts,
       width: WIDTH / parts + 0.5,
       height: 14,
       fill: colourOf(low + ((i + 0.5) / parts) * (high - low), range),
     }),
   );
-  const bar = drawn("svg", { viewBox: `0 0 ${WIDTH} 14`, preserveAspectRatio: "none", class: "scale", "aria-hidden": "true" }, ...bars);
+  const bar = svgElement("svg", { viewBox: `0 0 ${WIDTH} 14`, preserveAspectRatio: "none", class: "scale", "aria-hidden": "true" }, ...bars);
   const middle = (low + high) / 2;
   const ticks = [`${low} or less`, `${middle}`, `${high} or more`].map((each) => element("span", {}, each));
   return element(
@@ -57,6 +57,6 @@ function scale(range, unit) {
 
 function swatch([hatch, words]) {
   const fill = hatch === null ? "none" : `url(#hatch-${hatch})`;
-  const box = drawn("svg", { viewBox: "0 0 26 18", class: hatch === null ? "empty" : "", "aria-hidden": "true" }, drawn("rect", { x: 1, y: 1, width: 24, height: 16, rx: 3, fill }));
+  const box = svgElement("svg", { viewBox: "0 0 26 18", class: hatch === null ? "empty" : "", "aria-hidden": "true" }, svgElement("rect", { x: 1, y: 1, width: 24, height: 16, rx: 3, fill }));
   return element("li", {}, box, words);
 }

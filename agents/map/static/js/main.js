@@ -1,7 +1,7 @@
-// The page's parts, put together.
+// Entry point of the page: creates the views and connects them to the model.
 
 import { Budget } from "./budget.js";
-import { byId, element, say } from "./dom.js";
+import { byId, element, setText } from "./dom.js";
 import { Legend } from "./legend.js";
 import { MapView } from "./map.js";
 import { Model } from "./model.js";
@@ -9,9 +9,9 @@ import { Panel } from "./panel.js";
 import { Source } from "./source.js";
 import { Table } from "./table.js";
 import { Timeline } from "./timeline.js";
-import { dayOf, hoursOf } from "./words.js";
+import { dayOf, hoursOf } from "./texts.js";
 
-const TELL_MS = 60_000; // a screen reader is told of a new hour once a minute at most
+const ANNOUNCE_MS = 60_000; // announce a new hour to screen readers at most once a minute
 
 const model = new Model();
 const source = new Source(model);
@@ -24,14 +24,14 @@ const views = [
   new Budget(model, byId("budget")),
   { draw: drawConnection },
   { draw: drawPolicies },
-  { draw: tell },
+  { draw: announce },
 ];
 model.addEventListener("change", () => views.forEach((view) => view.draw()));
 
 function drawConnection() {
   const node = byId("connection");
   node.dataset.state = model.connection;
-  say(node, model.connection);
+  setText(node, model.connection);
 }
 
 function drawPolicies() {
@@ -44,15 +44,15 @@ function drawPolicies() {
   select.value = model.policy;
 }
 
-let toldAt = 0;
-let toldSlot = null;
+let announcedAt = 0;
+let announcedSlot = null;
 
-function tell() {
+function announce() {
   const { shown, following } = model;
-  if (shown === null || !following || shown.slot === toldSlot || Date.now() - toldAt < TELL_MS) return;
-  if (toldSlot !== null) say(byId("told"), `New hour: ${dayOf(shown.start)}, ${hoursOf(shown)}`);
-  toldSlot = shown.slot;
-  toldAt = Date.now();
+  if (shown === null || !following || shown.slot === announcedSlot || Date.now() - announcedAt < ANNOUNCE_MS) return;
+  if (announcedSlot !== null) setText(byId("announcer"), `New hour: ${dayOf(shown.start)}, ${hoursOf(shown)}`);
+  announcedSlot = shown.slot;
+  announcedAt = Date.now();
 }
 
 function showAs(table) {

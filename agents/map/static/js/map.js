@@ -1,14 +1,14 @@
-// The hexagons. No tiles: nothing is asked of anybody. A graticule and a scale say where and how far.
+// The hexagons. No tiles, so no third-party requests: a graticule and a scale show place and distance.
 
 import { fillOf } from "./colour.js";
 import { element } from "./dom.js";
 import { Graticule } from "./graticule.js";
-import { noiseOf, stateOf } from "./words.js";
+import { noiseOf, stateOf } from "./texts.js";
 
-const HOVERS = matchMedia("(hover: hover)").matches; // a finger chooses, and the panel says the same
+const HOVERS = matchMedia("(hover: hover)").matches; // without hover, a tap opens the panel, which shows the same
 const WORLD = { center: [20, 0], zoom: 2 };
 
-// Leaflet lets a tooltip run over the map's edge, where it is cut off.
+// Keep tooltips inside the map: Leaflet lets them cross its edge, where they are cut off.
 const Tip = L.Tooltip.extend({
   _setPosition(at) {
     L.Tooltip.prototype._setPosition.call(this, at);
@@ -24,7 +24,7 @@ export class MapView {
   #model;
   #map;
   #polygons = new Map();
-  #placed = null;
+  #fittedPolicy = null;
 
   constructor(model, node) {
     this.#model = model;
@@ -46,7 +46,7 @@ export class MapView {
     }
     for (const cell of cells) this.#style(cell, releases.get(cell));
     this.#polygons.get(this.#model.selected)?.bringToFront();
-    this.#place();
+    this.#fit();
   }
 
   #style(cell, release) {
@@ -57,7 +57,7 @@ export class MapView {
     polygon.setStyle({ fillColor: fill ?? "transparent", fillOpacity: fill === null ? 0 : 0.92 });
     const path = polygon.getElement();
     path.setAttribute("class", `cell leaflet-interactive${chosen ? " chosen" : ""}${fill === null ? " empty" : ""}`);
-    path.setAttribute("tabindex", "-1"); // hundreds of stops would bar the way: the table is the keyboard's
+    path.setAttribute("tabindex", "-1"); // no tab stop per hexagon: keyboard users have the table
     path.dataset.cell = cell;
     path.dataset.status = release?.status ?? "none";
     path.dataset.mean = release?.mean ?? "";
@@ -88,16 +88,16 @@ export class MapView {
     return element("div", {}, ...lines, element("code", {}, cell));
   }
 
-  // Once for each policy: after that the view is the reader's own.
-  #place() {
-    if (this.#placed === this.#model.policy || this.#polygons.size === 0) return;
-    this.#placed = this.#model.policy;
+  // Fit the view once per policy; after that the reader controls it.
+  #fit() {
+    if (this.#fittedPolicy === this.#model.policy || this.#polygons.size === 0) return;
+    this.#fittedPolicy = this.#model.policy;
     const bounds = L.featureGroup([...this.#polygons.values()]).getBounds();
     this.#map.fitBounds(bounds, { padding: [24, 24], animate: false });
   }
 }
 
-// A hexagon across the date line goes beyond 180 degrees rather than around the world.
+// A hexagon across the antimeridian has longitudes above 180 degrees, so that it is not drawn around the world.
 function ringOf(cell) {
   const ring = h3.cellToBoundary(cell);
   const longitudes = ring.map(([, longitude]) => longitude);

@@ -1,4 +1,4 @@
-// What the page knows. Views read it and draw; nothing but this file and source.js changes it.
+// State of the page. Views read it and draw it; only this file and source.js change it.
 
 import { parseExact } from "./exact.js";
 
@@ -8,33 +8,33 @@ export class Model extends EventTarget {
     this.policies = [];
     this.selected = null;
     this.connection = "connecting";
-    this.forget(null);
+    this.reset(null);
   }
 
-  #drawing = false;
-  #anew = false;
+  #drawScheduled = false;
+  #afterReset = false;
 
-  // policy: null where the next that is told of is to be shown
-  forget(policy) {
+  // policy: null to show the policy of the next "slots" event
+  reset(policy) {
     this.policy = policy;
     this.slots = [];
     this.cells = [];
     this.range = [0, 5];
     this.unit = "km/h";
     this.bySlot = new Map(); // slot -> cell -> release
-    this.whole = new Set(); // slots of which nothing is missing here
+    this.complete = new Set(); // slots of which all releases are loaded
     this.budgets = new Map(); // date -> record
-    this.slot = null; // the one that is shown
+    this.slot = null; // the slot on display
     this.following = true;
-    this.#anew = true;
+    this.#afterReset = true;
   }
 
-  // Views are told once a frame, however much has changed.
+  // Redraw the views at most once per animation frame.
   changed() {
-    if (this.#drawing) return;
-    this.#drawing = true;
+    if (this.#drawScheduled) return;
+    this.#drawScheduled = true;
     requestAnimationFrame(() => {
-      this.#drawing = false;
+      this.#drawScheduled = false;
       this.dispatchEvent(new Event("change"));
     });
   }
@@ -59,25 +59,25 @@ export class Model extends EventTarget {
     return this.slot === null ? undefined : this.budgets.get(this.slot.slice(0, 10));
   }
 
-  takeSlots(told) {
-    this.policies = told.policies;
+  applySlots(view) {
+    this.policies = view.policies;
     this.changed();
-    if (this.policy !== null && told.policy !== this.policy) return;
-    this.policy = told.policy;
+    if (this.policy !== null && view.policy !== this.policy) return;
+    this.policy = view.policy;
     const known = new Set(this.slots.map((each) => each.slot));
-    const fresh = told.slots.filter((each) => !known.has(each.slot)).map((each) => each.slot);
-    // What begins while we listen comes whole. Of what was there before, a snapshot has only the latest.
-    for (const slot of this.#anew ? fresh.slice(-1) : fresh) this.whole.add(slot);
-    this.#anew = false;
-    this.slots = told.slots;
-    this.cells = told.cells;
-    this.range = told.range.map(Number);
-    const names = new Set(told.slots.map((each) => each.slot));
+    const fresh = view.slots.filter((each) => !known.has(each.slot)).map((each) => each.slot);
+    // The stream brings all releases of slots that begin while it is open; a snapshot, only those of the latest slot.
+    for (const slot of this.#afterReset ? fresh.slice(-1) : fresh) this.complete.add(slot);
+    this.#afterReset = false;
+    this.slots = view.slots;
+    this.cells = view.cells;
+    this.range = view.range.map(Number);
+    const names = new Set(view.slots.map((each) => each.slot));
     for (const slot of [...this.bySlot.keys()]) if (!names.has(slot)) this.bySlot.delete(slot);
     if (this.slots.length > 0 && (this.following || !names.has(this.slot))) this.show(this.slots.length - 1);
   }
 
-  takeRelease(release) {
+  applyRelease(release) {
     if (release.release_id.split("/")[0] !== this.policy) return;
     const slot = `${release.date}T${release.slot}`;
     if (!this.bySlot.has(slot)) this.bySlot.set(slot, new Map());
@@ -86,7 +86,7 @@ export class Model extends EventTarget {
     this.changed();
   }
 
-  takeBudget(record) {
+  applyBudget(record) {
     if (record.policy !== this.policy) return;
     const known = this.budgets.get(record.date);
     if (known === undefined || Number(record.seq) >= Number(known.seq)) this.budgets.set(record.date, record);
@@ -112,14 +112,14 @@ export class Model extends EventTarget {
   }
 
   async #load(slot) {
-    if (this.whole.has(slot)) return;
-    this.whole.add(slot);
+    if (this.complete.has(slot)) return;
+    this.complete.add(slot);
     try {
       const answer = await fetch(`api/v1/latest?${new URLSearchParams({ policy: this.policy, slot })}`);
       if (!answer.ok) throw new Error(answer.statusText);
-      for (const release of parseExact(await answer.text()).releases) this.takeRelease(release);
+      for (const release of parseExact(await answer.text()).releases) this.applyRelease(release);
     } catch {
-      this.whole.delete(slot); // asked for again when it is shown again
+      this.complete.delete(slot); // retried when the slot is shown again
     }
   }
 }

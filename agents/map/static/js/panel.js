@@ -1,16 +1,16 @@
-// The chosen cell: its value, what noise may have done to it, its last hours, and its record as it was published.
+// Panel of the selected cell: its value, its noise interval, its last hours, and its record as published.
 
 import { chart } from "./chart.js";
 import { element } from "./dom.js";
 import { parseExact } from "./exact.js";
-import { noiseOf, shortOf, stateOf, WHY } from "./words.js";
+import { noiseOf, shortOf, stateOf, WHY } from "./texts.js";
 
 export class Panel {
   #model;
   #node;
   #history = new Map(); // slot -> release of the chosen cell
-  #asked = "";
-  #drawn = "";
+  #requested = "";
+  #drawnKey = "";
 
   constructor(model, node) {
     this.#model = model;
@@ -20,23 +20,23 @@ export class Panel {
   draw() {
     const { selected, slot, slots, policy } = this.#model;
     if (selected === null) {
-      if (this.#drawn === "") return;
-      this.#drawn = this.#asked = "";
+      if (this.#drawnKey === "") return;
+      this.#drawnKey = this.#requested = "";
       this.#node.replaceChildren(element("p", { class: "hint" }, "Choose a hexagon on the map or in the table to see its noise and its last hours."));
       return;
     }
     const latest = slots.length === 0 ? "" : slots[slots.length - 1].slot;
-    const asked = `${policy} ${selected} ${latest}`;
-    if (asked !== this.#asked) this.#load(asked, selected, policy);
+    const request = `${policy} ${selected} ${latest}`;
+    if (request !== this.#requested) this.#load(request, selected, policy);
     const releases = this.#releases(selected);
-    const key = `${asked} ${slot} ${[...releases.values()].map((each) => each.release_id).join()}`;
-    if (key === this.#drawn) return;
-    this.#drawn = key;
+    const key = `${request} ${slot} ${[...releases.values()].map((each) => each.release_id).join()}`;
+    if (key === this.#drawnKey) return;
+    this.#drawnKey = key;
     const open = this.#node.querySelector("details[open]") !== null;
     this.#node.replaceChildren(...this.#view(selected, releases, open));
   }
 
-  // What was fetched, and what has come since.
+  // The fetched history, updated with the releases of the stream.
   #releases(cell) {
     const found = new Map(this.#history);
     for (const { slot } of this.#model.slots) {
@@ -46,18 +46,18 @@ export class Panel {
     return found;
   }
 
-  async #load(asked, cell, policy) {
-    const same = this.#asked.split(" ")[1] === cell;
-    this.#asked = asked;
+  async #load(request, cell, policy) {
+    const same = this.#requested.split(" ")[1] === cell;
+    this.#requested = request;
     if (!same) this.#history = new Map();
     try {
       const answer = await fetch(`api/v1/cells/${cell}?${new URLSearchParams({ policy })}`);
-      if (!answer.ok || this.#asked !== asked) return;
+      if (!answer.ok || this.#requested !== request) return;
       const { releases } = parseExact(await answer.text());
       this.#history = new Map(releases.map((each) => [`${each.date}T${each.slot}`, each]));
       this.#model.changed();
     } catch {
-      this.#asked = ""; // asked for again with the next change
+      this.#requested = ""; // retried with the next change
     }
   }
 
@@ -96,7 +96,7 @@ function hours(slots, releases) {
   return element("details", {}, element("summary", {}, "As a list"), element("table", { class: "hours" }, element("thead", {}, element("tr", {}, ...["hour", "mean", "noise, 95 %"].map((each) => element("th", { scope: "col" }, each)))), element("tbody", {}, ...rows)));
 }
 
-// Every field, also those that this page knows nothing about.
+// Every field of the record, also unknown ones.
 function record(release, open) {
   const rows = Object.entries(release).flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, plain(value))]);
   return element("details", { class: "record", open }, element("summary", {}, "The record as published"), element("dl", {}, ...rows));

@@ -1,18 +1,18 @@
-// The stream of changes. The browser comes back by itself and says what it has seen (Last-Event-ID); where it gives up,
-// as it does when a proxy answers with an error, we do.
+// Event stream. The browser reconnects by itself and sends the last id it saw (Last-Event-ID). If it gives up, as it
+// does after an HTTP error, open() is called again after a delay.
 
 import { parseExact } from "./exact.js";
 
-const SILENT_MS = 50_000; // the server says "alive" every 15 s
-const AGAIN_MS = [1_000, 4_000];
+const TIMEOUT_MS = 50_000; // the server sends "alive" every 15 s
+const RETRY_MS = [1_000, 4_000];
 
 export class Source {
   #model;
   #stream = null;
-  #asked = null; // the policy that a person chose; without, the server's choice is shown
+  #policy = null; // the policy that the reader selected; null: the server's default
   #seen = "";
-  #again = 0;
-  #silent = 0;
+  #retryTimer = 0;
+  #watchdog = 0;
 
   constructor(model) {
     this.#model = model;
@@ -20,60 +20,60 @@ export class Source {
 
   open() {
     this.close();
-    const asked = new URLSearchParams();
-    if (this.#asked !== null) asked.set("policy", this.#asked);
-    if (this.#seen !== "") asked.set("seen", this.#seen);
-    this.#stream = new EventSource(`api/v1/events?${asked}`);
-    const hear = (name, take) =>
+    const query = new URLSearchParams();
+    if (this.#policy !== null) query.set("policy", this.#policy);
+    if (this.#seen !== "") query.set("seen", this.#seen);
+    this.#stream = new EventSource(`api/v1/events?${query}`);
+    const on = (name, handle) =>
       this.#stream.addEventListener(name, (event) => {
         if (event.lastEventId !== "") this.#seen = event.lastEventId;
-        this.#watch();
-        take(parseExact(event.data));
+        this.#restartWatchdog();
+        handle(parseExact(event.data));
       });
-    hear("reset", () => this.#model.forget(this.#asked));
-    hear("slots", (told) => this.#model.takeSlots(told));
-    hear("release", (release) => this.#model.takeRelease(release));
-    hear("budget", (record) => this.#model.takeBudget(record));
-    hear("ready", (told) => {
+    on("reset", () => this.#model.reset(this.#policy));
+    on("slots", (view) => this.#model.applySlots(view));
+    on("release", (release) => this.#model.applyRelease(release));
+    on("budget", (record) => this.#model.applyBudget(record));
+    on("ready", ({ policy }) => {
       this.#model.setConnection("live");
-      this.#compare(told.policy);
+      this.#followDefault(policy);
     });
-    hear("alive", (told) => this.#compare(told.policy));
+    on("alive", ({ policy }) => this.#followDefault(policy));
     this.#stream.addEventListener("error", () => this.#lost());
-    this.#watch();
+    this.#restartWatchdog();
   }
 
   change(policy) {
-    this.#asked = policy;
+    this.#policy = policy;
     this.#seen = "";
-    this.#model.forget(policy);
+    this.#model.reset(policy);
     this.open();
   }
 
-  // One policy follows another while the page is open, on a wall perhaps, where nobody reloads it.
-  #compare(policy) {
-    if (this.#asked === null && policy !== this.#model.policy) this.change(null);
+  // Switch when the server's default policy changes: a page on a wall display is never reloaded.
+  #followDefault(policy) {
+    if (this.#policy === null && policy !== this.#model.policy) this.change(null);
   }
 
   close() {
     this.#stream?.close();
-    clearTimeout(this.#again);
-    clearTimeout(this.#silent);
+    clearTimeout(this.#retryTimer);
+    clearTimeout(this.#watchdog);
   }
 
-  #watch() {
-    clearTimeout(this.#silent);
-    this.#silent = setTimeout(() => {
+  #restartWatchdog() {
+    clearTimeout(this.#watchdog);
+    this.#watchdog = setTimeout(() => {
       this.#model.setConnection("reconnecting");
       this.open();
-    }, SILENT_MS);
+    }, TIMEOUT_MS);
   }
 
   #lost() {
     this.#model.setConnection("reconnecting");
     if (this.#stream.readyState !== EventSource.CLOSED) return;
-    clearTimeout(this.#again);
-    const [least, most] = AGAIN_MS;
-    this.#again = setTimeout(() => this.open(), least + Math.random() * (most - least));
+    clearTimeout(this.#retryTimer);
+    const [least, most] = RETRY_MS;
+    this.#retryTimer = setTimeout(() => this.open(), least + Math.random() * (most - least));
   }
 }

@@ -1,7 +1,7 @@
-// The same data without a picture: for screen readers, for keyboards, and for those who want the digits.
+// The same data as a table: for screen readers, keyboard users, and readers who want the digits.
 
 import { element } from "./dom.js";
-import { dayOf, hoursOf, stateOf } from "./words.js";
+import { dayOf, hoursOf, stateOf } from "./texts.js";
 
 const number = (read) => ({ text: read, order: (release) => Number(read(release) ?? NaN), numeric: true });
 const words = (read) => ({ text: read, order: read, numeric: false });
@@ -22,9 +22,9 @@ const COLUMNS = [
 export class Table {
   #model;
   #node;
-  #by = 0;
-  #down = false;
-  #drawn = "";
+  #sortColumn = 0;
+  #descending = false;
+  #drawnKey = "";
 
   constructor(model, node) {
     this.#model = model;
@@ -38,16 +38,16 @@ export class Table {
   draw() {
     if (this.#node.hidden) return;
     const { shown, selected, policy } = this.#model;
-    const key = `${policy} ${shown?.slot} ${this.#model.releases().size} ${selected} ${this.#by} ${this.#down}`;
-    if (key === this.#drawn) return;
-    this.#drawn = key;
+    const key = `${policy} ${shown?.slot} ${this.#model.releases().size} ${selected} ${this.#sortColumn} ${this.#descending}`;
+    if (key === this.#drawnKey) return;
+    this.#drawnKey = key;
     const rows = [...this.#model.releases().values()].sort((one, other) => this.#compare(one, other));
     this.caption.textContent = shown === null ? "No hour yet" : `${dayOf(shown.start)}, ${hoursOf(shown)}: ${rows.length} hexagons. Noise: in 95 of 100 cases.`;
     [...this.head.children].forEach((cell, i) => {
-      if (i === this.#by) cell.setAttribute("aria-sort", this.#down ? "descending" : "ascending");
+      if (i === this.#sortColumn) cell.setAttribute("aria-sort", this.#descending ? "descending" : "ascending");
       else cell.removeAttribute("aria-sort");
     });
-    // The focus stays with its hexagon though all rows are made anew.
+    // Keep the focus on its hexagon: all rows are replaced.
     const focused = this.body.contains(document.activeElement) ? document.activeElement.dataset.cell : undefined;
     this.body.replaceChildren(...rows.map((release) => this.#row(release)));
     if (focused !== undefined) this.body.querySelector(`button[data-cell="${CSS.escape(focused)}"]`)?.focus();
@@ -55,8 +55,8 @@ export class Table {
 
   #heading(name, column, i) {
     const sort = () => {
-      this.#down = i === this.#by ? !this.#down : column.numeric;
-      this.#by = i;
+      this.#descending = i === this.#sortColumn ? !this.#descending : column.numeric;
+      this.#sortColumn = i;
       this.draw();
     };
     return element("th", { scope: "col", class: column.numeric ? "numeric" : null }, element("button", { type: "button", onclick: sort }, name));
@@ -70,13 +70,13 @@ export class Table {
     return element("tr", { class: chosen ? "chosen" : null, "data-status": release.status }, element("th", { scope: "row" }, choose), ...cells);
   }
 
-  // What has no value comes last, however it is sorted.
+  // Rows without a value come last in either order.
   #compare(one, other) {
-    const [, column] = COLUMNS[this.#by];
+    const [, column] = COLUMNS[this.#sortColumn];
     const [a, b] = [column.order(one), column.order(other)];
     const [noA, noB] = [a, b].map((each) => each === undefined || Number.isNaN(each));
     if (noA || noB) return noA - noB || one.cell.localeCompare(other.cell);
     const order = column.numeric ? a - b : a.localeCompare(b);
-    return (this.#down ? -order : order) || one.cell.localeCompare(other.cell);
+    return (this.#descending ? -order : order) || one.cell.localeCompare(other.cell);
   }
 }

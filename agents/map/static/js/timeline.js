@@ -1,7 +1,7 @@
-// Which hour is shown: a slider, a button that plays them, and one back to the latest.
+// Selection of the hour: a slider, a play button, and a button back to the latest hour.
 
-import { byId, say } from "./dom.js";
-import { clockOf, countsOf, dayOf, hoursOf, zoneOf } from "./words.js";
+import { byId, setText } from "./dom.js";
+import { clockOf, countsOf, dayOf, hoursOf, zoneOf } from "./texts.js";
 
 const STEP_MS = 800;
 
@@ -36,14 +36,14 @@ export class Timeline {
     this.#slider.setAttribute("aria-valuetext", `${dayOf(shown.start)}, ${hoursOf(shown)}`);
     this.#end("first-slot", slots[0]);
     this.#end("last-slot", slots[slots.length - 1]);
-    say(byId("slot-title"), `${dayOf(shown.start)}, ${hoursOf(shown)}`);
-    say(byId("as-of"), `as of ${clockOf(shown.end)} (${zoneOf(shown.end)}) · ${countsOf(releases)}`);
+    setText(byId("slot-title"), `${dayOf(shown.start)}, ${hoursOf(shown)}`);
+    setText(byId("as-of"), `as of ${clockOf(shown.end)} (${zoneOf(shown.end)}) · ${countsOf(releases)}`);
   }
 
   #end(id, slot) {
     const [day, clock] = byId(id).children;
-    say(day, dayOf(slot.start).slice(0, -5));
-    say(clock, clockOf(slot.start));
+    setText(day, dayOf(slot.start).slice(0, -5));
+    setText(clock, clockOf(slot.start));
   }
 
   #start() {

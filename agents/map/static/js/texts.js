@@ -1,4 +1,4 @@
-// How times and states are told. Times are cut out of the record's own text: the city's clock, not the browser's.
+// Texts for times and states. Times are cut from the record's text: they are in the city's time zone, not the browser's.
 
 const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -11,7 +11,7 @@ export const STATES = {
 };
 
 export const WHY = {
-  suppressed: "Too few vehicles were here, so nothing is said about their speed.",
+  suppressed: "Too few vehicles were here, so their mean speed is not published.",
   budget_exhausted: "The day's privacy budget is spent, so nothing more was computed.",
   incomplete: "Some of the day's records were lost, so nothing was computed.",
 };
