@@ -18,7 +18,7 @@ from hatcast.agents.device.sources import Fleet, Own, read_lines, vehicles_in
 from hatcast.agents.device.summary import Summary
 from hatcast.agents.monitoring.logs import configure_logs
 from hatcast.agents.recordings.files import open_recording
-from hatcast.agents.sources.replay import pace_of
+from hatcast.agents.sources.replay import replay_pace
 from hatcast.agents.sources.synthetic import CityOptions
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import FORMATS
@@ -171,7 +171,7 @@ def _of(vehicle: str | None, source: str) -> Callable[[Reading], bool]:
 def _recorded(
     settings: Settings, files: tuple[str, ...], given: dict[str, Any], options: DeviceOptions, stop: threading.Event
 ) -> Summary:
-    pace = pace_of(settings.policy, _speedup(given), stop)
+    pace = replay_pace(settings.policy, _speedup(given), stop)
     with open_recording(files, FORMATS[given["form"]]) as recording:
         if given["fleet"] is None and given["vehicles"] is None:
             takes = _of(given["vehicle"], ", ".join(files))

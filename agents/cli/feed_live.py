@@ -142,11 +142,11 @@ def gtfs_rt(**given: Any) -> None:
     if not _is_address(given["url"]):
         raise click.UsageError("write the address as http://host/... or https://host/...")
     settings = _settings(given)
-    from hatcast.agents.sources.endpoint import KEY_VARIABLE, secret, tls_context
+    from hatcast.agents.sources.endpoint import KEY_VARIABLE, read_secret, tls_context
     from hatcast.agents.sources.gtfs_rt import Poll, PollSource
 
     name = given["key_header"] or given["key_parameter"]
-    key = secret(KEY_VARIABLE, given["key_file"])
+    key = read_secret(KEY_VARIABLE, given["key_file"])
     if (name is None) != (key is None) or (given["key_header"] and given["key_parameter"]):
         raise click.UsageError(
             "an API key needs --key-header or --key-parameter, and its value in HATCAST_FEED_KEY or --key-file"
@@ -178,10 +178,10 @@ def amqp(**given: Any) -> None:
     """Send what is in a queue, until Ctrl-C, SIGTERM or --for. A message leaves it once Kafka has its readings."""
     _check_tls(given)
     settings = _settings(given)
-    from hatcast.agents.sources.amqp import AmqpSource, Consumption
+    from hatcast.agents.sources.amqp import AmqpQueue, AmqpSource
 
     access = _access(given, _AMQP_PORTS)
-    wanted = Consumption(given["queue"], given["vhost"], given["exchange"], given["routing_key"])
+    wanted = AmqpQueue(given["queue"], given["vhost"], given["exchange"], given["routing_key"])
     _run(given, settings, given["feed"], lambda: AmqpSource(access, wanted))
 
 
@@ -209,10 +209,10 @@ def _settings(given: dict[str, Any]) -> Settings:
 
 
 def _access(given: dict[str, Any], ports: tuple[int, int]) -> "Endpoint":
-    from hatcast.agents.sources.endpoint import PASSWORD_VARIABLE, Endpoint, secret, tls_context
+    from hatcast.agents.sources.endpoint import PASSWORD_VARIABLE, Endpoint, read_secret, tls_context
 
     tls = tls_context(given["ca_file"], given["cert_file"], given["key_file"]) if given["tls"] else None
-    password = secret(PASSWORD_VARIABLE, given["password_file"]) if given["user"] else None
+    password = read_secret(PASSWORD_VARIABLE, given["password_file"]) if given["user"] else None
     port = given["port"] or ports[given["tls"]]
     return Endpoint(given["host"], port, given["user"], password, tls)
 
@@ -220,11 +220,11 @@ def _access(given: dict[str, Any], ports: tuple[int, int]) -> "Endpoint":
 def _run(
     given: dict[str, Any], settings: Settings, feed: str, connect: Callable[[], "Source"], *, polled: bool = False
 ) -> None:
-    from hatcast.agents.sources.live import Wish, run_live
+    from hatcast.agents.sources.live import LiveOptions, run_live
 
     listen: Address | None = given["metrics_listen"]
-    wish = Wish(feed, given["buffer"], polled, given["seconds"], listen)
-    summary = asyncio.run(run_live(settings, wish, connect))
+    options = LiveOptions(feed, given["buffer"], polled, given["seconds"], listen)
+    summary = asyncio.run(run_live(settings, options, connect))
     summary.show(as_json=given["as_json"])
     if summary.unconfirmed:
         sys.exit(1)

@@ -25,13 +25,13 @@ from hatcast.agents.redis.connection import connect_redis
 from hatcast.agents.sources.flow_control import FlowControl, stored_offsets
 from hatcast.agents.sources.pacing import Pace
 from hatcast.agents.sources.recorded_producer import RecordedProducer
-from hatcast.agents.sources.replay import Listener, pace_of, send_recording
+from hatcast.agents.sources.replay import ProgressListener, replay_pace, send_recording
 from hatcast.agents.sources.synthetic import CityOptions, city_messages, make_city
 from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.partitioner import PARTITIONERS
-from hatcast.stream.replay.heartbeats import Addresses, Replay
+from hatcast.stream.replay.heartbeats import Router, Replay
 
 _LEAVE_S: Final = 2.0  # for a stop in order, before the process goes anyway
 
@@ -76,7 +76,7 @@ def _send_city(settings: Settings, job: Job, redis: SyncRedis, stop: threading.E
     calendar = Calendar(settings.policy)
     city = make_city(CityOptions(vehicles=VEHICLES, speedup=speedup), calendar)
     with _sender(settings, redis, stop) as sender:
-        sender.send_all(city_messages(city.readings(start), _addresses(settings), start), Pace(speedup, 0, stop))
+        sender.send_all(city_messages(city.readings(start), _router(settings), start), Pace(speedup, 0, stop))
 
 
 def _send_file(settings: Settings, job: Job, file: str, redis: SyncRedis, stop: threading.Event) -> None:
@@ -87,9 +87,9 @@ def _send_file(settings: Settings, job: Job, file: str, redis: SyncRedis, stop: 
         last = min(recording.last_ms, now_ms() + settings.policy.max_ahead_ms)  # what is later is not sent
         speedup = _speedup(last - first) if job.speedup is None else job.speedup
         tell(Began(records=len(recording), first_ms=first, last_ms=last, speedup=speedup))
-        plan = Replay(settings.policy, Calendar(settings.policy), _addresses(settings), now_ms())
-        pace = pace_of(settings.policy, speedup, stop)
-        listener = Listener(lambda _records, _at: None, lambda sentence: tell(Note(text=sentence)))
+        plan = Replay(settings.policy, Calendar(settings.policy), _router(settings), now_ms())
+        pace = replay_pace(settings.policy, speedup, stop)
+        listener = ProgressListener(lambda _records, _at: None, lambda sentence: tell(Note(text=sentence)))
         if not send_recording(recording, plan, sender, pace, with_end=True, listener=listener):
             return
     if sender.records and plan.undecodable == sender.records:
@@ -115,8 +115,8 @@ def _sender(settings: Settings, redis: SyncRedis, stop: threading.Event) -> Reco
     return RecordedProducer(confluent_options(settings), settings.topics.telemetry, stop, room)
 
 
-def _addresses(settings: Settings) -> Addresses:
-    return Addresses(PARTITIONS, PARTITIONERS[settings.topics.telemetry_partitioner])
+def _router(settings: Settings) -> Router:
+    return Router(PARTITIONS, PARTITIONERS[settings.topics.telemetry_partitioner])
 
 
 if __name__ == "__main__":

@@ -16,9 +16,9 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.device.live import Arrived
 from hatcast.agents.device.sources import QUEUE_READINGS
 from hatcast.agents.monitoring.failures import back_off_s
-from hatcast.agents.sources.endpoint import PASSWORD_VARIABLE, Endpoint, lost, secret, tls_context
+from hatcast.agents.sources.endpoint import PASSWORD_VARIABLE, Endpoint, read_secret, source_error, tls_context
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.readings.formats import Feed
+from hatcast.stream.readings.formats import Format
 
 log = structlog.get_logger()
 
@@ -45,7 +45,7 @@ class Published:
                 user = None if parts.username is None else unquote(parts.username)
                 tls = tls_context() if parts.scheme == "mqtts" else None
                 return cls(
-                    Endpoint(parts.hostname, port, user, secret(PASSWORD_VARIABLE, None, environment), tls), topic
+                    Endpoint(parts.hostname, port, user, read_secret(PASSWORD_VARIABLE, None, environment), tls), topic
                 )
         raise HatcastError(
             "--mqtt is no address: write mqtt://user@host:1883/topic or mqtts://..., and the password in"
@@ -54,7 +54,7 @@ class Published:
 
 
 @contextmanager
-def mqtt_readings(published: Published, feed: Feed) -> Iterator["queue.Queue[Arrived]"]:
+def mqtt_readings(published: Published, feed: Format) -> Iterator["queue.Queue[Arrived]"]:
     """Readings as they are published, each with its time of arrival, until the end of the block."""
     arrived: queue.Queue[Arrived] = queue.Queue(QUEUE_READINGS)
     loop = asyncio.new_event_loop()
@@ -79,7 +79,7 @@ def mqtt_readings(published: Published, feed: Feed) -> Iterator["queue.Queue[Arr
         thread.join(_LEAVE_S)
 
 
-async def _read(published: Published, feed: Feed, arrived: "queue.Queue[Arrived]") -> None:
+async def _read(published: Published, feed: Format, arrived: "queue.Queue[Arrived]") -> None:
     """For ever; a connection that is lost is made again."""
     broker = published.broker
     failures, told = 0, ""
@@ -95,7 +95,7 @@ async def _read(published: Published, feed: Feed, arrived: "queue.Queue[Arrived]
                         if reading is not None:
                             _put(arrived, (now_ms(), reading))
         except MqttError as error:
-            reason = str(lost(error))
+            reason = str(source_error(error))
             if reason != told:
                 log.warning("MQTT broker not reached, tried again", broker=str(broker), reason=reason)
             told = reason

@@ -10,7 +10,7 @@ from hatcast.agents.device.perturbation import Reporter
 from hatcast.agents.sources.pacing import Pace
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.reading import Reading
-from hatcast.stream.replay.heartbeats import Passage
+from hatcast.stream.replay.heartbeats import RecordingPass
 
 _LOOK_EVERY: Final = 10_000  # records between two looks at what the broker said
 
@@ -30,7 +30,7 @@ class Past:
 
     def run(
         self,
-        passage: Passage,
+        passage: RecordingPass,
         records: Iterable[tuple[int, Recorded]],
         takes: Callable[[Reading], bool],
         *,
@@ -45,7 +45,7 @@ class Past:
                  trusts must not move the clocks of others
         """
         seen = 0
-        for timestamp, recorded in passage.steps(records):
+        for timestamp, recorded in passage.with_heartbeats(records):
             if not self._until(timestamp):
                 return False
             if recorded is not None:
@@ -67,7 +67,7 @@ class Past:
         tick_ms  when (ms UTC) the operator closes the last slot: a last tick; None: for a device that does not tick
         note     told, in a sentence, what is waited for
         """
-        self._pace.hurry()
+        self._pace.disable_pacing()
         while (due := self._own.due_ms) is not None:
             if not self._wait(due, note):
                 return False

@@ -21,12 +21,12 @@ from hatcast.agents.device.summary import Summary
 from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.kafka.topics import topic_range
 from hatcast.agents.sources.pacing import Pace
-from hatcast.agents.sources.progress import Bar
+from hatcast.agents.sources.progress import ProgressBar
 from hatcast.agents.sources.synthetic import CityOptions, default_start_ms, make_city
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.readings.recording import Recording
-from hatcast.stream.replay.heartbeats import Passage
+from hatcast.stream.replay.heartbeats import RecordingPass
 
 _FAR_MS: Final = 1 << 60  # a city's pace keeps it from running ahead of the clock, for as long as it goes
 
@@ -108,9 +108,9 @@ def run_recording(
     ticks: bool,
 ) -> Summary:
     """Devices over a recording. `ticks`: see Past.run. Raises HatcastError."""
-    with _opened(settings, options, live=False) as parts, Bar(parts.rules.calendar, len(recording)) as bar:
+    with _opened(settings, options, live=False) as parts, ProgressBar(parts.rules.calendar, len(recording)) as bar:
         past = Past(parts.own, parts.reporter, parts.outbox, pace)
-        passage = Passage(settings.policy, parts.rules.calendar, now_ms())
+        passage = RecordingPass(settings.policy, parts.rules.calendar, now_ms())
         finished = past.run(passage, recording, takes, ticks=ticks, say=bar.show)
         if finished and options.with_end:
             finished = past.end(passage.end_ms() if ticks else None, bar.note)
@@ -119,13 +119,13 @@ def run_recording(
 
 def run_city(settings: Settings, city: CityOptions, options: DeviceOptions, stop: threading.Event) -> Summary:
     """A fleet in a city that does not exist, until `stop`. Raises HatcastError."""
-    with _opened(settings, options, live=False) as parts, Bar(parts.rules.calendar, None) as bar:
+    with _opened(settings, options, live=False) as parts, ProgressBar(parts.rules.calendar, None) as bar:
         calendar = parts.rules.calendar
         now = now_ms()
         start = default_start_ms(now, city.speedup, settings.retention_ms, None)
         past = Past(parts.own, parts.reporter, parts.outbox, Pace(city.speedup, 0, stop))
         records = _as_records(make_city(city, calendar).readings(start))
-        past.run(Passage(settings.policy, calendar, _FAR_MS), records, Fleet(None), ticks=True, say=bar.show)
+        past.run(RecordingPass(settings.policy, calendar, _FAR_MS), records, Fleet(None), ticks=True, say=bar.show)
         return parts.summary(finished=True)
 
 

@@ -3,7 +3,7 @@
 import click
 import msgspec
 
-from hatcast.agents.sources.progress import show_counts
+from hatcast.agents.sources.progress import print_counts
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
             f"{ended}read {sum(self.readings.values()):,} readings, sent {self.sent:,} reports to {self.topic}"
             f" ({self.partitions} partitions) in {self.seconds:.1f} s"
         )
-        show_counts(
+        print_counts(
             (self.reported_before, "HATs have their report from before, and none is drawn again"),
             (self.over_cap, "HATs were left out: the day's reports are used up"),
             (self.forgotten, "HATs are of days too old for the state file, which may have reported them"),

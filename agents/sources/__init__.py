@@ -1,1 +1,1 @@
-"""Bridges: what brings telemetry to Kafka. A recording or a synthetic city here; live feeds come beside them."""
+"""Sources: clients and producers that send telemetry to Kafka from live feeds, recordings or a synthetic city."""

@@ -1,57 +1,57 @@
-"""What a source may be told: that a message is done with, once Kafka has all of its readings, and in their order.
+"""Acknowledge messages to a source, in order, once Kafka has all of their readings.
 
-MQTT asks for acknowledgements in order [MQTT 5.0, 4.6], and in order one of AMQP acknowledges all before it.
+MQTT requires acknowledgements in order [MQTT 5.0, 4.6]. In AMQP one acknowledgement can cover all earlier messages.
 """
 
 from collections import deque
 from collections.abc import Callable
 
 
-class Delivery:
-    """One message of a source: a part of a window.
+class PendingMessage:
+    """One message of a source that has not been acknowledged.
 
-    left   readings of it that Kafka has not confirmed; and one more until all are handed over
+    unconfirmed   its readings that Kafka has not confirmed, plus one until all of them have been produced
     """
 
-    __slots__ = ("_window", "done", "left")
+    __slots__ = ("_tracker", "acknowledge", "unconfirmed")
 
-    def __init__(self, window: "Window", done: Callable[[], object]) -> None:
-        self.left = 1
-        self.done = done
-        self._window = window
+    def __init__(self, tracker: "AckTracker", acknowledge: Callable[[], object]) -> None:
+        self.unconfirmed = 1
+        self.acknowledge = acknowledge
+        self._tracker = tracker
 
-    def confirmed(self) -> None:
-        """Kafka has one more of its readings, or all of them have been handed over."""
-        self.left -= 1
-        if not self.left:
-            self._window.settle()
+    def confirm(self) -> None:
+        """Count one reading as confirmed by Kafka, or the message as produced completely."""
+        self.unconfirmed -= 1
+        if not self.unconfirmed:
+            self._tracker.acknowledge_confirmed()
 
 
-class Window:
-    """The messages of one connection that its source has not been told of."""
+class AckTracker:
+    """Unacknowledged messages of one connection, in order of receipt."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Delivery] = deque()
+        self._pending: deque[PendingMessage] = deque()
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._pending)
 
-    def add(self, done: Callable[[], object]) -> Delivery:
-        """A message that has just come. `done` is called when it and all before it are with Kafka."""
-        parcel = Delivery(self, done)
-        self._waiting.append(parcel)
-        return parcel
+    def add(self, acknowledge: Callable[[], object]) -> PendingMessage:
+        """Track a received message. Calls `acknowledge` when Kafka has it and all earlier messages."""
+        pending = PendingMessage(self, acknowledge)
+        self._pending.append(pending)
+        return pending
 
-    def settle(self) -> None:
-        """Tell the source of what is done."""
-        while self._waiting and not self._waiting[0].left:
-            self._waiting.popleft().done()
+    def acknowledge_confirmed(self) -> None:
+        """Acknowledge the confirmed messages up to the first unconfirmed one."""
+        while self._pending and not self._pending[0].unconfirmed:
+            self._pending.popleft().acknowledge()
 
-    def withdraw(self, parcel: Delivery) -> None:
-        """A message that was not handed over whole: its source is not told of it, and sends it again."""
-        if parcel in self._waiting:
-            self._waiting.remove(parcel)
+    def discard(self, pending: PendingMessage) -> None:
+        """Stop tracking a message that was not produced completely: the source sends it again."""
+        if pending in self._pending:
+            self._pending.remove(pending)
 
-    def forget(self) -> None:
-        """The connection is gone: what it brought and was not told of comes again on the next one."""
-        self._waiting.clear()
+    def clear(self) -> None:
+        """Drop all messages of a lost connection: the source sends them again on the next one."""
+        self._pending.clear()

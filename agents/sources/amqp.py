@@ -1,7 +1,7 @@
-"""AMQP 0-9-1, as RabbitMQ speaks it: a message leaves the queue once Kafka has its readings.
+"""AMQP 0-9-1 source, as RabbitMQ speaks it: a message leaves the queue once Kafka has its readings.
 
-Connecting again is ours, not aio-pika's `connect_robust`: that waits the same time before each try, and says nothing to
-whoever wants to know whether the source is there (docs/decisions/0017).
+`SourceConnection` reconnects, not aio-pika's `connect_robust`, which has a constant delay and no callback for a lost
+connection (docs/decisions/0017).
 """
 
 import asyncio
@@ -22,40 +22,39 @@ from aio_pika.exceptions import (
 )
 from aiormq.exceptions import ChannelAccessRefused, ConnectionNotAllowed
 
-from hatcast.agents.sources.acknowledgements import Window
+from hatcast.agents.sources.acknowledgements import AckTracker
 from hatcast.agents.sources.connection import SourceConnection
-from hatcast.agents.sources.endpoint import Endpoint, SourceLost, SourceRefuses, lost
+from hatcast.agents.sources.endpoint import Endpoint, SourceLost, SourceRejection, source_error
 
 NAME: Final = "amqp"
-PREFETCH: Final = 1_000  # messages that the broker sends before it hears of the first
+PREFETCH: Final = 1_000  # unacknowledged messages, at most
 _TIMEOUT_S: Final = 10.0
 _HEARTBEAT_S: Final = 30
 _CLOSE_S: Final = 5.0
 
-# What they have to say is said by ours, without the address that they put a password into.
+# Silence the libraries' loggers: they print the address with the password. Our own log lines report their failures.
 for _name in ("aio_pika", "aiormq"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
     logging.getLogger(_name).propagate = False
 
-_REFUSED: Final = {
+_REJECTIONS: Final = {
     AuthenticationError: "it does not know this user or password: correct --user, --password-file or"
     " HATCAST_FEED_PASSWORD",
     ProbableAuthenticationError: "it does not know this user or password: correct --user, --password-file or"
     " HATCAST_FEED_PASSWORD",
     ConnectionNotAllowed: "this user may not use that virtual host: correct --vhost or --user",
-    ChannelNotFoundEntity: "there is no such queue or exchange: correct --queue and --exchange, or have it made",
-    ChannelAccessRefused: "this user may not read that queue: correct --user, or let it",
-    ChannelPreconditionFailed: "the queue is there with other properties: leave --exchange out",
+    ChannelNotFoundEntity: "the queue or exchange does not exist: correct --queue and --exchange, or create it",
+    ChannelAccessRefused: "this user may not read that queue: correct --user, or grant it read access",
+    ChannelPreconditionFailed: "the queue exists with other properties: omit --exchange",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Consumption:
-    """What is read.
+class AmqpQueue:
+    """Queue to consume.
 
-    queue        its name
-    exchange     None: the queue is there. Else it is made, durable, and bound to this exchange
-    routing_key  of that binding
+    exchange     None: the queue exists. Otherwise it is declared durable and bound to this exchange
+    routing_key  routing key of that binding
     """
 
     queue: str
@@ -65,99 +64,104 @@ class Consumption:
 
 
 class AmqpSource:
-    """One connection after another to an AMQP broker."""
+    """AMQP client: one connection for each `serve`."""
 
     name = NAME
 
-    def __init__(self, access: Endpoint, wanted: Consumption) -> None:
-        self.where = f"{access} ({wanted.queue})"
-        self._access = access
-        self._wanted = wanted
+    def __init__(self, endpoint: Endpoint, source_queue: AmqpQueue) -> None:
+        self.where = f"{endpoint} ({source_queue.queue})"
+        self._endpoint = endpoint
+        self._source_queue = source_queue
 
-    async def serve(self, link: SourceConnection) -> None:
-        """Consume and hand on. Raises SourceLost."""
+    async def serve(self, connection: SourceConnection) -> None:
+        """Consume the queue and forward its messages. Raises SourceLost."""
         try:
-            async with AsyncExitStack() as held:
-                channel = await self._channel(held)
+            async with AsyncExitStack() as stack:
+                channel = await self._channel(stack)
                 queue = await self._queue(channel)
-                window, teller = Window(), _Teller()
-                held.callback(window.forget)
-                telling = asyncio.create_task(teller.run())
-                held.callback(telling.cancel)
-                link.up(self)
-                await link.until_stopped(self._read(channel, queue, link, window, teller))
-                await link.settle(window)
-                await teller.flush()
+                acks, acknowledger = AckTracker(), _Acknowledger()
+                stack.callback(acks.clear)
+                acknowledging = asyncio.create_task(acknowledger.run())
+                stack.callback(acknowledging.cancel)
+                connection.mark_connected(self)
+                await connection.run_until_stopped(self._read(channel, queue, connection, acks, acknowledger))
+                await connection.drain(acks)
+                await acknowledger.flush()
         except SourceLost:
             raise
-        except tuple(_REFUSED) as error:
-            raise SourceRefuses(_REFUSED[type(error)]) from None
+        except tuple(_REJECTIONS) as error:
+            raise SourceRejection(_REJECTIONS[type(error)]) from None
         except CONNECTION_EXCEPTIONS as error:
-            raise lost(error) from None
+            raise source_error(error) from None
 
-    async def _channel(self, held: AsyncExitStack) -> AbstractChannel:
-        access = self._access
+    async def _channel(self, stack: AsyncExitStack) -> AbstractChannel:
+        endpoint = self._endpoint
         connection = await aio_pika.connect(
-            host=access.host,
-            port=access.port,
-            login=access.user or "guest",
-            password=access.password or "guest",
-            virtualhost=self._wanted.vhost,
-            ssl=access.tls is not None,
-            ssl_context=access.tls,
+            host=endpoint.host,
+            port=endpoint.port,
+            login=endpoint.user or "guest",
+            password=endpoint.password or "guest",
+            virtualhost=self._source_queue.vhost,
+            ssl=endpoint.tls is not None,
+            ssl_context=endpoint.tls,
             timeout=_TIMEOUT_S,
             heartbeat=_HEARTBEAT_S,
         )
-        held.push_async_callback(_close, connection)
+        stack.push_async_callback(_close, connection)
         channel = await connection.channel()
         await channel.set_qos(prefetch_count=PREFETCH)
         return channel
 
     async def _queue(self, channel: AbstractChannel) -> AbstractQueue:
-        wanted = self._wanted
-        if wanted.exchange is None:
-            return await channel.get_queue(wanted.queue)
-        queue = await channel.declare_queue(wanted.queue, durable=True)
-        await queue.bind(await channel.get_exchange(wanted.exchange), wanted.routing_key)
+        source_queue = self._source_queue
+        if source_queue.exchange is None:
+            return await channel.get_queue(source_queue.queue)
+        queue = await channel.declare_queue(source_queue.queue, durable=True)
+        await queue.bind(await channel.get_exchange(source_queue.exchange), source_queue.routing_key)
         return queue
 
     async def _read(
-        self, channel: AbstractChannel, queue: AbstractQueue, link: SourceConnection, window: Window, teller: "_Teller"
+        self,
+        channel: AbstractChannel,
+        queue: AbstractQueue,
+        connection: SourceConnection,
+        acks: AckTracker,
+        acknowledger: "_Acknowledger",
     ) -> None:
         cancelled = (await channel.get_underlay_channel()).on_consumer_cancel_callbacks
-        async with queue.iterator() as messages:  # gives back what it holds when it is left
-            # A queue that is deleted sends no more, and its connection stands: aio-pika alone would wait for ever.
+        async with queue.iterator() as messages:  # on exit it returns the prefetched messages to the queue
+            # A deleted queue sends nothing and leaves the connection open: aio-pika alone would wait for ever.
             closing: list[asyncio.Future[None]] = []
             cancelled.add(lambda _: closing.append(asyncio.ensure_future(messages.close())))
             async for message in messages:
-                await link.take(window, message.body, partial(teller.done, message))
+                await connection.forward(acks, message.body, partial(acknowledger.schedule, message))
         raise SourceLost("the queue was closed")
 
 
 async def _close(connection: AbstractConnection) -> None:
-    """In order, unless the broker does not answer: what it was not told of it sends again in any case."""
+    """Close gracefully, or give up after a timeout: the broker redelivers unacknowledged messages either way."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_CLOSE_S):
             await connection.close()
 
 
-class _Teller:
-    """Tells the broker of the last message that is done with, and so of all before it."""
+class _Acknowledger:
+    """Acknowledge the latest confirmed message, and with it all earlier ones."""
 
     def __init__(self) -> None:
         self._last: AbstractIncomingMessage | None = None
-        self._some = asyncio.Event()
+        self._scheduled = asyncio.Event()
 
-    def done(self, message: AbstractIncomingMessage) -> None:
+    def schedule(self, message: AbstractIncomingMessage) -> None:
         self._last = message
-        self._some.set()
+        self._scheduled.set()
 
     async def run(self) -> None:
-        while await self._some.wait():
+        while await self._scheduled.wait():
             await self.flush()
 
     async def flush(self) -> None:
-        self._some.clear()
+        self._scheduled.clear()
         last, self._last = self._last, None
         if last is not None:
             await last.ack(multiple=True)

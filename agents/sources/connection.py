@@ -1,8 +1,8 @@
-"""Between a live source and Kafka: what every bridge shares, whatever its source speaks."""
+"""Connection from a live source to Kafka: reconnects, forwards messages and reports health, for every protocol."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from secrets import randbelow  # to wait a little more or less: nothing that is published
+from secrets import randbelow  # jitter of the backoff, never noise
 from typing import Any, Final, Protocol
 
 import structlog
@@ -18,138 +18,137 @@ from hatcast.agents.monitoring.declarations import (
 from hatcast.agents.monitoring.failures import back_off_s
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.monitoring.server import READY
-from hatcast.agents.sources.acknowledgements import Window
-from hatcast.agents.sources.endpoint import SourceLost, SourceRefuses
+from hatcast.agents.sources.acknowledgements import AckTracker
+from hatcast.agents.sources.endpoint import SourceLost, SourceRejection
 from hatcast.agents.sources.filter import Filter
 from hatcast.agents.sources.live_producer import LiveProducer
 from hatcast.stream.errors import HatcastError
 
 log = structlog.get_logger()
 
-FINISH_S: Final = 10.0  # for what was taken when a bridge is told to stop
-_STEADY_S: Final = 10.0  # a connection that lasted so long was a good one: the next is dialled at once
-_SPREAD_PERCENT: Final = 25  # on top of each wait
-_BREATH: Final = 500  # readings of one message after which others have a turn
+SHUTDOWN_TIMEOUT_S: Final = 10.0  # to deliver the messages that were received before a stop
+_STABLE_S: Final = 10.0  # a connection that lasted this long resets the backoff
+_JITTER_PERCENT: Final = 25  # added to each wait, at most
+_YIELD_EVERY: Final = 500  # readings of one message between two yields to the event loop
 
 
 class Source(Protocol):
-    """A client of what a city sends.
-
-    name    as commands name it: mqtt, gtfs-rt, amqp
-    where   host, port and what is read there, for people; no secret
-    """
+    """Client of a live feed."""
 
     @property
     def name(self) -> str:
-        """As commands name it."""
+        """Name of its command: mqtt, gtfs-rt or amqp."""
 
     @property
     def where(self) -> str:
-        """For people and logs."""
+        """Host, port and topic, queue or path, for logs and messages; no secret."""
 
-    async def serve(self, link: "SourceConnection") -> None:
-        """Connect, and hand on what comes until `link.stopping` is set. Raises SourceLost."""
+    async def serve(self, connection: "SourceConnection") -> None:
+        """Connect, and forward messages until `connection.stopping` is set. Raises SourceLost."""
 
 
 class SourceConnection:
-    """What a source hands its messages to, and how its connection is.
+    """State of a source's connection, and the way of its messages to Kafka.
 
-    stopping     set once the bridge is to end
-    is_up        the source is connected
-    losses       how often the connection was lost, or could not be made
-    dropped      messages for which there was no room, of a source that does not send them again
+    stopping      set when the bridge has to stop
+    is_connected  the source is connected
+    losses        how often the connection was lost or could not be made
+    dropped       messages dropped because a buffer was full; the source does not send them again
     """
 
-    def __init__(self, door: Filter, outlet: LiveProducer, stopping: asyncio.Event) -> None:
-        self.door = door
-        self.outlet = outlet
+    def __init__(self, reading_filter: Filter, producer: LiveProducer, stopping: asyncio.Event) -> None:
+        self.reading_filter = reading_filter
+        self.producer = producer
         self.stopping = stopping
-        self.is_up = False
+        self.is_connected = False
         self.losses = 0
         self.dropped = 0
-        self._was_up = False
-        self._up_s = 0.0
-        self._failures = 0  # one after another
-        self._told = ""
-        self._end_s: float | None = None
+        self._ever_connected = False
+        self._connected_s = 0.0
+        self._failures = 0  # consecutive
+        self._logged_reason = ""
+        self._deadline_s: float | None = None
         METERS.set(BRIDGE_UP, 0)
-        METERS.set_now(BRIDGE_LAST_READING)  # one that never has any is silent too
+        METERS.set_now(BRIDGE_LAST_READING)  # so that the alert on a silent feed also fires if no reading ever arrives
 
-    async def keep(self, source: Source) -> None:
-        """Serve a source until `stopping` is set, connecting again and again.
+    async def run(self, source: Source) -> None:
+        """Serve a source until `stopping` is set, and reconnect with backoff after each loss.
 
-        Raises HatcastError where the source refuses us and has never let us in.
+        Raises HatcastError if the source rejects the connection and no earlier one succeeded.
         """
         wait_s = 0.0
         while await pause(wait_s, self.stopping):
             try:
                 await source.serve(self)
-            except SourceRefuses as error:
-                if not self._was_up:
+            except SourceRejection as error:
+                if not self._ever_connected:
                     raise HatcastError(f"{source.name} at {source.where}: {error}") from None
-                wait_s = self._lost(source, error)
+                wait_s = self._handle_loss(source, error)
             except SourceLost as error:
-                wait_s = self._lost(source, error)
+                wait_s = self._handle_loss(source, error)
             finally:
-                self.is_up = False
+                self.is_connected = False
                 METERS.set(BRIDGE_UP, 0)
 
-    def up(self, source: Source) -> None:
-        """The source is connected, and has answered."""
-        if self.is_up:
+    def mark_connected(self, source: Source) -> None:
+        """Record that the source has answered."""
+        if self.is_connected:
             return
-        self.is_up = self._was_up = True
+        self.is_connected = self._ever_connected = True
         METERS.set(BRIDGE_UP, 1)
-        self._up_s = monotonic_s()
+        self._connected_s = monotonic_s()
         log.info("source reached", source=source.name, where=source.where, losses=self.losses)
 
     def state(self) -> str:
-        """For `/readyz`."""
-        return READY if self.is_up else "not connected"
+        """Return the readiness of the source for `/readyz`."""
+        return READY if self.is_connected else "not connected"
 
-    def _lost(self, source: Source, error: SourceLost) -> float:
-        """Tell it, if it is another trouble than before; returns how many seconds to wait."""
-        # One that lets us in and throws us out at once is not to be hammered either.
-        if self.is_up and monotonic_s() - self._up_s >= _STEADY_S:
-            self._failures, self._told = 0, ""
+    def _handle_loss(self, source: Source, error: SourceLost) -> float:
+        """Count the loss, log it if the reason is new; return the backoff in seconds."""
+        # A source that accepts a connection and closes it at once must not reset the backoff.
+        if self.is_connected and monotonic_s() - self._connected_s >= _STABLE_S:
+            self._failures, self._logged_reason = 0, ""
         self.losses += 1
         METERS.count(BRIDGE_RECONNECTS)
         self._failures += 1
         reason = str(error)
-        if reason != self._told:
-            log.warning("source lost, tried again", source=source.name, where=source.where, reason=reason)
-        self._told = reason
-        # All that a broker had lose it at one moment, and are not to come back at one.
-        return max(back_off_s(self._failures - 1), error.wait_s) * (1 + randbelow(_SPREAD_PERCENT + 1) / 100)
+        if reason != self._logged_reason:
+            log.warning("source lost, retrying", source=source.name, where=source.where, reason=reason)
+        self._logged_reason = reason
+        # Jitter: all clients of a broker lose it at the same moment and must not reconnect at the same moment.
+        return max(back_off_s(self._failures - 1), error.wait_s) * (1 + randbelow(_JITTER_PERCENT + 1) / 100)
 
-    async def take(self, window: Window, body: bytes, done: Callable[[], object], topic: str = "") -> None:
-        """Hand on one message; waits while too much is on its way. `done` is called once Kafka has its readings."""
-        self.heard()
-        before = self.door.readings
-        parcel = window.add(done)
+    async def forward(self, acks: AckTracker, body: bytes, acknowledge: Callable[[], object], topic: str = "") -> None:
+        """Produce the readings of one message, waiting while too many are in flight.
+
+        Calls `acknowledge` once Kafka has them and all earlier messages.
+        """
+        self.record_poll()
+        before = self.reading_filter.readings
+        pending = acks.add(acknowledge)
         try:
-            for number, message in enumerate(self.door.messages(body, topic), 1):
-                await self.outlet.send(message, parcel)
-                if not number % _BREATH:
+            for number, message in enumerate(self.reading_filter.messages(body, topic), 1):
+                await self.producer.send(message, pending)
+                if not number % _YIELD_EVERY:
                     await asyncio.sleep(0)
         except BaseException:
-            window.withdraw(parcel)
+            acks.discard(pending)
             raise
-        parcel.confirmed()
-        if self.door.readings > before:
+        pending.confirm()
+        if self.reading_filter.readings > before:
             METERS.set_now(BRIDGE_LAST_READING)
 
-    def heard(self) -> None:
-        """The source has said something, if only that there is nothing new."""
+    def record_poll(self) -> None:
+        """Record that the source has answered, even if with nothing new."""
         METERS.set_now(BRIDGE_LAST_POLL)
 
-    def drop(self, messages: int) -> None:
-        """So many messages found no room, and nobody sends them again."""
+    def count_dropped(self, messages: int) -> None:
+        """Count messages that were dropped because a buffer was full."""
         self.dropped += messages
         METERS.count(BRIDGE_DROPPED, messages)
 
-    async def until_stopped(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run what reads a source until it ends, or until `stopping` is set. Raises what it raises."""
+    async def run_until_stopped(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine until it ends or `stopping` is set. Its errors pass through."""
         reading = asyncio.create_task(work)
         stop = asyncio.create_task(self.stopping.wait())
         try:
@@ -161,13 +160,13 @@ class SourceConnection:
                 task.cancel()
             await asyncio.gather(reading, stop, return_exceptions=True)
 
-    async def settle(self, window: Window) -> None:
-        """Before a connection is closed in order: wait until Kafka has what it brought, so that the source is told."""
-        while len(window) and self.remaining_s() > 0:
+    async def drain(self, acks: AckTracker) -> None:
+        """Wait until all messages of a connection are acknowledged, or until the shutdown timeout."""
+        while len(acks) and self.remaining_s() > 0:
             await asyncio.sleep(0.01)
 
     def remaining_s(self) -> float:
-        """Of the seconds to end in, which begin with the first question for them."""
-        if self._end_s is None:
-            self._end_s = monotonic_s() + FINISH_S
-        return self._end_s - monotonic_s()
+        """Return the seconds left of the shutdown timeout, which starts with the first call."""
+        if self._deadline_s is None:
+            self._deadline_s = monotonic_s() + SHUTDOWN_TIMEOUT_S
+        return self._deadline_s - monotonic_s()

@@ -1,4 +1,4 @@
-"""How a live source is reached: its address, who we are, and TLS. Secrets come from the environment or from files."""
+"""Address, credentials and TLS of a live source. Secrets come from the environment or from files."""
 
 import os
 import socket
@@ -15,9 +15,9 @@ KEY_VARIABLE: Final = "HATCAST_FEED_KEY"
 
 
 class SourceLost(Exception):
-    """The connection to a source is gone, or cannot be made; it is tried again. The text holds no secret and no data.
+    """The connection to a source failed and is retried. The text contains no secret and no data.
 
-    wait_s   before the next try, at least
+    wait_s   shortest wait before the next attempt
     """
 
     def __init__(self, reason: str, wait_s: float = 0.0) -> None:
@@ -25,15 +25,15 @@ class SourceLost(Exception):
         self.wait_s = wait_s
 
 
-class SourceRefuses(SourceLost):
-    """The source does not let us in. Where it never has, waiting would not help, and the bridge does not start."""
+class SourceRejection(SourceLost):
+    """The source rejects the connection. If no earlier connection succeeded, the bridge ends instead of retrying."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A broker of messages.
+    """Address and credentials of a message broker.
 
-    tls   None: a plain connection
+    tls   None: a plaintext connection
     """
 
     host: str
@@ -49,21 +49,22 @@ class Endpoint:
 def tls_context(
     ca_file: Path | None = None, cert_file: Path | None = None, key_file: Path | None = None
 ) -> ssl.SSLContext:
-    """TLS that checks the source's certificate and name, by `ca_file` or what the system trusts. Raises HatcastError."""
+    """Return a TLS context that verifies certificate and host name. Raises HatcastError.
+
+    ca_file   certificate authorities; None: the system's
+    """
     try:
         context = ssl.create_default_context(cafile=ca_file)
         if cert_file is not None:
             context.load_cert_chain(cert_file, key_file)
     except (OSError, ssl.SSLError) as error:
         names = ", ".join(str(path) for path in (ca_file, cert_file, key_file) if path is not None)
-        raise HatcastError(
-            f"TLS: {names}: not PEM files that fit together ({error.strerror or error}); correct them"
-        ) from None
+        raise HatcastError(f"TLS: {names}: not matching PEM files ({error.strerror or error}); correct them") from None
     return context
 
 
-def secret(variable: str, file: Path | None, environment: Mapping[str, str] = os.environ) -> str | None:
-    """A secret from a file, else from the environment; None if neither has it. Raises HatcastError."""
+def read_secret(variable: str, file: Path | None, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return a secret from a file, else from the environment; None if neither has it. Raises HatcastError."""
     if file is None:
         return environment.get(variable) or None
     try:
@@ -72,19 +73,22 @@ def secret(variable: str, file: Path | None, environment: Mapping[str, str] = os
         raise HatcastError(f"{file}: cannot be read ({type(error).__name__}); name a readable file") from None
 
 
-def lost(error: BaseException, wait_s: float = 0.0) -> SourceLost:
-    """Why a connection failed: the system's words, or the kind of error. Never a text that may hold a secret."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, ssl.SSLCertVerificationError):
-            return SourceRefuses(
-                f"its certificate is not trusted ({seen.verify_message}): correct --ca-file or the name"
+def source_error(error: BaseException, wait_s: float = 0.0) -> SourceLost:
+    """Convert an error to the reason for a failed connection.
+
+    The reason is the system's message or the error's type, never a text that may contain a secret.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return SourceRejection(
+                f"its certificate is not trusted ({cause.verify_message}): correct --ca-file or the name"
             )
-        if isinstance(seen, TimeoutError):
+        if isinstance(cause, TimeoutError):
             return SourceLost("no answer in time", wait_s)
-        if isinstance(seen, socket.gaierror):
+        if isinstance(cause, socket.gaierror):
             return SourceLost("its host is unknown", wait_s)
-        if isinstance(seen, OSError) and seen.errno and seen.errno > 0:
-            return SourceLost(os.strerror(seen.errno).lower(), wait_s)
-        seen = seen.__cause__ or seen.__context__
+        if isinstance(cause, OSError) and cause.errno and cause.errno > 0:
+            return SourceLost(os.strerror(cause.errno).lower(), wait_s)
+        cause = cause.__cause__ or cause.__context__
     return SourceLost(f"the connection failed ({type(error).__name__})", wait_s)

@@ -1,4 +1,4 @@
-"""A live bridge: from its start to its graceful stop."""
+"""Live bridge: run a source from start to graceful stop."""
 
 import asyncio
 import signal
@@ -20,25 +20,25 @@ from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.monitoring.server import READY, OperatorServer
 from hatcast.agents.sources.connection import Source, SourceConnection
 from hatcast.agents.sources.filter import Filter
-from hatcast.agents.sources.live_producer import SILENT_S, LiveProducer
-from hatcast.agents.sources.target import live_addresses
+from hatcast.agents.sources.live_producer import SILENCE_LIMIT_S, LiveProducer
+from hatcast.agents.sources.target import live_router
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import FORMATS
-from hatcast.stream.replay.heartbeats import TICK_MS, Addresses, ticks
+from hatcast.stream.replay.heartbeats import HEARTBEAT_MS, Router, heartbeats
 
 IN_FLIGHT: Final = 10_000
 LISTEN_OPTION: Final = "--metrics-listen"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What a person may choose of a live bridge.
+class LiveOptions:
+    """Options of a live bridge.
 
-    format   of what the source sends
-    buffer   readings on their way to Kafka at most
-    polled   the source sends all vehicles again and again
-    seconds  stop after so long; None: at Ctrl-C or SIGTERM
-    listen   for metrics and health; None: nowhere
+    format   format of the source's messages
+    buffer   readings in flight to Kafka, at most
+    polled   every message of the source has all vehicles, changed or not
+    seconds  stop after this time; None: at Ctrl-C or SIGTERM
+    listen   address of metrics and health endpoints; None: not served
     """
 
     format: str
@@ -49,10 +49,10 @@ class Wish:
 
 
 class LiveSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a live bridge did.
+    """Counters of a finished live bridge.
 
-    records      readings that Kafka has
-    unconfirmed  messages, with ticks, of which Kafka did not say in time that it has them
+    records      readings that Kafka has confirmed
+    unconfirmed  messages, heartbeats included, that Kafka had not confirmed at the shutdown timeout
     """
 
     topic: str
@@ -67,7 +67,7 @@ class LiveSummary(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
     def show(self, *, as_json: bool) -> None:
-        """To standard output."""
+        """Print it to standard output."""
         if as_json:
             click.echo(msgspec.json.encode(self))
             return
@@ -75,97 +75,100 @@ class LiveSummary(msgspec.Struct, frozen=True, kw_only=True):
             f"sent {self.records:,} readings to {self.topic} ({self.partitions} partitions) in {self.seconds:.1f} s"
         )
         for count, what in (
-            (self.undecodable, "records could not be read"),
-            (self.repeated, "readings had been sent before"),
-            (self.arrived_in_future, "readings had come later than now and were not sent: the clock was set back"),
-            (self.dropped, "messages found no room and were dropped"),
-            (self.losses, "times the source was lost, or did not answer"),
-            (self.unconfirmed, "messages that Kafka has not confirmed; a source that keeps them sends them again"),
+            (self.undecodable, "records could not be decoded"),
+            (self.repeated, "readings were repetitions and were not sent again"),
+            (self.arrived_in_future, "readings arrived in the future and were not sent: the clock was set back"),
+            (self.dropped, "messages were dropped: the buffer was full"),
+            (self.losses, "times the source was lost or did not answer"),
+            (self.unconfirmed, "messages were not confirmed by Kafka; a source that stores them sends them again"),
         ):
             if count:
                 click.echo(f"{count:,} {what}")
 
 
-async def run_live(settings: Settings, wish: Wish, connect: Callable[[], Source]) -> LiveSummary:
-    """Send what a source brings until Ctrl-C, SIGTERM or the time that was wished for.
+async def run_live(settings: Settings, options: LiveOptions, connect: Callable[[], Source]) -> LiveSummary:
+    """Forward a source's messages to Kafka until Ctrl-C, SIGTERM or `options.seconds`.
 
-    connect   makes the source, in the running loop
-    Raises HatcastError: Kafka cannot be reached or takes no readings, or the source refuses us.
+    connect   creates the source, in the running loop
+    Raises HatcastError: Kafka cannot be reached or rejects readings, or the source rejects the connection.
     """
-    began_s = monotonic_s()
-    stopping = _stopping(wish.seconds)
-    async with AsyncExitStack() as held:
-        parts: dict[str, Callable[[], str]] = {"bridge": lambda: "starting"}
-        if wish.listen is not None:
+    started_s = monotonic_s()
+    stopping = _stopping(options.seconds)
+    async with AsyncExitStack() as stack:
+        components: dict[str, Callable[[], str]] = {"bridge": lambda: "starting"}
+        if options.listen is not None:
             health = OperatorServer(
-                wish.listen, Process.BRIDGE, lambda: {part: state() for part, state in parts.items()}, LISTEN_OPTION
+                options.listen,
+                Process.BRIDGE,
+                lambda: {part: state() for part, state in components.items()},
+                LISTEN_OPTION,
             )
             await health.start()
-            held.push_async_callback(health.stop)
-        addresses = await asyncio.to_thread(live_addresses, settings)
+            stack.push_async_callback(health.stop)
+        router = await asyncio.to_thread(live_router, settings)
         source = connect()
         failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        outlet = LiveProducer(
-            confluent_options(settings), settings.topics.telemetry, wish.buffer, partial(_fail, failed)
+        producer = LiveProducer(
+            confluent_options(settings), settings.topics.telemetry, options.buffer, partial(_set_failure, failed)
         )
-        held.push_async_callback(outlet.close)
-        METERS.read(BRIDGE_BUFFER, lambda: {(): outlet.in_flight / outlet.limit})
-        held.callback(METERS.unread)
-        door = Filter(FORMATS[wish.format], addresses, settings.policy.max_ahead_ms, polled=wish.polled)
-        link = SourceConnection(door, outlet, stopping)
-        parts |= {"bridge": lambda: READY, "source": link.state, "kafka": outlet.state}
-        work = asyncio.gather(link.keep(source), _tick(outlet, addresses, stopping))
-        held.push_async_callback(_end, failed, work)
+        stack.push_async_callback(producer.close)
+        METERS.read(BRIDGE_BUFFER, lambda: {(): producer.in_flight / producer.limit})
+        stack.callback(METERS.unread)
+        reading_filter = Filter(FORMATS[options.format], router, settings.policy.max_ahead_ms, polled=options.polled)
+        connection = SourceConnection(reading_filter, producer, stopping)
+        components |= {"bridge": lambda: READY, "source": connection.state, "kafka": producer.state}
+        work = asyncio.gather(connection.run(source), _send_heartbeats(producer, router, stopping))
+        stack.push_async_callback(_cancel, failed, work)
         await asyncio.wait((failed, work), return_when=asyncio.FIRST_COMPLETED)
         await (failed if failed.done() else work)
-        unconfirmed = await outlet.finish(link.remaining_s())
+        unconfirmed = await producer.finish(connection.remaining_s())
     return LiveSummary(
-        topic=outlet.topic,
-        partitions=addresses.partitions,
-        records=outlet.confirmed,
-        undecodable=door.undecodable,
-        arrived_in_future=door.arrived_in_future,
-        repeated=door.repeated,
-        dropped=link.dropped,
-        losses=link.losses,
+        topic=producer.topic,
+        partitions=router.partitions,
+        records=producer.confirmed,
+        undecodable=reading_filter.undecodable,
+        arrived_in_future=reading_filter.arrived_in_future,
+        repeated=reading_filter.repeated,
+        dropped=connection.dropped,
+        losses=connection.losses,
         unconfirmed=unconfirmed,
-        seconds=round(monotonic_s() - began_s, 3),
+        seconds=round(monotonic_s() - started_s, 3),
     )
 
 
-def _fail(failed: "asyncio.Future[None]", refusal: HatcastError) -> None:
+def _set_failure(failed: "asyncio.Future[None]", error: HatcastError) -> None:
     if not failed.done():
-        failed.set_exception(refusal)
+        failed.set_exception(error)
 
 
-async def _end(*work: "asyncio.Future[Any]") -> None:
+async def _cancel(*work: "asyncio.Future[Any]") -> None:
     for each in work:
         each.cancel()
     await asyncio.gather(*work, return_exceptions=True)
 
 
-async def _tick(outlet: LiveProducer, addresses: Addresses, stopping: asyncio.Event) -> None:
-    """A tick for every partition each 10 s of this bridge's clock, whatever the source does: time goes on.
+async def _send_heartbeats(producer: LiveProducer, router: Router, stopping: asyncio.Event) -> None:
+    """Send every partition a heartbeat record every 10 s of this bridge's clock, even if the source is silent.
 
-    Not while Kafka is away: the first tick after that says as much as all of them.
+    None are sent while Kafka is unavailable: the first one after that advances the watermark as far as all of them.
     """
-    while await pause((TICK_MS - now_ms() % TICK_MS) / 1000, stopping):
-        if outlet.waits_s() < SILENT_S:
-            for message in ticks(addresses.partitions, now_ms()):
-                outlet.tick(message)
+    while await pause((HEARTBEAT_MS - now_ms() % HEARTBEAT_MS) / 1000, stopping):
+        if producer.silence_s() < SILENCE_LIMIT_S:
+            for message in heartbeats(router.partitions, now_ms()):
+                producer.send_heartbeat(message)
 
 
 def _stopping(seconds: float | None) -> asyncio.Event:
-    """Set by Ctrl-C, by SIGTERM, or after so many seconds; a second Ctrl-C ends the process at once."""
+    """Return an event that Ctrl-C, SIGTERM or the timeout sets. A second Ctrl-C ends the process at once."""
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
 
-    def ask(number: signal.Signals) -> None:
+    def request_stop(number: signal.Signals) -> None:
         stopping.set()
         loop.remove_signal_handler(number)
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ask, number)
+        loop.add_signal_handler(number, request_stop, number)
     if seconds is not None:
         loop.call_later(seconds, stopping.set)
     return stopping

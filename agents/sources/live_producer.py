@@ -1,4 +1,4 @@
-"""Readings of a live source into Kafka: bounded, in order, and each confirmed.    [design 4, Ticks; 6, Topics]"""
+"""Kafka producer of a live bridge: bounded, in order, with a delivery report for every reading."""
 
 import asyncio
 import threading
@@ -14,45 +14,45 @@ from hatcast.agents.clock import monotonic_s
 from hatcast.agents.monitoring.declarations import BRIDGE_READINGS
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.monitoring.server import READY
-from hatcast.agents.sources.acknowledgements import Delivery
+from hatcast.agents.sources.acknowledgements import PendingMessage
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.replay.heartbeats import Message
 
 _QUEUE_KIB: Final = 64 << 10
-SILENT_S: Final = 10.0  # without an answer from Kafka
-_POLL_S: Final = 0.1
-_FULL_S: Final = 0.02
-_CLOCK_IS_AHEAD: Final = "see that this machine's clock is right, it is ahead of Kafka's by more than max_ahead"
+SILENCE_LIMIT_S: Final = 10.0  # without a delivery report, while messages are in flight
+_POLL_TIMEOUT_S: Final = 0.1
+_QUEUE_FULL_WAIT_S: Final = 0.02
+_CLOCK_IS_AHEAD: Final = "correct this machine's clock, it is ahead of Kafka's by more than max_ahead"
 
 
 class LiveProducer:
-    """A producer of one topic for an event loop: idempotent, acks=all, every message to the partition it names.
+    """Idempotent producer of one topic for an event loop, with acks=all and explicit partitions.
 
-    It tries for ever: while Kafka is away, what was handed over waits, and `send` waits for room. So nothing is lost,
-    and memory is bounded by `limit` messages and 64 MiB.
+    It retries for ever: while Kafka is unavailable, produced messages stay queued and `send` waits. So nothing is
+    lost, and memory is bounded by `limit` messages and 64 MiB.
 
     in_flight   messages that Kafka has not confirmed
-    confirmed   readings that it has
+    confirmed   readings that Kafka has confirmed
     """
 
     def __init__(
-        self, options: Mapping[str, Any], topic: str, limit: int, failed: Callable[[HatcastError], object]
+        self, options: Mapping[str, Any], topic: str, limit: int, on_failure: Callable[[HatcastError], object]
     ) -> None:
         """Args:
-        options:  how to reach the broker (hatcast.agents.kafka.client.confluent_options)
-        limit:    messages in flight at most
-        failed:   called in the loop once Kafka has refused what it will never take
+        options:     connection options (hatcast.agents.kafka.client.confluent_options)
+        limit:       messages in flight, at most
+        on_failure:  called in the loop when Kafka rejects a message permanently
         """
         self.topic = topic
         self.limit = limit
         self.in_flight = 0
         self.confirmed = 0
-        self._heard_s = monotonic_s()  # when Kafka last answered, or had nothing to answer
-        self._failed = failed
+        self._last_report_s = monotonic_s()  # the last delivery report, or the first message in flight if later
+        self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
-        self._room = asyncio.Event()
-        self._room.set()
-        self._heard: deque[tuple[Delivery | None, KafkaError | None]] = deque()
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._reports: deque[tuple[PendingMessage | None, KafkaError | None]] = deque()
         self._closed = threading.Event()
         self._producer = Producer(
             {
@@ -61,96 +61,94 @@ class LiveProducer:
                 "acks": "all",
                 "compression.type": "lz4",
                 "linger.ms": 5,
-                "queue.buffering.max.messages": limit + 100_000,  # ticks come on top
+                "queue.buffering.max.messages": limit + 100_000,  # heartbeats are not counted in `limit`
                 "queue.buffering.max.kbytes": _QUEUE_KIB,
-                "message.timeout.ms": 0,  # a source is told only of what Kafka has: there is nobody else to try again
+                "message.timeout.ms": 0,  # retry for ever: sources are acknowledged only what Kafka has confirmed
             }
         )
-        self._listener = threading.Thread(target=self._listen, name="outlet", daemon=True)
-        self._listener.start()
+        self._poller = threading.Thread(target=self._poll_reports, name="live-producer", daemon=True)
+        self._poller.start()
 
-    async def send(self, message: Message, parcel: Delivery) -> None:
-        """Hand a reading over, waiting for room; the parcel hears when Kafka has it."""
+    async def send(self, message: Message, pending: PendingMessage) -> None:
+        """Produce a reading, waiting while the buffer is full; confirm it to `pending` once Kafka has it."""
         while self.in_flight >= self.limit:
-            self._room.clear()
-            await self._room.wait()
-        while not self._take(message, parcel):
-            await asyncio.sleep(_FULL_S)
-        parcel.left += 1
+            self._has_room.clear()
+            await self._has_room.wait()
+        while not self._produce(message, pending):
+            await asyncio.sleep(_QUEUE_FULL_WAIT_S)
+        pending.unconfirmed += 1
 
-    def tick(self, message: Message) -> None:
-        """Hand a tick over; one that finds no room is left out, since the clock has the next one too."""
-        self._take(message, None)
+    def send_heartbeat(self, message: Message) -> None:
+        """Produce a heartbeat record; skip it if the queue is full, since the next one replaces it."""
+        self._produce(message, None)
 
-    def _take(self, message: Message, parcel: Delivery | None) -> bool:
+    def _produce(self, message: Message, pending: PendingMessage | None) -> bool:
         partition, timestamp, key, value = message
-        heard = partial(self._delivered, parcel)
+        on_delivery = partial(self._on_delivery, pending)
         try:
-            self._producer.produce(self.topic, value, key, partition, timestamp=timestamp, on_delivery=heard)
+            self._producer.produce(self.topic, value, key, partition, timestamp=timestamp, on_delivery=on_delivery)
         except BufferError:
             return False
         except KafkaException as error:
-            raise self._refusal(error.args[0]) from None
+            raise self._rejection(error.args[0]) from None
         if not self.in_flight:
-            self._heard_s = monotonic_s()
+            self._last_report_s = monotonic_s()
         self.in_flight += 1
         return True
 
-    def waits_s(self) -> float:
-        """For how many seconds messages have been waiting without a word from Kafka; 0 where none waits."""
-        return monotonic_s() - self._heard_s if self.in_flight else 0.0
+    def silence_s(self) -> float:
+        """Return the seconds since the last delivery report; 0 if no message is in flight."""
+        return monotonic_s() - self._last_report_s if self.in_flight else 0.0
 
     def state(self) -> str:
-        """For `/readyz`."""
-        waits_s = self.waits_s()
-        return READY if waits_s < SILENT_S else f"no answer for {waits_s:.0f} s"
+        """Return the readiness of Kafka for `/readyz`."""
+        silence_s = self.silence_s()
+        return READY if silence_s < SILENCE_LIMIT_S else f"no answer for {silence_s:.0f} s"
 
     async def finish(self, seconds: float) -> int:
-        """Wait until Kafka has everything, or for so long; returns how many messages it has not."""
+        """Wait until Kafka has confirmed everything, at most `seconds`; return the number of unconfirmed messages."""
         until_s = monotonic_s() + seconds
         while self.in_flight and monotonic_s() < until_s:
-            self._producer.flush(0)  # ends what lingers
-            await asyncio.sleep(_FULL_S)
+            self._producer.flush(0)  # ends the linger time
+            await asyncio.sleep(_QUEUE_FULL_WAIT_S)
         return self.in_flight
 
     async def close(self) -> None:
-        """Send nothing more. What Kafka has not confirmed by now, it may or may not have."""
+        """Stop, and drop queued messages. Kafka may or may not have the unconfirmed ones."""
         self._closed.set()
-        await asyncio.to_thread(self._listener.join)
+        await asyncio.to_thread(self._poller.join)
         self._producer.purge()
         self._producer.flush(1.0)
 
-    def _listen(self) -> None:
-        """Hear Kafka's answers, in a thread of its own; the loop is told of many at once."""
+    def _poll_reports(self) -> None:
+        """Collect delivery reports in a thread, and pass them to the loop in batches."""
         while not self._closed.is_set():
-            self._producer.poll(_POLL_S)
-            if self._heard:
-                self._loop.call_soon_threadsafe(self._settle)
+            self._producer.poll(_POLL_TIMEOUT_S)
+            if self._reports:
+                self._loop.call_soon_threadsafe(self._handle_reports)
 
-    def _delivered(self, parcel: Delivery | None, error: KafkaError | None, _: Delivered) -> None:
-        self._heard.append((parcel, error))
+    def _on_delivery(self, pending: PendingMessage | None, error: KafkaError | None, _: Delivered) -> None:
+        self._reports.append((pending, error))
 
-    def _settle(self) -> None:
-        """In the loop: make room, and tell the parcels."""
-        self._heard_s = monotonic_s()
+    def _handle_reports(self) -> None:
+        """Handle the collected delivery reports, in the loop."""
+        self._last_report_s = monotonic_s()
         before = self.confirmed
-        for _ in range(len(self._heard)):
-            parcel, error = self._heard.popleft()
+        for _ in range(len(self._reports)):
+            pending, error = self._reports.popleft()
             self.in_flight -= 1
             if error is not None:
-                self._failed(self._refusal(error))
-            elif parcel is not None:
+                self._on_failure(self._rejection(error))
+            elif pending is not None:
                 self.confirmed += 1
-                parcel.confirmed()
+                pending.confirm()
         if self.in_flight < self.limit:
-            self._room.set()
+            self._has_room.set()
         METERS.count(BRIDGE_READINGS, self.confirmed - before)
 
-    def _refusal(self, error: KafkaError) -> HatcastError:
-        """What Kafka will not take however often it is asked. The text holds no record."""
-        mend = "mend that, and start again"
+    def _rejection(self, error: KafkaError) -> HatcastError:
+        """Return the error for a message that Kafka rejects permanently. Its text contains no record."""
+        fix = "fix that, and start again"
         if error.code() == KafkaError.INVALID_TIMESTAMP:
-            mend = _CLOCK_IS_AHEAD
-        return HatcastError(
-            f"Kafka does not take readings on topic {self.topic} ({' '.join(error.str().split())}): {mend}"
-        )
+            fix = _CLOCK_IS_AHEAD
+        return HatcastError(f"Kafka rejects readings on topic {self.topic} ({' '.join(error.str().split())}): {fix}")

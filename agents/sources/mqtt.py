@@ -1,6 +1,6 @@
-"""MQTT: at QoS 1 the broker is told of a message once Kafka has its readings, and keeps the session while we are away.
+"""MQTT source. At QoS 1, messages are acknowledged once Kafka has their readings, and the session is persistent.
 
-What aiomqtt has no name for is done on the paho client beneath it: acknowledging by hand.
+aiomqtt has no manual acknowledgement, so the paho client below it is used for that.
 """
 
 import asyncio
@@ -18,42 +18,42 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from hatcast.agents.sources.acknowledgements import Window
+from hatcast.agents.sources.acknowledgements import AckTracker
 from hatcast.agents.sources.connection import SourceConnection
-from hatcast.agents.sources.endpoint import Endpoint, SourceLost, SourceRefuses, lost
+from hatcast.agents.sources.endpoint import Endpoint, SourceLost, SourceRejection, source_error
 
 NAME: Final = "mqtt"
 PROTOCOLS: Final = {"5": ProtocolVersion.V5, "3.1.1": ProtocolVersion.V311}
 PAYLOAD_BYTES_MAX: Final = 1 << 20
-WAITING_MAX: Final = 1_000  # messages that we have not told the broker of: it is to send no more before (MQTT 5)
-_WAITING_BYTES_MAX: Final = 64 << 20
-_BREATH: Final = 100  # messages after which others have a turn
+RECEIVE_MAXIMUM: Final = 1_000  # unacknowledged QoS 1 messages that the broker may send (MQTT 5)
+_QUEUE_BYTES_MAX: Final = 64 << 20
+_YIELD_EVERY: Final = 100  # messages between two yields to the event loop
 _TIMEOUT_S: Final = 10.0
 _KEEPALIVE_S: Final = 30
 
-# What paho has to say is said by ours.
+# Silence paho's logger: our own log lines report its failures.
 logging.getLogger("mqtt").addHandler(logging.NullHandler())
 logging.getLogger("mqtt").propagate = False
 
-# Reason codes of CONNACK that no waiting changes; paho gives those of 3.1.1 the same numbers. [MQTT 5.0, 3.2.2.2]
-_REFUSED: Final = {
-    132: "it does not speak this version of MQTT: use --protocol 3.1.1",
-    133: "it does not take this client id: name another with --client-id",
-    134: "it does not let this user in: correct --user, --password-file or HATCAST_FEED_PASSWORD",
-    135: "it does not let this user in: correct --user, --password-file or HATCAST_FEED_PASSWORD",
+# Permanent CONNACK reason codes; paho maps the return codes of 3.1.1 to the same numbers. [MQTT 5.0, 3.2.2.2]
+_REJECTIONS: Final = {
+    132: "it does not support this version of MQTT: use --protocol 3.1.1",
+    133: "it rejects this client id: name another with --client-id",
+    134: "it rejects this user or password: correct --user, --password-file or HATCAST_FEED_PASSWORD",
+    135: "it rejects this user or password: correct --user, --password-file or HATCAST_FEED_PASSWORD",
     138: "this client is banned there: name another with --client-id",
-    140: "it wants another way to log in: use another user",
+    140: "it requires another authentication method: use another user",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What is asked of the broker.
+    """Topics to subscribe to, and the session.
 
     topics     filters, with + and #, or $share/GROUP/FILTER
-    qos        1: the broker sends again what was not confirmed; 0: it does not
-    client_id  names the session that the broker keeps for us; two bridges with one id throw each other out
-    session_s  how long it keeps it while we are away (MQTT 5; with 3.1.1 as the broker is set)
+    qos        1: the broker sends unacknowledged messages again; 0: it does not
+    client_id  names the session; two bridges with one id disconnect each other
+    session_s  session expiry interval (MQTT 5; with 3.1.1 the broker's configuration applies)
     """
 
     topics: Sequence[str]
@@ -63,32 +63,32 @@ class Subscription:
     protocol: str = "5"
 
     def identity(self, target: str) -> str:
-        """The client id: the same on this machine for the same topics and target, so that a restart finds its session.
+        """Return the client id: a function of topics, target and host, so that a restart resumes its session.
 
-        Another machine's is another one: many may read the same topics of one public broker.
+        Another host gets another id, since many clients may read the same topics of a public broker.
         """
-        said = "\n".join((*sorted(self.topics), target, socket.gethostname()))
-        return self.client_id or f"hatcast-{hashlib.blake2b(said.encode(), digest_size=6).hexdigest()}"
+        text = "\n".join((*sorted(self.topics), target, socket.gethostname()))
+        return self.client_id or f"hatcast-{hashlib.blake2b(text.encode(), digest_size=6).hexdigest()}"
 
 
-class _Waiting(asyncio.Queue[Message]):
-    """Messages that came and were not handed on: bounded in number and bytes. What does not fit is never only lost.
+class _ReceiveQueue(asyncio.Queue[Message]):
+    """Received messages that were not forwarded yet, bounded in number and bytes.
 
-    dropped   of QoS 0: nobody sends them again
-    overrun   one of QoS 1 did not fit: it is sent again on the next connection
-    Of QoS 1 there are 65,535 at most, by the protocol. Brokers go above our Receive Maximum: mosquitto 2.0 sends all
-    that it has kept at once.
+    dropped   QoS 0 messages that did not fit: the broker does not send them again
+    overrun   a QoS 1 message did not fit: the broker sends it again on the next connection
+    The protocol bounds the number of QoS 1 messages by 65,535. Brokers exceed the Receive Maximum: mosquitto 2.0 sends
+    all stored messages at once.
     """
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, capacity: int) -> None:
         super().__init__()
         self.dropped = 0
         self.overrun = False
-        self._room = room
+        self._capacity = capacity
         self._bytes = 0
 
     def put_nowait(self, item: Message) -> None:
-        if self._bytes < _WAITING_BYTES_MAX and (item.qos or self.qsize() < self._room):
+        if self._bytes < _QUEUE_BYTES_MAX and (item.qos or self.qsize() < self._capacity):
             super().put_nowait(item)
         elif item.qos:
             self.overrun = True
@@ -106,89 +106,89 @@ class _Waiting(asyncio.Queue[Message]):
 
 
 class MqttSource:
-    """One connection after another to an MQTT broker."""
+    """MQTT client: one connection for each `serve`."""
 
     name = NAME
 
-    def __init__(self, access: Endpoint, subscription: Subscription, target: str) -> None:
-        """Args: `target`, where the readings go: a part of the client id."""
-        self.where = f"{access} ({', '.join(subscription.topics)})"
-        self._access = access
-        self._wanted = subscription
+    def __init__(self, endpoint: Endpoint, subscription: Subscription, target: str) -> None:
+        """Args: `target`, the telemetry topic, a part of the client id."""
+        self.where = f"{endpoint} ({', '.join(subscription.topics)})"
+        self._endpoint = endpoint
+        self._subscription = subscription
         self._client_id = subscription.identity(target)
 
-    async def serve(self, link: SourceConnection) -> None:
-        """Subscribe and hand on. Raises SourceLost."""
-        window = Window()
+    async def serve(self, connection: SourceConnection) -> None:
+        """Subscribe and forward messages. Raises SourceLost."""
+        acks = AckTracker()
         try:
-            async with AsyncExitStack() as held:
-                waiting = _Waiting(link.outlet.limit)
-                client = self._client(waiting)
-                # A login that is refused leaves it open, and a task that looks after it.
-                held.callback(client._client._sock_close)  # noqa: SLF001 - disconnect() does not close it either
-                await held.enter_async_context(client)
-                held.callback(window.forget)  # before the client leaves: nothing is told on a connection that is gone
+            async with AsyncExitStack() as stack:
+                queue = _ReceiveQueue(connection.producer.limit)
+                client = self._client(queue)
+                # A rejected login leaves the socket open, and a task that watches it.
+                stack.callback(client._client._sock_close)  # noqa: SLF001 - disconnect() does not close it either
+                await stack.enter_async_context(client)
+                stack.callback(acks.clear)  # before the client exits: a closed connection cannot acknowledge
                 await self._subscribe(client)
-                link.up(self)
-                await link.until_stopped(self._read(client, waiting, link, window))
-                await link.settle(window)
+                connection.mark_connected(self)
+                await connection.run_until_stopped(self._read(client, queue, connection, acks))
+                await connection.drain(acks)
         except MqttError as error:
-            raise _lost(error) from None
+            raise _connection_error(error) from None
 
-    def _client(self, waiting: _Waiting) -> Client:
-        wanted, access = self._wanted, self._access
-        newer = wanted.protocol == "5"
-        options: dict[str, Any] = {"clean_start": False, "properties": _session(wanted)} if newer else {}
+    def _client(self, queue: _ReceiveQueue) -> Client:
+        subscription, endpoint = self._subscription, self._endpoint
+        is_v5 = subscription.protocol == "5"
+        options: dict[str, Any] = {"clean_start": False, "properties": _session(subscription)} if is_v5 else {}
         client = Client(
-            access.host,
-            access.port,
-            username=access.user,
-            password=access.password,
+            endpoint.host,
+            endpoint.port,
+            username=endpoint.user,
+            password=endpoint.password,
             identifier=self._client_id,
-            protocol=PROTOCOLS[wanted.protocol],
-            clean_session=None if newer else False,
-            queue_type=lambda maxsize: waiting,  # type: ignore[arg-type]  # a maker does as well as a type: it is only called
+            protocol=PROTOCOLS[subscription.protocol],
+            clean_session=None if is_v5 else False,
+            queue_type=lambda maxsize: queue,  # type: ignore[arg-type]  # aiomqtt only calls it
             timeout=_TIMEOUT_S,
             keepalive=_KEEPALIVE_S,
-            tls_context=access.tls,
+            tls_context=endpoint.tls,
             **options,
         )
-        client._client.manual_ack_set(on=True)  # noqa: SLF001 - paho's own way to it, before anything is received
+        client._client.manual_ack_set(on=True)  # noqa: SLF001 - aiomqtt has no option for it
         return client
 
     async def _subscribe(self, client: Client) -> None:
-        wanted = self._wanted
-        for topic in wanted.topics:
-            if wanted.protocol == "5":
-                # Kept messages only where the session is new: a reconnection is no reason to send them again.
-                options = SubscribeOptions(qos=wanted.qos, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB)
+        subscription = self._subscription
+        for topic in subscription.topics:
+            if subscription.protocol == "5":
+                # Retained messages only for a new session: a reconnect must not repeat them.
+                options = SubscribeOptions(qos=subscription.qos, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB)
                 granted = await client.subscribe(topic, options=options)
             else:
-                granted = await client.subscribe(topic, qos=wanted.qos)
+                granted = await client.subscribe(topic, qos=subscription.qos)
             code = granted[0].value if isinstance(granted[0], ReasonCode) else granted[0]
             if code >= 128:
-                raise SourceRefuses(f"it does not let us read {topic}: correct --topic, or let this user read it")
+                raise SourceRejection(f"it rejects the subscription to {topic}: correct --topic or the user's ACL")
 
-    async def _read(self, client: Client, waiting: _Waiting, link: SourceConnection, window: Window) -> None:
-        taken = dropped = 0
+    async def _read(self, client: Client, queue: _ReceiveQueue, connection: SourceConnection, acks: AckTracker) -> None:
+        forwarded = dropped = 0
         async for first in client.messages:
             message: Message | None = first
-            while message is not None:  # what waits beside it is there at once: aiomqtt makes a task for each
-                await link.take(window, message.payload, _Told(client, message), message.topic.value)
-                taken += 1
-                if not taken % _BREATH:
+            while message is not None:  # take queued messages directly: aiomqtt would create a task for each
+                await connection.forward(acks, message.payload, _Acknowledge(client, message), message.topic.value)
+                forwarded += 1
+                if not forwarded % _YIELD_EVERY:
                     await asyncio.sleep(0)
-                message = None if waiting.empty() else waiting.get_nowait()
-            if waiting.dropped > dropped:
-                link.drop(waiting.dropped - dropped)
-                dropped = waiting.dropped
-            if waiting.overrun:
-                raise SourceLost(f"it sent more than {_WAITING_BYTES_MAX >> 20} MiB that it had not heard of yet")
+                message = None if queue.empty() else queue.get_nowait()
+            if queue.dropped > dropped:
+                connection.count_dropped(queue.dropped - dropped)
+                dropped = queue.dropped
+            if queue.overrun:
+                raise SourceLost(f"it sent more than {_QUEUE_BYTES_MAX >> 20} MiB of unacknowledged messages")
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """Tells the broker that a message is done with."""
+class _Acknowledge:
+    """Acknowledge one message to the broker, when called."""
 
     client: Client
     message: Message
@@ -198,20 +198,20 @@ class _Told:
             self.client._client.ack(self.message.mid, self.message.qos)  # noqa: SLF001 - see the module
 
 
-def _session(wanted: Subscription) -> Properties:
+def _session(subscription: Subscription) -> Properties:
     properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho leaves it untyped
-    properties.SessionExpiryInterval = wanted.session_s
-    properties.ReceiveMaximum = WAITING_MAX
+    properties.SessionExpiryInterval = subscription.session_s
+    properties.ReceiveMaximum = RECEIVE_MAXIMUM
     properties.MaximumPacketSize = PAYLOAD_BYTES_MAX
     return properties
 
 
-def _lost(error: MqttError) -> SourceLost:
+def _connection_error(error: MqttError) -> SourceLost:
     code = error.rc if isinstance(error, MqttCodeError) else None
     if isinstance(code, ReasonCode):
-        said = _REFUSED.get(code.value)
-        return SourceRefuses(said) if said else SourceLost(str(code).lower())
-    # One that stood and ended: aiomqtt gives why as the cause.
+        text = _REJECTIONS.get(code.value)
+        return SourceRejection(text) if text else SourceLost(str(code).lower())
+    # An established connection ended: aiomqtt sets the reason as the cause.
     if isinstance(code, int) or isinstance(error.__cause__, MqttError):
         return SourceLost("the connection was closed")
-    return lost(error)
+    return source_error(error)

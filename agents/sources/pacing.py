@@ -1,4 +1,4 @@
-"""When a record may be sent: at the pace of its own time, and never far ahead of the clock on the wall."""
+"""Pace of a replay: send records at the rate of their own times, and never far ahead of the wall clock."""
 
 import threading
 from collections.abc import Callable
@@ -11,10 +11,10 @@ _SLEEP_MAX_S: Final = 0.5
 
 
 class Pace:
-    """The first record is due at once, another one (its time - the first one's) / speedup later.
+    """Pace of records: the first is due at once, each later one (its time - the first one's) / speedup after it.
 
-    speedup   60: a recorded hour a minute; 0: as fast as it goes
-    ahead_ms  no record is due before its time - ahead_ms on the wall: what arrived later is sent when that is past
+    speedup   60: a recorded hour a minute; 0: unlimited
+    ahead_ms  no record is due before its time - ahead_ms by the wall clock
     """
 
     def __init__(self, speedup: float, ahead_ms: int, stop: threading.Event) -> None:
@@ -26,20 +26,20 @@ class Pace:
         self._due_ms = -1
 
     def wait(self, timestamp_ms: int, meanwhile: Callable[[], object]) -> bool:
-        """Return True once the record is due, False if the feed is to stop. Calls `meanwhile` while it waits."""
+        """Wait until a record is due, calling `meanwhile` now and then; return False if the feed has to stop first."""
         if self._first_ms is None:
             self._first_ms, self._began_s = timestamp_ms, monotonic_s()
         while not self._stop.is_set():
             if timestamp_ms <= self._due_ms:
                 return True
-            missing_s = self._look(timestamp_ms, self._first_ms)
+            missing_s = self._update_due(timestamp_ms, self._first_ms)
             if missing_s > 0:
                 meanwhile()
                 self._stop.wait(min(max(missing_s, _SLEEP_MIN_S), _SLEEP_MAX_S))
         return False
 
-    def _look(self, timestamp_ms: int, first_ms: int) -> float:
-        """Set the time that is due by now; returns how many seconds the record is from it, at least."""
+    def _update_due(self, timestamp_ms: int, first_ms: int) -> float:
+        """Set the latest time that is due now; return the seconds until the record is due, at least."""
         self._due_ms = wall = now_ms() + self.ahead_ms
         missing_s = (timestamp_ms - wall) / 1000
         if self._speedup > 0:
@@ -48,6 +48,6 @@ class Pace:
             missing_s = max(missing_s, (timestamp_ms - paced) / 1000 / self._speedup)
         return missing_s
 
-    def hurry(self) -> None:
-        """What comes now is not paced any more, only kept from running ahead of the wall."""
+    def disable_pacing(self) -> None:
+        """Send the rest without pacing, limited only by `ahead_ms`."""
         self._speedup = 0.0

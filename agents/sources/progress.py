@@ -1,4 +1,4 @@
-"""What a person sees of a feed: a progress bar on terminals, and one summary."""
+"""Progress bar and summary of a feed."""
 
 import sys
 from types import TracebackType
@@ -13,8 +13,8 @@ from hatcast.agents.clock import monotonic_s
 from hatcast.stream.fold.hats import Calendar
 
 
-class Bar:
-    """Progress on standard error, if that is a terminal. `total` None: a feed without an end."""
+class ProgressBar:
+    """Progress bar on standard error, if that is a terminal. `total` None: an endless feed."""
 
     def __init__(self, calendar: Calendar, total: int | None) -> None:
         self.seconds = 0.0
@@ -41,22 +41,23 @@ class Bar:
         self._progress.stop()
 
     def show(self, records: int, timestamp_ms: int) -> None:
-        """So many records were sent; the next one arrived at that time (ms UTC)."""
+        """Show the number of records sent and the arrival time of the next one (ms UTC)."""
         if not self._progress.disable:
             arrived = f"{self._calendar.local(timestamp_ms):%Y-%m-%d %H:%M:%S}"
             self._progress.update(self._task, completed=records, description=arrived)
 
     def note(self, sentence: str) -> None:
-        """A line above the bar."""
+        """Print a line above the bar."""
         self._progress.console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a feed did.
+    """Counters of a finished feed.
 
-    records              sent, of which `undecodable` as raw bytes with the key ""
-    arrived_in_future    not sent: rule 1
-    arrived_before_1970  not sent: Kafka takes no such timestamp; `batch` counts them as undecodable
+    records              sent, `undecodable` of them as raw bytes with the key ""
+    ticks                heartbeat records sent
+    arrived_in_future    not sent: docs/specification/fold.md, rule 1
+    arrived_before_1970  not sent: Kafka rejects such timestamps; `batch` counts them as undecodable
     finished             False: it was stopped before its end
     """
 
@@ -71,23 +72,23 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     finished: bool
 
     def show(self, *, as_json: bool) -> None:
-        """To standard output."""
+        """Print it to standard output."""
         if as_json:
             click.echo(msgspec.json.encode(self))
             return
         click.echo(
-            f"{'' if self.finished else 'stopped: '}sent {self.records:,} records and {self.ticks:,} ticks to"
-            f" {self.topic} ({self.partitions} partitions) in {self.seconds:.1f} s"
+            f"{'' if self.finished else 'stopped: '}sent {self.records:,} records and {self.ticks:,} heartbeat records"
+            f" to {self.topic} ({self.partitions} partitions) in {self.seconds:.1f} s"
         )
-        show_counts(
-            (self.undecodable, "of them cannot be decoded and were sent as they are"),
+        print_counts(
+            (self.undecodable, "of them cannot be decoded and were sent unchanged"),
             (self.arrived_in_future, "more arrived in the future and were not sent"),
             (self.arrived_before_1970, "more arrived before 1970 and were not sent"),
         )
 
 
-def show_counts(*counts: tuple[int, str]) -> None:
-    """To standard output, a line each: how many of what; nothing of what there is none of."""
+def print_counts(*counts: tuple[int, str]) -> None:
+    """Print each count that is not 0, with its description, as one line."""
     for count, what in counts:
         if count:
             click.echo(f"{count:,} {what}")

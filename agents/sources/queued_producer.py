@@ -1,4 +1,4 @@
-"""A producer whose queue is dropped where its user is left by an exception."""
+"""Producer that drops its queue when its context is left by an exception."""
 
 from types import TracebackType
 from typing import Final, Self
@@ -9,7 +9,7 @@ _PURGE_S: Final = 1.0
 
 
 class QueuedProducer:
-    """Use it as a context manager: leaving it by an exception drops what is still queued, and does not wait."""
+    """Context manager: leaving it by an exception drops the queued messages instead of waiting for their delivery."""
 
     _producer: Producer
 

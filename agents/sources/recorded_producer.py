@@ -1,4 +1,4 @@
-"""Messages into Kafka, in order, with nothing lost in silence."""
+"""Kafka producer of recordings and synthetic cities: in order, and every failed delivery raises."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -18,33 +18,33 @@ from hatcast.stream.replay.heartbeats import Message
 _QUEUE_MESSAGES: Final = 100_000
 _QUEUE_KIB: Final = 64 << 10
 _DELIVERY_MS: Final = 60_000
-_LOOK_EVERY: Final = 1_000  # messages between two looks at what the broker said
-_FULL_S: Final = 0.02
+_POLL_EVERY: Final = 1_000  # messages between two polls for delivery reports
+_QUEUE_FULL_WAIT_S: Final = 0.02
 
-Say = Callable[[int, int], object]
-"""Told now and then how many records were sent, and the time (ms UTC) of the next."""
+ProgressCallback = Callable[[int, int], object]
+"""Called now and then with the number of records sent and the time (ms UTC) of the next."""
 
 
 class RecordedProducer(QueuedProducer):
-    """A producer of one topic: idempotent, acks=all, every message to the partition it names.
+    """Idempotent producer of one topic, with acks=all and explicit partitions.
 
-    records, ticks   handed over so far; `finish` says whether the broker has them
+    records, ticks   readings and heartbeat records produced so far; `finish` waits until the broker has them
     """
 
     def __init__(
-        self, options: Mapping[str, Any], topic: str, stop: threading.Event, room: FlowControl | None = None
+        self, options: Mapping[str, Any], topic: str, stop: threading.Event, flow_control: FlowControl | None = None
     ) -> None:
         """Args:
-        options:  how to reach the broker (hatcast.agents.kafka.client.confluent_options)
-        stop:     set it to end the feed soon
-        room:     where the broker forgets what it cannot keep
+        options:       connection options (hatcast.agents.kafka.client.confluent_options)
+        stop:          set it to stop the feed
+        flow_control:  needed if the broker drops records that were not consumed
         """
         self.records = 0
         self.ticks = 0
         self.topic = topic
         self.stop = stop
-        self._room = room
-        self._counted = 0
+        self._flow_control = flow_control
+        self._reported = 0
         self._failed = 0
         self._reason = ""
         self._producer = Producer(
@@ -58,39 +58,41 @@ class RecordedProducer(QueuedProducer):
                 "queue.buffering.max.messages": _QUEUE_MESSAGES,
                 "queue.buffering.max.kbytes": _QUEUE_KIB,
                 "message.timeout.ms": _DELIVERY_MS,
-                "delivery.report.only.error": True,  # a callback for each record would halve the rate
-                "on_delivery": self._delivered,
+                "delivery.report.only.error": True,  # a callback for every record halves the rate
+                "on_delivery": self._on_delivery,
             }
         )
 
-    def send_all(self, messages: Iterable[Message], pace: Pace, say: Say | None = None) -> bool:
-        """Send messages when they are due; True at their end, False if the feed was stopped before.
+    def send_all(self, messages: Iterable[Message], pace: Pace, on_progress: ProgressCallback | None = None) -> bool:
+        """Send messages when they are due; return False if the feed was stopped before their end.
 
-        Raises HatcastError if the broker did not take one.
+        Raises HatcastError if the broker rejects one.
         """
         timestamp = 0
 
         def meanwhile() -> None:
-            self.look()
-            if say is not None:
-                say(self.records, timestamp)
+            self.poll()
+            if on_progress is not None:
+                on_progress(self.records, timestamp)
 
-        look_in = 0
+        until_poll = 0
         for message in messages:
             timestamp = message.timestamp_ms
             if not pace.wait(timestamp, meanwhile) or not self._send(message):
                 return False
-            look_in -= 1
-            if look_in < 0:
-                look_in = _LOOK_EVERY
+            until_poll -= 1
+            if until_poll < 0:
+                until_poll = _POLL_EVERY
                 meanwhile()
         meanwhile()
         return True
 
     def _send(self, message: Message) -> bool:
-        """Hand a message over, waiting while the queue is full; False if the feed is to stop first."""
+        """Produce a message, waiting while the queue is full; return False if the feed has to stop first."""
         partition, timestamp, key, value = message
-        if self._room is not None and not self._room.wait(partition, len(key or b"") + len(value), self.stop):
+        if self._flow_control is not None and not self._flow_control.wait(
+            partition, len(key or b"") + len(value), self.stop
+        ):
             return False
         while True:
             try:
@@ -98,9 +100,9 @@ class RecordedProducer(QueuedProducer):
             except BufferError:
                 if self.stop.is_set():
                     return False
-                self.look(_FULL_S)
+                self.poll(_QUEUE_FULL_WAIT_S)
             except KafkaException as error:
-                raise self._refused(error.args[0].str(), len(value)) from None
+                raise self._delivery_error(error.args[0].str(), len(value)) from None
             else:
                 break
         if key is None:
@@ -109,31 +111,31 @@ class RecordedProducer(QueuedProducer):
             self.records += 1
         return True
 
-    def look(self, seconds: float = 0.0) -> None:
-        """Hear what the broker refused, waiting so long for it. Raises HatcastError."""
+    def poll(self, seconds: float = 0.0) -> None:
+        """Handle delivery reports, waiting up to `seconds` for them. Raises HatcastError if a delivery failed."""
         self._producer.poll(seconds)
-        acknowledged = self.records - self._failed - len(self._producer)  # or more: ticks wait there too
-        if acknowledged > self._counted:
-            METERS.count(BRIDGE_READINGS, acknowledged - self._counted)
-            self._counted = acknowledged
+        acknowledged = self.records - self._failed - len(self._producer)  # a lower bound: heartbeats are queued too
+        if acknowledged > self._reported:
+            METERS.count(BRIDGE_READINGS, acknowledged - self._reported)
+            self._reported = acknowledged
         if self._failed:
-            raise self._refused(self._reason, None)
+            raise self._delivery_error(self._reason, None)
 
     def finish(self) -> None:
-        """Wait until the broker has everything. Raises HatcastError if it does not take it."""
+        """Wait until the broker has everything. Raises HatcastError if a delivery failed."""
         while len(self._producer):
             self._producer.flush(1.0)
-            self.look()
-        self.look()
+            self.poll()
+        self.poll()
 
-    def _delivered(self, error: KafkaError | None, _: Delivered) -> None:
+    def _on_delivery(self, error: KafkaError | None, _: Delivered) -> None:
         if error is not None:
             self._failed += 1
             self._reason = error.str()
 
-    def _refused(self, reason: str, size: int | None) -> HatcastError:
+    def _delivery_error(self, reason: str, size: int | None) -> HatcastError:
         what = f"{self._failed or 'some'} records" if size is None else f"a record of {size} bytes"
         return HatcastError(
-            f"Kafka did not take {what} ({' '.join(reason.split())}), so topic {self.topic} holds a part of the feed"
-            " only: mend that, and send it again to a new topic"
+            f"Kafka rejected {what} ({' '.join(reason.split())}), so topic {self.topic} has only a part of the feed:"
+            " fix that, and send the feed again to a new topic"
         )

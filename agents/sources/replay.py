@@ -1,4 +1,4 @@
-"""A recording into the telemetry topic, as it arrived then."""
+"""Replay: send a recording to the telemetry topic with its recorded arrival times."""
 
 import threading
 from collections.abc import Callable
@@ -8,26 +8,26 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.sources.pacing import Pace
-from hatcast.agents.sources.progress import Bar, Summary
-from hatcast.agents.sources.recorded_producer import RecordedProducer, Say
-from hatcast.agents.sources.target import open_target, refuse_if_late
+from hatcast.agents.sources.progress import ProgressBar, Summary
+from hatcast.agents.sources.recorded_producer import ProgressCallback, RecordedProducer
+from hatcast.agents.sources.target import open_target, reject_if_late
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.recording import Recording
 from hatcast.stream.replay.heartbeats import Replay
 
-_AGAIN = "what was sent is still there; to start afresh give topics.telemetry and policy.name new names"
+_START_AFRESH = "the topic still has what was sent; to start afresh give topics.telemetry and policy.name new names"
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
-    """Whoever watches a feed.
+class ProgressListener:
+    """Callbacks of a feed.
 
-    say    told now and then how far it is
-    note   told, in a sentence, what a person should know
+    on_progress   called now and then by `RecordedProducer.send_all`
+    note          called with a sentence for the user
     """
 
-    say: Say
+    on_progress: ProgressCallback
     note: Callable[[str], object]
 
 
@@ -40,9 +40,9 @@ def run_replay(
     with_end: bool,
     left_out: frozenset[str] = frozenset(),
 ) -> Summary:
-    """`hatcast feed replay`: check the target, then send all but the vehicles that are `left_out` (canonical ids).
+    """Run `hatcast feed replay`: check the target, then send all vehicles except `left_out` (canonical ids).
 
-    Raises HatcastError: what `open_target`, `refuse_if_late` and `send_recording` raise.
+    Raises HatcastError as `open_target`, `reject_if_late` and `send_recording` do.
     """
     calendar = Calendar(settings.policy)
     now = now_ms()
@@ -51,18 +51,18 @@ def run_replay(
         first = None  # it is not sent
     target = open_target(settings, first)
     if first is not None:
-        refuse_if_late(settings, target, calendar, first, _AGAIN)
-    plan = Replay(settings.policy, calendar, target.addresses, now, left_out)
+        reject_if_late(settings, target, calendar, first, _START_AFRESH)
+    plan = Replay(settings.policy, calendar, target.router, now, left_out)
     with (
-        Bar(calendar, len(recording)) as bar,
+        ProgressBar(calendar, len(recording)) as bar,
         RecordedProducer(confluent_options(settings), settings.topics.telemetry, stop) as sender,
     ):
-        listener = Listener(bar.show, bar.note)
-        pace = pace_of(settings.policy, speedup, stop)
+        listener = ProgressListener(bar.show, bar.note)
+        pace = replay_pace(settings.policy, speedup, stop)
         finished = send_recording(recording, plan, sender, pace, with_end=with_end, listener=listener)
     return Summary(
         topic=sender.topic,
-        partitions=target.addresses.partitions,
+        partitions=target.router.partitions,
         records=sender.records,
         ticks=sender.ticks,
         undecodable=plan.undecodable,
@@ -74,25 +74,32 @@ def run_replay(
 
 
 def send_recording(
-    recording: Recording, plan: Replay, sender: RecordedProducer, pace: Pace, *, with_end: bool, listener: Listener
+    recording: Recording,
+    plan: Replay,
+    sender: RecordedProducer,
+    pace: Pace,
+    *,
+    with_end: bool,
+    listener: ProgressListener,
 ) -> bool:
-    """Send all of a recording, and the last ticks unless `with_end` is false; False if it was stopped before.
+    """Send a recording, and its last heartbeat records if `with_end`; return False if it was stopped before its end.
 
-    What was sent is with the broker when this returns. Raises HatcastError if the broker did not take it, RecordingError.
+    Returns once the broker has everything that was sent. Raises HatcastError if the broker rejects a record,
+    RecordingError.
     """
-    finished = sender.send_all(plan.messages(recording), pace, listener.say)
+    finished = sender.send_all(plan.messages(recording), pace, listener.on_progress)
     end_ms = plan.end_ms()
     if finished and with_end and end_ms is not None:
-        # The silence after the last record was not recorded: only what is ahead of the wall has to be waited for.
-        pace.hurry()
+        # The time after the last record was not recorded: wait only for what is ahead of the wall clock.
+        pace.disable_pacing()
         missing_s = (end_ms - pace.ahead_ms - now_ms()) / 1000
         if missing_s > 0:
-            listener.note(f"waiting {missing_s:.0f} s until the last slot may be closed (--no-end leaves that out)")
-        finished = sender.send_all(plan.end(), pace, listener.say)
+            listener.note(f"waiting {missing_s:.0f} s until the last slot may be closed (--no-end omits that)")
+        finished = sender.send_all(plan.end(), pace, listener.on_progress)
     sender.finish()
     return finished
 
 
-def pace_of(policy: Policy, speedup: float, stop: threading.Event) -> Pace:
-    """The pace of a replay: no record is sent before rule 1 would let it pass."""
+def replay_pace(policy: Policy, speedup: float, stop: threading.Event) -> Pace:
+    """Return the pace of a replay: no record is sent so early that rule 1 rejects it."""
     return Pace(speedup, policy.max_ahead_ms, stop)

@@ -1,6 +1,6 @@
-"""A city that does not exist, as telemetry: to try hatcast without a feed. Its bridge's clock is the city's own."""
+"""Synthetic city as a telemetry source, to try hatcast without a feed. Arrival times go by the city's own clock."""
 
-import random  # simulation: buses that do not exist, never noise
+import random  # simulates buses, never draws noise
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,28 +10,28 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.sources.pacing import Pace
-from hatcast.agents.sources.progress import Bar, Summary
+from hatcast.agents.sources.progress import ProgressBar, Summary
 from hatcast.agents.sources.recorded_producer import RecordedProducer
-from hatcast.agents.sources.target import Target, open_target, refuse_if_late
+from hatcast.agents.sources.target import Target, open_target, reject_if_late
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.reading import Reading
-from hatcast.stream.replay.heartbeats import TICK_MS, Addresses, Message, ticks
+from hatcast.stream.replay.heartbeats import HEARTBEAT_MS, Message, Router, heartbeats
 from hatcast.stream.replay.synthetic_city import City
 from hatcast.stream.units import DAY_MS
 
-CENTRE: Final = (21.1959, 72.8302)  # Surat, whose buses are the first that hatcast read
+CENTRE: Final = (21.1959, 72.8302)  # Surat
 PAST_MS: Final = 30 * DAY_MS
-_LATER: Final = "leave --start out, and it goes on where the topic is"
+_OMIT_START: Final = "omit --start to continue at the end of the topic"
 
 
 @dataclass(frozen=True, slots=True)
 class CityOptions:
-    """What a person may choose of a city.
+    """Options of a synthetic city.
 
-    speedup   as of a Pace; other than 1 it begins in the past
-    start     ms UTC, None: `default_start_ms`
+    speedup   as in `Pace`; unless it is 1 the city begins in the past
+    start     ms UTC; None: `default_start_ms`
     centre    degrees (latitude, longitude)
     seed      None: another city each time
     """
@@ -44,30 +44,30 @@ class CityOptions:
 
 
 def make_city(options: CityOptions, calendar: Calendar) -> City:
-    """A city whose rush hours go by the policy's time zone."""
-    chance = random.Random(options.seed)  # simulation: it moves buses
+    """Return a city whose rush hours follow the policy's time zone."""
+    chance = random.Random(options.seed)  # simulates buses
     return City(options.centre or CENTRE, options.vehicles, chance, calendar.local)
 
 
-def city_messages(readings: Iterable[tuple[int, Reading]], addresses: Addresses, start_ms: int) -> Iterator[Message]:
-    """Readings in order of arrival from `start_ms` on, and a tick for every partition each 10 s of their time.
+def city_messages(readings: Iterable[tuple[int, Reading]], router: Router, start_ms: int) -> Iterator[Message]:
+    """Yield readings in order of arrival from `start_ms` on, and heartbeat records of all partitions every 10 s.
 
-    Lazy, in constant memory, and as endless as the readings: pass it to `RecordedProducer.send_all`.
+    Lazy, in constant memory, and endless if the readings are: pass it to `RecordedProducer.send_all`.
     """
-    next_tick = start_ms - start_ms % TICK_MS + TICK_MS
+    next_tick = start_ms - start_ms % HEARTBEAT_MS + HEARTBEAT_MS
     for arrival, reading in readings:
         while next_tick <= arrival:
-            yield from ticks(addresses.partitions, next_tick)
-            next_tick += TICK_MS
-        key, partition = addresses.of(reading.vehicle) or addresses.nobody
+            yield from heartbeats(router.partitions, next_tick)
+            next_tick += HEARTBEAT_MS
+        key, partition = router.route(reading.vehicle) or router.no_vehicle
         yield Message(partition, arrival, key, canonical_value(Recorded(b"", reading, arrival)))
 
 
 def default_start_ms(now_ms: int, speedup: float, retention_ms: int | None, newest_ms: int | None) -> int:
-    """When a city begins that was given no start.
+    """Return the default start of a city (ms UTC).
 
-    Now at real pace; with a speed-up 30 days ago, or half of the topic's retention if that is shorter. Not before
-    `newest_ms`, what the topic holds already: a feed that is started again goes on where it was.
+    Now at real pace; with a speed-up 30 days ago, or half of the topic's retention if that is shorter, but not before
+    `newest_ms`, the newest record of the topic: a restarted feed continues where it was.
     """
     if speedup == 1:
         return now_ms
@@ -76,25 +76,25 @@ def default_start_ms(now_ms: int, speedup: float, retention_ms: int | None, newe
 
 
 def run_city(settings: Settings, options: CityOptions, stop: threading.Event) -> Summary:
-    """`hatcast feed synthetic`: check the target, then send until `stop`.
+    """Run `hatcast feed synthetic`: check the target, then send until `stop`.
 
-    Raises HatcastError: what `open_target` and `refuse_if_late` raise, or the broker did not take a record.
+    Raises HatcastError as `open_target` and `reject_if_late` do, or if the broker rejects a record.
     """
     calendar = Calendar(settings.policy)
     target = open_target(settings, options.start)
     start = _start(settings, options, target, calendar)
     readings = make_city(options, calendar).readings(start)
     with (
-        Bar(calendar, None) as bar,
+        ProgressBar(calendar, None) as bar,
         RecordedProducer(confluent_options(settings), settings.topics.telemetry, stop) as sender,
     ):
-        if start < now_ms() - TICK_MS:
+        if start < now_ms() - HEARTBEAT_MS:
             bar.note(f"the city's time begins at {calendar.local(start):%Y-%m-%d %H:%M:%S}")
-        sender.send_all(city_messages(readings, target.addresses, start), Pace(options.speedup, 0, stop), bar.show)
+        sender.send_all(city_messages(readings, target.router, start), Pace(options.speedup, 0, stop), bar.show)
         sender.finish()
     return Summary(
         topic=sender.topic,
-        partitions=target.addresses.partitions,
+        partitions=target.router.partitions,
         records=sender.records,
         ticks=sender.ticks,
         seconds=round(bar.seconds, 3),
@@ -104,9 +104,9 @@ def run_city(settings: Settings, options: CityOptions, stop: threading.Event) ->
 
 def _start(settings: Settings, options: CityOptions, target: Target, calendar: Calendar) -> int:
     if options.start is not None:
-        refuse_if_late(settings, target, calendar, options.start, _LATER)
+        reject_if_late(settings, target, calendar, options.start, _OMIT_START)
         return options.start
     start = default_start_ms(now_ms(), options.speedup, target.retention_ms, target.newest_ms)
     if options.speedup != 1:
-        open_target(settings, start)  # the same refusals as for a replay
+        open_target(settings, start)  # the same checks as for a replay
     return start

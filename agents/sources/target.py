@@ -1,4 +1,7 @@
-"""Where a feed sends to, and what it refuses before its first record.    [fold.md, Recordings]"""
+"""Target of a feed: the telemetry topic, checked before the first record.
+
+docs/specification/fold.md, Recordings
+"""
 
 from contextlib import closing
 from dataclasses import dataclass
@@ -9,96 +12,96 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import admin_client
 from hatcast.agents.kafka.topic_rules import TopicState
 from hatcast.agents.kafka.topics import check_replay_target, ensure_telemetry
-from hatcast.agents.redis.connection import connect_redis, redis_refusal
+from hatcast.agents.redis.connection import connect_redis, redis_error
 from hatcast.agents.redis.keys import PartitionKeys
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.readings.formats import jsonl
 from hatcast.stream.readings.partitioner import PARTITIONERS
-from hatcast.stream.replay.heartbeats import Addresses
+from hatcast.stream.replay.heartbeats import Router
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The telemetry topic as it is.
+    """State of the telemetry topic.
 
-    addresses     key and partition of a vehicle there
-    retention_ms  None: records are kept for ever
-    newest_ms     the greatest arrival (ms UTC) that it holds, or that workers of the policy have folded; None: none
+    router        key and partition of each vehicle
+    retention_ms  None: unlimited
+    newest_ms     greatest arrival (ms UTC) in the topic, or folded by workers of the policy; None: no record
     """
 
-    addresses: Addresses
+    router: Router
     retention_ms: int | None
     newest_ms: int | None
 
 
 def open_target(settings: Settings, first_ms: int | None) -> Target:
-    """The telemetry topic for records that arrived at `first_ms` (ms UTC) and later, None: now; made if it is missing.
+    """Check, or create, the telemetry topic for records that arrived at `first_ms` (ms UTC; None: now) and later.
 
-    Raises HatcastError: Kafka or Redis cannot be reached, the topic is of another format, or would delete the records or
-    change their times.
+    Raises HatcastError: Kafka or Redis cannot be reached, the topic has another format, or its settings would delete
+    the records or change their times.
     """
-    _refuse_other_formats(settings)
+    _reject_other_formats(settings)
     state = ensure_telemetry(settings) if first_ms is None else check_replay_target(settings, first_ms)
-    addresses = _addresses(settings, state)
-    found = _stored_clocks(settings, state.partitions) + _newest_arrivals(settings, state.partitions)
-    return Target(addresses, state.retention_ms, max(found, default=None))
+    router = _router(settings, state)
+    latest = _stored_watermarks(settings, state.partitions) + _newest_arrivals(settings, state.partitions)
+    return Target(router, state.retention_ms, max(latest, default=None))
 
 
-def live_addresses(settings: Settings) -> Addresses:
-    """Keys and partitions for readings that arrive now; the topic is made if it is missing. Redis is not asked.
+def live_router(settings: Settings) -> Router:
+    """Check, or create, the telemetry topic for readings that arrive now, and return its router. Does not use Redis.
 
-    Raises HatcastError: Kafka cannot be reached, or the topic is of another format.
+    Raises HatcastError: Kafka cannot be reached, or the topic has another format.
     """
-    _refuse_other_formats(settings)
-    return _addresses(settings, ensure_telemetry(settings))
+    _reject_other_formats(settings)
+    return _router(settings, ensure_telemetry(settings))
 
 
-def _refuse_other_formats(settings: Settings) -> None:
+def _reject_other_formats(settings: Settings) -> None:
     if settings.topics.telemetry_format != jsonl.NAME:
         raise SettingError(
             "topics.telemetry_format",
-            f"is {settings.topics.telemetry_format!r}; feeds send canonical JSON, which workers would not read then",
-            f"set it to {jsonl.NAME!r}; what a source sends is named by --format",
+            f"is {settings.topics.telemetry_format!r}; feeds send canonical JSON, which workers could not decode then",
+            f"set it to {jsonl.NAME!r}; --format names the format of the source",
         )
 
 
-def _addresses(settings: Settings, state: TopicState) -> Addresses:
-    return Addresses(state.partitions, PARTITIONERS[settings.topics.telemetry_partitioner])
+def _router(settings: Settings, state: TopicState) -> Router:
+    return Router(state.partitions, PARTITIONERS[settings.topics.telemetry_partitioner])
 
 
-def refuse_if_late(settings: Settings, target: Target, calendar: Calendar, first_ms: int, mend: str) -> None:
-    """Refuse records that would only be late: the slot of the first arrival (ms UTC) is closed already.
+def reject_if_late(settings: Settings, target: Target, calendar: Calendar, first_ms: int, advice: str) -> None:
+    """Reject records that would all be late, because the slot of the first arrival (ms UTC) is final already.
 
-    Raises HatcastError, which ends in `mend`.
+    Raises HatcastError, whose text ends in `advice`.
     """
     newest = target.newest_ms
     if newest is not None and newest >= closes_at(calendar.slot_at(first_ms), settings.policy):
         first, last = (f"{calendar.local(instant):%Y-%m-%d %H:%M:%S}" for instant in (first_ms, newest))
         raise HatcastError(
-            f"this begins at {first}, but topic {settings.topics.telemetry} or policy {settings.policy.name!r} is at"
-            f" {last} already, so its records would only be late; {mend}"
+            f"the first record arrived at {first}, but topic {settings.topics.telemetry} or policy"
+            f" {settings.policy.name!r} is at {last} already, so the records would all be late; {advice}"
         )
 
 
-def _stored_clocks(settings: Settings, partitions: int) -> list[int]:
-    """How far the policy's workers have folded each partition that has a clock."""
+def _stored_watermarks(settings: Settings, partitions: int) -> list[int]:
+    """Return the policy's watermark of each partition that has one."""
     try:
         with closing(connect_redis(settings)) as redis:
             keys = [PartitionKeys(settings.policy.name, partition).state for partition in range(partitions)]
             clocks = [redis.hget(key, "clock") for key in keys]
     except (RedisError, OSError) as error:
-        raise redis_refusal(settings, error) from None
+        raise redis_error(settings, error) from None
     return [int(clock) for clock in clocks if isinstance(clock, bytes)]
 
 
 def _newest_arrivals(settings: Settings, partitions: int) -> list[int]:
-    """The greatest timestamp in each partition that holds records: no worker may have folded them yet."""
+    """Return the greatest timestamp of each partition with records, folded or not."""
     from kafka import TopicPartition
     from kafka.admin import OffsetSpec
 
     each = [TopicPartition(settings.topics.telemetry, partition) for partition in range(partitions)]
     with admin_client(settings) as admin:
         newest = admin.list_partition_offsets(dict.fromkeys(each, OffsetSpec.MAX_TIMESTAMP))
-    return [found.timestamp for found in newest.values() if found.timestamp >= 0]
+    return [offset.timestamp for offset in newest.values() if offset.timestamp >= 0]

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 from hatcast.agents.sources.connection import Source
-from hatcast.agents.sources.live import LiveSummary, Wish, run_live
+from hatcast.agents.sources.live import LiveOptions, LiveSummary, run_live
 from hatcast.stream.readings.partitioner import by_murmur2
 from tests.integration.harness import Pipeline
 from tests.services import Received
@@ -46,10 +46,10 @@ def readings(received: list[Received]) -> Counter[Sent]:
 
 @asynccontextmanager
 async def bridge(
-    pipeline: Pipeline, form: str, connect: Callable[[], Source], **wish: Any
+    pipeline: Pipeline, form: str, connect: Callable[[], Source], **options: Any
 ) -> AsyncIterator["asyncio.Task[LiveSummary]"]:
     """A running bridge; if it still runs at the end of the block it is broken off, as by kill -9."""
-    task = asyncio.create_task(run_live(pipeline.settings, Wish(form, **wish), connect))
+    task = asyncio.create_task(run_live(pipeline.settings, LiveOptions(form, **options), connect))
     try:
         yield task
     finally:

@@ -12,7 +12,7 @@ from aio_pika.abc import AbstractChannel
 
 from hatcast.agents.monitoring.declarations import BRIDGE_UP
 from hatcast.agents.monitoring.meters import METERS
-from hatcast.agents.sources.amqp import AmqpSource, Consumption
+from hatcast.agents.sources.amqp import AmqpSource, AmqpQueue
 from hatcast.agents.sources.endpoint import Endpoint, tls_context
 from hatcast.stream.errors import HatcastError
 from tests.exposed import figures
@@ -67,7 +67,7 @@ def source(rabbitmq: RabbitMQ, pipeline: Pipeline, port: int | None = None) -> A
     access = Endpoint(
         "127.0.0.1", port or rabbitmq.tls_port, "guest", "guest", tls_context(rabbitmq.certificate.ca_file)
     )
-    return AmqpSource(access, Consumption(pipeline.name))
+    return AmqpSource(access, AmqpQueue(pipeline.name))
 
 
 def is_up() -> bool:

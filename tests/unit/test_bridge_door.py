@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.agents.sources.acknowledgements import Window
+from hatcast.agents.sources.acknowledgements import AckTracker
 from hatcast.agents.sources.filter import VALUE_BYTES_MAX, Filter
 from hatcast.stream.readings.formats import FORMATS, jsonl
 from hatcast.stream.readings.partitioner import PARTITIONERS, by_murmur2
-from hatcast.stream.replay.heartbeats import Addresses
+from hatcast.stream.replay.heartbeats import Router
 
 NOW = 1_795_000_000_000
 AHEAD = 120_000
 
 
 def door(form: str = "jsonl", clock: Callable[[], int] = lambda: NOW, *, polled: bool = False) -> Filter:
-    return Filter(FORMATS[form], Addresses(8, PARTITIONERS["murmur2"]), AHEAD, polled=polled, clock=clock)
+    return Filter(FORMATS[form], Router(8, PARTITIONERS["murmur2"]), AHEAD, polled=polled, clock=clock)
 
 
 def record(vehicle: str = "bus", time: object = NOW, **more: object) -> bytes:
@@ -43,7 +43,7 @@ def test_a_reading_leaves_as_the_canonical_record_under_its_vehicle(vehicle: str
     body = record(vehicle, speed=speed)
     there = door()
     messages = list(there.messages(body))
-    address = Addresses(8, by_murmur2).of(vehicle)
+    address = Router(8, by_murmur2).route(vehicle)
     if address is None:  # nobody, or too long a name: rule 3 would end it
         assert (messages, there.undecodable) == ([], 1)
     else:
@@ -98,34 +98,34 @@ def test_a_source_is_told_of_messages_in_their_order_and_only_when_all_their_rea
     data: st.DataObject,
 ) -> None:
     sizes = data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=8))
-    window, told = Window(), list[int]()
+    acks, told = AckTracker(), list[int]()
     open_readings = []
     for number, size in enumerate(sizes):
-        parcel = window.add(partial(told.append, number))
-        parcel.left += size
+        pending = acks.add(partial(told.append, number))
+        pending.unconfirmed += size
         open_readings += [number] * (size + 1)  # and one for the handing over
-    parcels = list(window._waiting)
+    pending_messages = list(acks._pending)
     for number in data.draw(st.permutations(open_readings)):
-        parcels[number].confirmed()
-        done = [each.left == 0 for each in parcels]
+        pending_messages[number].confirm()
+        done = [each.unconfirmed == 0 for each in pending_messages]
         whole = done.index(False) if False in done else len(done)
         assert told == list(range(whole))
-    assert not len(window)
+    assert not len(acks)
 
 
 def test_of_a_connection_that_is_gone_nothing_is_told() -> None:
-    window, told = Window(), list[int]()
-    first, second = (window.add(partial(told.append, number)) for number in (1, 2))
-    second.confirmed()
-    window.forget()
-    first.confirmed()
+    acks, told = AckTracker(), list[int]()
+    first, second = (acks.add(partial(told.append, number)) for number in (1, 2))
+    second.confirm()
+    acks.clear()
+    first.confirm()
     assert told == []
 
 
 def test_a_message_that_was_not_handed_over_whole_is_not_told_and_holds_up_nothing() -> None:
-    window, told = Window(), list[int]()
-    first, second = (window.add(partial(told.append, number)) for number in (1, 2))
-    second.left += 1
-    window.withdraw(second)
-    first.confirmed()
-    assert (told, len(window)) == ([1], 0)
+    acks, told = AckTracker(), list[int]()
+    first, second = (acks.add(partial(told.append, number)) for number in (1, 2))
+    second.unconfirmed += 1
+    acks.discard(second)
+    first.confirm()
+    assert (told, len(acks)) == ([1], 0)

@@ -15,10 +15,10 @@ from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.sources import connection as link_module
 from hatcast.agents.sources import live
 from hatcast.agents.sources.connection import SourceConnection
-from hatcast.agents.sources.endpoint import SourceLost, SourceRefuses
+from hatcast.agents.sources.endpoint import SourceLost, SourceRejection
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.partitioner import by_murmur2
-from hatcast.stream.replay.heartbeats import Addresses, Message
+from hatcast.stream.replay.heartbeats import Router, Message
 
 Step = Callable[[SourceConnection, "Scripted"], None]
 
@@ -32,17 +32,17 @@ class Scripted:
     def __init__(self, *steps: Step) -> None:
         self._steps = list(steps)
 
-    async def serve(self, link: SourceConnection) -> None:
+    async def serve(self, connection: SourceConnection) -> None:
         if self._steps:
-            self._steps.pop(0)(link, self)
+            self._steps.pop(0)(connection, self)
         else:
-            link.stopping.set()
+            connection.stopping.set()
 
 
 def fails(error: SourceLost, *, after_up: bool = False) -> Step:
-    def step(link: SourceConnection, source: Scripted) -> None:
+    def step(connection: SourceConnection, source: Scripted) -> None:
         if after_up:
-            link.up(source)
+            connection.mark_connected(source)
         raise error
 
     return step
@@ -50,7 +50,7 @@ def fails(error: SourceLost, *, after_up: bool = False) -> Step:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long the link waited before each try; it does not wait here."""
+    """How long the connection waited before each try; it does not wait here."""
     waited: list[float] = []
 
     async def pause(seconds: float, stopping: asyncio.Event) -> bool:
@@ -62,20 +62,20 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def keep(*steps: Step) -> SourceConnection:
-    unused: Any = None  # neither door nor outlet: no message comes
+    unused: Any = None  # neither door nor producer: no message comes
 
     async def run() -> SourceConnection:
-        link = SourceConnection(unused, unused, asyncio.Event())
-        await link.keep(Scripted(*steps))
-        return link
+        connection = SourceConnection(unused, unused, asyncio.Event())
+        await connection.run(Scripted(*steps))
+        return connection
 
     return asyncio.run(run())
 
 
 def test_a_source_that_stays_away_is_dialled_less_and_less_often_and_that_is_said_once(waits: list[float]) -> None:
     with capture_logs() as logs:
-        link = keep(*[fails(SourceLost("connection refused"))] * 20, fails(SourceLost("no answer in time")))
-    assert link.losses == 21
+        connection = keep(*[fails(SourceLost("connection refused"))] * 20, fails(SourceLost("no answer in time")))
+    assert connection.losses == 21
     assert waits[0] == 0.0
     assert all(before <= after * 1.25 for before, after in pairwise(waits[1:22]))
     assert 0.1 <= waits[1] <= 0.125
@@ -107,8 +107,8 @@ def test_a_connection_that_has_lasted_is_made_again_at_once(
     now = [0.0]
     monkeypatch.setattr(link_module, "monotonic_s", lambda: now[0])
 
-    def lasts(link: SourceConnection, source: Scripted) -> None:
-        link.up(source)
+    def lasts(connection: SourceConnection, source: Scripted) -> None:
+        connection.mark_connected(source)
         now[0] += 60.0
         raise SourceLost("the connection was closed")
 
@@ -126,10 +126,10 @@ def test_a_source_that_refuses_us_from_the_start_ends_the_bridge_and_later_it_is
     waits: list[float],
 ) -> None:
     with pytest.raises(HatcastError, match=r"scripted at nowhere: wrong password"):
-        keep(fails(SourceLost("connection refused")), fails(SourceRefuses("wrong password")))
-    link = keep(fails(SourceLost("gone"), after_up=True), *[fails(SourceRefuses("wrong password"))] * 3)
-    assert link.losses == 4
-    assert not link.is_up
+        keep(fails(SourceLost("connection refused")), fails(SourceRejection("wrong password")))
+    connection = keep(fails(SourceLost("gone"), after_up=True), *[fails(SourceRejection("wrong password"))] * 3)
+    assert connection.losses == 4
+    assert not connection.is_connected
 
 
 class LiveProducer:
@@ -141,13 +141,13 @@ class LiveProducer:
         self._left = rounds
         self._stopping = stopping
 
-    def waits_s(self) -> float:
+    def silence_s(self) -> float:
         self._left -= 1
         if not self._left:
             self._stopping.set()
         return self.waiting_s
 
-    def tick(self, message: Message) -> None:
+    def send_heartbeat(self, message: Message) -> None:
         self.sent.append(message)
 
 
@@ -166,10 +166,10 @@ def test_every_partition_is_ticked_each_ten_seconds_of_the_bridges_clock_unless_
 
     async def run() -> list[Message]:
         stopping = asyncio.Event()
-        outlet: Any = LiveProducer(stopping, 5)
-        outlet.waiting_s = silent_s
-        await live._tick(outlet, Addresses(8, by_murmur2), stopping)
-        sent: list[Message] = outlet.sent
+        producer: Any = LiveProducer(stopping, 5)
+        producer.waiting_s = silent_s
+        await live._send_heartbeats(producer, Router(8, by_murmur2), stopping)
+        sent: list[Message] = producer.sent
         return sent
 
     sent = asyncio.run(run())

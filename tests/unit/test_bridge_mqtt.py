@@ -6,7 +6,7 @@ import pytest
 from aiomqtt import Message
 
 from hatcast.agents.sources import mqtt
-from hatcast.agents.sources.mqtt import Subscription, _Waiting
+from hatcast.agents.sources.mqtt import Subscription, _ReceiveQueue
 
 
 def message(qos: int, size: int = 10) -> Message:
@@ -15,23 +15,23 @@ def message(qos: int, size: int = 10) -> Message:
 
 def test_of_a_source_that_sends_again_nothing_is_dropped_whatever_the_buffer() -> None:
     async def run() -> None:
-        waiting = _Waiting(5)
+        queue = _ReceiveQueue(5)
         for _ in range(100):
-            waiting.put_nowait(message(1))
-        assert (waiting.qsize(), waiting.dropped, waiting.overrun) == (100, 0, False)
+            queue.put_nowait(message(1))
+        assert (queue.qsize(), queue.dropped, queue.overrun) == (100, 0, False)
 
     asyncio.run(run())
 
 
 def test_of_a_source_that_does_not_what_finds_no_room_is_counted_and_room_comes_back() -> None:
     async def run() -> None:
-        waiting = _Waiting(5)
+        queue = _ReceiveQueue(5)
         for _ in range(8):
-            waiting.put_nowait(message(0))
-        assert (waiting.qsize(), waiting.dropped) == (5, 3)
-        waiting.get_nowait()
-        waiting.put_nowait(message(0))
-        assert (waiting.qsize(), waiting.dropped, waiting.overrun) == (5, 3, False)
+            queue.put_nowait(message(0))
+        assert (queue.qsize(), queue.dropped) == (5, 3)
+        queue.get_nowait()
+        queue.put_nowait(message(0))
+        assert (queue.qsize(), queue.dropped, queue.overrun) == (5, 3, False)
 
     asyncio.run(run())
 
@@ -39,20 +39,20 @@ def test_of_a_source_that_does_not_what_finds_no_room_is_counted_and_room_comes_
 def test_bytes_are_bounded_too_and_a_connection_that_passes_the_bound_is_to_be_made_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(mqtt, "_WAITING_BYTES_MAX", 1_000)
+    monkeypatch.setattr(mqtt, "_QUEUE_BYTES_MAX", 1_000)
 
     async def run() -> None:
-        waiting = _Waiting(1_000_000)
+        queue = _ReceiveQueue(1_000_000)
         for _ in range(3):
-            waiting.put_nowait(message(1, 400))
-        assert not waiting.overrun
-        waiting.put_nowait(message(1, 400))
-        waiting.put_nowait(message(0, 400))
-        assert (waiting.qsize(), waiting.dropped, waiting.overrun) == (3, 1, True)
-        while not waiting.empty():
-            waiting.get_nowait()
-        waiting.put_nowait(message(0, 400))
-        assert waiting.qsize() == 1
+            queue.put_nowait(message(1, 400))
+        assert not queue.overrun
+        queue.put_nowait(message(1, 400))
+        queue.put_nowait(message(0, 400))
+        assert (queue.qsize(), queue.dropped, queue.overrun) == (3, 1, True)
+        while not queue.empty():
+            queue.get_nowait()
+        queue.put_nowait(message(0, 400))
+        assert queue.qsize() == 1
 
     asyncio.run(run())
 
