@@ -1,1 +1,1 @@
-"""Generators of the reference pages and schemas. Not part of the wheel."""
+"""Generators of reference pages and schemas. Not part of the wheel."""

@@ -10,26 +10,26 @@ from typing import Final
 
 import msgspec
 
-from hatcast.agents.config.meanings import DEFAULTS, DURATIONS, MEANINGS, TABLES, keys_of
+from hatcast.agents.config.meanings import DEFAULTS, DURATIONS, MEANINGS, TABLES, table_keys
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "configuration.md"
 _TABLE: Final = re.compile(r"(<!-- keys of ([a-z.]+), written by [^>]*-->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _TYPES: Final = {str: "text", int: "integer", float: "number", bool: "`true` or `false`"}
 
 
-def written(page: str) -> str:
-    """The page with its tables made anew; what stands around them stays. Raises ValueError if one is missing."""
-    found = [name for _, name, _, _ in _TABLE.findall(page)]
-    if found != list(TABLES):
-        raise ValueError(f"docs/configuration.md has tables of {', '.join(found)} and not of {', '.join(TABLES)}")
+def render_page(page: str) -> str:
+    """Return the page with new tables and the same text around them. Raises ValueError if a table is missing."""
+    names = [name for _, name, _, _ in _TABLE.findall(page)]
+    if names != list(TABLES):
+        raise ValueError(f"docs/configuration.md has tables of {', '.join(names)} instead of {', '.join(TABLES)}")
     return _TABLE.sub(lambda match: match[1] + "".join(_table(match[2])) + match[4], page)
 
 
 def _table(name: str) -> Iterator[str]:
-    fields, meanings = keys_of(name), MEANINGS[name]
+    fields, meanings = table_keys(name), MEANINGS[name]
     if fields.keys() != meanings.keys():
         raise ValueError(
-            f"[{name}]: a key without a meaning, or the reverse: {sorted(fields.keys() ^ meanings.keys())}"
+            f"[{name}]: keys without a meaning, or meanings without a key: {sorted(fields.keys() ^ meanings.keys())}"
         )
     yield "\n| key | type | default | meaning |\n|---|---|---|---|\n"
     for key, field in fields.items():
@@ -48,7 +48,7 @@ def _type(dotted: str, annotation: object) -> str:
         return " or ".join(kinds)
     if typing.get_origin(annotation) is tuple:
         return f"array of {len(typing.get_args(annotation))} integers"
-    raise ValueError(f"{dotted}: no word for the type {annotation}")
+    raise ValueError(f"{dotted}: the type {annotation} has no name in _TYPES")
 
 
 def _default(dotted: str, field: msgspec.structs.FieldInfo) -> str:
@@ -66,12 +66,12 @@ def main() -> None:
     """Write the tables; with `--check` exit 1 if they differ."""
     page = PAGE.read_text()
     try:
-        made = written(page)
+        rendered = render_page(page)
     except ValueError as error:
         sys.exit(str(error))
     if "--check" not in sys.argv[1:]:
-        PAGE.write_text(made)
-    elif made != page:
+        PAGE.write_text(rendered)
+    elif rendered != page:
         sys.exit("docs/configuration.md and the types differ: run python -m tools.configuration_reference")
 
 

@@ -1,4 +1,4 @@
-"""`python -m tools.metrics_page [--check]`: writes docs/metrics.md from the declaration, or checks that it agrees."""
+"""`python -m tools.metrics_page [--check]`: write docs/metrics.md from the declarations, or check it."""
 
 import sys
 from collections.abc import Iterator
@@ -29,8 +29,8 @@ once it is known. Beside these are the `process_*` and `python_*` of the Prometh
 """
 
 
-def text() -> str:
-    """The page."""
+def render_page() -> str:
+    """Return the page's text."""
     return _HEAD + "".join(_sections())
 
 
@@ -59,8 +59,8 @@ def _row(metric: Metric) -> str:
 def main() -> None:
     """Write the page; with `--check` exit 1 if it differs."""
     if "--check" not in sys.argv[1:]:
-        PAGE.write_text(text())
-    elif not PAGE.exists() or PAGE.read_text() != text():
+        PAGE.write_text(render_page())
+    elif not PAGE.exists() or PAGE.read_text() != render_page():
         sys.exit("docs/metrics.md and agents/monitoring/declarations.py differ: run python -m tools.metrics_page")
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
-from hatcast.agents.errors.unexpected import guard, last_line, shows_texts, trace_of
+from hatcast.agents.errors.unexpected import install_hooks, last_line, shows_texts, trace_of
 from hatcast.stream.errors import HatcastError
 
 # In the order of a newcomer's day, with the line that `hatcast --help` shows.
@@ -73,7 +73,7 @@ def main() -> None:
 
     So is an error that nobody foresaw: its type and its place, see agents/errors/unexpected.py.
     """
-    guard()
+    install_hooks()
     try:
         hatcast.main(prog_name="hatcast", standalone_mode=False)  # also as `python -m hatcast.agents.cli`
     except HatcastError as refusal:

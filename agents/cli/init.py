@@ -7,7 +7,14 @@ from typing import Any
 import click
 
 from hatcast.agents.cli.options import config_option
-from hatcast.agents.config.template import FIRST_ESTIMATORS, Answers, checked, text_of, write_first, zone_of_machine
+from hatcast.agents.config.template import (
+    TEMPLATE_ESTIMATORS,
+    Answers,
+    machine_timezone,
+    parse_template,
+    render_template,
+    write_template,
+)
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.readings.formats import FORMATS
 
@@ -19,7 +26,7 @@ _QUESTIONS = {
     "epsilon": "Epsilon of one release; smaller hides more",
     "max_hats_per_day": "K, hexagons and hours of a bus's day that count",
     "daily_limit": "Most that a bus's day may cost",
-    "estimator": f"Estimator ({', '.join(FIRST_ESTIMATORS)})",
+    "estimator": f"Estimator ({', '.join(TEMPLATE_ESTIMATORS)})",
     "kafka": "Kafka's bootstrap servers",
     "redis": "Redis",
     "telemetry_format": f"Format of telemetry ({', '.join(FORMATS)})",
@@ -34,7 +41,7 @@ _QUESTIONS = {
 @click.option("--epsilon", type=float, help="Of one release: less hides more and adds more noise.  [default: 1]")
 @click.option("--max-hats", "max_hats_per_day", type=int, help="K: hexagons and hours of a bus's day.  [default: 89]")
 @click.option("--daily-limit", type=float, help="Of a bus's day, all releases together.  [default: K x epsilon]")
-@click.option("--estimator", type=click.Choice(FIRST_ESTIMATORS), help="[default: array_averaging]")
+@click.option("--estimator", type=click.Choice(TEMPLATE_ESTIMATORS), help="[default: array_averaging]")
 @click.option("--kafka", help="Bootstrap servers.  [default: localhost:9092]")
 @click.option("--redis", help="[default: redis://localhost:6379/0]")
 @click.option(
@@ -55,12 +62,12 @@ def command(*, config: Path, yes: bool, force: bool, check_services: bool, **giv
     if config.exists() and not force:  # before ten questions are asked
         raise HatcastError(f"{config} is there already: name another with --config, or overwrite it with --force")
     answers = _asked(given, config.parent) if _on_terminal() and not yes else _named(given)
-    text = text_of(answers)
+    text = render_template(answers)
     try:
-        policy = checked(text, config.parent).policy
+        policy = parse_template(text, config.parent).policy
     except SettingError as refusal:
         raise HatcastError(f"{config} is not written: {refusal}") from None
-    write_first(text, config, force=force)
+    write_template(text, config, force=force)
     click.echo(f"wrote {config}: policy {policy.name}, {policy.policy_id}")
     cost = min(answers.max_hats_per_day * answers.epsilon, answers.limit)
     click.echo(f"A bus's day can lose up to epsilon {cost:g}; in words: hatcast budget --explain{_at(config)}")
@@ -103,7 +110,7 @@ def _asked(given: dict[str, Any], folder: Path) -> Answers:
         def read(text: Any, key: str = key) -> Any:
             value = options[key].type.convert(text, options[key], context)
             try:
-                checked(text_of(Answers(**({"timezone": "UTC"} | known | {key: value}))), folder)
+                parse_template(render_template(Answers(**({"timezone": "UTC"} | known | {key: value}))), folder)
             except SettingError as refusal:
                 raise click.BadParameter(str(refusal)) from None
             return value
@@ -114,5 +121,5 @@ def _asked(given: dict[str, Any], folder: Path) -> Answers:
 
 def _usual(key: str, known: dict[str, Any]) -> Any:
     if key == "timezone":
-        return zone_of_machine()
+        return machine_timezone()
     return Answers(**known).limit if key == "daily_limit" else getattr(_DEFAULTS, key)

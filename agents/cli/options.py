@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from hatcast.agents.config.settings import DEFAULT_FILE, Address, address_of
+from hatcast.agents.config.settings import DEFAULT_FILE, Address, parse_address
 from hatcast.stream.errors import SettingError
 from hatcast.stream.readings.reading import canonical_vehicle
 
@@ -41,7 +41,7 @@ def _listen(_: click.Context, __: click.Parameter, text: str | None) -> Address 
     if text is None:
         return None
     try:
-        return address_of(text, METRICS_LISTEN)
+        return parse_address(text, METRICS_LISTEN)
     except SettingError as refusal:
         raise click.BadParameter(str(refusal)) from None
 

@@ -1,1 +1,1 @@
-"""Configuration: `hatcast.toml` decoded, its template, and the meaning of every key."""
+"""Configuration: the `hatcast.toml` decoder, its template, and the meaning of every key."""

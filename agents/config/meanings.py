@@ -1,6 +1,7 @@
-"""What each key of hatcast.toml means, by table, in the order of the page. Keys, types and defaults are the types' own.
+"""Meaning of each key of hatcast.toml, by table, in the order of docs/configuration.md.
 
-A key without a meaning here, or a meaning without a key, fails `python -m tools.configuration_reference --check`.
+Names, types and defaults come from the structs. `python -m tools.configuration_reference --check` fails if a key has no
+meaning here, or a meaning has no key.
 """
 
 from collections.abc import Mapping
@@ -23,14 +24,14 @@ TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "policy.estimator": EstimatorTable,
     "policy.query": QueryTable,
 }
-# Keys of text that is a duration.
+# Text keys that are durations.
 DURATIONS: Final = frozenset(
     {
         *("topics.telemetry_retention", "worker.checkpoint_interval", "worker.session_timeout", "worker.idle_after"),
         *("display.keep", "policy.slot_length", "policy.lateness", "policy.max_ahead", "policy.min_interval"),
     }
 )
-# Where the type says no default, and the code that reads it has one; or where it is needed in some cases only.
+# Defaults that the struct does not have: set by the code that reads the key, or required in some cases only.
 DEFAULTS: Final[Mapping[str, str]] = {
     "policy.privacy.total_limit": "required for unit `user`",
     "policy.privacy.min_users": "10",
@@ -49,131 +50,133 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "policy.query.min_n": "required for `mean_speed`",
     "policy.query.speed_limit": "required for `over_speed_limit`",
 }
-_MORE_THAN_KEYS: Final = frozenset({"policy.privacy", "policy.estimator", "policy.query"})  # tables with a heading each
+_SUBTABLES: Final = frozenset({"policy.privacy", "policy.estimator", "policy.query"})  # each has its own heading
 
 MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "kafka": {
         "bootstrap_servers": "comma-separated; `HATCAST_KAFKA_BOOTSTRAP_SERVERS` overrides it",
-        "partitions": "of telemetry, when hatcast makes it",
+        "partitions": "partitions of the telemetry topic, if hatcast creates it",
         "security_protocol": "or `SSL`, `SASL_PLAINTEXT`, `SASL_SSL`",
         "sasl_mechanism": "`PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`, with `SASL_*`",
-        "sasl_plain_username": "who hatcast is there",
+        "sasl_plain_username": "hatcast's user name",
         "sasl_plain_password_file": "a file with its password; or `HATCAST_KAFKA_PASSWORD`",
-        "ssl_cafile": "PEM: who signs the brokers' certificates",
-        "ssl_certfile": "PEM: hatcast's own certificate, where brokers want one",
+        "ssl_cafile": "PEM: certificate authorities of the brokers",
+        "ssl_certfile": "PEM: hatcast's client certificate, if brokers require one",
         "ssl_keyfile": "PEM: its private key",
-        "ssl_check_hostname": "whether a broker's name has to be that of its certificate",
+        "ssl_check_hostname": "whether a broker's certificate must have the broker's name",
     },
     "redis": {
         "url": "`rediss://` for TLS; `HATCAST_REDIS_URL` overrides it",
-        "username": "who hatcast is there",
+        "username": "hatcast's ACL user",
         "password_file": "a file with its password; or `HATCAST_REDIS_PASSWORD`",
-        "ssl_ca_certs": "PEM, with `rediss://`: who signs the server's certificate",
-        "ssl_certfile": "PEM: hatcast's own certificate, where the server wants one",
+        "ssl_ca_certs": "PEM, with `rediss://`: certificate authorities of the server",
+        "ssl_certfile": "PEM: hatcast's client certificate, if the server requires one",
         "ssl_keyfile": "PEM: its private key",
     },
     "topics": {
-        "prefix": 'stands before the name of every topic that is not written here, such as `"surat."`',
-        "telemetry": "key = vehicle id in UTF-8; also the name of the budget's domain. Under `add_remove` with "
-        "`message.timestamp.type = LogAppendTime`, so recordings cannot be replayed into it: use `batch --ledger`",
-        "telemetry_format": "or another of [feeds.md](feeds.md): one reading a record",
-        "telemetry_partitioner": "of whoever produces: `murmur2` (Java, aiokafka, kafka-python) or `crc32` "
+        "prefix": 'prefix of every topic name that is not written in this table, such as `"surat."`',
+        "telemetry": "input: key = vehicle id in UTF-8; also the name of the budget's domain. Under `add_remove` it "
+        "has `message.timestamp.type = LogAppendTime`, so recordings cannot be replayed into it: use `batch --ledger`",
+        "telemetry_format": "or another of [feeds.md](feeds.md): one reading per record",
+        "telemetry_partitioner": "partitioner of its producers: `murmur2` (Java, aiokafka, kafka-python) or `crc32` "
         "(librdkafka)",
-        "telemetry_retention": '72h or more, when hatcast makes it; `"none"` for recordings',
+        "telemetry_retention": 'its retention, if hatcast creates it: 72h or more; `"none"` for recordings',
         "means": "output: the means of HATs",
         "queries": "output: answers to queries over days",
-        "budget": "output: what each day has cost",
-        "dead_letters": "output, for operators: what could not be read",
-        "reports": "what devices send ([device.md](device.md)), where the estimator is [hybrid](hybrid.md); key = the "
-        "device's id of the day. Made as telemetry is",
+        "budget": "output: the charges of each day",
+        "dead_letters": "output, for operators: place and reason of each record that could not be decoded",
+        "reports": "input: devices' reports ([device.md](device.md)), if the estimator is [hybrid](hybrid.md); key = "
+        "the device's id of the day. Created with the settings of telemetry",
     },
     "worker": {
-        "checkpoint_interval": "between checkpoints to Redis; 50ms to 60s",
-        "session_timeout": "a killed worker's partitions move after this; 1s to 1800s",
-        "idle_after": "a live partition without records is ticked after this",
-        "user_key_file": "32 bytes in hexadecimal, also from `HATCAST_USER_KEY`; without it a key is made once and "
-        "kept in Redis, or in the ledger file of `batch`",
+        "checkpoint_interval": "time between checkpoints to Redis; 50ms to 60s",
+        "session_timeout": "a killed worker's partitions are reassigned after this time; 1s to 1800s",
+        "idle_after": "a live partition gets a heartbeat record after this time without records",
+        "user_key_file": "32 bytes in hexadecimal, also from `HATCAST_USER_KEY`; without it a key is created once and "
+        "stored in Redis, or in the ledger file of `batch`",
         "listen": '`"127.0.0.1:9464"` serves `/livez`, `/readyz` and `/metrics` ([metrics.md](metrics.md)) there; '
-        "without it nothing is served, so that several workers of one file start on one machine. Port 0 takes any "
-        "that is free and logs it",
+        "without it nothing is served, so that several workers can share one file on one machine. Port 0 takes any "
+        "free port and logs it",
     },
     "display": {
-        "listen": "where everybody may look; `--host` and `--port` override its parts",
-        "keep": 'slots that ended longer before the newest one are forgotten; `"1h"` to `"32d"`. Memory grows with '
+        "listen": "address of the page; `--host` and `--port` override its parts",
+        "keep": 'slots that ended longer before the newest one are dropped; `"1h"` to `"32d"`. Memory grows with '
         "it: about 1 kB for each hexagon and slot",
-        "title": "of the page",
+        "title": "title of the page",
     },
     "policy": {
         "name": "ASCII letters, digits, `-`, `_`, `.`",
-        "replaces": "the policy that this one follows: [below](#a-new-policy)",
-        "from": 'the local date (`"2022-02-01"`) from which it then counts and releases; with `replaces`, or neither',
+        "replaces": "the previous policy: [below](#a-new-policy)",
+        "from": 'the local date (`"2022-02-01"`) from which it counts and releases; required with `replaces` and not '
+        "allowed without it",
         "upper_bound": "U, km/h; larger values count as U",
-        "reject_above": 'km/h; larger still is a broken sensor. `"none"`: never',
+        "reject_above": 'km/h; larger values are rejected as a broken sensor\'s. `"none"`: never',
         "drop_zero": "drop readings of exactly 0",
-        "timezone": "such as `Asia/Kolkata`; a day is one there",
-        "h3_resolution": "of the hexagons, 0 to 15",
-        "slot_length": "divides a day into whole minutes",
+        "timezone": "such as `Asia/Kolkata`; days and slots are local there",
+        "h3_resolution": "resolution of the hexagons, 0 to 15",
+        "slot_length": "a number of whole minutes that divides a day",
         "hours": "local slots that start in [9, 21) are released",
-        "lateness": "how long after its end a slot takes readings",
+        "lateness": "how long after its end a slot accepts readings",
         "max_ahead": "a record dated further ahead of a worker's clock waits; feeds do not send it",
-        "min_interval": "one reading a user, HAT and interval counts; at most 86,400 intervals a slot",
-        "cells": 'or a file: first line `source = "public"`, `"survey"` or `"private"`, then one H3 index a line, '
-        "remarks after `#` at the start of a line ([survey.md](survey.md) makes such files; a private one also says "
-        'what it has cost, `epsilon = 1.0` and `days = "FIRST,LAST"`). Under `add_remove` a file with `source = '
-        '"public"` is required',
+        "min_interval": "one reading per user, HAT and interval counts; at most 86,400 intervals per slot",
+        "cells": 'or a file: first line `source = "public"`, `"survey"` or `"private"`, then one H3 index per line; '
+        "comment lines start with `#` ([survey.md](survey.md) writes such files; a private one also has its charge, "
+        '`epsilon = 1.0` and `days = "FIRST,LAST"`). Under `add_remove` a file with `source = "public"` is required',
         "grid": "km/h; releases are multiples of it",
     },
     "policy.privacy": {
         "unit": "one vehicle's readings of one local day; `user`: of all time ([privacy.md](privacy.md))",
-        "relation": "what neighbours are: [privacy.md](privacy.md). `add_remove` hides presence too; needs "
+        "relation": "neighbouring relation: [privacy.md](privacy.md). `add_remove` hides presence too; needs "
         "`capped_ratio` and public `cells`",
-        "epsilon": "of one release; [choosing.md](choosing.md) says how to choose it",
+        "epsilon": "of one release: [choosing.md](choosing.md)",
         "max_hats_per_day": "K: further HATs of that vehicle and day are not counted",
-        "daily_limit": "of one vehicle's day, all releases and queries of all policies of the telemetry topic "
-        "together; of several policies that charge a day, the least limit binds. Under `add_remove` at least min(K, "
+        "daily_limit": "limit of one vehicle's day, over all releases and queries of all policies of the telemetry "
+        "topic; if several policies charge a day, the smallest limit applies. Under `add_remove` at least min(K, "
         "cells x slots) x epsilon",
-        "total_limit": "of all days of one vehicle together; when it is spent, nothing more is released",
-        "delta": "of the reported (epsilon, delta); with Gaussian noise of the promise itself",
-        "min_users": "fewer: `suppressed`. Refused under `add_remove`, where `weight_threshold` suppresses",
-        "acknowledge_weak_privacy": "needed above epsilon 10",
-        "local_epsilon": "of each report of a device: [hybrid.md](hybrid.md)",
-        "max_coalition": "devices that may tell each other their noise, with Gaussian noise; without it "
-        "[no amplification](hybrid.md#amplification) is told",
+        "total_limit": "limit of one vehicle over all days; when it is spent, nothing more is released",
+        "delta": "of the reported (epsilon, delta); with Gaussian noise it is part of the guarantee",
+        "min_users": "a HAT with fewer users is `suppressed`. Not allowed under `add_remove`, where `weight_threshold` "
+        "suppresses",
+        "acknowledge_weak_privacy": "required above epsilon 10",
+        "local_epsilon": "epsilon of each report of a device: [hybrid.md](hybrid.md)",
+        "max_coalition": "number of devices that may share their noise with each other, with Gaussian noise; without "
+        "it [no amplification](hybrid.md#amplification) is published",
     },
     "policy.estimator": {
         "name": "[estimators.md](estimators.md); those that take devices' reports too: [hybrid.md](hybrid.md)",
-        "grouping": "or `wraparound`, where the estimator has arrays",
+        "grouping": "or `wraparound`, if the estimator has arrays",
         "array_length": "`median`, `sensitivity`, `minimax`, `minimax_sqrt2`, `minimax_convex` or a number of "
         "places. `capped_ratio`: a number, required",
-        "quantiles": "of `quantile`: the 1/10 and 9/10 quantiles, or `epsilon_dependent`",
-        "weight_threshold": "of `capped_ratio`: with less noisy weight, in readings, a HAT is `suppressed` "
+        "quantiles": "only `quantile`: the 1/10 and 9/10 quantiles, or `epsilon_dependent`",
+        "weight_threshold": "only `capped_ratio`: with less noisy weight, in readings, a HAT is `suppressed` "
         "([estimators.md](estimators.md#when-presence-is-private))",
-        "noise": "of hybrid estimators: or `gaussian`, whose promise is [(epsilon, delta)](privacy.md#gaussian-noise)",
-        "sigma": "of `kvh` and `kvh_heterogeneous`, km/h: the standard deviation of users' means, known from "
-        "elsewhere ([hybrid.md](hybrid.md#estimators))",
-        "sigma_local": "of `kvh_heterogeneous`, km/h: that of buses with devices, where theirs is another",
-        "mean_gap": "of `kvh_heterogeneous`, km/h: how much faster buses with devices go",
+        "noise": "only hybrid estimators: or `gaussian`, whose guarantee is "
+        "[(epsilon, delta)](privacy.md#gaussian-noise)",
+        "sigma": "only `kvh` and `kvh_heterogeneous`, km/h: standard deviation of users' means, from public knowledge "
+        "([hybrid.md](hybrid.md#estimators))",
+        "sigma_local": "only `kvh_heterogeneous`, km/h: the same for buses with devices, if it differs",
+        "mean_gap": "only `kvh_heterogeneous`, km/h: how much faster buses with devices go",
     },
     "policy.query": {
-        "name": "as `policy.name`; each query its own",
+        "name": "as `policy.name`; unique among the queries",
         "kind": "`mean_speed` (only under `replace`) or `over_speed_limit`",
-        "days": "in each period, 1 to 366",
+        "days": "length of each period, 1 to 366",
         "from": "the first local date of the first period, not before `policy.from`; required if there is none and "
         "`days` is above 1",
-        "epsilon": "what one answer costs in its cell and slot, on each of its days: 0.001 or more",
-        "scale": "B of the Laplace noise, in km/h up to `upper_bound`, or in vehicles a day: then an answer costs U / "
-        "(`min_n` B), or 1 / (`days` B)",
-        "min_n": "user-days below which it is `suppressed`; 1 or more. The other kind has none",
-        "speed_limit": "km/h in [0, `upper_bound`): strictly faster counts. The other kind has none",
-        "missing_days": "a period with missing days has no answers; `leave_out`: it is answered over the others",
+        "epsilon": "charge of one answer for its cell and slot, on each of its days: 0.001 or more",
+        "scale": "B of the Laplace noise, in km/h up to `upper_bound`, or in vehicles per day: an answer's charge is "
+        "then U / (`min_n` B), or 1 / (`days` B)",
+        "min_n": "only `mean_speed`: an answer with fewer user-days is `suppressed`; 1 or more",
+        "speed_limit": "only `over_speed_limit`: km/h in [0, `upper_bound`); strictly faster vehicles count",
+        "missing_days": "a period with missing days has no answers; `leave_out`: it is answered over the other days",
     },
 }
 
 
-def keys_of(table: str) -> dict[str, msgspec.structs.FieldInfo]:
-    """The keys of a table as they are written; keys that are tables with a heading of their own are left out."""
+def table_keys(table: str) -> dict[str, msgspec.structs.FieldInfo]:
+    """Return the keys of a table by name, without those that are tables with their own heading."""
     return {
         field.encode_name: field
         for field in msgspec.structs.fields(TABLES[table])
-        if f"{table}.{field.encode_name}" not in _MORE_THAN_KEYS
+        if f"{table}.{field.encode_name}" not in _SUBTABLES
     }

@@ -1,4 +1,4 @@
-"""hatcast.toml, decoded once, in `agents/cli`.    [design 6]
+"""Decode hatcast.toml, once, in `agents/cli`.
 
 Secrets come from the environment or from `*_file` keys; relative paths are relative to the file.
 """
@@ -24,7 +24,7 @@ from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.partitioner import PARTITIONERS
 from hatcast.stream.readings.pseudonyms import KEY_BYTES
 
-RETENTION_MIN_MS: Final = 72 * 3_600_000  # telemetry is what a lost Redis is rebuilt from
+RETENTION_MIN_MS: Final = 72 * 3_600_000  # a lost Redis is rebuilt from telemetry
 _HOUR_MS: Final = 3_600_000
 DEFAULT_FILE: Final = "hatcast.toml"
 KAFKA_VARIABLE: Final = "HATCAST_KAFKA_BOOTSTRAP_SERVERS"
@@ -34,7 +34,7 @@ _PASSWORD_VARIABLE: Final = "HATCAST_KAFKA_PASSWORD"  # noqa: S105 - the name of
 
 
 class KafkaTable(msgspec.Struct, frozen=True, kw_only=True):
-    """`[kafka]`: the names of kafka-python."""
+    """`[kafka]`, with kafka-python's option names."""
 
     bootstrap_servers: str = "localhost:9092"
     partitions: int = 8
@@ -88,7 +88,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen. Port 0: any that is free."""
+    """Address to listen on. Port 0: any free port."""
 
     host: str
     port: int
@@ -99,7 +99,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class DisplaySettings:
-    """`[display]`, read: `keep_ms` is how long before the newest slot's end a slot is still shown."""
+    """`[display]`, parsed. `keep_ms`: slots that ended longer before the newest one are not shown."""
 
     listen: Address
     keep_ms: int
@@ -108,12 +108,11 @@ class DisplaySettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything a command needs to know.
+    """Configuration of a command, checked.
 
-    canonical_policy   dotted keys of the hashed policy: what two policies are compared by
-    retention_ms       of telemetry when hatcast makes it; None: kept for ever (recordings)
-    user_key           32 bytes, or None: made once and kept in Redis
-    listen             for health; None: nowhere, so that any number of workers start on one machine
+    retention_ms   retention of telemetry if hatcast creates it; None: unlimited (recordings)
+    user_key       32 bytes; None: created once and stored in Redis
+    listen         address of the health endpoints; None: not served, so that several workers can share one machine
     """
 
     kafka: KafkaTable
@@ -133,38 +132,38 @@ class Settings:
 
     @property
     def sources(self) -> list[str]:
-        """The topics that workers fold: telemetry, then reports where the policy takes them."""
+        """The topics that workers fold: telemetry, then reports if the policy takes them."""
         return [self.topics.telemetry, self.topics.reports] if self.policy.takes_reports else [self.topics.telemetry]
 
 
 def load_settings(
     path: Path,
     environment: Mapping[str, str] = os.environ,
-    changed: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    transform_policy: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> Settings:
-    """The configuration file, checked. Raises HatcastError with one line: what is wrong where, and what to change.
+    """Load and check the configuration file. Raises HatcastError with one line: key, problem and fix.
 
-    changed   what a command makes of the [policy] table before it is read, for one that releases nothing
+    transform_policy   changes the decoded [policy] table before it is checked, for commands that release nothing
     """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise HatcastError(f"{path}: no such file; write one or name it with --config") from None
+        raise HatcastError(f"{path}: no such file; create it with `hatcast init` or name one with --config") from None
     except (OSError, UnicodeDecodeError) as error:
         raise HatcastError(f"{path}: cannot be read ({error}); name a readable file with --config") from None
     except tomllib.TOMLDecodeError as error:
         raise HatcastError(f"{path}: is not TOML: {error}; correct it there") from None
     policy = table.get("policy")
-    if changed is not None and isinstance(policy, dict):
-        table["policy"] = changed(policy)
+    if transform_policy is not None and isinstance(policy, dict):
+        table["policy"] = transform_policy(policy)
     try:
-        return settings_of(table, path.resolve().parent, environment)
+        return parse_settings(table, path.resolve().parent, environment)
     except SettingError as refusal:
         raise HatcastError(f"{path}: {refusal}") from None
 
 
-def settings_of(table: Mapping[str, Any], folder: Path, environment: Mapping[str, str]) -> Settings:
-    """The settings in a decoded file. `folder` is where relative paths start. Raises SettingError."""
+def parse_settings(table: Mapping[str, Any], folder: Path, environment: Mapping[str, str]) -> Settings:
+    """Check a decoded file and return its settings. Relative paths start at `folder`. Raises SettingError."""
     given = decode_table(table, _File, "")
     given = msgspec.structs.replace(given, topics=given.topics.prefixed(table.get("topics", {})))
     _check_choices(given)
@@ -187,12 +186,12 @@ def settings_of(table: Mapping[str, Any], folder: Path, environment: Mapping[str
     retention_ms = None if retention == "none" else duration_ms(retention, "topics.telemetry_retention")
     if retention_ms is not None and retention_ms < RETENTION_MIN_MS:
         raise SettingError(
-            "topics.telemetry_retention", f"{retention!r} is too short to fold again what was lost", 'use "72h" or more'
+            "topics.telemetry_retention", f"{retention!r} is too short to rebuild a lost Redis", 'use "72h" or more'
         )
     policy = read_policy(
         given.policy, {**ESTIMATOR_KEYS, **HYBRID_KEYS}, lambda name: _read(folder, name, "policy.cells")
     )
-    Parameters.of(policy)  # refuses what no estimate could keep now, and not when the first hour closes
+    Parameters.of(policy)  # raises now what would otherwise fail when the first slot closes
     if policy.hybrid is not None:
         check(HYBRID_ESTIMATORS[policy.estimator], HybridParameters.of(policy))
     return Settings(
@@ -215,33 +214,35 @@ def settings_of(table: Mapping[str, Any], folder: Path, environment: Mapping[str
             environment.get("HATCAST_REDIS_PASSWORD"), folder, given.redis.password_file, "redis.password_file"
         ),
         user_key=_user_key(environment.get(USER_KEY_VARIABLE), folder, given.worker.user_key_file),
-        listen=None if given.worker.listen is None else address_of(given.worker.listen, "worker.listen"),
+        listen=None if given.worker.listen is None else parse_address(given.worker.listen, "worker.listen"),
         display=display_settings(given.display),
     )
 
 
 def display_settings(table: DisplayTable) -> DisplaySettings:
-    """`[display]`, read. Raises SettingError."""
+    """Parse `[display]`. Raises SettingError."""
     keep_ms = duration_ms(table.keep, "display.keep")
     if not _HOUR_MS <= keep_ms <= 32 * 24 * _HOUR_MS:
         raise SettingError("display.keep", f"{table.keep!r} is out of range", 'use "1h" to "32d"')
-    return DisplaySettings(listen=address_of(table.listen, "display.listen"), keep_ms=keep_ms, title=table.title)
+    return DisplaySettings(listen=parse_address(table.listen, "display.listen"), keep_ms=keep_ms, title=table.title)
 
 
 def _check_choices(given: _File) -> None:
     topics = given.topics
     if topics.telemetry_format not in FORMATS:
         raise SettingError(
-            "topics.telemetry_format", f"{topics.telemetry_format!r} is no format", f"use one of {', '.join(FORMATS)}"
+            "topics.telemetry_format",
+            f"{topics.telemetry_format!r} is not a format",
+            f"use one of {', '.join(FORMATS)}",
         )
     if topics.telemetry_partitioner not in PARTITIONERS:
         raise SettingError(
             "topics.telemetry_partitioner",
-            f"{topics.telemetry_partitioner!r} is no partitioner",
+            f"{topics.telemetry_partitioner!r} is not a partitioner",
             f"use one of {', '.join(PARTITIONERS)}",
         )
     if not 1 <= given.kafka.partitions <= 10_000:
-        raise SettingError("kafka.partitions", f"{given.kafka.partitions} is no number of partitions", "use 1 or more")
+        raise SettingError("kafka.partitions", f"{given.kafka.partitions} is out of range", "use 1 to 10000")
     topics.check_names()
 
 
@@ -252,13 +253,13 @@ def _seconds(text: str, key: str, least_ms: int, most_ms: int) -> float:
     return milliseconds / 1000
 
 
-def address_of(text: str, key: str) -> Address:
-    """Where to listen, of `host:port`. Raises SettingError, which names the key."""
-    with suppress(ValueError):  # of a port that is no number
+def parse_address(text: str, key: str) -> Address:
+    """Parse `host:port`. Raises SettingError, which names the key."""
+    with suppress(ValueError):  # the port is not a number
         parts = urlsplit(f"//{text}")
         if parts.netloc == text and parts.username is None and parts.hostname and parts.port is not None:
             return Address(parts.hostname, parts.port)
-    raise SettingError(key, f"{text!r} is no address", 'write "127.0.0.1:9464"; port 0 is any that is free')
+    raise SettingError(key, f"{text!r} is not an address", 'write "127.0.0.1:9464"; port 0 takes any free port')
 
 
 def _path(folder: Path, name: str | None) -> str | None:
@@ -292,6 +293,6 @@ def _user_key(value: str | None, folder: Path, name: str | None) -> bytes | None
         raise SettingError(
             "worker.user_key_file",
             f"the user key is not {KEY_BYTES} bytes in hexadecimal",
-            "make one with `openssl rand -hex 32`",
+            "create one with `openssl rand -hex 32`",
         )
     return key

@@ -1,4 +1,4 @@
-"""A first hatcast.toml: what a few answers come to, with remarks for whoever reads it next."""
+"""Template of hatcast.toml, filled in from a few answers and commented."""
 
 import os
 import tempfile
@@ -11,15 +11,15 @@ from typing import Final
 
 import msgspec
 
-from hatcast.agents.config.settings import Settings, settings_of
+from hatcast.agents.config.settings import Settings, parse_settings
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.hybrid import HYBRID_KEYS
 from hatcast.stream.policy.estimator_keys import Relation
-from hatcast.stream.units import NANO, nano
+from hatcast.stream.units import NANO, nano_ceil
 
-# Those that hide speeds and need no key that only its own documents explain. The others: docs/estimators.md.
-FIRST_ESTIMATORS: Final = tuple(
+# Estimators for `replace` without required keys of their own. The others: docs/estimators.md.
+TEMPLATE_ESTIMATORS: Final = tuple(
     name
     for name, keys in {**ESTIMATOR_KEYS, **HYBRID_KEYS}.items()
     if Relation.REPLACE in keys.relations
@@ -31,7 +31,7 @@ _LOCALTIME: Final = Path("/etc/localtime")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What a first file has to say. Speeds in km/h; daily_limit None: as much as all HATs of a bus's day cost."""
+    """Values for the template. Speeds in km/h; daily_limit None: the charge of `max_hats_per_day` HATs."""
 
     name: str = "bus-speeds"
     timezone: str
@@ -49,26 +49,26 @@ class Answers:
         """`daily_limit`, or its default."""
         if self.daily_limit is not None:
             return self.daily_limit
-        if not 0 < self.epsilon <= 1e9:  # which is refused, with the key
+        if not 0 < self.epsilon <= 1e9:  # checking the file rejects it, and names the key
             return self.epsilon
-        return self.max_hats_per_day * nano(self.epsilon) / NANO
+        return self.max_hats_per_day * nano_ceil(self.epsilon) / NANO
 
 
-def text_of(answers: Answers) -> str:
-    """The file."""
+def render_template(answers: Answers) -> str:
+    """Return the file's text."""
     kafka = _line("bootstrap_servers", answers.kafka, "HATCAST_KAFKA_BOOTSTRAP_SERVERS overrides it")
     redis = _line("url", answers.redis, "HATCAST_REDIS_URL overrides it")
-    form = _line("telemetry_format", answers.telemetry_format, "what a record is: docs/feeds.md")
+    form = _line("telemetry_format", answers.telemetry_format, "format of the records: docs/feeds.md")
     name = _line("name", answers.name, "")
     bound = _line("upper_bound", answers.upper_bound, "km/h; larger values count as this. The noise grows with it")
-    zone = _line("timezone", answers.timezone, "a day, and its budget, is a day there")
-    epsilon = _line("epsilon", answers.epsilon, "of one release; less hides more and adds more noise")
-    hats = _line("max_hats_per_day", answers.max_hats_per_day, "of one bus; further ones of its day are not counted")
-    limit = _line("daily_limit", answers.limit, "of one bus's day, all releases together")
+    zone = _line("timezone", answers.timezone, "days and their budgets are local days there")
+    epsilon = _line("epsilon", answers.epsilon, "of one release; a smaller one hides more and adds more noise")
+    hats = _line("max_hats_per_day", answers.max_hats_per_day, "of one bus; further HATs of its day are not counted")
+    limit = _line("daily_limit", answers.limit, "of one bus's day, over all releases")
     estimator = _line("name", answers.estimator, "docs/estimators.md; hatcast evaluate compares them")
     return f"""\
-# What hatcast promises, and where it finds Kafka and Redis. Written by `hatcast init`; yours to change.
-# Keys that are left out have the defaults of docs/configuration.md. Passwords: in *_file keys or the environment.
+# Privacy policy, and addresses of Kafka and Redis. Written by `hatcast init`; edit it as you like.
+# Omitted keys have the defaults of docs/configuration.md. Passwords: in *_file keys or the environment.
 
 [kafka]
 {kafka}
@@ -77,20 +77,20 @@ def text_of(answers: Answers) -> str:
 {redis}
 
 [topics]
-telemetry = "telemetry"               # key = vehicle id, one reading a record
+telemetry = "telemetry"               # key = vehicle id, one reading per record
 {form}
-telemetry_retention = "72h"           # when hatcast makes the topic; "none" to replay recordings into it
+telemetry_retention = "72h"           # if hatcast creates the topic; "none" to replay recordings into it
 
-# Every key of [policy] is part of the promise, public, and hashed into the policy_id of each release. A policy does
-# not change once a worker has started under its name: write another one then, which `replaces` it.
+# Every key of [policy] is part of the privacy guarantee, public, and hashed into the policy_id of each release. Once
+# a worker has started with a policy, the policy cannot change: write a new one, which `replaces` it.
 [policy]
 {name}
 {bound}
 {zone}
 hours = [9, 21]                       # slots that start from 09:00 to 20:00 are released
-h3_resolution = 7                     # hexagons of about 5 km2; those of 8 are a seventh, with more noise
+h3_resolution = 7                     # hexagons of about 5 km2; 8: a seventh of that, with more noise
 
-# How to choose these three: docs/choosing.md. In words: hatcast budget --explain
+# How to choose these three: docs/choosing.md. What they mean: hatcast budget --explain
 [policy.privacy]
 {epsilon}
 {hats}
@@ -102,17 +102,17 @@ h3_resolution = 7                     # hexagons of about 5 km2; those of 8 are 
 
 
 def _line(key: str, value: str | float, remark: str) -> str:
-    """A key, with the remark where the others are."""
+    """Return a TOML line, with its comment aligned to the others."""
     return f"{f'{key} = {_toml(value)}':37} # {remark}" if remark else f"{key} = {_toml(value)}"
 
 
-def checked(text: str, folder: Path, environment: Mapping[str, str] = os.environ) -> Settings:
-    """The settings that a file of this text in `folder` would have. Raises SettingError, as loading it would."""
-    return settings_of(tomllib.loads(text), folder.resolve(), environment)
+def parse_template(text: str, folder: Path, environment: Mapping[str, str] = os.environ) -> Settings:
+    """Return the settings of this text as a file in `folder`. Raises SettingError."""
+    return parse_settings(tomllib.loads(text), folder.resolve(), environment)
 
 
-def write_first(text: str, path: Path, *, force: bool) -> None:
-    """Write it whole or not at all. Raises HatcastError where there is such a file already, unless `force`, or no folder."""
+def write_template(text: str, path: Path, *, force: bool) -> None:
+    """Write the file atomically. Raises HatcastError if it exists and not `force`, or if its folder is missing."""
     part = None
     try:
         descriptor, part = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
@@ -122,11 +122,9 @@ def write_first(text: str, path: Path, *, force: bool) -> None:
         if force:
             Path(part).replace(path)
         else:
-            os.link(part, path)  # fails where there is a file, also one that was made meanwhile
+            os.link(part, path)  # fails if the file exists, even if it was created meanwhile
     except FileExistsError:
-        raise HatcastError(
-            f"{path} is there already: name another with --config, or overwrite it with --force"
-        ) from None
+        raise HatcastError(f"{path} exists already: name another with --config, or overwrite it with --force") from None
     except OSError as error:
         raise HatcastError(
             f"{path} cannot be written ({error.strerror or error}): name another with --config"
@@ -136,8 +134,8 @@ def write_first(text: str, path: Path, *, force: bool) -> None:
             Path(part).unlink(missing_ok=True)
 
 
-def zone_of_machine(environment: Mapping[str, str] = os.environ) -> str | None:
-    """The name of this machine's time zone, where it is known."""
+def machine_timezone(environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return the name of this machine's time zone; None if it is unknown."""
     named = environment.get("TZ", "").lstrip(":")
     if "/" in named and not named.startswith("/"):
         return named
@@ -149,7 +147,7 @@ def zone_of_machine(environment: Mapping[str, str] = os.environ) -> str | None:
 
 
 def _toml(value: str | float) -> str:
-    """A value as TOML writes it; JSON's strings are TOML's, but for one character."""
+    """Return a value in TOML; JSON strings are TOML strings, except for one character."""
     if isinstance(value, str):
         return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
     return repr(value)

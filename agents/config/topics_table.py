@@ -1,4 +1,4 @@
-"""`[topics]` of hatcast.toml: the topics' names."""
+"""`[topics]` of hatcast.toml: topic names."""
 
 import re
 from collections.abc import Collection
@@ -30,27 +30,27 @@ class TopicsTable(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def registry(self) -> str:
-        """The topic with what is fixed for this telemetry: its name is no setting, so that no worker misses it."""
+        """The domain's registry topic. Its name is not configurable, so that all workers of the telemetry find it."""
         return self.telemetry + REGISTRY_SUFFIX
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every topic's name."""
+        """Names of all topics."""
         return *(getattr(self, role) for role in _NAMED), self.registry
 
     def prefixed(self, written: Collection[str]) -> "TopicsTable":
-        """The same, with `prefix` before every topic name that is a default: whose key is not in `written`."""
+        """Return the table with `prefix` before every default topic name. `written`: the keys in the file."""
         names = {role: self.prefix + getattr(self, role) for role in _NAMED if role not in written}
         return msgspec.structs.replace(self, **names)
 
     def check_names(self) -> None:
-        """Raise SettingError if Kafka would not take a name, or two topics have the same."""
+        """Raise SettingError if a name is invalid for Kafka, or two topics have the same name."""
         if len(set(self.names)) != len(self.names):
-            raise SettingError("topics", "two topics have one name", "give each its own")
+            raise SettingError("topics", "two topics have the same name", "give each its own name")
         for name in self.names:
             if len(name) > _NAME_MAX or not _TOPIC_NAME.fullmatch(name):
                 raise SettingError(
                     "topics",
-                    f"{name!r} is no topic name for Kafka",
+                    f"{name!r} is not a valid topic name",
                     f"use at most {_NAME_MAX} letters, digits, dots, underscores and hyphens",
                 )

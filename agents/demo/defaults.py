@@ -1,4 +1,4 @@
-"""What the demo runs with: the policy of the city and of recordings, and settings that point to embedded services."""
+"""Defaults of the demo: policies for the synthetic city and for recordings, and settings for embedded services."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from hatcast.agents.config.settings import (
     Settings,
     display_settings,
     load_settings,
-    settings_of,
+    parse_settings,
 )
 from hatcast.agents.config.topics_table import TopicsTable
 from hatcast.agents.demo.embedded import PARTITIONS, Addresses
@@ -28,10 +28,10 @@ TOPIC_NAMES: Final = (
     TOPICS.dead_letters,
     TOPICS.registry,
 )
-VEHICLES: Final = 300  # of the city
+VEHICLES: Final = 300  # in the synthetic city
 SPEEDUP: Final = 600.0  # an hour in 6 s
-WHOLE_RECORDING_S: Final = 60.0  # a recording longer than 10 hours is sent faster, so that it takes about so long
-CITY_AGE_MS: Final = 30 * DAY_MS  # the city's time begins so long ago: at this pace it lasts for over an hour
+WHOLE_RECORDING_S: Final = 60.0  # a recording of more than 10 hours is sent faster, to take about this long
+CITY_AGE_MS: Final = 30 * DAY_MS  # the city's time starts this long ago: at this pace it lasts over an hour
 CITY_HOUR: Final = "08:00"
 MAP_HOST: Final = "127.0.0.1"
 MAP_PORT: Final = 8080
@@ -43,19 +43,19 @@ RECORDED_ZONES: Final[Mapping[str, str]] = {
     "itms": "Asia/Kolkata",
     "hfp": "Europe/Helsinki",
     "capmetro": "America/Chicago",
-}  # of the known recordings
+}  # by format of a recording
 
 
 def demo_settings(addresses: Addresses, config: Path | None, feed_format: str | None) -> Settings:
-    """Settings for embedded services. Of the file `config`, only [policy] is used.
+    """Return settings for the embedded services. Of the file `config`, only [policy] is used.
 
-    feed_format   of the recording; None: the city
-    Raises HatcastError if the file cannot be read or its policy keeps no promise.
+    feed_format   format of the recording; None: the synthetic city
+    Raises HatcastError if the file cannot be read or its policy is invalid.
     """
     if config is not None:
         given = load_settings(config, environment={})
     else:
-        given = settings_of({"policy": demo_policy(feed_format)}, Path(), {})
+        given = parse_settings({"policy": demo_policy(feed_format)}, Path(), {})
     return dataclasses.replace(
         given,
         kafka=KafkaTable(bootstrap_servers=addresses.kafka, partitions=PARTITIONS),
@@ -72,10 +72,10 @@ def demo_settings(addresses: Addresses, config: Path | None, feed_format: str | 
 
 
 def demo_policy(feed_format: str | None) -> dict[str, Any]:
-    """The demo's own [policy]: the report's, with every hour of the day.
+    """Return the default [policy]: that of the report, for all hours of the day.
 
-    The city's hexagons are larger than the report's: its buses are on the road all day, and would be in more of the
-    small ones than `max_hats_per_day` allows, so that evenings were suppressed.
+    The synthetic city has larger hexagons than the report: its buses run all day and would enter more small hexagons
+    than `max_hats_per_day` allows, so that the evenings would be suppressed.
     """
     zone = _CITY_ZONE if feed_format is None else RECORDED_ZONES.get(feed_format, "UTC")
     return {
@@ -90,10 +90,10 @@ def demo_policy(feed_format: str | None) -> dict[str, Any]:
 
 
 def city_start_ms(now_ms: int, policy: Policy) -> int:
-    """When the city's time begins (ms UTC): at `CITY_HOUR` of a day about `CITY_AGE_MS` ago."""
+    """Return the start of the city's time (ms UTC): `CITY_HOUR` of the day `CITY_AGE_MS` ago."""
     from hatcast.stream.fold.hats import Calendar
 
     calendar = Calendar(policy)
     past = now_ms - CITY_AGE_MS
-    slot = calendar.named(calendar.local(past).date().isoformat(), CITY_HOUR)
+    slot = calendar.slot_named(calendar.local(past).date().isoformat(), CITY_HOUR)
     return past if slot is None else slot.start_ms

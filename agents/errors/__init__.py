@@ -1,1 +1,1 @@
-"""Errors: their causes by type and listed code, and reports of unexpected ones without data."""
+"""Errors: the cause of a failed operation, and reports of unexpected errors without their texts."""

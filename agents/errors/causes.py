@@ -1,7 +1,7 @@
-"""Causes of failed operations: which service, and why, from the error's kind and from codes that are listed here.
+"""Causes of failed operations: the service and the reason, from the error's type and the codes listed here.
 
-Nothing is taken from an error's text but words of these lists and the number of a script's line: a text may hold the
-command that failed, and with it a record. Kinds are compared by name, so that no client is imported for it.
+An error's text may contain the failed command, and with it a record. So only words of these lists and a script's line
+number are taken from it. Types are compared by name, so that no client has to be imported.
 """
 
 import errno
@@ -16,15 +16,15 @@ from typing import Final
 REDIS: Final = "Redis"
 KAFKA: Final = "Kafka"
 HATCAST: Final = "hatcast"
-FULL: Final = "Redis is full: raise its `maxmemory`; until there is room nothing goes on, and nothing is lost"
+FULL: Final = "Redis is full: raise its `maxmemory`; until then nothing is committed, and nothing is lost"
 
-# Redis' error codes; the first that is found counts. A script's error holds the code of the command that failed in it.
+# Redis' error codes; the first one in a text counts. A script's error contains the code of the command that failed.
 _REDIS_CODES: Final[Mapping[str, str]] = {
-    "MISCONF": "its disk takes no writes (MISCONF): make room on it, and see the server's log",
-    "READONLY": "it is a read-only replica (READONLY): let redis.url name the master",
+    "MISCONF": "it cannot write to its disk (MISCONF): free space on it, and see the server's log",
+    "READONLY": "it is a read-only replica (READONLY): set redis.url to the master",
     "NOREPLICAS": "it has too few replicas (NOREPLICAS): start them, or lower min-replicas-to-write",
-    "NOAUTH": "it wants a login (NOAUTH): set redis.username and HATCAST_REDIS_PASSWORD",
-    "WRONGPASS": "it refuses the login (WRONGPASS): correct redis.username and HATCAST_REDIS_PASSWORD",
+    "NOAUTH": "it requires a login (NOAUTH): set redis.username and HATCAST_REDIS_PASSWORD",
+    "WRONGPASS": "it rejects the login (WRONGPASS): correct redis.username and HATCAST_REDIS_PASSWORD",
     "NOPERM": "its ACL does not allow a command or a key (NOPERM): docs/redis.md has the ACL that hatcast needs",
     "LOADING": "it is loading its data (LOADING)",
     "BUSY": "a script or function blocks it (BUSY)",
@@ -33,13 +33,13 @@ _REDIS_CODES: Final[Mapping[str, str]] = {
     "TRYAGAIN": "its cluster moves keys (TRYAGAIN)",
     "MOVED": "its cluster moves keys (MOVED)",
     "ASK": "its cluster moves keys (ASK)",
-    "CROSSSLOT": "keys of one script are on two nodes (CROSSSLOT): this is a mistake in hatcast",
-    "NOSCRIPT": "it forgot a script (NOSCRIPT)",
+    "CROSSSLOT": "keys of one script are on two nodes (CROSSSLOT): this is a bug in hatcast",
+    "NOSCRIPT": "a script is missing from its cache (NOSCRIPT)",
     "EXECABORT": "it aborted a transaction (EXECABORT)",
     "WRONGTYPE": "a key has another type (WRONGTYPE): something else writes to this Redis",
     "UNBLOCKED": "it was demoted while a command waited (UNBLOCKED)",
 }
-# redis-py removes the code of these from the text.
+# redis-py removes the codes of these errors from their texts.
 _REDIS_KINDS: Final[Mapping[str, str]] = {
     "ReadOnlyError": "READONLY",
     "NoPermissionError": "NOPERM",
@@ -65,7 +65,7 @@ _TLS_REASON: Final = re.compile(r"[A-Z0-9_]{1,60}")
 _OUT_OF_MEMORY: Final = "OOM command not allowed"
 
 _FEW_REPLICAS: Final = "too few replicas are in sync: start the brokers, or lower min.insync.replicas"
-# Classes of aiokafka's errors; any other is named by its class, which says what the broker's code was.
+# Classes of aiokafka's errors. For any other, the class name is the reason: it names the broker's error code.
 _KAFKA_KINDS: Final[Mapping[str, str]] = {
     "KafkaConnectionError": "no broker can be reached",
     "NodeNotReadyError": "a broker is not ready",
@@ -78,32 +78,32 @@ _KAFKA_KINDS: Final[Mapping[str, str]] = {
     "NotEnoughReplicasAfterAppendError": _FEW_REPLICAS,
     "TopicAuthorizationFailedError": "this user may not use a topic: change its ACLs",
     "GroupAuthorizationFailedError": "this user may not use the consumer group: change its ACLs",
-    "ClusterAuthorizationFailedError": "this user may not do that: change its ACLs",
+    "ClusterAuthorizationFailedError": "this user lacks a cluster permission: change its ACLs",
     "TransactionalIdAuthorizationFailed": "this user may not use a transactional id: change its ACLs",
-    "SaslAuthenticationFailed": "the login is refused: correct kafka.sasl_plain_username or HATCAST_KAFKA_PASSWORD",
-    "AuthenticationFailedError": "the login is refused: correct kafka.sasl_plain_username or HATCAST_KAFKA_PASSWORD",
-    "UnknownTopicOrPartitionError": "a topic or partition is not there",
+    "SaslAuthenticationFailed": "the login is rejected: correct kafka.sasl_plain_username or HATCAST_KAFKA_PASSWORD",
+    "AuthenticationFailedError": "the login is rejected: correct kafka.sasl_plain_username or HATCAST_KAFKA_PASSWORD",
+    "UnknownTopicOrPartitionError": "a topic or partition does not exist",
     "MessageSizeTooLargeError": "a record is larger than the topic's max.message.bytes",
     "RecordListTooLargeError": "a batch is larger than the brokers' segment.bytes",
     "NotLeaderForPartitionError": "a partition's leader moved",
     "LeaderNotAvailableError": "a partition has no leader",
-    "UnsupportedCodecError": "a batch is compressed in a way that cannot be read here",
+    "UnsupportedCodecError": "a batch has a compression that is not supported here",
     "CorruptRecordException": "a batch is corrupt",
 }
 _STATES: Final[Mapping[str, str]] = {
     "Unrecovered": "Redis may have lost releases, and the ledger has to be recovered first",
-    "DaySealed": "the day is sealed: nothing of it is committed any more",
+    "DaySealed": "the day is sealed: nothing more is committed to it",
     "Replaced": "another policy has the day",
-    "Unclaimed": "Redis does not know that this policy follows another",
+    "Unclaimed": "Redis has no entry of this policy's transition",
     "ConsumerStoppedError": "the consumer has stopped",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why an operation failed, without a word of the error's own text.
+    """Why an operation failed, without the error's own text.
 
-    service   `Redis`, `Kafka`, or `hatcast` for a mistake or a state of its own
+    service   `Redis`, `Kafka`, or `hatcast` for a bug or a state of hatcast itself
     """
 
     service: str
@@ -111,23 +111,23 @@ class Cause:
 
 
 def is_full(error: BaseException) -> bool:
-    """Return whether Redis refused a write for want of memory. Before 7.0 it hides that in the error of a script."""
+    """Return whether Redis rejected a write because it is out of memory. Before 7.0 a script's error hides that."""
     kinds = _kinds(error)
     return "OutOfMemoryError" in kinds or ("ResponseError" in kinds and _OUT_OF_MEMORY in str(error))
 
 
 class ClearError(Exception):
-    """An error whose text is one clear line of ours, which names no reading and says what to do."""
+    """Error with a text that is safe to print: one line, without data, with what to do."""
 
 
 def cause_of(error: BaseException) -> Cause:
     """Return the service that failed and why."""
     if isinstance(error, ClearError):
         return Cause(REDIS, str(error))
-    family = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
-    if "redis" in family:
+    packages = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    if "redis" in packages:
         return Cause(REDIS, _redis_text(error))
-    if "aiokafka" in family and "KafkaError" in _kinds(error):
+    if "aiokafka" in packages and "KafkaError" in _kinds(error):
         return Cause(KAFKA, _kafka_text(error))
     name = type(error).__name__
     if name in _STATES:
@@ -136,20 +136,20 @@ def cause_of(error: BaseException) -> Cause:
 
 
 def network_text(error: BaseException) -> str | None:
-    """Return what the operating system or TLS says of an error or of its causes; None where neither has failed."""
-    for each in _chain(error):
-        if isinstance(each, socket.gaierror):
+    """Return the operating system's or TLS's reason for an error or its causes; None if there is none."""
+    for cause in _chain(error):
+        if isinstance(cause, socket.gaierror):
             return "unknown host"
-        if isinstance(each, ssl.SSLCertVerificationError):
+        if isinstance(cause, ssl.SSLCertVerificationError):
             return "its certificate is not trusted"
-        if isinstance(each, ssl.SSLError):
-            return f"TLS failed{_tls_reason(each)}"
-        if isinstance(each, TimeoutError):
+        if isinstance(cause, ssl.SSLError):
+            return f"TLS failed{_tls_reason(cause)}"
+        if isinstance(cause, TimeoutError):
             return "no answer in time"
-        if isinstance(each, OSError):
-            number = each.errno
-            if number is None:  # asyncio tried several addresses, and keeps the numbers in its text only
-                found = _ERRNO.search(str(each))
+        if isinstance(cause, OSError):
+            number = cause.errno
+            if number is None:  # asyncio tried several addresses: the numbers are in the text only
+                found = _ERRNO.search(str(cause))
                 number = None if found is None else int(found[1])
             if number in errno.errorcode:
                 return os.strerror(number or 0).lower()
@@ -157,9 +157,9 @@ def network_text(error: BaseException) -> str | None:
 
 
 def connection_text(error: BaseException) -> str:
-    """Return why there is no connection to Redis."""
+    """Return the reason for a failed connection to Redis."""
     if _MAX_CLIENTS in str(error):
-        return "it has as many clients as it takes: raise its `maxclients`"
+        return "it has its maximum number of clients: raise its `maxclients`"
     return network_text(error) or ("no answer in time" if "TimeoutError" in _kinds(error) else "closed by the server")
 
 
@@ -169,25 +169,25 @@ def _redis_text(error: BaseException) -> str:
         return FULL if code is None else _REDIS_CODES[code]
     kinds, text = _kinds(error), str(error)
     if _NO_DATABASE in text:
-        return "it has no such database: correct the number at the end of redis.url"
+        return "the database does not exist: correct the number at the end of redis.url"
     if "ResponseError" in kinds:
-        return _refused_command(text)
+        return _command_error(text)
     if kinds & {"ConnectionError", "ClusterError", "TimeoutError"}:
         return f"no connection ({connection_text(error)})"
     return type(error).__name__
 
 
-def _refused_command(text: str) -> str:
+def _command_error(text: str) -> str:
     if _NOT_ALLOWED_IN_SCRIPT.search(text):
-        return "this user may not do what a script does: change its ACL to that of docs/redis.md"
+        return "this user may not run a command of a script: change its ACL to that of docs/redis.md"
     line = _SCRIPT_LINE.search(text)
     if line is None:
-        return "it refused a command (ERR)"
-    return f"a script failed at its line {line[1]}: this is a mistake in hatcast, or its keys were changed"
+        return "it rejected a command (ERR)"
+    return f"a script failed at its line {line[1]}: this is a bug in hatcast, or its keys were changed"
 
 
 def _redis_code(error: BaseException) -> str | None:
-    """The code in the list above that an error has: as an attribute, by its class or in its text."""
+    """Return an error's code in `_REDIS_CODES`, from its attribute, its class or its text; None if it has none."""
     code = str(getattr(error, "status_code", None))
     if code in _REDIS_CODES:
         return code
@@ -200,9 +200,9 @@ def _redis_code(error: BaseException) -> str | None:
 
 
 def _kafka_text(error: BaseException) -> str:
-    said = _KAFKA_KINDS.get(type(error).__name__, type(error).__name__)
+    text = _KAFKA_KINDS.get(type(error).__name__, type(error).__name__)
     why = network_text(error)
-    return said if why is None else f"{said} ({why})"
+    return text if why is None else f"{text} ({why})"
 
 
 def _tls_reason(error: ssl.SSLError) -> str:
@@ -212,11 +212,11 @@ def _tls_reason(error: ssl.SSLError) -> str:
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
     seen: list[BaseException] = []
-    each: BaseException | None = error
-    while each is not None and each not in seen:
-        seen.append(each)
-        yield each
-        each = each.__cause__ or each.__context__
+    cause: BaseException | None = error
+    while cause is not None and cause not in seen:
+        seen.append(cause)
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 def _kinds(error: BaseException) -> set[str]:

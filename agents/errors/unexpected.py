@@ -1,10 +1,9 @@
-"""Unforeseen errors: print the type and the place, never the text.
+"""Unexpected errors: print the type and the place, never the text.
 
-The text of an error that we did not write may hold a record: a value that could not be parsed, a command that Redis
-refused, a key that was missing. So nothing that prints errors prints it: not Python by itself (`guard`), not the
-libraries' loggers (`WithoutTexts`), not our own logs (agents/monitoring/logs.py), not a command's last line
-(`last_line`).
-With HATCAST_DEBUG_ERRORS=1 all of them do.
+The text of an error that is not ours may contain a record: a value that could not be parsed, a command that Redis
+rejected, a missing key. So nothing prints it: not Python itself (`install_hooks`), not the libraries' loggers
+(`ErrorTextFilter`), not our own logs (agents/monitoring/logs.py), not a command's last line (`last_line`). With
+HATCAST_DEBUG_ERRORS=1 all of them do.
 """
 
 import logging
@@ -23,14 +22,14 @@ from hatcast.agents.errors.causes import HATCAST, cause_of, network_text
 from hatcast.stream.errors import HatcastError
 
 DEBUG_VARIABLE: Final = "HATCAST_DEBUG_ERRORS"
-WARNING: Final = f"{DEBUG_VARIABLE} is set: the text of unexpected errors is printed, and it may hold a record"
+WARNING: Final = f"{DEBUG_VARIABLE} is set: the text of unexpected errors is printed, and it may contain a record"
 
 _ROOT: Final = Path(hatcast.__file__).parents[1]
 _OURS: Final = f"{_ROOT / 'hatcast'}{os.sep}"
 _CAUSES: Final = 10  # of an error, printed at most
 _NAME: Final = re.compile(r"[\w.:/@\[\]-]{0,120}")
 _FRAMES: Final = 16  # between a handler and the call that logs, at most
-# The first lines of what asyncio reports; the others show tasks, with the text of their errors.
+# First lines of asyncio's reports. The other lines print tasks, with the text of their errors.
 _ASYNCIO: Final = (
     "Task exception was never retrieved",
     "Future exception was never retrieved",
@@ -41,12 +40,12 @@ _ASYNCIO: Final = (
 
 
 def shows_texts() -> bool:
-    """Return whether HATCAST_DEBUG_ERRORS=1 allows the text of unforeseen errors."""
+    """Return whether HATCAST_DEBUG_ERRORS=1 allows the text of unexpected errors."""
     return os.environ.get(DEBUG_VARIABLE) == "1"
 
 
 def kind_of(error: BaseException) -> str:
-    """Return the error's type; of a group also those of its errors."""
+    """Return the error's type; for a group also the types of its errors."""
     name = type(error).__name__
     if isinstance(error, BaseExceptionGroup):
         return f"{name}({', '.join(map(kind_of, error.exceptions))})"
@@ -54,7 +53,7 @@ def kind_of(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """Return `file:line` of the innermost frame of ours; where no frame is ours, of the innermost one."""
+    """Return `file:line` of the innermost frame in hatcast; if there is none, of the innermost frame."""
     frames = _frames(error)
     ours = [frame for frame in frames if frame.filename.startswith(_OURS)]
     return _place((ours or frames)[-1]) if frames else "an unknown place"
@@ -62,11 +61,11 @@ def place_of(error: BaseException) -> str:
 
 def brief(error: BaseException) -> str:
     """Return `TYPE at FILE:LINE`, followed by the text if HATCAST_DEBUG_ERRORS=1."""
-    said = f"{kind_of(error)} at {place_of(error)}"
+    text = f"{kind_of(error)} at {place_of(error)}"
     if shows_texts():
-        return f"{said}: {' '.join(str(error).split())}"
+        return f"{text}: {' '.join(str(error).split())}"
     system = network_text(error)
-    return said if system is None else f"{said} ({system})"
+    return text if system is None else f"{text} ({system})"
 
 
 def trace_of(error: BaseException) -> list[str]:
@@ -81,13 +80,13 @@ def trace_of(error: BaseException) -> list[str]:
 
 
 def last_line(error: BaseException) -> str:
-    """Return what a command says before it ends by an unforeseen error."""
-    hint = "" if shows_texts() else f" ({DEBUG_VARIABLE}=1 adds its text, which may hold a record)"
-    return f"unexpected {brief(error)}: this is a mistake in hatcast, please report this line{hint}"
+    """Return the line that a command prints before it ends with an unexpected error."""
+    hint = "" if shows_texts() else f" ({DEBUG_VARIABLE}=1 adds its text, which may contain a record)"
+    return f"unexpected {brief(error)}: this is a bug in hatcast, please report this line{hint}"
 
 
-def guard() -> None:
-    """Keep the text of errors out of what Python prints by itself, and out of logs that nobody has configured."""
+def install_hooks() -> None:
+    """Install hooks that keep errors' texts out of Python's own output and out of unconfigured loggers."""
 
     def uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         del trace
@@ -103,19 +102,19 @@ def guard() -> None:
     sys.excepthook, threading.excepthook, sys.unraisablehook = uncaught, in_thread, unraisable
     logging.raiseExceptions = False  # a line that cannot be formatted would be printed with its arguments
     last_resort = logging.lastResort
-    if last_resort is not None and not any(isinstance(each, WithoutTexts) for each in last_resort.filters):
-        last_resort.addFilter(WithoutTexts())
+    if last_resort is not None and not any(isinstance(each, ErrorTextFilter) for each in last_resort.filters):
+        last_resort.addFilter(ErrorTextFilter())
 
 
-class WithoutTexts(logging.Filter):
-    """Remove the texts of errors from the records of the standard library's loggers.
+class ErrorTextFilter(logging.Filter):
+    """Logging filter that removes errors' texts from records of the standard library's loggers.
 
-    A message stays if it is a literal of the code that logs it: one that was put together there may hold an error's
-    text. Of its arguments those stay that cannot hold one. HATCAST_DEBUG_ERRORS=1 turns this filter off.
+    A message passes if it is a literal in the code that logs it: a composed message may contain an error's text. Of its
+    arguments, those pass that cannot contain one. HATCAST_DEBUG_ERRORS=1 turns the filter off.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Change the record, and let it pass."""
+        """Change the record in place, and return True."""
         if shows_texts():
             return True
         error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
@@ -133,7 +132,7 @@ class WithoutTexts(logging.Filter):
 
 
 def _first_line(record: logging.LogRecord) -> str:
-    """What is left of a message that may hold anything."""
+    """Return a safe replacement for a message that may contain an error's text."""
     if record.name == "asyncio":
         for text in _ASYNCIO:
             if str(record.msg).startswith(text):
@@ -150,13 +149,13 @@ def _fits(record: logging.LogRecord) -> bool:
 
 
 def _safe(value: object) -> object:
-    """What of a log record's argument may be printed."""
+    """Return the part of a log record's argument that may be printed."""
     match value:
         case BaseException():
-            return _said_of(value)
+            return _text_of(value)
         case None | bool() | int() | float():
             return value
-        case str():  # a name or an address stays: no sentence, and nothing that stands in quotes or brackets
+        case str():  # a name or an address passes; a sentence, quotes and parentheses do not
             return value if _NAME.fullmatch(value) else "str"
         case list() | tuple() | set() | frozenset():
             return [_safe(each) for each in value]
@@ -165,7 +164,7 @@ def _safe(value: object) -> object:
     return type(value).__name__
 
 
-def _said_of(error: BaseException) -> str:
+def _text_of(error: BaseException) -> str:
     if isinstance(error, HatcastError):
         return str(error)
     cause = cause_of(error)
@@ -173,7 +172,7 @@ def _said_of(error: BaseException) -> str:
 
 
 def _is_literal(text: str) -> bool:
-    """Whether a message stands as it is in the code that is logging it, but for the mark that mode puts before it."""
+    """Return whether a message is a literal in the code that logs it, apart from the prefix of the mode library."""
     bare = text.partition("]: ")[2] if text.startswith("[^") else text
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way to the code that logs
     for _ in range(_FRAMES):
@@ -190,15 +189,15 @@ def _has(code: CodeType, text: str) -> bool:
 
 
 def _print(what: str, kind: type[BaseException], error: BaseException | None) -> None:
-    said = kind.__name__ if error is None else brief(error)
-    lines = [f"hatcast: {what} {said}"]
+    text = kind.__name__ if error is None else brief(error)
+    lines = [f"hatcast: {what} {text}"]
     if error is not None and shows_texts():
         lines += trace_of(error)
     sys.stderr.write("\n".join(lines) + "\n")
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """What caused the error, then the error, as tracebacks have them."""
+    """Yield the causes of an error, then the error, in traceback order."""
     found: list[BaseException] = []
     each: BaseException | None = error
     while each is not None and each not in found and len(found) < _CAUSES:
@@ -213,7 +212,7 @@ def _frames(error: BaseException) -> traceback.StackSummary:
 
 
 def _place(frame: traceback.FrameSummary) -> str:
-    """Without the folder in which Python or hatcast is installed."""
+    """Return `file:line`, without the folder in which Python or hatcast is installed."""
     path = frame.filename
     if path.startswith(_OURS):
         return f"{Path(path).relative_to(_ROOT)}:{frame.lineno}"

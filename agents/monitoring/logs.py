@@ -1,7 +1,7 @@
 """Structured logs on standard error: one JSON object a line, or coloured lines on a terminal.
 
 No line holds a vehicle, a reading, a pseudonym, a count of users or a mean: logs are for operators, and travel far. So
-no line holds the text of an error that is not ours, whoever logs it: `without_texts` and `WithoutTexts` see all lines.
+no line holds the text of an error that is not ours, whoever logs it: `without_texts` and `ErrorTextFilter` see all lines.
 """
 
 import logging
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import structlog
 
-from hatcast.agents.errors.unexpected import WARNING, WithoutTexts, brief, kind_of, place_of, shows_texts, trace_of
+from hatcast.agents.errors.unexpected import WARNING, ErrorTextFilter, brief, kind_of, place_of, shows_texts, trace_of
 from hatcast.stream.errors import HatcastError
 
 _AGAIN_S: Final = 60.0
@@ -83,7 +83,7 @@ def configure_logs(level: str = "info") -> None:
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(WithoutTexts())
+    handler.addFilter(ErrorTextFilter())
     handler.addFilter(Seldom())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(

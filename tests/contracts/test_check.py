@@ -28,7 +28,7 @@ from tests.contracts.goldens import goldens
 from tools.schemas import FOLDER, RECORDS, schema_of
 from tools.schemas.asyncapi import DOCUMENT, document_text, version
 from tools.schemas.golden import FOLDER_NAME, Golden, golden_files, read_golden
-from tools.schemas.json_schema import text_of
+from tools.schemas.json_schema import schema_text
 
 ROOT = Path(__file__).parents[2]
 TODAY = version()
@@ -55,7 +55,7 @@ def test_what_is_checked_in_agrees(check: str) -> None:
 
 
 def test_the_files_are_what_the_types_say() -> None:
-    assert {name: (FOLDER / f"{name}.schema.json").read_bytes() for name in RECORDS} == {n: text_of(n) for n in RECORDS}
+    assert {name: (FOLDER / f"{name}.schema.json").read_bytes() for name in RECORDS} == {n: schema_text(n) for n in RECORDS}
     assert (FOLDER / DOCUMENT).read_bytes() == document_text()
 
 

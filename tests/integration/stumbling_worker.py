@@ -22,7 +22,7 @@ import hatcast.agents.errors.unexpected
 import hatcast.agents.monitoring.failures
 import hatcast.agents.worker.worker
 from hatcast.agents.errors.causes import REDIS, Cause
-from hatcast.agents.errors.unexpected import WithoutTexts
+from hatcast.agents.errors.unexpected import ErrorTextFilter
 from hatcast.agents.kafka.batches import RecordBatch
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.redis.ledger import LedgerStore, Proposal
@@ -180,7 +180,7 @@ def texts_of_tracebacks() -> None:
 
 def texts_of_libraries() -> None:
     """What libraries log is written as it is."""
-    WithoutTexts.filter = lambda *_: True  # type: ignore[method-assign]
+    ErrorTextFilter.filter = lambda *_: True  # type: ignore[method-assign]
 
 
 def text_in_the_last_line() -> None:

@@ -116,7 +116,7 @@ def test_nothing_that_a_worker_writes_for_operators_holds_data_whatever_errors_i
     # And all of it was met, and is there by its kind and its place.
     for said in (
         '"operation": "write a checkpoint", "service": "Redis", "cause": "no connection (closed by the server)"',
-        '"operation": "read the stored offsets", "service": "Redis", "cause": "it refused a command (ERR)"',
+        '"operation": "read the stored offsets", "service": "Redis", "cause": "it rejected a command (ERR)"',
         '"operation": "commit releases", "service": "Redis", "cause": "a script failed at its line 12: ',
         '"operation": "publish releases", "service": "Kafka", "cause": "KafkaError"',
         "a key has another type (WRONGTYPE)",

@@ -33,12 +33,12 @@ def below(error: Exception, cause: BaseException) -> Exception:
 REDIS = {
     "OOM command not allowed when used memory > 'maxmemory'.": FULL,
     f"ERR Error running script (call to f_1): @user_script:3: @user_script: 3: -OOM command not allowed {SECRET}": FULL,
-    f"MISCONF Errors writing to the AOF file: No space left on device {SECRET}": "its disk takes no writes (MISCONF)",
+    f"MISCONF Errors writing to the AOF file: No space left on device {SECRET}": "it cannot write to its disk (MISCONF)",
     f"ERR Error running script (call to f_1): @user_script:9: -MISCONF Redis is configured {SECRET}": "(MISCONF)",
     f"READONLY You can't write against a read only replica. script: {SECRET}, on @user_script:4.": "read-only replica",
     "NOREPLICAS Not enough good replicas to write.": "too few replicas",
-    "NOAUTH Authentication required.": "wants a login (NOAUTH)",
-    "WRONGPASS invalid username-password pair": "refuses the login (WRONGPASS)",
+    "NOAUTH Authentication required.": "requires a login (NOAUTH)",
+    "WRONGPASS invalid username-password pair": "rejects the login (WRONGPASS)",
     f"NOPERM this user has no permissions to access the key {SECRET}": "ACL does not allow",
     "LOADING Redis is loading the dataset in memory": "loading its data",
     "BUSY Redis is busy running a script.": "blocks it (BUSY)",
@@ -46,7 +46,7 @@ REDIS = {
     f"WRONGTYPE Operation against a key {SECRET}": "another type (WRONGTYPE)",
     f"ERR {SECRET} script: 4fe, on @user_script:31.": "a script failed at its line 31",
     f"The user executing the script can't run this command {SECRET} script: 0a9, on @user_script:1.": "change its ACL",
-    f"ERR value is not an integer {SECRET}": "it refused a command (ERR)",
+    f"ERR value is not an integer {SECRET}": "it rejected a command (ERR)",
     "ERR max number of clients reached": "raise its `maxclients`",
 }
 KAFKA = {
@@ -55,7 +55,7 @@ KAFKA = {
     aiokafka.errors.KafkaStorageError(SECRET): "a broker's disk fails",
     aiokafka.errors.NotEnoughReplicasError(SECRET): "too few replicas are in sync",
     aiokafka.errors.MessageSizeTooLargeError(SECRET): "max.message.bytes",
-    aiokafka.errors.UnsupportedCodecError(SECRET): "compressed in a way that cannot be read here",
+    aiokafka.errors.UnsupportedCodecError(SECRET): "a compression that is not supported here",
     aiokafka.errors.InvalidTxnState(SECRET): "InvalidTxnState",
 }
 CONNECTIONS = {
@@ -90,7 +90,7 @@ def mutants() -> dict[str, Says]:
     return {
         "the text": lambda error: Cause(cause_of(error).service, str(error)),
         "the text of what is not listed": lambda error: Cause(
-            cause_of(error).service, cause_of(error).text.replace("it refused a command (ERR)", str(error))
+            cause_of(error).service, cause_of(error).text.replace("it rejected a command (ERR)", str(error))
         ),
         "the class alone": lambda error: Cause(cause_of(error).service, type(error).__name__),
         "no service": lambda error: Cause("hatcast", cause_of(error).text),

@@ -2,15 +2,15 @@
 
 import pytest
 
-from hatcast.agents.config.meanings import DEFAULTS, DURATIONS, MEANINGS, TABLES, keys_of
+from hatcast.agents.config.meanings import DEFAULTS, DURATIONS, MEANINGS, TABLES, table_keys
 from hatcast.agents.config.settings import _File
-from tools.configuration_reference import PAGE, written
+from tools.configuration_reference import PAGE, render_page
 
-EVERY_KEY = {f"{table}.{key}" for table in TABLES for key in keys_of(table)}
+EVERY_KEY = {f"{table}.{key}" for table in TABLES for key in table_keys(table)}
 
 
 def test_the_page_is_what_the_types_say() -> None:
-    assert written(PAGE.read_text()) == PAGE.read_text(), "run python -m tools.configuration_reference"
+    assert render_page(PAGE.read_text()) == PAGE.read_text(), "run python -m tools.configuration_reference"
 
 
 def test_every_table_of_the_file_is_in_the_reference() -> None:
@@ -30,9 +30,9 @@ def test_keys_of_hybrid_estimators_and_the_topic_of_reports_are_in_it() -> None:
 def test_a_page_without_one_of_the_tables_is_refused() -> None:
     page = PAGE.read_text().replace("<!-- keys of redis,", "<!-- no keys of redis,")
     with pytest.raises(ValueError, match="redis"):
-        written(page)
+        render_page(page)
 
 
 def test_a_meaning_that_changed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MEANINGS["kafka"], "partitions", "another meaning")
-    assert written(PAGE.read_text()) != PAGE.read_text()
+    assert render_page(PAGE.read_text()) != PAGE.read_text()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hatcast.agents.cli.budget_explained import certainty, factor, figures
-from hatcast.agents.config.template import Answers, checked, text_of
+from hatcast.agents.config.template import Answers, parse_template, render_template
 from hatcast.stream.budget.per_user import day_loss
 from hatcast.stream.estimators import ESTIMATORS, Parameters, Users
 from hatcast.stream.mechanisms.grid import quantile95
@@ -25,7 +25,7 @@ BUSES = (10, 20, 50, 200)
 
 def policy_of(epsilon: float, hats: int = 89) -> Policy:
     answers = Answers(timezone="UTC", epsilon=epsilon, max_hats_per_day=hats)
-    return checked(text_of(answers), Path(), {}).policy
+    return parse_template(render_template(answers), Path(), {}).policy
 
 
 @cache
@@ -66,7 +66,7 @@ def test_what_a_day_can_lose_is_what_budgets_say(epsilon: float) -> None:
     for hats in HATS:
         policy = policy_of(epsilon, hats)
         loss = day_loss(policy)
-        said.append(f"{loss.bound / NANO:g} / {loss.finer(1, policy.delta):.1f}")
+        said.append(f"{loss.bound / NANO:g} / {loss.epsilon_at_delta(1, policy.delta):.1f}")
     assert tables()[2][epsilon] == said
 
 

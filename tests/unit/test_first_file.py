@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hatcast.agents.cli.init import command
-from hatcast.agents.config.meanings import TABLES, keys_of
+from hatcast.agents.config.meanings import TABLES, table_keys
 from hatcast.agents.config.settings import load_settings
-from hatcast.agents.config.template import FIRST_ESTIMATORS, zone_of_machine
+from hatcast.agents.config.template import TEMPLATE_ESTIMATORS, machine_timezone
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import FORMATS
 
@@ -35,7 +35,7 @@ wishes = st.fixed_dictionaries(
         "--epsilon": epsilons,
         "--max-hats": st.integers(1, 65535),
         "--daily-limit": st.floats(10, 10_000),
-        "--estimator": st.sampled_from(FIRST_ESTIMATORS),
+        "--estimator": st.sampled_from(TEMPLATE_ESTIMATORS),
         "--kafka": texts,
         "--format": st.sampled_from([*FORMATS]),
     }
@@ -79,8 +79,8 @@ def test_every_key_of_the_reference_is_written_or_has_a_default(tmp_path: Path, 
     written: Any = tomllib.loads((tmp_path / "hatcast.toml").read_text())
     for part in table.split("."):
         written = written.get(part, {})
-    required = {key for key, field in keys_of(table).items() if field.required}
-    assert set(written) <= keys_of(table).keys() | {"privacy", "estimator"}
+    required = {key for key, field in table_keys(table).items() if field.required}
+    assert set(written) <= table_keys(table).keys() | {"privacy", "estimator"}
     assert table == "policy.query" or required <= set(written)
 
 
@@ -143,9 +143,9 @@ def test_on_a_terminal_it_asks_for_what_no_option_names_and_again_what_is_wrong(
 
 
 def test_the_machines_zone_is_offered_where_it_is_a_place() -> None:
-    assert zone_of_machine({"TZ": "Asia/Kolkata"}) == "Asia/Kolkata"
-    assert zone_of_machine({"TZ": ":Europe/Helsinki"}) == "Europe/Helsinki"
-    assert zone_of_machine({"TZ": "CET-1CEST"}) != "CET-1CEST"
+    assert machine_timezone({"TZ": "Asia/Kolkata"}) == "Asia/Kolkata"
+    assert machine_timezone({"TZ": ":Europe/Helsinki"}) == "Europe/Helsinki"
+    assert machine_timezone({"TZ": "CET-1CEST"}) != "CET-1CEST"
 
 
 def test_doctor_runs_on_it_where_that_is_asked(tmp_path: Path) -> None:

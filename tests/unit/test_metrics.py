@@ -11,7 +11,7 @@ import pytest
 from aiohttp import ClientSession
 from structlog.testing import capture_logs
 
-from hatcast.agents.config.settings import Address, address_of
+from hatcast.agents.config.settings import Address, parse_address
 from hatcast.agents.monitoring import declarations as declared
 from hatcast.agents.monitoring.declarations import METRICS
 from hatcast.agents.monitoring.kinds import Counter, Gauge, Histogram, Label, Metric, Process
@@ -20,7 +20,7 @@ from hatcast.agents.monitoring.server import OperatorServer
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.release.hats import Status
 from tests.exposed import families, figures, undeclared
-from tools.metrics_page import PAGE, text
+from tools.metrics_page import PAGE, render_page
 
 ROOT = Path(__file__).parents[2]
 TRIES = Counter("hatcast_tries_total", "Tries.", (Process.WORKER,), (Label("result", ("good", "bad")),))
@@ -73,8 +73,8 @@ def test_every_metric_is_counted_somewhere(metric: Metric) -> None:
 
 
 def test_the_page_of_the_documentation_is_that_of_the_declaration() -> None:
-    assert PAGE.read_text() == text(), "run python -m tools.metrics_page"
-    assert all(f"| `{metric.name}` |" in text() for metric in METRICS)
+    assert PAGE.read_text() == render_page(), "run python -m tools.metrics_page"
+    assert all(f"| `{metric.name}` |" in render_page() for metric in METRICS)
 
 
 def test_the_statuses_are_those_of_releases() -> None:
@@ -167,6 +167,6 @@ def test_an_address_that_cannot_be_had_is_refused_by_the_name_of_its_setting() -
 
 
 def test_an_address_says_where_to_listen() -> None:
-    assert address_of("127.0.0.1:9465", "x") == Address("127.0.0.1", 9465)
+    assert parse_address("127.0.0.1:9465", "x") == Address("127.0.0.1", 9465)
     with pytest.raises(HatcastError, match="9465"):
-        address_of("9465", "x")
+        parse_address("9465", "x")

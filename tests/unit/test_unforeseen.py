@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 import hatcast.agents.cli
-from hatcast.agents.errors.unexpected import DEBUG_VARIABLE, WithoutTexts, brief, trace_of
+from hatcast.agents.errors.unexpected import DEBUG_VARIABLE, ErrorTextFilter, brief, trace_of
 from hatcast.agents.monitoring.logs import without_texts
 from hatcast.stream.errors import HatcastError
 from tests.services.data import ROOT
@@ -103,8 +103,8 @@ def test_a_command_ends_with_one_line_and_without_the_text(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert re.fullmatch(
-        r"hatcast: unexpected KeyError at hatcast/agents/cli/__init__\.py:\d+: this is a mistake in hatcast, please"
-        r" report this line \(HATCAST_DEBUG_ERRORS=1 adds its text, which may hold a record\)\n",
+        r"hatcast: unexpected KeyError at hatcast/agents/cli/__init__\.py:\d+: this is a bug in hatcast, please"
+        r" report this line \(HATCAST_DEBUG_ERRORS=1 adds its text, which may contain a record\)\n",
         last_words(capsys, monkeypatch),
     )
     monkeypatch.setenv(DEBUG_VARIABLE, "1")
@@ -129,7 +129,7 @@ class Kept(logging.Handler):
 @pytest.fixture
 def library() -> Iterator[tuple[logging.Logger, Kept]]:
     logger, kept = logging.getLogger("a.library"), Kept()
-    kept.addFilter(WithoutTexts())
+    kept.addFilter(ErrorTextFilter())
     logger.addHandler(kept)
     logger.propagate = False
     yield logger, kept
@@ -205,7 +205,7 @@ def test_an_event_of_ours_loses_the_text_of_an_error_wherever_it_is_but_not_that
 # File -> why the text may be seen.
 ALLOWED: Final = {
     "agents/sources/endpoint.py": "PEM files of the operator, read before there is any data",
-    "agents/sources/connection.py": "SourceLost and SourceRefuses, whose texts are ours",
+    "agents/sources/connection.py": "SourceLost and SourceRejection, whose texts are ours",
     "agents/errors/causes.py": "searched for codes; not printed",
     "agents/cli/dump.py": "the operating system's, of a file that was named",
     "agents/device/store.py": "SQLite's, which name tables and files and hold no values",

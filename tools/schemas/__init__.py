@@ -1,14 +1,14 @@
-"""The contracts: what stands on each topic, as JSON Schema 2020-12 and as an AsyncAPI 3.0 document.
+"""Schemas of the topics' records, as JSON Schema 2020-12 and as an AsyncAPI 3.0 document.
 
-`python -m tools.schemas` writes schemas/*.schema.json and schemas/asyncapi.yaml from the types; with `--check` it says
-whether they agree. To add a record, or a topic:
+`python -m tools.schemas` writes schemas/*.schema.json and schemas/asyncapi.yaml from the types; `--check` compares
+them. To add a record or a topic:
 
-1. its type, with descriptions, units and `RULES`, in stream/records.py, and one entry in `RECORDS` (records.py); a
-   new topic also in `TopicsTable` and in agents/kafka/topic_rules.py;
-2. its golden messages in tests/contracts/goldens.py, so many that each field and each status is in one of them;
-3. `python -m tests.contracts --write && python -m tools.schemas`. `scripts/check` says what is still missing.
+1. add its type, with descriptions, units and `RULES`, to stream/records.py, and one entry to `RECORDS` (records.py); a
+   new topic also to `TopicsTable` and agents/kafka/topic_rules.py;
+2. add golden messages to tests/contracts/goldens.py that together have every field and every status;
+3. run `python -m tests.contracts --write && python -m tools.schemas`. `scripts/check` reports what is missing.
 
-A new field needs a default, and a golden that has it; the frozen goldens of earlier versions then still read.
+A new field needs a default, so that the frozen goldens of earlier versions still decode, and a golden that has it.
 """
 
 from tools.schemas.json_schema import FOLDER, schema_of

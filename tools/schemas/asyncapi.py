@@ -1,4 +1,4 @@
-"""schemas/asyncapi.yaml: the topics and their records as an AsyncAPI 3.0 document, with Kafka bindings 0.5.0.
+"""Generate schemas/asyncapi.yaml: topics and records as an AsyncAPI 3.0 document, with Kafka bindings 0.5.0.
 
 Generated from the code: `RECORDS`, the topic settings of agents/kafka/topic_rules.py for the hatcast.toml in the
 repository, the schemas, and the golden messages of this version as examples.
@@ -20,12 +20,12 @@ from tools.schemas.records import RECORDS, Action, RecordType
 DOCUMENT: Final = "asyncapi.yaml"
 BINDING: Final = {"bindingVersion": "0.5.0"}
 _WIDTH: Final = 120
-_NUMBERS: Final = ("retention.ms", "retention.bytes", "delete.retention.ms", "max.message.bytes")  # for the bindings
+_NUMERIC_CONFIGS: Final = ("retention.ms", "retention.bytes", "delete.retention.ms", "max.message.bytes")
 
 _DESCRIPTION: Final = """\
-hatcast reads readings of vehicles from one topic and publishes, slot after slot, private means for every hexagon.
-Topics have the names and settings of the hatcast.toml that comes with it; `x-hatcast-setting` is the key that changes
-a name. The public topics are compacted by key, never deleted. A release may be sent twice: equal `release_id` means
+hatcast consumes vehicles' readings from one topic and publishes private means for every hexagon and slot. Topics have
+the names and settings of the hatcast.toml in the repository; `x-hatcast-setting` is the key that changes a name. The
+public topics are compacted by key, without deletion. A release may be sent twice: equal `release_id` means
 equal bytes. Read with isolation level read_committed, from the beginning. docs/consume.md has consumers.
 """
 
@@ -33,13 +33,13 @@ Object = dict[str, Any]
 
 
 def version() -> str:
-    """The version that is being developed."""
-    found: str = tomllib.loads((FOLDER.parent / "pyproject.toml").read_text())["project"]["version"]
-    return found
+    """Return the version in pyproject.toml."""
+    number: str = tomllib.loads((FOLDER.parent / "pyproject.toml").read_text())["project"]["version"]
+    return number
 
 
 def document() -> Object:
-    """The whole document."""
+    """Return the AsyncAPI document."""
     settings = load_settings(FOLDER.parent / DEFAULT_FILE, {})
     partitions = settings.kafka.partitions
     inputs = telemetry_topic(settings), reports_topic(settings, partitions)
@@ -70,22 +70,22 @@ def document() -> Object:
 
 
 def document_text() -> bytes:
-    """The file's content."""
+    """Return the document as YAML."""
 
-    class Plain(yaml.SafeDumper):
-        """Without anchors, and texts of several lines as blocks."""
+    class BlockDumper(yaml.SafeDumper):
+        """YAML dumper without anchors, and with multi-line strings as blocks."""
 
         def ignore_aliases(self, _data: object) -> bool:
             return True
 
-    Plain.add_representer(
+    BlockDumper.add_representer(
         str,
         lambda dumper, text: dumper.represent_scalar(
             "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
         ),
     )
     head = "# Written by `python -m tools.schemas` from the code; scripts/check tells if they differ.\n"
-    dumped: str = yaml.dump(document(), Dumper=Plain, sort_keys=False, allow_unicode=True, width=_WIDTH)
+    dumped: str = yaml.dump(document(), Dumper=BlockDumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
     return (head + dumped).encode()
 
 
@@ -100,7 +100,7 @@ def _channel(record: RecordType, topic: WantedTopic) -> Object:
                 "topic": topic.name,
                 "partitions": topic.partitions,
                 "topicConfiguration": {
-                    setting: int(value) if setting in _NUMBERS else [value] if setting == CLEANUP else value
+                    setting: int(value) if setting in _NUMERIC_CONFIGS else [value] if setting == CLEANUP else value
                     for setting, value in topic.configs.items()
                 },
                 **BINDING,
@@ -140,7 +140,7 @@ def _message(record: RecordType, settings: Settings) -> Object:
 
 
 def headers_schema(record: RecordType, telemetry: str) -> Object:
-    """The CloudEvents headers of a record, as texts."""
+    """Return the schema of a record's CloudEvents headers."""
     properties: Object = {
         "ce_specversion": {"type": "string", "const": SPEC_VERSION},
         "ce_id": {"type": "string", "minLength": 1, "description": f"{record.event_id}: one event, however often sent"},
@@ -162,5 +162,5 @@ def _examples(record: RecordType) -> Iterable[Object]:
     for path in golden_files(FOLDER, version()):
         if path.parent.name == record.name:
             golden = read_golden(path)
-            told: Object = {"headers": golden.headers} if golden.headers else {}
-            yield {"name": path.stem, **told, "payload": golden.payload}
+            headers: Object = {"headers": golden.headers} if golden.headers else {}
+            yield {"name": path.stem, **headers, "payload": golden.payload}

@@ -1,4 +1,4 @@
-"""Golden messages: schemas/golden/VERSION/RECORD/CASE.json, kept for each released version."""
+"""Golden messages: schemas/golden/VERSION/RECORD/CASE.json, frozen at each released version."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,20 +10,20 @@ FOLDER_NAME: Final = "golden"
 
 
 class Golden(msgspec.Struct, frozen=True, kw_only=True):
-    """One message as it stands in Kafka. `value` keeps its bytes."""
+    """One Kafka message. `value` keeps its exact bytes."""
 
     key: str | None
     headers: dict[str, str]
     value: msgspec.Raw
 
     def text(self) -> bytes:
-        """The file's content: the value on a line of its own, byte for byte."""
+        """Return the file's content, with the value's exact bytes on its own line."""
         key, headers = msgspec.json.encode(self.key), msgspec.json.encode(self.headers)
         return b'{"key": %b,\n"headers": %b,\n"value": %b}\n' % (key, headers, bytes(self.value))
 
     @property
     def payload(self) -> dict[str, Any]:
-        """The value, read without its type."""
+        """The value, decoded without its type."""
         payload: dict[str, Any] = msgspec.json.decode(self.value)
         return payload
 
@@ -32,7 +32,7 @@ _GOLDEN: Final = msgspec.json.Decoder(Golden, strict=True)
 
 
 def golden_files(folder: Path, version: str) -> Iterator[Path]:
-    """The files of a version in order: the folder above a file names the record.
+    """Yield the golden files of a version in order. The name of a file's folder is the record's.
 
     folder   schemas/
     """
@@ -40,5 +40,5 @@ def golden_files(folder: Path, version: str) -> Iterator[Path]:
 
 
 def read_golden(path: Path) -> Golden:
-    """One message. Raises msgspec.DecodeError."""
+    """Decode one golden message. Raises msgspec.DecodeError."""
     return _GOLDEN.decode(path.read_bytes())

@@ -1,4 +1,4 @@
-"""JSON Schema (2020-12) of the records, from their types and `RULES`."""
+"""Generate JSON Schema (2020-12) of the records from their types and `RULES`."""
 
 import inspect
 import re
@@ -13,20 +13,20 @@ from tools.schemas.records import RECORDS
 
 FOLDER: Final = Path(__file__).parents[2] / "schemas"
 SUFFIX: Final = ".schema.json"
-_SOURCE: Final = re.compile(r"\s+\[[^\]]*\]$", re.MULTILINE)  # "[design 6]" at a docstring's end
+_CITATION: Final = re.compile(r"\s+\[[^\]]*\]$", re.MULTILINE)  # citations at the end of docstrings, such as "[H 4.2]"
 
 Schema = dict[str, Any]
 
 
 def schema_of(name: str) -> Schema:
-    """The schema of a record, by its name in `RECORDS`."""
+    """Return the schema of a record, by its name in `RECORDS`."""
     return schema_of_type(name, RECORDS[name].type_)
 
 
 def schema_of_type(title: str, type_: type[msgspec.Struct]) -> Schema:
-    """The schema of any type of record.
+    """Return the schema of a record type.
 
-    It is open: a record may have more fields than it knows, so that a reader of today reads tomorrow's records.
+    It is open: additional fields are valid, so that today's consumers accept tomorrow's records.
     """
     (schema,), definitions = msgspec.json.schema_components([type_], ref_template="#/$defs/{name}")
     for definition in definitions.values():
@@ -41,53 +41,54 @@ def schema_of_type(title: str, type_: type[msgspec.Struct]) -> Schema:
     }
 
 
-def text_of(name: str) -> bytes:
-    """The schema file's content."""
+def schema_text(name: str) -> bytes:
+    """Return the schema file's content."""
     return msgspec.json.format(msgspec.json.encode(schema_of(name)), indent=2) + b"\n"
 
 
 def _structs(type_: type[msgspec.Struct]) -> list[type[msgspec.Struct]]:
-    """A record and the records in it, as far as msgspec makes definitions of them."""
-    found: list[type[msgspec.Struct]] = [type_]
-    for struct in found:
-        found += [inner for field in msgspec.structs.fields(struct) for inner in _in(field.type) if inner not in found]
-    return found
+    """Return a record type and the record types nested in it."""
+    structs: list[type[msgspec.Struct]] = [type_]
+    for struct in structs:
+        for field in msgspec.structs.fields(struct):
+            structs += [inner for inner in _nested(field.type) if inner not in structs]
+    return structs
 
 
-def _in(annotation: object) -> Iterable[type[msgspec.Struct]]:
+def _nested(annotation: object) -> Iterable[type[msgspec.Struct]]:
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         yield annotation
     for argument in getattr(annotation, "__args__", ()):
-        yield from _in(argument)
+        yield from _nested(argument)
 
 
 def _describe(definition: Schema) -> None:
-    """Docstrings as people read them; what has no value is absent, so nothing is null.
+    """Simplify a definition in place: clean docstrings, no null, uniform tuples as arrays of fixed length.
 
-    Tuples of one type as arrays of so many items, which draft-07 reads alike: AsyncAPI's tools expect that.
+    Optional fields are absent, never null. Such arrays mean the same in draft-07, which AsyncAPI's tools expect.
     """
-    text = _SOURCE.sub("", inspect.cleandoc(definition.get("description", "")))
+    text = _CITATION.sub("", inspect.cleandoc(definition.get("description", "")))
     definition["description"] = text
-    for name, told in definition.get("properties", {}).items():
-        options = [option for option in told.get("anyOf", ()) if option != {"type": "null"}]
-        if len(options) == 1 and told.get("default", ...) is None:
+    for name, field in definition.get("properties", {}).items():
+        options = [option for option in field.get("anyOf", ()) if option != {"type": "null"}]
+        if len(options) == 1 and field.get("default", ...) is None:
             definition["properties"][name] = options[0]
         items = definition["properties"][name].pop("prefixItems", ())
         if items:
             if any(item != items[0] for item in items):
-                raise ValueError(f"{name}: a tuple of several types has no schema that all tools read")
+                raise ValueError(f"{name}: a tuple of several types has no schema that all tools support")
             definition["properties"][name]["items"] = items[0]
 
 
 def _require(definition: Schema, rules: Iterable[When]) -> None:
-    """Which fields are there and which are absent, by the values of others."""
+    """Add conditions: which fields are required and which are absent, by the values of others."""
     conditions: list[Schema] = []
     for rule in rules:
-        holds: Schema = {"required": [rule.field]}
+        condition: Schema = {"required": [rule.field]}
         if rule.values:
-            holds = {"properties": {rule.field: {"enum": [*rule.values]}}, **holds}
-        lacks = {"properties": dict.fromkeys((*rule.has, *rule.allows), False)}
+            condition = {"properties": {rule.field: {"enum": [*rule.values]}}, **condition}
+        absent = {"properties": dict.fromkeys((*rule.has, *rule.allows), False)}
         then: Mapping[str, Schema] = {"then": {"required": [*rule.has]}} if rule.has else {}
-        conditions.append({"if": holds, **then, "else": lacks})
+        conditions.append({"if": condition, **then, "else": absent})
     if conditions:
         definition["allOf"] = conditions

@@ -1,4 +1,4 @@
-"""Every record that stands on a topic. To add one: tools/schemas/__init__.py says how."""
+"""Record types of all topics. How to add one: tools/schemas/__init__.py."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from hatcast.stream.records import BudgetRecord, QueryRecord, ReleaseRecord, Rep
 
 
 class Action(StrEnum):
-    """What hatcast does, in the words of AsyncAPI: `receive` is what others write and hatcast reads."""
+    """AsyncAPI action of hatcast: `receive` for records that others produce and hatcast consumes."""
 
     SEND = "send"
     RECEIVE = "receive"
@@ -21,16 +21,16 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecordType:
-    """One kind of record.
+    """One record type.
 
-    name      of its schema, its message and its goldens; `ce_type` is hatcast.NAME.v1
-    type_     of its value
+    name      name of its schema, its message and its goldens; `ce_type` is hatcast.NAME.v1
+    type_     type of its value
     topic     key of [topics] in hatcast.toml
-    summary   what it is, in one line
-    key       what its Kafka key is; None: it has none
-    key_of    the fields whose values, joined by a slash, are the key; empty: the value does not tell it
-    event_id  what `ce_id` is; None: it has no headers
-    timed     whether it has `ce_time`: its `released_at`
+    summary   description in one line
+    key       description of its Kafka key; None: no key
+    key_of    fields whose values, joined by a slash, are the key; empty: the key is not in the value
+    event_id  description of `ce_id`; None: no headers
+    timed     whether it has `ce_time`, its `released_at`
     """
 
     name: str
@@ -50,8 +50,8 @@ _ALL: Final = (
         type_=TelemetryRecord,
         topic="telemetry",
         action=Action.RECEIVE,
-        summary="Readings of vehicles, for operators: one reading a record, and ticks.",
-        key="the vehicle's id; a tick has none",
+        summary="Vehicles' readings, for operators: one reading per record, and heartbeat records.",
+        key="the vehicle's id; a heartbeat record has none",
         key_of=("vehicle",),
     ),
     RecordType(
@@ -90,7 +90,7 @@ _ALL: Final = (
         type_=BudgetRecord,
         topic="budget",
         action=Action.SEND,
-        summary="What a day's releases and queries have cost, public: of one key the greatest `seq` holds.",
+        summary="Charges of a day's releases and queries, public: the record with the greatest `seq` of a key holds.",
         key="policy/date",
         key_of=("policy", "date"),
         event_id="policy/date/seq",
@@ -100,7 +100,7 @@ _ALL: Final = (
         type_=DeadLetter,
         topic="dead_letters",
         action=Action.SEND,
-        summary="Where records stand that nobody can read, for operators: kept for a day, rate-limited.",
+        summary="Places of records that cannot be decoded, for operators: retained for a day, rate-limited.",
         key=None,
         event_id="topic/partition/offset",
     ),
