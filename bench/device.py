@@ -19,8 +19,8 @@ from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.device.fold import OwnHat, OwnMeans, Rules
 from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.perturbation import Reporter
-from hatcast.agents.device.recorded import Past
-from hatcast.agents.device.sources import Fleet
+from hatcast.agents.device.recorded import RecordedRun
+from hatcast.agents.device.sources import FleetFilter
 from hatcast.agents.device.store import open_store
 from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.sources.pacing import Pace
@@ -28,7 +28,7 @@ from hatcast.agents.sources.synthetic import CityOptions, make_city
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.readings.formats import Recorded
-from hatcast.stream.replay.heartbeats import Passage
+from hatcast.stream.replay.heartbeats import RecordingPass
 from tests.services import RedisServer, open_kafka
 
 SLOT_END_S: Final = 60.0  # of CPU, for 10^4 devices
@@ -91,9 +91,13 @@ class Round:
         city = make_city(CityOptions(vehicles=devices, seed=1), Calendar(self._settings.policy))
         records = [(at, Recorded(b"", each, at)) for at, each in islice(city.readings(MORNING), readings)]
         with self._open() as (outbox, reporter):
-            past = Past(OwnMeans(self._rules), reporter, outbox, Pace(0.0, 0, threading.Event()))
-            passage = Passage(self._settings.policy, self._rules.calendar, FAR)
-            return 1e9 * _cpu(lambda: past.run(passage, records, Fleet(None), ticks=True, say=_silent)) / readings
+            run = RecordedRun(OwnMeans(self._rules), reporter, outbox, Pace(0.0, 0, threading.Event()))
+            passage = RecordingPass(self._settings.policy, self._rules.calendar, FAR)
+            return (
+                1e9
+                * _cpu(lambda: run.run(passage, records, FleetFilter(None), heartbeats=True, say=_silent))
+                / readings
+            )
 
     def slot_end_s(self, devices: int, hats: int) -> tuple[float, float, float]:
         """Of all devices at once: seconds of CPU, seconds on the wall, bytes of the state file."""

@@ -13,7 +13,7 @@ from hatcast.stream.readings.formats import FORMATS
 
 
 class _Options(TypedDict):
-    """What click hands over."""
+    """Parsed command-line options."""
 
     file: Path | None
     feed_format: str | None
@@ -26,33 +26,35 @@ class _Options(TypedDict):
 
 @click.command(epilog="Example:  hatcast demo --feed 2017-03-21.csv.gz --format capmetro")
 @click.option("--feed", "file", type=click.Path(path_type=Path), metavar="FILE", help="A recording, plain or gzip.")
-@click.option("--format", "feed_format", type=click.Choice(list(FORMATS)), help="What the recording is.")
+@click.option("--format", "feed_format", type=click.Choice(list(FORMATS)), help="Format of the recording.")
 @click.option(
     "--speedup",
     type=click.FloatRange(min=0),
-    help="600: an hour in 6 s; 0: as fast as it goes.  [default: 600; a long recording in about a minute]",
+    help="600: an hour in 6 s; 0: as fast as possible.  [default: 600; a long recording in about a minute]",
 )
-@click.option("--for", "seconds", type=click.FloatRange(min=0), metavar="SECONDS", help="Stop after so long.")
-@click.option("--port", type=click.IntRange(0, 65535), help="The map's; 0: any that is free.  [default: 8080, if free]")
+@click.option("--for", "seconds", type=click.FloatRange(min=0), metavar="SECONDS", help="Stop after this time.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port of the map; 0: any free port.  [default: 8080, if free]"
+)
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Take [policy] from this hatcast.toml.")
 @click.option("--json", "as_json", is_flag=True, help="Print the releases as JSON lines, for programs.")
 def command(**given: Unpack[_Options]) -> None:
-    """All of it on this machine: a feed, Kafka, Redis, a worker, a live map, and releases as they come.
+    """Run everything on this machine: a feed, Kafka, Redis, a worker and a live map; show the releases.
 
     Without options it follows a synthetic city until Ctrl-C. With --feed it ends when the recording's last slot is
-    released. Nothing has to be installed or configured, and nothing stays behind.
+    released. It needs no installation or configuration, and leaves nothing behind.
     """
     if (given["file"] is None) != (given["feed_format"] is None):
-        raise click.UsageError("--feed and --format go together: a file, and what it is")
-    # Ctrl-C is suppressed until the demo's loop hears it. The services start while libraries are loaded.
+        raise click.UsageError("give --feed and --format together: a file and its format")
+    # Ctrl-C ends the command silently until the demo's event loop handles it. The services start during the imports.
     with suppress(KeyboardInterrupt), Services(TOPIC_NAMES) as services:
         from hatcast.agents.demo.rendering import Json, Lines, Screen
-        from hatcast.agents.demo.run import Wish, run_demo
+        from hatcast.agents.demo.run import DemoOptions, run_demo
 
         console = Console()
         live = console.is_terminal and not console.is_dumb_terminal
         view = Json() if given["as_json"] else Screen(console) if live else Lines()
-        wish = Wish(
+        options = DemoOptions(
             config=given["config"],
             file=given["file"],
             format=given["feed_format"],
@@ -60,4 +62,4 @@ def command(**given: Unpack[_Options]) -> None:
             seconds=given["seconds"],
             port=given["port"],
         )
-        run_demo(services, wish, view)
+        run_demo(services, options, view)

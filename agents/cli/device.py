@@ -14,7 +14,7 @@ from hatcast.agents.cli.options import config_option, json_option, vehicles_of
 from hatcast.agents.cli.signals import stopping
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.device.run import DeviceOptions, run_city, run_live, run_recording
-from hatcast.agents.device.sources import Fleet, Own, read_lines, vehicles_in
+from hatcast.agents.device.sources import FleetFilter, SingleVehicleFilter, read_lines, vehicles_in
 from hatcast.agents.device.summary import Summary
 from hatcast.agents.monitoring.logs import configure_logs
 from hatcast.agents.recordings.files import open_recording
@@ -158,14 +158,14 @@ def _live(settings: Settings, given: dict[str, Any], options: DeviceOptions, sto
         lines = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115 - read for as long as the process lives
         return run_live(settings, read_lines(lines, feed.decode), takes, options, stop)
     # Loaded here: whoever reads a file needs no MQTT.
-    from hatcast.agents.device.mqtt import Published, mqtt_readings
+    from hatcast.agents.device.mqtt import MqttTopic, mqtt_readings
 
-    with mqtt_readings(Published.of(given["mqtt"], os.environ), feed) as arrived:
+    with mqtt_readings(MqttTopic.parse(given["mqtt"], os.environ), feed) as arrived:
         return run_live(settings, arrived, takes, options, stop)
 
 
 def _of(vehicle: str | None, source: str) -> Callable[[Reading], bool]:
-    return Own(source) if vehicle is None else Fleet(frozenset((vehicle,)))
+    return SingleVehicleFilter(source) if vehicle is None else FleetFilter(frozenset((vehicle,)))
 
 
 def _recorded(
@@ -180,12 +180,12 @@ def _recorded(
                     f"{', '.join(files)} has readings of several vehicles: name the device's own with --vehicle, or try"
                     " many devices with --fleet"
                 )
-            summary = run_recording(settings, recording, takes, options, pace, ticks=False)
+            summary = run_recording(settings, recording, takes, options, pace, heartbeats=False)
             if summary.finished and not summary.readings:
                 raise HatcastError(f"{', '.join(files)} has no reading of the device's vehicle: correct --vehicle")
             return summary
         fleet = _fleet(recording, given["vehicles"], given["fleet"])
-        return run_recording(settings, recording, Fleet(fleet), options, pace, ticks=True)
+        return run_recording(settings, recording, FleetFilter(fleet), options, pace, heartbeats=True)
 
 
 def _fleet(recording: Recording, listed: frozenset[str] | None, number: int | None) -> frozenset[str]:

@@ -1,8 +1,8 @@
-"""The demo: a feed, a worker and the services they need, on one machine, and what comes of it as a live table.
+"""Demo on one machine: a feed, a worker, embedded Kafka and Redis, and a live table of the releases.
 
     feed.py (own process) -> Kafka, Redis (embedded/, own process) <- Worker (this process)
                                            '-> observer.py -> State -> rendering.py
 
-The worker is the one that `hatcast worker` runs, with settings of its own. Only the checks of topics are left out:
-the mock cluster answers no admin calls.
+It runs the worker of `hatcast worker` with its own settings, without the topic checks: the mock cluster does not
+support admin calls.
 """

@@ -1,6 +1,7 @@
-"""`python -m hatcast.agents.demo.feed`: the demo's feed, in a process of its own, so that it slows nobody down.
+"""`python -m hatcast.agents.demo.feed`: the demo's feed, in its own process, so that it does not slow the worker down.
 
-Reads its Job as one line of standard input, and ends when standard input does. Tells on standard output.
+It reads its Job as one line from standard input, writes FeedMessages to standard output, and ends when standard input
+closes.
 """
 
 import os
@@ -17,7 +18,7 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.demo.defaults import SPEEDUP, VEHICLES, WHOLE_RECORDING_S, city_start_ms, demo_settings
 from hatcast.agents.demo.embedded import PARTITIONS
-from hatcast.agents.demo.messages import Began, Ended, Failed, Job, Note, Told
+from hatcast.agents.demo.messages import Began, Ended, Failed, FeedMessage, Job, Note
 from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.redis.clients import SyncRedis
@@ -31,16 +32,16 @@ from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.partitioner import PARTITIONERS
-from hatcast.stream.replay.heartbeats import Router, Replay
+from hatcast.stream.replay.heartbeats import Replay, Router
 
-_LEAVE_S: Final = 2.0  # for a stop in order, before the process goes anyway
+_SHUTDOWN_S: Final = 2.0  # for a clean shutdown, before the process exits in any case
 
 
 def main() -> None:
-    """Do the one job of this process."""
+    """Run the job that standard input describes."""
     job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
     stop = threading.Event()
-    threading.Thread(target=_until_input_ends, args=(stop,), daemon=True).start()
+    threading.Thread(target=_exit_with_input, args=(stop,), daemon=True).start()
     try:
         settings = demo_settings(job.addresses, None if job.config is None else Path(job.config), job.format)
         with closing(connect_redis(settings)) as redis:
@@ -50,53 +51,53 @@ def main() -> None:
                 _send_file(settings, job, job.file, redis, stop)
     except RedisError:
         if not stop.is_set():
-            tell(Failed(text="the embedded Redis does not answer: start again"))
+            send(Failed(text="the embedded Redis does not answer: start again"))
     except HatcastError as refusal:
-        tell(Failed(text=str(refusal)))
+        send(Failed(text=str(refusal)))
 
 
-def _until_input_ends(stop: threading.Event) -> None:
-    while os.read(sys.stdin.fileno(), 1):  # not the buffered file: its lock would break the interpreter's own end
+def _exit_with_input(stop: threading.Event) -> None:
+    while os.read(sys.stdin.fileno(), 1):  # not the buffered file: its lock would break the interpreter's shutdown
         pass
     stop.set()
-    threading.Event().wait(_LEAVE_S)
+    threading.Event().wait(_SHUTDOWN_S)
     os._exit(0)
 
 
-def tell(what: Told) -> None:
-    """One line, at once."""
-    sys.stdout.buffer.write(msgspec.json.encode(what) + b"\n")
+def send(message: FeedMessage) -> None:
+    """Write one message as a line and flush it."""
+    sys.stdout.buffer.write(msgspec.json.encode(message) + b"\n")
     sys.stdout.buffer.flush()
 
 
 def _send_city(settings: Settings, job: Job, redis: SyncRedis, stop: threading.Event) -> None:
     speedup = SPEEDUP if job.speedup is None else job.speedup
     start = city_start_ms(now_ms(), settings.policy)
-    tell(Began(records=None, first_ms=start, last_ms=None, speedup=speedup))
+    send(Began(records=None, first_ms=start, last_ms=None, speedup=speedup))
     calendar = Calendar(settings.policy)
     city = make_city(CityOptions(vehicles=VEHICLES, speedup=speedup), calendar)
-    with _sender(settings, redis, stop) as sender:
-        sender.send_all(city_messages(city.readings(start), _router(settings), start), Pace(speedup, 0, stop))
+    with _producer(settings, redis, stop) as producer:
+        producer.send_all(city_messages(city.readings(start), _router(settings), start), Pace(speedup, 0, stop))
 
 
 def _send_file(settings: Settings, job: Job, file: str, redis: SyncRedis, stop: threading.Event) -> None:
-    with open_recording([file], FORMATS[job.format or ""]) as recording, _sender(settings, redis, stop) as sender:
+    with open_recording([file], FORMATS[job.format or ""]) as recording, _producer(settings, redis, stop) as producer:
         if recording.first_ms is None or recording.last_ms is None:
             raise RecordingError(file, f"holds no {job.format} record", "check the file and --format")
         first = recording.first_ms
-        last = min(recording.last_ms, now_ms() + settings.policy.max_ahead_ms)  # what is later is not sent
+        last = min(recording.last_ms, now_ms() + settings.policy.max_ahead_ms)  # later records are not sent
         speedup = _speedup(last - first) if job.speedup is None else job.speedup
-        tell(Began(records=len(recording), first_ms=first, last_ms=last, speedup=speedup))
+        send(Began(records=len(recording), first_ms=first, last_ms=last, speedup=speedup))
         plan = Replay(settings.policy, Calendar(settings.policy), _router(settings), now_ms())
         pace = replay_pace(settings.policy, speedup, stop)
-        listener = ProgressListener(lambda _records, _at: None, lambda sentence: tell(Note(text=sentence)))
-        if not send_recording(recording, plan, sender, pace, with_end=True, listener=listener):
+        listener = ProgressListener(lambda _records, _at: None, lambda sentence: send(Note(text=sentence)))
+        if not send_recording(recording, plan, producer, pace, with_end=True, listener=listener):
             return
-    if sender.records and plan.undecodable == sender.records:
+    if producer.records and plan.undecodable == producer.records:
         raise RecordingError(file, f"holds no {job.format} record that can be decoded", "check the file and --format")
-    tell(
+    send(
         Ended(
-            sent=sender.records,
+            sent=producer.records,
             undecodable=plan.undecodable + plan.without_arrival,
             arrived_in_future=plan.arrived_in_future,
             arrived_before_1970=plan.arrived_before_1970,
@@ -105,14 +106,14 @@ def _send_file(settings: Settings, job: Job, file: str, redis: SyncRedis, stop: 
 
 
 def _speedup(span_ms: int) -> float:
-    """An hour in 6 s, or faster if the whole would take more than a minute then."""
+    """Return 600, an hour in 6 s, or more if the recording would then take over a minute."""
     return max(SPEEDUP, span_ms / 1000 / WHOLE_RECORDING_S)
 
 
-def _sender(settings: Settings, redis: SyncRedis, stop: threading.Event) -> RecordedProducer:
-    """A sender that never runs so far ahead of the worker that the mock cluster forgets what was not read yet."""
-    room = FlowControl(stored_offsets(redis, settings.policy.name, PARTITIONS), [0] * PARTITIONS)
-    return RecordedProducer(confluent_options(settings), settings.topics.telemetry, stop, room)
+def _producer(settings: Settings, redis: SyncRedis, stop: threading.Event) -> RecordedProducer:
+    """Return a producer with flow control: the mock cluster drops old records, read or not."""
+    flow_control = FlowControl(stored_offsets(redis, settings.policy.name, PARTITIONS), [0] * PARTITIONS)
+    return RecordedProducer(confluent_options(settings), settings.topics.telemetry, stop, flow_control)
 
 
 def _router(settings: Settings) -> Router:

@@ -1,4 +1,4 @@
-"""What the demo and its feed, two processes, tell each other: one JSON object a line."""
+"""Messages between the demo and its feed process: one JSON object per line."""
 
 import msgspec
 
@@ -6,10 +6,10 @@ from hatcast.agents.demo.embedded import Addresses
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What to feed where. Without `file`, the synthetic city.
+    """Job of the feed: what to send, and where to. Without `file`, the synthetic city.
 
-    config    a hatcast.toml whose [policy] is used; None: the demo's own policy
-    speedup   None: a choice that fits the recording; 0: as fast as it goes
+    config    path of a hatcast.toml whose [policy] is used; None: the demo's policy
+    speedup   None: chosen to fit the recording; 0: as fast as possible
     """
 
     addresses: Addresses
@@ -20,10 +20,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Began(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The feed has read what it is going to send.
+    """The feed has opened its source and starts to send.
 
-    records             None: without end
-    first_ms, last_ms   ms UTC of the arrivals; None where nobody knows
+    records             number of records; None: endless
+    first_ms, last_ms   ms UTC of the first and last arrival; None: unknown
     """
 
     records: int | None
@@ -33,17 +33,17 @@ class Began(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A sentence for people."""
+    """A sentence for the user."""
 
     text: str
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """All was sent, and Kafka has it.
+    """The feed has sent everything, and Kafka has acknowledged it.
 
-    sent                  records without ticks, `undecodable` ones included
-    arrived_in_future     not sent: later than now
-    arrived_before_1970   not sent
+    sent                  records without heartbeats, with `undecodable` ones
+    arrived_in_future     records that were not sent: they arrive later than now
+    arrived_before_1970   records that were not sent
     """
 
     sent: int
@@ -53,9 +53,9 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The feed does not go on: the line that a person reads."""
+    """The feed has failed; `text` is the error line for the user."""
 
     text: str
 
 
-Told = Began | Note | Ended | Failed
+FeedMessage = Began | Note | Ended | Failed

@@ -1,4 +1,4 @@
-"""Where the demo looks: releases and budgets in Kafka, as any consumer sees them, and the stored state in Redis."""
+"""Inputs of the demo's display: releases and budgets from Kafka, and the worker's state from Redis."""
 
 from collections.abc import Callable
 from typing import Final, Self
@@ -14,18 +14,18 @@ from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import connect_redis_async
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.partition_state import PartitionStore
-from hatcast.stream.fold.watermark import slowest
+from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.readings.reading import Outcome
 
 _WAIT_MS: Final = 200
 
 
-class Outputs:
-    """A consumer of `hats.means` and `hats.budget` that sees every record from the first on."""
+class OutputConsumer:
+    """Consumer of `hats.means` and `hats.budget`, from the first record on."""
 
     def __init__(self, settings: Settings) -> None:
         self._topics = settings.topics
-        # The mock writes its transaction markers without a checksum, and aiokafka would stop there.
+        # The mock cluster's transaction markers have no checksum: aiokafka would stop at the first one.
         self._consumer = AIOKafkaConsumer(
             **aiokafka_options(settings),
             auto_offset_reset="earliest",
@@ -43,13 +43,13 @@ class Outputs:
         await self._consumer.stop()
 
     async def follow(self, state: State, show: Callable[[Published, bytes], object]) -> None:
-        """Take in what is published, until cancelled. `show` gets each release once, and its bytes."""
+        """Add all published records to `state`, until cancelled. `show` gets each release once, with its bytes."""
         while True:
             for partition, records in (await self._consumer.getmany(timeout_ms=_WAIT_MS)).items():
                 for record in records:
-                    self._take(partition.topic, record.value, state, show)
+                    self._apply(partition.topic, record.value, state, show)
 
-    def _take(self, topic: str, value: bytes, state: State, show: Callable[[Published, bytes], object]) -> None:
+    def _apply(self, topic: str, value: bytes, state: State, show: Callable[[Published, bytes], object]) -> None:
         if topic == self._topics.budget:
             state.add_budget(msgspec.json.decode(value, type=Budget))
             return
@@ -58,8 +58,8 @@ class Outputs:
             show(release, value)
 
 
-class Stored:
-    """The worker's state, as `hatcast status` reads it."""
+class StoredState:
+    """The worker's state in Redis, as `hatcast status` reads it."""
 
     def __init__(self, settings: Settings, redis: AnyRedis) -> None:
         self._domain = DomainKeys(settings.topics.telemetry)
@@ -69,21 +69,21 @@ class Stored:
 
     @classmethod
     async def open(cls, settings: Settings) -> Self:
-        """With a connection of its own. Raises HatcastError."""
+        """Open with a new connection to Redis. Raises HatcastError."""
         return cls(settings, await connect_redis_async(settings))
 
     async def close(self) -> None:
-        """The connection."""
+        """Close the connection."""
         await self._redis.aclose()
 
-    async def look(self, state: State) -> None:
-        """Bring clock and outcomes up to date."""
-        state.clock_ms = slowest(await self._store.clocks())
+    async def refresh(self, state: State) -> None:
+        """Update the watermark and the outcomes of `state`."""
+        state.watermark_ms = min_watermark(await self._store.watermarks())
         outcomes = await self._store.outcomes()
-        state.outcomes = {name: records for name, records in outcomes.items() if records and name != Outcome.TICK}
+        state.outcomes = {name: records for name, records in outcomes.items() if records and name != Outcome.HEARTBEAT}
 
-    async def is_over(self, state: State, ends: list[int]) -> bool:
-        """Whether all of telemetry (up to `ends`) is folded, all that is final released, and all of that seen."""
+    async def is_finished(self, state: State, ends: list[int]) -> bool:
+        """Return whether telemetry is folded up to `ends`, every slot is released, and `state` has all releases."""
         offsets = await self._store.offsets()
         if any(offset is None or offset < end for offset, end in zip(offsets, ends, strict=True)):
             return False
@@ -92,7 +92,7 @@ class Stored:
         return sum(budget.releases for budget in state.budgets.values()) == state.counts["released"]
 
     async def _released(self) -> int:
-        """Records of all days; of a sealed day only their number is left."""
+        """Return the number of committed releases of all days, sealed days included."""
         total = 0
         for date in await self._redis.smembers(self._domain.dates):
             ledger = self._domain.ledger(date.decode() if isinstance(date, bytes) else date)
@@ -101,7 +101,7 @@ class Stored:
 
 
 async def telemetry_ends(settings: Settings) -> list[int]:
-    """The end offset of every partition of telemetry."""
+    """Return the end offset of each telemetry partition."""
     consumer = AIOKafkaConsumer(**aiokafka_options(settings))
     await consumer.start()
     try:

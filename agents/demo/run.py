@@ -1,4 +1,4 @@
-"""The demo from start to stop: services, feed, worker, and whoever watches them."""
+"""The demo: starts and stops the services, the feed, the worker, the map and the view."""
 
 import asyncio
 import importlib
@@ -21,8 +21,8 @@ from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Address, Settings
 from hatcast.agents.demo.defaults import MAP_HOST, MAP_PORT, demo_settings
 from hatcast.agents.demo.embedded import PARTITIONS, Addresses, Services, end_child, start_child
-from hatcast.agents.demo.messages import Began, Ended, Failed, Job, Note, Told
-from hatcast.agents.demo.observer import Outputs, Stored, telemetry_ends
+from hatcast.agents.demo.messages import Began, Ended, Failed, FeedMessage, Job, Note
+from hatcast.agents.demo.observer import OutputConsumer, StoredState, telemetry_ends
 from hatcast.agents.demo.rendering import View
 from hatcast.agents.demo.state import State
 from hatcast.agents.errors.unexpected import brief
@@ -33,18 +33,18 @@ from hatcast.stream.fold.hats import Calendar
 
 log = structlog.get_logger()
 
-_LOOK_S: Final = 0.25
+_POLL_S: Final = 0.25
 _FEED_STOP_S: Final = 3.0
 _WORKER_STOP_S: Final = 10.0
-_CANCELS: Final = 5
+_CANCEL_TRIES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What a person asked for: see `Job`.
+class DemoOptions:
+    """Options of the user; see `Job` for those of the feed.
 
-    seconds   it may last so long; None: until Ctrl-C or the end
-    port      of the map; None: `MAP_PORT`, or any that is free if that is taken
+    seconds   time limit; None: until Ctrl-C or the end of the recording
+    port      of the map; None: `MAP_PORT`, or any free port if that is in use
     """
 
     config: Path | None = None
@@ -55,7 +55,7 @@ class Wish:
     port: int | None = None
 
     def job(self, addresses: Addresses) -> Job:
-        """The feed's part of it."""
+        """Return the job for the feed."""
         return Job(
             addresses=addresses,
             config=None if self.config is None else str(self.config),
@@ -65,34 +65,34 @@ class Wish:
         )
 
 
-def run_demo(services: Services, wish: Wish, view: View) -> None:
-    """Run until the recording is released, the time is over, or SIGINT or SIGTERM comes.
+def run_demo(services: Services, options: DemoOptions, view: View) -> None:
+    """Run until the recording is released, the time limit is reached, or SIGINT or SIGTERM arrives.
 
-    services   entered, not waited for: this module's imports take longer than they do
-    Raises HatcastError: the file or the policy cannot be used, or something ended by itself.
+    services   entered but not waited for: they start while this module is imported
+    Raises HatcastError if the file or the policy is invalid, or a process ends unexpectedly.
     """
     with _log_file(services.folder) as log_path:
-        settings = demo_settings(services.wait(), wish.config, wish.format)
+        settings = demo_settings(services.wait(), options.config, options.format)
         try:
-            asyncio.run(_Demo(settings, services, wish, view).run())
-        except (HatcastError, BrokenPipeError):  # the second: whoever read our output has left
+            asyncio.run(_Demo(settings, services, options, view).run())
+        except (HatcastError, BrokenPipeError):  # BrokenPipeError: the reader of our output has left
             raise
         except Exception as error:
             log.exception("demo failed")
-            kept = shutil.copy(log_path, services.folder.with_suffix(".log"))
-            raise HatcastError(f"the demo failed ({brief(error)}); its log is {kept}") from error
+            saved = shutil.copy(log_path, services.folder.with_suffix(".log"))
+            raise HatcastError(f"the demo failed ({brief(error)}); its log is {saved}") from error
 
 
 @contextmanager
 def _log_file(folder: Path) -> Iterator[Path]:
-    """Structured logs go to a file in the folder: on the terminal they would run through the table."""
+    """Write the structured logs to a file in the folder: on the terminal they would break the table."""
     path = folder / "worker.log"
     root = logging.getLogger()
     before = tempfile.tempdir, root.handlers[:], root.level
     with path.open("w", encoding="utf-8") as file:
-        with redirect_stderr(file):  # configure_logs keeps what standard error is now
+        with redirect_stderr(file):  # configure_logs binds the current standard error
             configure_logs()
-        tempfile.tempdir = str(folder)  # what the worker leaves behind if it is killed goes with the folder
+        tempfile.tempdir = str(folder)  # temporary files of a killed worker are deleted with the folder
         try:
             yield path
         finally:
@@ -102,25 +102,25 @@ def _log_file(folder: Path) -> Iterator[Path]:
 
 
 class _Demo:
-    """One run. Whatever ends first ends all: the worker, the feed, the time, a signal, the recording's last release."""
+    """One run. It ends with the first of: worker, feed, time limit, signal, last release of the recording."""
 
-    def __init__(self, settings: Settings, services: Services, wish: Wish, view: View) -> None:
+    def __init__(self, settings: Settings, services: Services, options: DemoOptions, view: View) -> None:
         self._settings = settings
         self._services = services
-        self._wish = wish
+        self._options = options
         self._view = view
         self._began_s = monotonic_s()
-        self._feeding = asyncio.Event()
+        self._feed_started = asyncio.Event()
         self._stopping = asyncio.Event()
         self._ends: list[int] | None = None
         self.state = State(
             policy=settings.policy,
             calendar=Calendar(settings.policy),
-            source=None if wish.file is None else wish.file.name,
+            source=None if options.file is None else options.file.name,
         )
 
     async def run(self) -> None:
-        """From start to stop. Raises HatcastError, or what ended the worker."""
+        """Run the demo until it ends. Raises HatcastError, or the worker's error."""
         loop = asyncio.get_running_loop()
         for name in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(name, self._stopping.set)
@@ -141,23 +141,23 @@ class _Demo:
             await live_map.stop()
 
     async def _open_map(self) -> Display:
-        """The map that `hatcast display` serves. Raises HatcastError if the port that was asked for is taken."""
-        asked = self._wish.port
-        live_map = Display(self._settings, Address(MAP_HOST, MAP_PORT if asked is None else asked), check_crcs=False)
+        """Start the map of `hatcast display`. Raises HatcastError if the requested port is in use."""
+        port = self._options.port
+        live_map = Display(self._settings, Address(MAP_HOST, MAP_PORT if port is None else port), check_crcs=False)
         try:
             self.state.map_url = f"http://{await live_map.start()}/"
         except HatcastError:
-            if asked is not None:
+            if port is not None:
                 raise
             live_map = Display(self._settings, Address(MAP_HOST, 0), check_crcs=False)
             self.state.map_url = f"http://{await live_map.start()}/"
         return live_map
 
     async def _run_with(self, feed: "subprocess.Popen[bytes]", live_map: Display) -> None:
-        stored = await Stored.open(self._settings)
-        worker = asyncio.create_task(self._work())
-        others = [asyncio.create_task(part) for part in (self._listen(feed), self._follow(), self._look(stored))]
-        others += [asyncio.create_task(self._time()), asyncio.create_task(live_map.wait())]
+        stored = await StoredState.open(self._settings)
+        worker = asyncio.create_task(self._run_worker())
+        others = [asyncio.create_task(part) for part in (self._read_feed(feed), self._follow(), self._watch(stored))]
+        others += [asyncio.create_task(self._wait_for_stop()), asyncio.create_task(live_map.wait())]
         try:
             done, _ = await asyncio.wait([worker, *others], return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -165,85 +165,85 @@ class _Demo:
         finally:
             self._stopping.set()
             await asyncio.to_thread(end_child, feed, _FEED_STOP_S)
-            if self._feeding.is_set():
+            if self._feed_started.is_set():
                 await asyncio.wait([worker], timeout=_WORKER_STOP_S)
             await _cancel([worker, *others])
             await stored.close()
 
-    async def _work(self) -> None:
-        """The worker that `hatcast worker` runs."""
-        # The imports take seconds. A file that cannot be read is told before them; the city is always there.
-        if self._wish.file is not None:
-            await self._feeding.wait()
+    async def _run_worker(self) -> None:
+        """Run the worker of `hatcast worker`."""
+        # The imports take seconds: an unreadable file is reported before them.
+        if self._options.file is not None:
+            await self._feed_started.wait()
         worker_module = await asyncio.to_thread(importlib.import_module, "hatcast.agents.worker.worker")
         if not self._stopping.is_set():
-            # No look at what Redis keeps: the embedded one is made to go with the demo, and so is its Kafka.
+            # No durability check, no topic ids: the embedded Redis and Kafka are deleted with the demo.
             await worker_module.Worker(self._settings, PARTITIONS, topic_ids=False).run(self._stopping.wait())
 
-    async def _time(self) -> None:
+    async def _wait_for_stop(self) -> None:
         try:
-            async with asyncio.timeout(self._wish.seconds):
+            async with asyncio.timeout(self._options.seconds):
                 await self._stopping.wait()
         except TimeoutError:
             pass
 
-    async def _listen(self, feed: "subprocess.Popen[bytes]") -> None:
-        """Give the feed its job and hear what it tells, until the demo is over."""
+    async def _read_feed(self, feed: "subprocess.Popen[bytes]") -> None:
+        """Send the feed its job and handle its messages, until cancelled."""
         if feed.stdin is None or feed.stdout is None:
             raise RuntimeError("the feed was started without pipes")
         addresses = Addresses(self._settings.kafka.bootstrap_servers, self._settings.redis.url)
-        feed.stdin.write(msgspec.json.encode(self._wish.job(addresses)) + b"\n")
+        feed.stdin.write(msgspec.json.encode(self._options.job(addresses)) + b"\n")
         feed.stdin.flush()
         reader = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), feed.stdout)
         while line := await reader.readline():
-            self._hear(msgspec.json.decode(line, type=Told))
-            if self.state.ended:
+            self._handle(msgspec.json.decode(line, type=FeedMessage))
+            if self.state.feed_ended:
                 self._ends = await telemetry_ends(self._settings)
-        if not self.state.ended:
-            raise HatcastError("the feed's process ended: start again")
+        if not self.state.feed_ended:
+            raise HatcastError("the feed's process ended unexpectedly: start again")
         await asyncio.Event().wait()
 
-    def _hear(self, told: Told) -> None:
+    def _handle(self, message: FeedMessage) -> None:
         state = self.state
-        match told:
+        match message:
             case Failed():
-                raise HatcastError(told.text)
+                raise HatcastError(message.text)
             case Began():
-                state.records, state.first_ms, state.last_ms = told.records, told.first_ms, told.last_ms
-                state.speedup = told.speedup
+                state.records, state.first_ms, state.last_ms = message.records, message.first_ms, message.last_ms
+                state.speedup = message.speedup
                 self._view.begin(state)
-                self._feeding.set()
+                self._feed_started.set()
             case Ended():
-                state.not_sent = told.arrived_in_future + told.arrived_before_1970
-                state.ended = True
+                state.not_sent = message.arrived_in_future + message.arrived_before_1970
+                state.feed_ended = True
             case Note():
-                self._view.note(told.text)
+                self._view.note(message.text)
 
     async def _follow(self) -> None:
-        async with Outputs(self._settings) as outputs:
+        async with OutputConsumer(self._settings) as outputs:
             await outputs.follow(self.state, lambda release, record: self._view.release(release, record, self.state))
 
-    async def _look(self, stored: Stored) -> None:
-        """Look at the stored state now and then; returns when all of a recording is released."""
+    async def _watch(self, stored: StoredState) -> None:
+        """Poll the worker's state and refresh the view; return when a whole recording is released."""
         while not self._stopping.is_set():
             self._services.check()
             try:
-                await stored.look(self.state)
+                await stored.refresh(self.state)
             except RedisError:
                 raise HatcastError("the embedded Redis does not answer: start again") from None
             if self.state.first_ms is not None:
                 self._view.refresh(self.state)
-            if self._ends is not None and await stored.is_over(self.state, self._ends):
-                self.state.over = True
+            if self._ends is not None and await stored.is_finished(self.state, self._ends):
+                self.state.finished = True
                 return
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """End tasks. redis-py swallows a cancellation that meets an answer, so one may not be enough."""
+    """Cancel tasks, repeatedly: redis-py swallows a cancellation that coincides with a reply."""
     waiting = set(tasks)
-    for _ in range(_CANCELS):
+    for _ in range(_CANCEL_TRIES):
         for task in waiting:
             task.cancel()
         _, waiting = await asyncio.wait(waiting, timeout=1.0) if waiting else (waiting, waiting)

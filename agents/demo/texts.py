@@ -1,4 +1,4 @@
-"""What the demo says, for a reader who has seen no other page of hatcast."""
+"""Texts of the demo, for a reader who knows nothing else about hatcast."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -12,13 +12,13 @@ from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.reading import Outcome
 
-_95: Final = math.log(20)  # Laplace noise is within this many scales in 95 of 100 draws
+_95: Final = math.log(20)  # 95 of 100 draws of Laplace noise are within this many scales
 
 OUTCOMES: Final[dict[str, str]] = {
     Outcome.ACCEPTED: "counted",
     Outcome.ZERO: "standing still",
     Outcome.DUPLICATE: "repeated",
-    Outcome.OVER_CAP: "beyond a bus's share of the day",
+    Outcome.OVER_CAP: "over a bus's daily limit",
     Outcome.OTHER_POLICY: "reports made for another policy",
     Outcome.LATE: "too late",
     Outcome.OUTSIDE_DATES: "of another policy's day",
@@ -35,21 +35,21 @@ OUTCOMES: Final[dict[str, str]] = {
 
 _NO_MEAN: Final[dict[Status, str]] = {
     "suppressed": "suppressed",
-    "budget_exhausted": "without: budget spent",
+    "budget_exhausted": "without a mean: budget spent",
     "incomplete": "incomplete",
 }
 
 
 def introduction(state: State) -> Iterator[tuple[str, str]]:
-    """Rows of (word, what it means), for the top of the page."""
+    """Yield rows of (term, meaning) for the top of the page."""
     policy = state.policy
     real = (
         "the worker with its noise and budget, as in production; a Redis server; Kafka's protocol, from a mock broker"
-        f" ({PARTITIONS} partitions, topics not checked). Only on this machine, and nothing stays"
+        f" ({PARTITIONS} partitions, topics not checked). Only on this machine; all of it is deleted at the end"
     )
     budget = (
-        f"privacy that one bus's day has lost at most, in epsilon: {policy.epsilon:g} for each mean it may be in"
-        f" ({policy.max_hats_per_day} at most); no more than {policy.daily_limit:g} is ever spent"
+        f"the most privacy that one bus's day has lost, in epsilon: {policy.epsilon:g} for each mean that it is part of"
+        f" (at most {policy.max_hats_per_day}); never more than {policy.daily_limit:g} a day"
     )
     if state.map_url:
         yield "map", f"{state.map_url} in a browser"
@@ -60,12 +60,12 @@ def introduction(state: State) -> Iterator[tuple[str, str]]:
         "21.3 ± 1.6",
         "km/h: the mean with its noise, which is within ± 1.6 in 95 of 100 cases; fewer buses, more noise",
     )
-    yield "suppressed", f"fewer than {policy.min_users} buses were there, so nothing is said about their speed"
+    yield "suppressed", f"fewer than {policy.min_users} buses were there, so no mean is published"
     yield "budget", budget
 
 
 def _source(state: State) -> tuple[str, str]:
-    pace = f"{state.speedup:,.0f} times as fast as it was" if state.speedup else "as fast as it goes"
+    pace = f"{state.speedup:,.0f} times the recorded pace" if state.speedup else "as fast as possible"
     if 0 < state.speedup <= 3600:
         pace = f"an hour in {3600 / state.speedup:.2g} s"
     if state.source is None:
@@ -78,45 +78,45 @@ def _source(state: State) -> tuple[str, str]:
 
 
 def clock_line(state: State) -> str:
-    """What time it is in the city, and what is released next."""
-    closing = state.closing
-    if closing is None or state.clock_ms is None:
+    """Return the time in the city and the slot that is released next."""
+    next_slot = state.next_slot
+    if next_slot is None or state.watermark_ms is None:
         return "waiting for the first readings"
-    now = f"{state.calendar.local(state.clock_ms):%a %d %b %Y %H:%M}"
-    if state.over:
-        return f"{now}: all is released"
-    if state.ended:
-        return f"{now}: all is sent, the last slots are being released"
-    at = f"{state.calendar.local(closing.end_ms + state.policy.lateness_ms):%H:%M}"
-    return f"{now}; {closing.name} is released at {at}"
+    now = f"{state.calendar.local(state.watermark_ms):%a %d %b %Y %H:%M}"
+    if state.finished:
+        return f"{now}: everything is released"
+    if state.feed_ended:
+        return f"{now}: everything is sent, the last slots are being released"
+    at = f"{state.calendar.local(next_slot.end_ms + state.policy.lateness_ms):%H:%M}"
+    return f"{now}; {next_slot.name} is released at {at}"
 
 
 def outcome_line(state: State) -> str:
-    """The readings by what became of them, most first."""
-    found = sorted(state.outcomes.items(), key=lambda item: -item[1])
-    parts = [f"{records:,} {OUTCOMES.get(name, name)}" for name, records in found]
+    """Return the readings by outcome, most frequent first."""
+    by_count = sorted(state.outcomes.items(), key=lambda item: -item[1])
+    parts = [f"{records:,} {OUTCOMES.get(name, name)}" for name, records in by_count]
     return f"{sum(state.outcomes.values()):,}: {', '.join(parts)}" if parts else "none yet"
 
 
 def mean(release: Published, plus_minus: str = "±") -> str:
-    """`21.3 ± 1.6`, or why there is none."""
+    """Return a mean as `21.3 ± 1.6`, or the reason that there is none."""
     if release.mean is None or release.noise is None:
         return "budget spent" if release.status == "budget_exhausted" else release.status
     return f"{release.mean:.1f} {plus_minus} {spread(release):.1f}"
 
 
 def spread(release: Published) -> float:
-    """Half of the interval that holds 95 of 100 draws of the noise, in km/h."""
+    """Return half the width of the 95 % noise interval, in km/h."""
     return 0.0 if release.noise is None else _95 * release.noise.scale
 
 
 def day(text: str) -> str:
-    """`22 Oct` of an ISO date."""
+    """Return an ISO date as `22 Oct`."""
     return f"{date.fromisoformat(text):%d %b}"
 
 
 def line(release: Published, policy: Policy) -> str:
-    """A release as a line of its own, in ASCII."""
+    """Return a release as one line of ASCII."""
     start = f"{release.date} {release.slot}  {release.cell}  "
     if release.mean is not None:
         return f"{start}{mean(release, '+-'):>12} km/h"
@@ -126,23 +126,23 @@ def line(release: Published, policy: Policy) -> str:
 
 
 def budget_line(budget: Budget) -> str:
-    """A day's budget as a line."""
+    """Return a day's budget as one line."""
     return f"budget of {budget.date}: {budget.epsilon_user_day:g} of {budget.limit:g} spent"
 
 
-def counted(counts: Mapping[Status, int]) -> str:
-    """`58 means, 1 suppressed`, and what else there is."""
+def status_counts(counts: Mapping[Status, int]) -> str:
+    """Return the HATs by status, such as `58 means, 1 suppressed`."""
     means = counts.get("released", 0)
     rest = [f"{counts[status]:,} {text}" for status, text in _NO_MEAN.items() if counts.get(status)]
     return ", ".join([f"{means:,} mean{'' if means == 1 else 's'}", *rest])
 
 
 def summary(state: State, seconds: float) -> Iterator[str]:
-    """The last lines: what was done, and what to do next."""
-    yield f"{counted(state.counts)} in {len(state.hours)} slots, in {seconds:.0f} s"
+    """Yield the last lines: the results, and what to do next."""
+    yield f"{status_counts(state.counts)} in {len(state.hours)} slots, in {seconds:.0f} s"
     yield f"readings {outcome_line(state)}"
     if state.not_sent:
-        yield f"{state.not_sent:,} more records are dated in the future or before 1970, and were not sent"
+        yield f"{state.not_sent:,} more records arrived in the future or before 1970 and were not sent"
     yield from (budget_line(budget) for _, budget in sorted(state.budgets.items())[-3:])
     if state.source is None:
         yield f"next  a recording:    hatcast demo --feed FILE --format {'|'.join(FORMATS)}"

@@ -1,8 +1,8 @@
-"""`hatcast device`: a device of the local model, or many of them in one process.    [docs/device.md]
+"""`hatcast device`: one device of the local model, or a fleet in one process. See docs/device.md.
 
-own        a device's readings to its own means, by the fold that the operator uses
-store      what a device must not forget: its ids of the day, and each report as the bytes that are sent
-drawing    from a mean to a stored report; the only place that draws
-outbox     stored reports to the topic, until the broker has them
-recorded, live   the two ways in which time passes
+fold             readings -> the device's means, with the operator's fold
+perturbation     mean -> stored report; the only module that draws noise
+store            state file: daily ids, and reports as the bytes that are sent
+outbox           producer of stored reports: sends each until the broker has it
+live, recorded   real time and recorded time
 """

@@ -1,4 +1,4 @@
-"""A live device: its clock is the one on the wall."""
+"""Live device: slots close by wall-clock time."""
 
 import queue
 import threading
@@ -15,23 +15,23 @@ from hatcast.stream.readings.reading import Reading
 
 log = structlog.get_logger()
 
-_LOOK_S: Final = 0.5
-_BATCH: Final = 1_000  # readings between two looks at the clock
+_POLL_S: Final = 0.5
+_BATCH: Final = 1_000  # readings between two checks of the clock
 
 Arrived = tuple[int, Reading] | None
-"""(ms UTC, reading); None: the source has ended."""
+"""(arrival in ms UTC, reading); None: the source has ended."""
 
 
-class Present:
-    """Takes a device through the present.
+class LiveRun:
+    """Run of a live device.
 
-    readings   so far
+    readings   number of its readings so far
     """
 
-    def __init__(self, own: OwnMeans, reporter: Reporter, outbox: Outbox, clock: Callable[[], int] = now_ms) -> None:
+    def __init__(self, means: OwnMeans, reporter: Reporter, outbox: Outbox, clock: Callable[[], int] = now_ms) -> None:
         """Args: `clock`, ms UTC."""
         self.readings = 0
-        self._own = own
+        self._means = means
         self._reporter = reporter
         self._outbox = outbox
         self._clock = clock
@@ -39,47 +39,47 @@ class Present:
     def run(
         self,
         source: "queue.Queue[Arrived]",
-        takes: Callable[[Reading], bool],
+        accepts: Callable[[Reading], bool],
         stop: threading.Event,
         *,
         with_end: bool,
     ) -> bool:
-        """Until the source has ended and its last slot is reported; False if it was stopped before.
+        """Run until the source has ended and its last slot is reported; return False if stopped before.
 
         with_end   wait for the last slot
         """
         ended = False
         while not stop.is_set():
             if not ended:
-                ended = self._read(source, takes)
+                ended = self._read(source, accepts)
             else:
-                stop.wait(_LOOK_S)
+                stop.wait(_POLL_S)
             self._report(self._clock())
-            self._outbox.look()
-            if ended and (not with_end or self._own.due_ms is None):
+            self._outbox.poll()
+            if ended and (not with_end or self._means.due_ms is None):
                 return True
         return False
 
-    def _read(self, source: "queue.Queue[Arrived]", takes: Callable[[Reading], bool]) -> bool:
-        """What has come since; True if nothing more will."""
+    def _read(self, source: "queue.Queue[Arrived]", accepts: Callable[[Reading], bool]) -> bool:
+        """Fold the readings that have arrived; return True if the source has ended."""
         try:
-            arrived = source.get(timeout=_LOOK_S)
+            arrived = source.get(timeout=_POLL_S)
             for _ in range(_BATCH):
                 if arrived is None:
                     return True
                 arrival, reading = arrived
-                if takes(reading):
+                if accepts(reading):
                     self.readings += 1
-                    self._report(arrival)  # a slot that was due before it
-                    self._own.read(arrival, arrival, reading)
+                    self._report(arrival)  # first the slots that were due before this reading
+                    self._means.add(arrival, arrival, reading)
                 arrived = source.get_nowait()
         except queue.Empty:
             pass
         return False
 
     def _report(self, now: int) -> None:
-        due = self._own.due_ms
+        due = self._means.due_ms
         if due is not None and due <= now:
-            reports = self._reporter.draw(self._own.close(now, now), now)
+            reports = self._reporter.draw(self._means.close(now, now), now)
             self._outbox.send(reports)
-            log.info("a slot is over", reports=len(reports))
+            log.info("slot reported", reports=len(reports))

@@ -1,4 +1,4 @@
-"""A live device's readings from an MQTT broker: its own topic, in a thread that connects again and again."""
+"""A live device's readings from its MQTT topic, in a thread that reconnects after every failure."""
 
 import asyncio
 import queue
@@ -24,22 +24,22 @@ log = structlog.get_logger()
 
 _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 _TIMEOUT_S: Final = 10.0
-_LEAVE_S: Final = 5.0
+_JOIN_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
-    """Where a device's readings are published."""
+class MqttTopic:
+    """MQTT broker and topic of a device's readings."""
 
     broker: Endpoint
     topic: str
 
     @classmethod
-    def of(cls, url: str, environment: Mapping[str, str]) -> Self:
-        """`mqtt://[user@]host[:port]/topic`, or `mqtts` for TLS; topic levels as they are. Raises HatcastError."""
-        parts = urlsplit(url, allow_fragments=False)  # a "#" is a part of the topic
+    def parse(cls, url: str, environment: Mapping[str, str]) -> Self:
+        """Parse `mqtt://[user@]host[:port]/topic` or `mqtts://...`; the topic may have levels. Raises HatcastError."""
+        parts = urlsplit(url, allow_fragments=False)  # "#" is part of the topic
         topic = unquote(parts.path.removeprefix("/"))
-        with suppress(ValueError):  # of a port that is no number
+        with suppress(ValueError):  # the port is not a number
             port = parts.port or _PORTS.get(parts.scheme)
             if port and parts.hostname and topic and parts.password is None:
                 user = None if parts.username is None else unquote(parts.username)
@@ -48,17 +48,17 @@ class Published:
                     Endpoint(parts.hostname, port, user, read_secret(PASSWORD_VARIABLE, None, environment), tls), topic
                 )
         raise HatcastError(
-            "--mqtt is no address: write mqtt://user@host:1883/topic or mqtts://..., and the password in"
+            "--mqtt: not an MQTT address; write mqtt://user@host:1883/topic or mqtts://..., and set the password in"
             f" {PASSWORD_VARIABLE}"
         )
 
 
 @contextmanager
-def mqtt_readings(published: Published, feed: Format) -> Iterator["queue.Queue[Arrived]"]:
-    """Readings as they are published, each with its time of arrival, until the end of the block."""
+def mqtt_readings(topic: MqttTopic, feed: Format) -> Iterator["queue.Queue[Arrived]"]:
+    """Queue the topic's readings with their arrival times, until the end of the block."""
     arrived: queue.Queue[Arrived] = queue.Queue(QUEUE_READINGS)
     loop = asyncio.new_event_loop()
-    task = loop.create_task(_read(published, feed, arrived))
+    task = loop.create_task(_read(topic, feed, arrived))
 
     def run() -> None:
         try:
@@ -74,21 +74,21 @@ def mqtt_readings(published: Published, feed: Format) -> Iterator["queue.Queue[A
     try:
         yield arrived
     finally:
-        with suppress(RuntimeError):  # it has ended by itself
+        with suppress(RuntimeError):  # the loop has ended already
             loop.call_soon_threadsafe(task.cancel)
-        thread.join(_LEAVE_S)
+        thread.join(_JOIN_S)
 
 
-async def _read(published: Published, feed: Format, arrived: "queue.Queue[Arrived]") -> None:
-    """For ever; a connection that is lost is made again."""
-    broker = published.broker
-    failures, told = 0, ""
+async def _read(topic: MqttTopic, feed: Format, arrived: "queue.Queue[Arrived]") -> None:
+    """Read for ever; reconnect after a lost connection."""
+    broker = topic.broker
+    failures, logged_reason = 0, ""
     while True:
         try:
             async with _client(broker) as client:
-                await client.subscribe(published.topic, qos=1)
-                log.info("MQTT broker reached", broker=str(broker))
-                failures, told = 0, ""
+                await client.subscribe(topic.topic, qos=1)
+                log.info("connected to the MQTT broker", broker=str(broker))
+                failures, logged_reason = 0, ""
                 async for message in client.messages:
                     for record in feed.split(message.payload, message.topic.value):
                         reading = feed.decode(record)
@@ -96,9 +96,9 @@ async def _read(published: Published, feed: Format, arrived: "queue.Queue[Arrive
                             _put(arrived, (now_ms(), reading))
         except MqttError as error:
             reason = str(source_error(error))
-            if reason != told:
-                log.warning("MQTT broker not reached, tried again", broker=str(broker), reason=reason)
-            told = reason
+            if reason != logged_reason:
+                log.warning("MQTT broker not reached, retrying", broker=str(broker), reason=reason)
+            logged_reason = reason
             await asyncio.sleep(back_off_s(failures))
             failures += 1
 
@@ -115,6 +115,6 @@ def _client(broker: Endpoint) -> Client:
 
 
 def _put(arrived: "queue.Queue[Arrived]", each: Arrived) -> None:
-    """A device that is that far behind loses a reading rather than its memory."""
+    """Enqueue a reading; drop it if the queue is full: memory stays bounded."""
     with suppress(queue.Full):
         arrived.put_nowait(each)

@@ -1,4 +1,4 @@
-"""Devices over a recording, or in a city that does not exist: time passes as it was recorded."""
+"""Devices over a recording or in a synthetic city: slots close by recorded time."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -12,18 +12,18 @@ from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.replay.heartbeats import RecordingPass
 
-_LOOK_EVERY: Final = 10_000  # records between two looks at what the broker said
+_POLL_EVERY: Final = 10_000  # records between two polls of the producer
 
 
-class Past:
-    """Takes devices through recorded time.
+class RecordedRun:
+    """Run of devices over a recording.
 
-    readings   of these devices, so far
+    readings   number of their readings so far
     """
 
-    def __init__(self, own: OwnMeans, reporter: Reporter, outbox: Outbox, pace: Pace) -> None:
+    def __init__(self, means: OwnMeans, reporter: Reporter, outbox: Outbox, pace: Pace) -> None:
         self.readings = 0
-        self._own = own
+        self._means = means
         self._reporter = reporter
         self._outbox = outbox
         self._pace = pace
@@ -32,61 +32,61 @@ class Past:
         self,
         passage: RecordingPass,
         records: Iterable[tuple[int, Recorded]],
-        takes: Callable[[Reading], bool],
+        accepts: Callable[[Reading], bool],
         *,
-        ticks: bool,
+        heartbeats: bool,
         say: Callable[[int, int], object],
     ) -> bool:
-        """All records; False if it was stopped before their end.
+        """Process all records; return False if stopped before their end.
 
-        records  (arrival, record) in order of arrival: of everybody, since they are what the time base goes by
-        takes    whether a reading is of these devices
-        ticks    whether to tick the topic: for a fleet, which is the only clock of a recording. A device that nobody
-                 trusts must not move the clocks of others
+        records     (arrival, record) in order of arrival, of all vehicles: they set the recorded time
+        accepts     returns whether a reading is of these devices
+        heartbeats  send heartbeat records to the topic: only for a fleet, the only time source of its recording. An
+                    untrusted device must not advance the watermarks of others
         """
         seen = 0
         for timestamp, recorded in passage.with_heartbeats(records):
-            if not self._until(timestamp):
+            if not self._advance(timestamp):
                 return False
             if recorded is not None:
                 seen += 1
                 reading = recorded.reading
-                if reading is not None and takes(reading):
+                if reading is not None and accepts(reading):
                     self.readings += 1
-                    self._own.read(now_ms(), timestamp, reading)
-            elif ticks:
-                self._outbox.tick(timestamp)
-            if not seen % _LOOK_EVERY or recorded is None:
-                self._outbox.look()
+                    self._means.add(now_ms(), timestamp, reading)
+            elif heartbeats:
+                self._outbox.send_heartbeats(timestamp)
+            if not seen % _POLL_EVERY or recorded is None:
+                self._outbox.poll()
                 say(seen, timestamp)
         return True
 
-    def end(self, tick_ms: int | None, note: Callable[[str], object]) -> bool:
-        """The silence after the last record, until the last slot is reported; False if it was stopped before.
+    def end(self, heartbeat_ms: int | None, note: Callable[[str], object]) -> bool:
+        """Wait after the last record until the last slot is reported; return False if stopped before.
 
-        tick_ms  when (ms UTC) the operator closes the last slot: a last tick; None: for a device that does not tick
-        note     told, in a sentence, what is waited for
+        heartbeat_ms  time (ms UTC) of a last heartbeat record, which closes the operator's last slot; None: send none
+        note          gets a sentence about what is waited for
         """
         self._pace.disable_pacing()
-        while (due := self._own.due_ms) is not None:
+        while (due := self._means.due_ms) is not None:
             if not self._wait(due, note):
                 return False
-        if tick_ms is not None:
-            if not self._wait(tick_ms, note):
+        if heartbeat_ms is not None:
+            if not self._wait(heartbeat_ms, note):
                 return False
-            self._outbox.tick(tick_ms)
+            self._outbox.send_heartbeats(heartbeat_ms)
         return True
 
     def _wait(self, until: int, note: Callable[[str], object]) -> bool:
         missing_s = (until - self._pace.ahead_ms - now_ms()) / 1000
         if missing_s > 0:
-            note(f"waiting {missing_s:.0f} s until the last slot may be closed (--no-end leaves that out)")
-        return self._until(until)
+            note(f"waiting {missing_s:.0f} s until the last slot may be closed (skip this with --no-end)")
+        return self._advance(until)
 
-    def _until(self, timestamp: int) -> bool:
-        """Report the slots that are due up to a time, each at its own, and wait for that time."""
-        while (due := self._own.due_ms) is not None and due <= timestamp:
-            if not self._pace.wait(due, self._outbox.look):
+    def _advance(self, timestamp: int) -> bool:
+        """Wait for a time (ms UTC); report the slots due until then, each at its own time. Return False if stopped."""
+        while (due := self._means.due_ms) is not None and due <= timestamp:
+            if not self._pace.wait(due, self._outbox.poll):
                 return False
-            self._outbox.send(self._reporter.draw(self._own.close(now_ms(), due), due))
-        return self._pace.wait(timestamp, self._outbox.look)
+            self._outbox.send(self._reporter.draw(self._means.close(now_ms(), due), due))
+        return self._pace.wait(timestamp, self._outbox.poll)

@@ -1,4 +1,4 @@
-"""`hatcast device`, put together."""
+"""Entry points of `hatcast device`: assemble the parts and run them."""
 
 import queue
 import threading
@@ -11,11 +11,11 @@ from typing import Final
 from hatcast.agents.clock import monotonic_s, now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.device.fold import OwnMeans, Rules
-from hatcast.agents.device.live import Arrived, Present
+from hatcast.agents.device.live import Arrived, LiveRun
 from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.perturbation import Reporter
-from hatcast.agents.device.recorded import Past
-from hatcast.agents.device.sources import Fleet
+from hatcast.agents.device.recorded import RecordedRun
+from hatcast.agents.device.sources import FleetFilter
 from hatcast.agents.device.store import Store, open_store
 from hatcast.agents.device.summary import Summary
 from hatcast.agents.kafka.client import confluent_options
@@ -28,18 +28,18 @@ from hatcast.stream.readings.reading import Reading
 from hatcast.stream.readings.recording import Recording
 from hatcast.stream.replay.heartbeats import RecordingPass
 
-_FAR_MS: Final = 1 << 60  # a city's pace keeps it from running ahead of the clock, for as long as it goes
+_FAR_MS: Final = 1 << 60  # no limit ahead of now: the pace keeps a city from running ahead of the wall clock
 
-Takes = Callable[[Reading], bool]
+ReadingFilter = Callable[[Reading], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceOptions:
-    """What a person may choose.
+    """Options of the user.
 
-    state      the state file
-    most_hats  reports a day at most; None: as many as the policy allows
-    with_end   also report the last slot, when the source has ended
+    state      path of the state file
+    most_hats  most reports a day; None: as many as the policy allows
+    with_end   report the last slot too, after the source has ended
     """
 
     state: Path
@@ -47,45 +47,48 @@ class DeviceOptions:
     with_end: bool = True
 
 
-class _Parts:
-    """What every device is made of."""
+class _Device:
+    """Components of a device or a fleet, in any mode."""
 
     def __init__(self, settings: Settings, rules: Rules, store: Store, outbox: Outbox) -> None:
-        # Loaded here: noise takes seconds to load, and what is refused before needs none.
+        # Imported here: noise takes seconds to load, and most errors are found before.
         from hatcast.stream.mechanisms.system import SystemNoise
 
         self.settings = settings
         self.rules = rules
         self.store = store
         self.outbox = outbox
-        self.own = OwnMeans(rules)
+        self.means = OwnMeans(rules)
         self.reporter = Reporter(rules, store, SystemNoise())
         self._began_s = monotonic_s()
 
     def summary(self, *, finished: bool) -> Summary:
-        """Wait for the broker, and say what was done."""
-        done = self.outbox.finish()
+        """Wait for the broker, then return the results."""
+        all_sent = self.outbox.finish()
         tally = self.reporter.tally
         return Summary(
             topic=self.outbox.topic,
             partitions=self.outbox.partitions,
-            readings=self.own.outcomes,
+            readings=self.means.outcomes,
             reported=tally.reported,
             reported_before=tally.reported_before,
             over_cap=tally.over_cap,
             forgotten=tally.forgotten,
             sent=self.outbox.sent,
             expired=self.outbox.expired,
-            unsent=0 if done else len(self.store.unsent()),
-            ticks=self.outbox.ticks,
+            unsent=0 if all_sent else len(self.store.unsent()),
+            ticks=self.outbox.heartbeats,
             seconds=round(monotonic_s() - self._began_s, 3),
             finished=finished,
         )
 
 
 @contextmanager
-def _opened(settings: Settings, options: DeviceOptions, *, live: bool) -> Iterator[_Parts]:
-    """A device that has sent what was left unsent. Raises HatcastError: the policy, the state file, Kafka or the topic."""
+def _open_device(settings: Settings, options: DeviceOptions, *, live: bool) -> Iterator[_Device]:
+    """Open a device and send its unsent reports.
+
+    Raises HatcastError if the policy, the state file, Kafka or the topic is not usable.
+    """
     rules = Rules(settings.policy, options.most_hats)
     topic = settings.topics.reports
     partitions = len(topic_range(settings, topic))
@@ -93,40 +96,45 @@ def _opened(settings: Settings, options: DeviceOptions, *, live: bool) -> Iterat
         open_store(options.state) as store,
         Outbox(confluent_options(settings), topic, partitions, store, live=now_ms if live else None) as outbox,
     ):
-        parts = _Parts(settings, rules, store, outbox)
+        device = _Device(settings, rules, store, outbox)
         outbox.send(store.unsent())
-        yield parts
+        yield device
 
 
 def run_recording(
     settings: Settings,
     recording: Recording,
-    takes: Takes,
+    accepts: ReadingFilter,
     options: DeviceOptions,
     pace: Pace,
     *,
-    ticks: bool,
+    heartbeats: bool,
 ) -> Summary:
-    """Devices over a recording. `ticks`: see Past.run. Raises HatcastError."""
-    with _opened(settings, options, live=False) as parts, ProgressBar(parts.rules.calendar, len(recording)) as bar:
-        past = Past(parts.own, parts.reporter, parts.outbox, pace)
-        passage = RecordingPass(settings.policy, parts.rules.calendar, now_ms())
-        finished = past.run(passage, recording, takes, ticks=ticks, say=bar.show)
+    """Run devices over a recording. `heartbeats`: see RecordedRun.run. Raises HatcastError."""
+    with (
+        _open_device(settings, options, live=False) as device,
+        ProgressBar(device.rules.calendar, len(recording)) as bar,
+    ):
+        run = RecordedRun(device.means, device.reporter, device.outbox, pace)
+        passage = RecordingPass(settings.policy, device.rules.calendar, now_ms())
+        finished = run.run(passage, recording, accepts, heartbeats=heartbeats, say=bar.show)
         if finished and options.with_end:
-            finished = past.end(passage.end_ms() if ticks else None, bar.note)
-        return parts.summary(finished=finished)
+            finished = run.end(passage.end_ms() if heartbeats else None, bar.note)
+        return device.summary(finished=finished)
 
 
 def run_city(settings: Settings, city: CityOptions, options: DeviceOptions, stop: threading.Event) -> Summary:
-    """A fleet in a city that does not exist, until `stop`. Raises HatcastError."""
-    with _opened(settings, options, live=False) as parts, ProgressBar(parts.rules.calendar, None) as bar:
-        calendar = parts.rules.calendar
+    """Run a fleet in a synthetic city until `stop` is set. Raises HatcastError."""
+    with _open_device(settings, options, live=False) as device, ProgressBar(device.rules.calendar, None) as bar:
+        calendar = device.rules.calendar
         now = now_ms()
         start = default_start_ms(now, city.speedup, settings.retention_ms, None)
-        past = Past(parts.own, parts.reporter, parts.outbox, Pace(city.speedup, 0, stop))
+        run = RecordedRun(device.means, device.reporter, device.outbox, Pace(city.speedup, 0, stop))
         records = _as_records(make_city(city, calendar).readings(start))
-        past.run(RecordingPass(settings.policy, calendar, _FAR_MS), records, Fleet(None), ticks=True, say=bar.show)
-        return parts.summary(finished=True)
+        run.run(
+            RecordingPass(settings.policy, calendar, _FAR_MS), records, FleetFilter(None), heartbeats=True, say=bar.show
+        )
+        return device.summary(finished=True)
 
 
 def _as_records(readings: Iterable[tuple[int, Reading]]) -> Iterator[tuple[int, Recorded]]:
@@ -137,12 +145,12 @@ def _as_records(readings: Iterable[tuple[int, Reading]]) -> Iterator[tuple[int, 
 def run_live(
     settings: Settings,
     source: "queue.Queue[Arrived]",
-    takes: Takes,
+    accepts: ReadingFilter,
     options: DeviceOptions,
     stop: threading.Event,
 ) -> Summary:
-    """One device on live readings. Raises HatcastError."""
-    with _opened(settings, options, live=True) as parts:
-        present = Present(parts.own, parts.reporter, parts.outbox)
-        finished = present.run(source, takes, stop, with_end=options.with_end)
-        return parts.summary(finished=finished)
+    """Run one device on live readings. Raises HatcastError."""
+    with _open_device(settings, options, live=True) as device:
+        run = LiveRun(device.means, device.reporter, device.outbox)
+        finished = run.run(source, accepts, stop, with_end=options.with_end)
+        return device.summary(finished=finished)

@@ -1,4 +1,4 @@
-"""Where a device's readings come from, and which of them are its own."""
+"""Sources of a device's readings, and filters for its own vehicle."""
 
 import queue
 import threading
@@ -11,41 +11,41 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.reading import Reading, canonical_vehicle
 
-QUEUE_READINGS: Final = 10_000  # live ones that wait at most; then the source waits
+QUEUE_READINGS: Final = 10_000  # live readings; the source waits when the queue is full
 _LINE_BYTES: Final = 1 << 16
-_KNOWN: Final = 100_000  # ids as sent; a full table is emptied
+_CACHE_IDS: Final = 100_000  # ids as sent; a full cache is cleared
 
 
-class Fleet:
-    """Takes the readings of some vehicles; None: of all."""
+class FleetFilter:
+    """Accepts the readings of some vehicles; None: of all."""
 
     def __init__(self, vehicles: frozenset[str] | None) -> None:
-        """Args: canonical ids."""
+        """Args: `vehicles`, canonical ids."""
         self._vehicles = vehicles
-        self._known: dict[str, bool] = {}
+        self._cache: dict[str, bool] = {}
 
     def __call__(self, reading: Reading) -> bool:
-        """Whether it is one of theirs."""
+        """Return whether the reading is of one of the vehicles."""
         if self._vehicles is None:
             return True
-        known = self._known.get(reading.vehicle)
-        if known is None:
-            if len(self._known) >= _KNOWN:
-                self._known.clear()
-            known = self._known[reading.vehicle] = canonical_vehicle(reading.vehicle) in self._vehicles
-        return known
+        accepted = self._cache.get(reading.vehicle)
+        if accepted is None:
+            if len(self._cache) >= _CACHE_IDS:
+                self._cache.clear()
+            accepted = self._cache[reading.vehicle] = canonical_vehicle(reading.vehicle) in self._vehicles
+        return accepted
 
 
-class Own:
-    """Takes the readings of one vehicle that was not named: a second one is refused."""
+class SingleVehicleFilter:
+    """Accepts the readings of the first vehicle seen; raises an error for any other."""
 
     def __init__(self, source: str) -> None:
-        """Args: `source`, as a refusal names it."""
+        """Args: `source`, its name in the error message."""
         self._source = source
         self._vehicle: str | None = None
 
     def __call__(self, reading: Reading) -> bool:
-        """Whether it has an id. Raises HatcastError for one of another vehicle."""
+        """Return whether the reading has a vehicle id. Raises HatcastError if it is another vehicle's."""
         vehicle = canonical_vehicle(reading.vehicle)
         if vehicle is None:
             return False
@@ -60,15 +60,15 @@ class Own:
 
 
 def vehicles_in(records: Iterable[tuple[int, Recorded]]) -> set[str]:
-    """The canonical ids in a recording."""
+    """Return the canonical ids of the vehicles in a recording."""
     sent = {recorded.reading.vehicle for _, recorded in records if recorded.reading is not None}
     return {vehicle for each in sent if (vehicle := canonical_vehicle(each)) is not None}
 
 
 def read_lines(stream: BinaryIO, decode: Callable[[bytes], Reading | None]) -> "queue.Queue[Arrived]":
-    """Lines as they come, each with its time of arrival; what cannot be decoded is left out.
+    """Queue the readings of a stream's lines with their arrival times; skip undecodable lines.
 
-    A thread of its own waits for them, and ends with the process.
+    A daemon thread reads the stream; it ends with the process.
     """
     arrived: queue.Queue[Arrived] = queue.Queue(QUEUE_READINGS)
 

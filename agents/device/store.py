@@ -1,7 +1,7 @@
-"""What a device must not forget, in one SQLite file: ids of the day, and reports as the bytes that are sent.
+"""State file of a device, in SQLite: daily ids, and reports as the bytes that are sent.
 
-A report is committed, and on the disk, before anything sends it; what was drawn and not committed was never seen. So
-whatever is killed when, no HAT gets a second value, and no day more than it may cost. The file holds no means.
+A report is committed and synced to disk before it is sent; a draw that was not committed was never sent. So even after
+a kill no HAT gets a second value and no day exceeds its limit. The file does not hold means.
 """
 
 import secrets
@@ -16,7 +16,7 @@ from typing import Final
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid import ID_BYTES
 
-KEPT_DAYS: Final = 3  # besides the newest
+RETENTION_DAYS: Final = 3  # before the newest
 _FORMAT: Final = 1
 _SCHEMA: Final = """
 CREATE TABLE ids (vehicle TEXT, date TEXT, id TEXT NOT NULL, PRIMARY KEY (vehicle, date)) WITHOUT ROWID;
@@ -34,11 +34,11 @@ INSERT INTO forgotten VALUES ('');
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A report as it is sent, always.
+    """Stored report; every attempt sends the same bytes.
 
-    id         its key on the topic
-    sent_ms    the device's time base (ms UTC) when it was first due
-    closes_ms  the clock from which the operator takes it no more
+    id         key on the topic
+    sent_ms    time (ms UTC) at which it was first due, wall clock or recorded
+    closes_ms  watermark (ms UTC) from which the operator rejects it
     """
 
     number: int
@@ -49,8 +49,8 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A HAT of a vehicle: what is reported once."""
+class VehicleHat:
+    """HAT of one vehicle: it is reported once."""
 
     vehicle: str
     date: str
@@ -59,93 +59,93 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
-    """Of a report, see `Stored`; ms UTC."""
+class ReportTimes:
+    """Times of a report in ms UTC, see `Stored`."""
 
     sent_ms: int
     closes_ms: int
 
 
 class Store:
-    """An open state file. One process has it at a time."""
+    """Open state file. Only one process can open it at a time."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._sql = connection
-        self._before = str(connection.execute("SELECT before FROM forgotten").fetchone()[0])
+        self._forgotten_before = str(connection.execute("SELECT before FROM forgotten").fetchone()[0])
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of the block is durable after it, or nothing is. Raises HatcastError where the disk does not take it."""
+        """Commit all writes of the block, or none. Raises HatcastError if the disk write fails."""
         try:
             self._sql.execute("BEGIN IMMEDIATE")
             yield
             self.commit()
         except BaseException as error:
-            with suppress(sqlite3.Error):  # it may have rolled back by itself
+            with suppress(sqlite3.Error):  # SQLite may have rolled back already
                 self._sql.execute("ROLLBACK")
             if isinstance(error, sqlite3.Error):
                 raise HatcastError(
-                    f"the state file cannot be written ({' '.join(str(error).split())}): see to its disk and start"
-                    " again; what is not stored was not sent"
+                    f"the state file cannot be written ({' '.join(str(error).split())}): check its disk and start"
+                    " again; nothing that is not stored was sent"
                 ) from None
             raise
 
     def commit(self) -> None:
-        """The moment from which on what was drawn is what will be sent."""
+        """Commit the transaction: from here on the drawn reports are final."""
         self._sql.execute("COMMIT")
 
     def is_forgotten(self, day: str) -> bool:
-        """Whether reports of a local date may have been deleted: then nothing more is drawn for it."""
-        return day < self._before
+        """Return whether reports of a local date may have been deleted: then none is drawn for it."""
+        return day < self._forgotten_before
 
-    def knows(self, place: Place) -> bool:
-        """Whether it was reported."""
+    def is_reported(self, key: VehicleHat) -> bool:
+        """Return whether the HAT has a report."""
         found = self._sql.execute(
             "SELECT 1 FROM reports WHERE vehicle = ? AND date = ? AND slot = ? AND cell = ?",
-            (place.vehicle, place.date, place.slot, place.cell),
+            _columns(key),
         )
         return found.fetchone() is not None
 
     def spent(self, vehicle: str, day: str) -> tuple[int, int]:
-        """(reports, what they cost in 1e-9 epsilon) of a vehicle's local date, under whatever policy."""
+        """Return (number of reports, their charges in 1e-9 epsilon) of a vehicle's local date, under all policies."""
         reports, cost = self._sql.execute(
             "SELECT count(*), coalesce(sum(cost_nano), 0) FROM reports WHERE vehicle = ? AND date = ?", (vehicle, day)
         ).fetchone()
         return int(reports), int(cost)
 
     def id_of(self, vehicle: str, day: str) -> str:
-        """The vehicle's id of a local date: random, and the same from then on."""
+        """Return the vehicle's id of a local date: drawn at random once, then stored."""
         found = self._sql.execute("SELECT id FROM ids WHERE vehicle = ? AND date = ?", (vehicle, day)).fetchone()
         if found is not None:
             return str(found[0])
-        made = secrets.token_hex(ID_BYTES)
-        self._sql.execute("INSERT INTO ids VALUES (?, ?, ?)", (vehicle, day, made))
-        return made
+        new = secrets.token_hex(ID_BYTES)
+        self._sql.execute("INSERT INTO ids VALUES (?, ?, ?)", (vehicle, day, new))
+        return new
 
-    def add(self, place: Place, cost_nano: int, name: str, body: bytes, times: Times) -> Stored:
-        """A report of an id `name`, unsent."""
-        given = (*_values(place), cost_nano, name, body, times.sent_ms, times.closes_ms)
+    def add(self, key: VehicleHat, cost_nano: int, name: str, body: bytes, times: ReportTimes) -> Stored:
+        """Store an unsent report with the id `name`."""
+        row = (*_columns(key), cost_nano, name, body, times.sent_ms, times.closes_ms)
         number = self._sql.execute(
             "INSERT INTO reports (vehicle, date, slot, cell, cost_nano, id, body, sent_ms, closes_ms)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            given,
+            row,
         ).lastrowid
-        assert number is not None  # noqa: S101 - sqlite3's own promise after an INSERT
+        assert number is not None  # noqa: S101 - guaranteed by sqlite3 after an INSERT
         return Stored(number, name, body, times.sent_ms, times.closes_ms)
 
     def unsent(self) -> list[Stored]:
-        """Those that no broker is known to have, in the order in which they were drawn."""
+        """Return the reports that no broker has acknowledged, in the order of their draws."""
         rows = self._sql.execute(
             "SELECT number, id, body, sent_ms, closes_ms FROM reports WHERE state = 'unsent' ORDER BY number"
         )
         return [Stored(*row) for row in rows]
 
     def mark_sent(self, numbers: Iterable[int]) -> None:
-        """The broker has them."""
+        """Mark reports as acknowledged by the broker."""
         self._mark("sent", numbers)
 
     def mark_expired(self, numbers: Iterable[int]) -> None:
-        """Nobody would take them any more; what they cost stays spent."""
+        """Mark reports as too late to be sent; their charges stay spent."""
         self._mark("expired", numbers)
 
     def _mark(self, state: str, numbers: Iterable[int]) -> None:
@@ -155,45 +155,45 @@ class Store:
             )
 
     def forget_old(self, newest: str) -> None:
-        """Delete the days long before a local date that was reported on, and never draw for them again."""
-        before = (date.fromisoformat(newest) - timedelta(days=KEPT_DAYS)).isoformat()
-        if before <= self._before:
+        """Delete the days more than RETENTION_DAYS before a reported local date; nothing is drawn for them again."""
+        before = (date.fromisoformat(newest) - timedelta(days=RETENTION_DAYS)).isoformat()
+        if before <= self._forgotten_before:
             return
         with self.transaction():
             self._sql.execute("UPDATE forgotten SET before = ?", (before,))
             self._sql.execute("DELETE FROM reports WHERE date < ?", (before,))
             self._sql.execute("DELETE FROM ids WHERE date < ?", (before,))
-        self._before = before
+        self._forgotten_before = before
 
 
-def _values(place: Place) -> tuple[str, str, str, str]:
-    return place.vehicle, place.date, place.slot, place.cell
+def _columns(key: VehicleHat) -> tuple[str, str, str, str]:
+    return key.vehicle, key.date, key.slot, key.cell
 
 
 @contextmanager
 def open_store(path: Path) -> Iterator[Store]:
-    """The state file, made if it is missing, readable by its owner only.
+    """Open the state file; create it if it is missing, readable by its owner only.
 
-    Raises HatcastError: it cannot be written, another process has it, or it is something else.
+    Raises HatcastError if it is not writable, in use by another process, or not a state file.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.touch(mode=0o600)
         connection = sqlite3.connect(path, timeout=1.0, isolation_level=None)
     except (OSError, sqlite3.OperationalError) as error:
-        raise _refused(path, error) from None
+        raise _open_error(path, error) from None
     with closing(connection):
         try:
             _prepare(connection, path)
-            for file in (path, path.with_name(f"{path.name}-wal")):  # also where they were made otherwise
+            for file in (path, path.with_name(f"{path.name}-wal")):  # also if they existed with other permissions
                 file.chmod(0o600)
         except (OSError, sqlite3.DatabaseError) as error:
-            raise _refused(path, error) from None
+            raise _open_error(path, error) from None
         yield Store(connection)
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    # A log that is written ahead, and its every commit on the disk: a commit that returned outlives a power cut.
+    # Write-ahead log, synced at every commit: a commit that has returned survives a power cut.
     for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL"):
         connection.execute(f"PRAGMA {pragma}")
     connection.execute("BEGIN EXCLUSIVE")
@@ -204,13 +204,15 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {_FORMAT}")
     elif form != _FORMAT:
-        raise HatcastError(f"{path} is no state of this version of `hatcast device`: name another file with --state")
+        raise HatcastError(
+            f"{path} is not a state file of this version of `hatcast device`: name another file with --state"
+        )
     connection.execute("COMMIT")
 
 
-def _refused(path: Path, error: Exception) -> HatcastError:
+def _open_error(path: Path, error: Exception) -> HatcastError:
     if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
         return HatcastError(f"{path} is in use by another device: give each its own file with --state")
     if isinstance(error, sqlite3.DatabaseError) and "not a database" in str(error):
-        return HatcastError(f"{path} is no state of a device: name another file with --state")
+        return HatcastError(f"{path} is not a state file of a device: name another file with --state")
     return HatcastError(f"{path} cannot be written ({' '.join(str(error).split())}): name another file with --state")

@@ -1,4 +1,4 @@
-"""What a person sees of a device: one summary."""
+"""Summary of a device's run."""
 
 import click
 import msgspec
@@ -7,17 +7,18 @@ from hatcast.agents.sources.progress import print_counts
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a device, or a fleet, did. Numbers of its own readings and reports, no place and no value.
+    """Results of a device or a fleet: counts only, no places and no values.
 
-    readings         of its vehicles, by what became of them
+    readings         readings of its vehicles, by outcome
     reported         HATs whose report was drawn and stored now
-    reported_before  HATs that have their report already
-    over_cap         HATs left out: the day's reports are used up
+    reported_before  HATs whose report was drawn before
+    over_cap         HATs without a report: the day's reports are used up
     forgotten        HATs of days that are too old for the state file
-    sent             reports that Kafka has now, those of an earlier start included
+    sent             reports acknowledged by Kafka, also those of earlier starts
     expired          reports that were too late to be sent
-    unsent           reports that wait for the next start
-    finished         False: it was stopped before its end
+    unsent           reports to send at the next start
+    ticks            heartbeat records sent
+    finished         False: stopped before its end
     """
 
     topic: str
@@ -35,7 +36,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     finished: bool
 
     def show(self, *, as_json: bool) -> None:
-        """To standard output."""
+        """Print to standard output."""
         if as_json:
             click.echo(msgspec.json.encode(self))
             return
@@ -45,9 +46,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
             f" ({self.partitions} partitions) in {self.seconds:.1f} s"
         )
         print_counts(
-            (self.reported_before, "HATs have their report from before, and none is drawn again"),
-            (self.over_cap, "HATs were left out: the day's reports are used up"),
-            (self.forgotten, "HATs are of days too old for the state file, which may have reported them"),
+            (self.reported_before, "HATs were reported before and are not reported again"),
+            (self.over_cap, "HATs are not reported: the day's reports are used up"),
+            (self.forgotten, "HATs are too old for the state file and may have been reported"),
             (self.expired, "reports were too late to be sent"),
-            (self.unsent, "reports are kept and sent at the next start"),
+            (self.unsent, "reports are stored and will be sent at the next start"),
         )

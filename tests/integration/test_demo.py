@@ -21,7 +21,7 @@ from confluent_kafka import Producer
 from hatcast.agents.demo.defaults import TOPIC_NAMES, TOPICS
 from hatcast.agents.demo.embedded import PARTITIONS, Services
 from hatcast.agents.demo.rendering import Lines
-from hatcast.agents.demo.run import Wish, run_demo
+from hatcast.agents.demo.run import DemoOptions, run_demo
 from hatcast.agents.redis.keys import PartitionKeys
 from hatcast.stream.errors import HatcastError
 from tests.integration.tables import DEFAULTS, golden_table, merged, toml
@@ -211,7 +211,7 @@ def test_a_gap_in_the_log_ends_the_demo(capsys: pytest.CaptureFixture[str]) -> N
             client.hset(PartitionKeys("demo", 0).state, "offset", "0")
         fill_beyond_what_the_mock_keeps(addresses.kafka)
         with pytest.raises(HatcastError, match="deleted before they were folded"):
-            run_demo(services, Wish(), Lines())
+            run_demo(services, DemoOptions(), Lines())
     assert "Traceback" not in capsys.readouterr().out
 
 

@@ -18,10 +18,10 @@ import pytest
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.device.fold import OwnMeans
-from hatcast.agents.device.live import Arrived, Present
+from hatcast.agents.device.live import Arrived, LiveRun
 from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.perturbation import Reporter
-from hatcast.agents.device.sources import Own
+from hatcast.agents.device.sources import SingleVehicleFilter
 from hatcast.agents.device.store import open_store
 from hatcast.stream.hybrid import Report, accepts, decode_report
 from hatcast.stream.readings.partitioner import by_murmur2
@@ -185,8 +185,8 @@ def test_a_live_device_reports_its_slot_by_its_clock_and_ticks_nobody(
         open_store(device.state) as store,
         Outbox({"bootstrap.servers": device.kafka.bootstrap_servers}, device.topic, 4, store, live=clock) as outbox,
     ):
-        present = Present(OwnMeans(rules), Reporter(rules, store, Scripted([7])), outbox, clock)
-        assert present.run(source, Own("the test"), threading.Event(), with_end=True)
+        present = LiveRun(OwnMeans(rules), Reporter(rules, store, Scripted([7])), outbox, clock)
+        assert present.run(source, SingleVehicleFilter("the test"), threading.Event(), with_end=True)
         assert outbox.finish(60.0)
         assert (present.readings, outbox.sent, store.unsent()) == (60, 1, [])
     reports, ticks = device.records()

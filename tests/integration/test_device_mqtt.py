@@ -6,7 +6,7 @@ import queue
 from aiomqtt import Client, MqttError
 
 from hatcast.agents.device.live import Arrived
-from hatcast.agents.device.mqtt import Published, mqtt_readings
+from hatcast.agents.device.mqtt import MqttTopic, mqtt_readings
 from hatcast.stream.readings.formats import FORMATS
 from tests.devices import NOON, line
 from tests.services.mosquitto import Mosquitto
@@ -38,7 +38,7 @@ def speed_after_publishing(mosquitto: Mosquitto, arrived: "queue.Queue[Arrived]"
 
 
 def test_a_device_reads_its_own_topic_and_comes_back_to_a_broker_that_was_away(mosquitto: Mosquitto) -> None:
-    published = Published.of(f"mqtt://127.0.0.1:{mosquitto.port}/bus/7", {})
+    published = MqttTopic.parse(f"mqtt://127.0.0.1:{mosquitto.port}/bus/7", {})
     with mqtt_readings(published, FORMATS["jsonl"]) as arrived:
         assert speed_after_publishing(mosquitto, arrived, 20.0) == 20.0
         mosquitto.stop()

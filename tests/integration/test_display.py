@@ -82,7 +82,7 @@ def test_what_was_committed_is_shown_byte_for_byte_and_what_was_aborted_is_not(p
     assert unset(page, Process.DISPLAY) == set()
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(f"{url_of(display)}metrics", timeout=30)
-    assert '"what is no record of ours is passed over"' in display.logged()
+    assert '"skipped a record that is not a release or a budget"' in display.logged()
     assert "whatever it holds" not in display.logged()
     assert display.terminate() == 0
 

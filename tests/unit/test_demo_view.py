@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from hatcast.agents.config.settings import settings_of
-from hatcast.agents.demo import texts as words
+from hatcast.agents.config.settings import parse_settings
+from hatcast.agents.demo import texts
 from hatcast.agents.demo.defaults import demo_policy
-from hatcast.agents.demo.rendering import Lines, page, strip_of
+from hatcast.agents.demo.rendering import Lines, noise_strip, page
 from hatcast.agents.demo.state import Budget, Noise, Published, State
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.readings.formats import FORMATS
@@ -18,10 +18,10 @@ from hatcast.stream.release.hats import Status as WireStatus
 
 
 def state(source: str | None = None) -> State:
-    policy = settings_of({"policy": demo_policy(None)}, Path(), {}).policy
+    policy = parse_settings({"policy": demo_policy(None)}, Path(), {}).policy
     made = State(policy=policy, calendar=Calendar(policy), source=source)
     made.speedup, made.first_ms = 600.0, 1_700_000_000_000
-    made.clock_ms = made.first_ms
+    made.watermark_ms = made.first_ms
     return made
 
 
@@ -55,11 +55,11 @@ def test_the_budget_record_with_the_greatest_number_counts() -> None:
     for seq, spent in ((2, 2.0), (3, 3.0), (1, 1.0)):
         shown.add_budget(Budget(date="2026-10-22", seq=seq, releases=seq, epsilon_user_day=spent, limit=105.0))
     assert shown.budget is not None
-    assert words.budget_line(shown.budget) == "budget of 2026-10-22: 3 of 105 spent"
+    assert texts.budget_line(shown.budget) == "budget of 2026-10-22: 3 of 105 spent"
 
 
 def test_the_interval_holds_95_of_100_draws_of_the_noise() -> None:
-    assert words.mean(released("09:00", mean=21.314, scale=0.545)) == "21.3 ± 1.6"
+    assert texts.mean(released("09:00", mean=21.314, scale=0.545)) == "21.3 ± 1.6"
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_the_interval_holds_95_of_100_draws_of_the_noise() -> None:
     [(5.0, 2.0, "   ──●──  "), (0.0, 1.0, "●─        "), (10.0, 20.0, "─────────●")],
 )
 def test_an_interval_is_drawn_within_0_and_the_upper_bound(mean: float, spread: float, strip: str) -> None:
-    assert strip_of(mean, spread, top=10.0, width=10) == strip
+    assert noise_strip(mean, spread, top=10.0, width=10) == strip
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (60, 10)])
@@ -96,7 +96,7 @@ def test_the_newest_slot_stands_first_and_few_rows_go_to_what_is_suppressed() ->
 
 
 def test_the_clock_says_when_the_next_slot_is_released() -> None:
-    assert words.clock_line(state()).endswith("03:00 is released at 04:05")
+    assert texts.clock_line(state()).endswith("03:00 is released at 04:05")
 
 
 def test_a_slot_is_summed_up_once_a_later_one_comes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,11 +113,11 @@ def test_a_slot_is_summed_up_once_a_later_one_comes(capsys: pytest.CaptureFixtur
 
 
 def test_every_outcome_and_every_status_has_words() -> None:
-    assert set(words.OUTCOMES) == set(Outcome) - {Outcome.TICK}
+    assert set(texts.OUTCOMES) == set(Outcome) - {Outcome.HEARTBEAT}
     for status in WireStatus:
-        assert words.counted({status.value: 1})
+        assert texts.status_counts({status.value: 1})
 
 
 @pytest.mark.parametrize("feed", [None, *FORMATS])
 def test_the_policy_of_every_feed_is_valid_and_releases_all_day(feed: str | None) -> None:
-    assert settings_of({"policy": demo_policy(feed)}, Path(), {}).policy.hours == (0, 24)
+    assert parse_settings({"policy": demo_policy(feed)}, Path(), {}).policy.hours == (0, 24)

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from hatcast.agents.cli.device import command
-from hatcast.agents.device.mqtt import Published
-from hatcast.agents.device.sources import Fleet, Own, read_lines, vehicles_in
+from hatcast.agents.device.mqtt import MqttTopic
+from hatcast.agents.device.sources import FleetFilter, SingleVehicleFilter, read_lines, vehicles_in
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import FORMATS, jsonl
 from hatcast.stream.readings.reading import Reading
@@ -84,7 +84,7 @@ def test_the_help_says_what_is_hidden_and_what_is_not() -> None:
 
 
 def test_readings_of_one_vehicle_are_taken_and_a_second_one_is_refused() -> None:
-    own = Own("standard input")
+    own = SingleVehicleFilter("standard input")
     assert own(Reading(" bus ", NOON, 1.0, 2.0, 3.0))
     assert own(Reading("bus", NOON, 1.0, 2.0, 3.0))
     assert not own(Reading("", NOON, 1.0, 2.0, 3.0))
@@ -93,7 +93,7 @@ def test_readings_of_one_vehicle_are_taken_and_a_second_one_is_refused() -> None
 
 
 def test_a_fleet_takes_its_vehicles_however_their_ids_are_written() -> None:
-    fleet = Fleet(frozenset(("bus",)))
+    fleet = FleetFilter(frozenset(("bus",)))
     assert [fleet(Reading(sent, NOON, 1.0, 2.0, 3.0)) for sent in ("bus", "bus ", "other", "")] == [
         True,
         True,
@@ -130,7 +130,7 @@ def test_the_vehicles_of_a_recording_are_counted_by_their_canonical_ids(tmp_path
 def test_an_mqtt_address_names_broker_user_and_topic(
     *, url: str, host: str, port: int, user: str | None, topic: str
 ) -> None:
-    found = Published.of(url, {"HATCAST_FEED_PASSWORD": "secret"})
+    found = MqttTopic.parse(url, {"HATCAST_FEED_PASSWORD": "secret"})
     broker = found.broker
     assert (broker.host, broker.port, broker.user, found.topic) == (host, port, user, topic)
     assert (broker.tls is not None) == url.startswith("mqtts")
@@ -143,4 +143,4 @@ def test_an_mqtt_address_names_broker_user_and_topic(
 )
 def test_what_is_no_mqtt_address_is_refused_and_no_password_is_taken_from_it(url: str) -> None:
     with pytest.raises(HatcastError, match="HATCAST_FEED_PASSWORD"):
-        Published.of(url, {})
+        MqttTopic.parse(url, {})

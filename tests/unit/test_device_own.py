@@ -56,7 +56,7 @@ def means_of(records: Records, rules: Rules) -> dict[str, tuple[int, Fraction]]:
         while (due := own.due_ms) is not None and due <= arrival:
             close(due)
         if each.reading is not None:
-            own.read(NOW, arrival, each.reading)
+            own.add(NOW, arrival, each.reading)
     while (due := own.due_ms) is not None:
         close(due)
     return found
@@ -112,7 +112,7 @@ def draw(store: Store, rules: Rules, records: Records, noise: SystemNoise | Scri
     own, reporter = OwnMeans(rules), Reporter(rules, store, noise)
     for arrival, each in records:
         assert each.reading is not None
-        own.read(NOW, arrival, each.reading)
+        own.add(NOW, arrival, each.reading)
     return [stored.body for stored in reporter.draw(own.close(NOW, FAR), FAR)]
 
 
@@ -173,7 +173,7 @@ def test_no_day_has_more_reports_than_cap_limit_and_own_choice_allow_however_oft
             bodies = []
             while (due := means.due_ms) is not None and due <= at:
                 bodies += [stored.body for stored in reporter.draw(means.close(NOW, due), due)]
-            means.read(NOW, at, reading("bus", at, 21.2 + hexagon / 10, 30.0))
+            means.add(NOW, at, reading("bus", at, 21.2 + hexagon / 10, 30.0))
             if index in cuts:
                 means, reporter = OwnMeans(rules), Reporter(rules, store, ZEROS)
             for report in filter(None, map(decode_report, bodies)):

