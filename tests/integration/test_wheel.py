@@ -1,0 +1,83 @@
+"""The wheel: one top-level package, which works beside any other."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.services.absent import absent
+
+ROOT = Path(__file__).parents[2]
+_WHERE = "from importlib.util import find_spec as f; print(f('hatcast').origin, f('agents').origin)"
+OTHER = "openai-agents"  # installs a top-level package `agents`, as hatcast once did
+
+
+def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env=os.environ | (env or {}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder, cwd=ROOT)
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with the wheel and the other package; what both need is in the environment of the tests."""
+    folder = tmp_path_factory.mktemp("installed")
+    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check")
+    run(*pip, "--target", folder, wheel, cwd=folder)
+    found = subprocess.run([*pip, "--target", folder, OTHER], capture_output=True, check=False, text=True)
+    if found.returncode:
+        absent(f"{OTHER} could not be fetched: {found.stderr.strip().splitlines()[-1]}")
+    yield folder
+
+
+def test_the_wheel_has_exactly_one_top_level_package(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    top = {name.partition("/")[0] for name in names}
+    assert {each for each in top if not each.endswith(".dist-info")} == {"hatcast"}
+    rooms = {"/".join(name.split("/")[:2]) for name in names if name.startswith("hatcast/")}
+    assert rooms >= {"hatcast/stream", "hatcast/agents", "hatcast/schemas", "hatcast/__main__.py", "hatcast/py.typed"}
+    assert not [name for name in names if name.startswith("hatcast/tools")]
+    # Everything that the code reads beside itself.
+    assert {path.suffix for name in names if (path := Path(name)).suffix} >= {".py", ".lua", ".js", ".css", ".json"}
+
+
+def test_every_source_file_of_the_repository_is_in_the_wheel(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    sources = {
+        f"hatcast/{path.relative_to(ROOT).as_posix()}"
+        for folder in ("stream", "agents")
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert sources - names == set()
+
+
+def test_it_works_beside_a_package_that_is_called_agents(installed: Path, tmp_path: Path) -> None:
+    env = {"PYTHONPATH": str(installed)}
+    ours, theirs = run(sys.executable, "-P", "-c", _WHERE, cwd=tmp_path, env=env).split()
+    assert Path(ours).is_relative_to(installed)
+    assert Path(theirs).is_relative_to(installed)
+    assert "Continual private means" in run(sys.executable, "-P", "-m", "hatcast", "--help", cwd=tmp_path, env=env)
+    said = run(sys.executable, "-P", "-m", "hatcast", "init", "--help", cwd=tmp_path, env=env)
+    assert "hatcast.toml" in said
