@@ -1,4 +1,4 @@
-"""The only module that reads a clock: everything else is handed the time, or asks here."""
+"""The only module that reads the system clocks; all other code takes the time as an argument or calls this module."""
 
 import asyncio
 import time
@@ -6,17 +6,17 @@ from contextlib import suppress
 
 
 def now_ms() -> int:
-    """Milliseconds UTC since 1970."""
+    """Return the time in milliseconds UTC since 1970."""
     return time.time_ns() // 1_000_000
 
 
 def monotonic_s() -> float:
-    """Seconds of a clock that never goes back, for intervals."""
+    """Return the seconds of a clock that never goes back, for intervals."""
     return time.monotonic()
 
 
 async def pause(seconds: float, stopping: asyncio.Event) -> bool:
-    """Wait for so long, or until `stopping` is set; True if it is not: the loop goes on."""
+    """Wait for `seconds`, or until `stopping` is set; return True if it is not set, so the caller's loop continues."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await stopping.wait()

@@ -1,1 +1,1 @@
-"""`hatcast batch`: the same fold over files, and releases into a ledger file; one process, no services."""
+"""`hatcast batch`: the same fold over files, with releases into a ledger file, in one process without services."""

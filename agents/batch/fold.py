@@ -1,4 +1,4 @@
-"""Recordings and dumps through the fold.    [fold.md, "Recordings"]"""
+"""Fold recordings and dumps.    [docs/specification/fold.md, Recordings]"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -11,20 +11,20 @@ import h3.api.basic_int as h3
 from hatcast.agents.batch.retention import Retention
 from hatcast.agents.recordings.dump_file import Dump
 from hatcast.agents.worker.early_records import Ahead
-from hatcast.stream.fold.contributions import FoldOf
+from hatcast.stream.fold.contributions import ReadingFold
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.partition_fold import Earlier, PartitionFold
-from hatcast.stream.fold.watermark import slowest
+from hatcast.stream.fold.partition_fold import EarlierRuns, PartitionFold
+from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.pseudonyms import Pseudonyms
 from hatcast.stream.readings.reading import Reading
-from hatcast.stream.readings.recording import by_their_own
+from hatcast.stream.readings.recording import invalidate_missing_arrivals
 
 V = TypeVar("V")
 
-_RECORDS: Final = 4_096  # folded at once
-_LOOK_RECORDS: Final = 100_000  # between two looks of the keeper: with open slots, what memory holds
+_RECORDS: Final = 4_096  # of one call of the fold
+_RETAIN_RECORDS: Final = 100_000  # between two calls of the retention: bounds memory, besides open slots
 
 _Lines = tuple[list[int], list[int], list[bytes | None]]
 """Offsets, timestamps and values of a partition's records."""
@@ -34,32 +34,32 @@ _reading_of: Final[Callable[[Recorded], Reading | None]] = attrgetter("reading")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What every partition is folded with.
+    """Settings of a fold, the same for all partitions.
 
-    now_ms     the time of the start: later records arrived in the future
-    progress   is told how many records were folded
-    earlier    what earlier runs have entered and released
+    now_ms     time of the start: records with a later arrival arrived in the future
+    progress   called with the number of records folded since the last call
+    earlier    users and HATs of earlier runs
     """
 
     policy: Policy
     pseudonyms: Pseudonyms
     now_ms: int
-    keeper: Retention
+    retention: Retention
     progress: Callable[[int], None]
-    earlier: Earlier | None = None
+    earlier: EarlierRuns | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
-    """What files came to.
+class FoldResult:
+    """Result of folding files.
 
-    outcomes        records by what became of them; only those that occur
-    is_final        whether a slot takes no more readings, by the clock (ms UTC) that closes it
-    first_ms        the least arrival (ms UTC) that moved a clock; None: none did
-    last_ms         the greatest one
-    complete_from   ms UTC: what arrived before was deleted in some partition; None: nowhere
-    too_late        (`date/slot`, cell) of HATs that had their record when somebody else's readings came
-    ahead           of a dump: why partitions were not folded to their ends, as the worker says it
+    outcomes        outcome -> number of records; only outcomes that occur
+    is_final        whether a slot is final, by the watermark (ms UTC) that closes it
+    first_ms        the least arrival time (ms UTC) that set a watermark; None if none did
+    last_ms         the greatest watermark; None if there is none
+    complete_from   time (ms UTC) before which some partition lacks deleted records; None if none does
+    late_hats       (`date/slot`, cell) of HATs that had a record when readings of a new user arrived
+    ahead           of a dump: why partitions were not folded to their ends, in the worker's words
     """
 
     outcomes: dict[str, int]
@@ -67,29 +67,29 @@ class Folded:
     first_ms: int | None
     last_ms: int | None
     complete_from: int | None
-    too_late: frozenset[tuple[str, str]] = frozenset()
+    late_hats: frozenset[tuple[str, str]] = frozenset()
     ahead: tuple[str, ...] = ()
 
-    def beside(self, reports: "Folded") -> "Folded":
-        """These, and what devices' reports came to: their outcomes are told apart by `reports.`"""
+    def merged_with(self, reports: "FoldResult") -> "FoldResult":
+        """Return this result merged with that of devices' reports, whose outcomes get the prefix `reports.`"""
         named = {f"reports.{outcome}": records for outcome, records in reports.outcomes.items()}
         both = (self, reports)
-        return Folded(
+        return FoldResult(
             outcomes=self.outcomes | named,
-            is_final=lambda closes_ms: all(one.is_final(closes_ms) for one in both),
-            first_ms=min((one.first_ms for one in both if one.first_ms is not None), default=None),
-            last_ms=max((one.last_ms for one in both if one.last_ms is not None), default=None),
-            complete_from=max((one.complete_from for one in both if one.complete_from is not None), default=None),
-            too_late=self.too_late | reports.too_late,
+            is_final=lambda closes_ms: all(each.is_final(closes_ms) for each in both),
+            first_ms=min((each.first_ms for each in both if each.first_ms is not None), default=None),
+            last_ms=max((each.last_ms for each in both if each.last_ms is not None), default=None),
+            complete_from=max((each.complete_from for each in both if each.complete_from is not None), default=None),
+            late_hats=self.late_hats | reports.late_hats,
             ahead=self.ahead + reports.ahead,
         )
 
 
 class _Partition(Generic[V]):
-    """One partition's fold, fed in lists.
+    """The fold of one partition.
 
     missing   records before the first one were deleted
-    ahead     of a dump: the record that ended it
+    ahead     of a dump: the record at which the fold stopped
     """
 
     def __init__(self, job: Job, number: int, fold: PartitionFold[V], *, missing: bool = False) -> None:
@@ -100,52 +100,52 @@ class _Partition(Generic[V]):
         self._missing = missing
         self._job = job
         self._number = number
-        self._since_look = 0
+        self._since_retained = 0
 
     def apply(self, timestamps: Sequence[int], values: Sequence[V | None]) -> None:
-        """Fold records; now and then let the keeper look, and forget what is closed."""
+        """Fold records; every `_RETAIN_RECORDS` records, call the retention and drop closed slots."""
         if self._missing and timestamps:
-            # As a worker's first start above 0: whatever was made up to here may have stood in the deleted records.
+            # As at a worker's first start above offset 0: readings made before this time may have been deleted.
             self.fold.complete_from = timestamps[0] + self._job.policy.max_ahead_ms
             self._missing = False
         self.fold.apply(self._job.now_ms, timestamps, values)
-        if self.first_ms is None and self.fold.clock is not None:
-            self.first_ms = min(each for each in timestamps if 0 <= each <= self.fold.clock)
+        if self.first_ms is None and self.fold.watermark is not None:
+            self.first_ms = min(each for each in timestamps if 0 <= each <= self.fold.watermark)
         self._job.progress(len(values))
-        self._since_look += len(values)
-        if self._since_look >= _LOOK_RECORDS:
-            self._since_look = 0
-            self._look(ended=False)
+        self._since_retained += len(values)
+        if self._since_retained >= _RETAIN_RECORDS:
+            self._since_retained = 0
+            self._retain(ended=False)
 
     def apply_dumped(self, offsets: Sequence[int], timestamps: Sequence[int], values: Sequence[V | None]) -> None:
-        """Fold records of a dump, as a worker does: up to the first that is dated too far ahead of the clock."""
-        allowed = 0 if self.ahead else self.fold.allowed(self._job.now_ms, timestamps)
+        """Fold records of a dump up to the first that is dated too far ahead of the clock, as a worker does."""
+        allowed = 0 if self.ahead else self.fold.count_within_max_ahead(self._job.now_ms, timestamps)
         if allowed < len(timestamps) and self.ahead is None:
             self.ahead = Ahead(offsets[allowed], timestamps[allowed], self._job.policy.max_ahead_ms)
         self.apply(timestamps[:allowed], values[:allowed])
         self._job.progress(len(timestamps) - allowed)
 
     def end(self) -> None:
-        """The last look."""
-        self._look(ended=True)
+        """Call the retention for the last time."""
+        self._retain(ended=True)
 
-    def _look(self, *, ended: bool) -> None:
+    def _retain(self, *, ended: bool) -> None:
         fold = self.fold
-        self._job.keeper.look(fold, self._number, ended=ended)
+        self._job.retention.retain(fold, self._number, ended=ended)
         fold.take_changed()
         for day in fold.days.values():
             day.over = fold.is_over(day.date)
-        fold.forget_closed()
+        fold.drop_closed()
 
 
-def fold_recording(records: Iterable[tuple[int, Recorded]], job: Job) -> Folded:
+def fold_recording(records: Iterable[tuple[int, Recorded]], job: Job) -> FoldResult:
     """Fold (arrival, record) in arrival order, without rule 10.
 
-    At the end every slot is final, as by replay's last tick. Under `add_remove` a record that does not say when it
-    arrived is undecodable.
+    At the end every slot is final, as after replay's last heartbeat. Under `add_remove` a record without an arrival
+    time is undecodable.
     """
-    partition = _Partition(job, 0, FoldOf(job.policy, Calendar(job.policy), job.pseudonyms, _reading_of, None))
-    rest = iter(by_their_own(records) if job.policy.relation is Relation.ADD_REMOVE else records)
+    partition = _Partition(job, 0, ReadingFold(job.policy, Calendar(job.policy), job.pseudonyms, _reading_of, None))
+    rest = iter(invalidate_missing_arrivals(records) if job.policy.relation is Relation.ADD_REMOVE else records)
     while taken := list(islice(rest, _RECORDS)):
         arrivals, values = zip(*taken, strict=True)
         partition.apply(arrivals, values)
@@ -153,47 +153,47 @@ def fold_recording(records: Iterable[tuple[int, Recorded]], job: Job) -> Folded:
     return _folded([partition], lambda _: True)
 
 
-def fold_dump(dump: Dump, job: Job, make_fold: Callable[[int], PartitionFold[bytes]]) -> Folded:
-    """Each partition in offset order, with its own clock and rule 10. `make_fold`: see agents/worker/folds.py."""
+def fold_dump(dump: Dump, job: Job, make_fold: Callable[[int], PartitionFold[bytes]]) -> FoldResult:
+    """Fold each partition in offset order, with its own watermark and rule 10. `make_fold`: agents/worker/folds.py."""
     partitions = [
         _Partition(job, number, make_fold(number), missing=start > 0)
         for number, start in enumerate(dump.head.start_offsets)
     ]
-    waiting: list[_Lines] = [([], [], []) for _ in partitions]
+    pending: list[_Lines] = [([], [], []) for _ in partitions]
     for line in dump:
-        offsets, timestamps, values = waiting[line.partition]
+        offsets, timestamps, values = pending[line.partition]
         offsets.append(line.offset)
         timestamps.append(line.ts)
         values.append(line.value)
         if len(values) == _RECORDS:
             partitions[line.partition].apply_dumped(offsets, timestamps, values)
-            waiting[line.partition] = ([], [], [])
-    for partition, lines in zip(partitions, waiting, strict=True):
+            pending[line.partition] = ([], [], [])
+    for partition, lines in zip(partitions, pending, strict=True):
         partition.apply_dumped(*lines)
         partition.end()
-    least = slowest(partition.fold.clock for partition in partitions)
+    least = min_watermark(partition.fold.watermark for partition in partitions)
     folded = _folded(partitions, lambda closes_ms: least is not None and least >= closes_ms)
     ahead = [(number, each.ahead) for number, each in enumerate(partitions) if each.ahead is not None]
     return replace(folded, ahead=tuple(each.stops(dump.head.topic, number) for number, each in ahead))
 
 
-def _folded(partitions: Sequence[_Partition[V]], is_final: Callable[[int], bool]) -> Folded:
+def _folded(partitions: Sequence[_Partition[V]], is_final: Callable[[int], bool]) -> FoldResult:
     firsts = [partition.first_ms for partition in partitions if partition.first_ms is not None]
-    clocks = [partition.fold.clock for partition in partitions if partition.fold.clock is not None]
+    watermarks = [partition.fold.watermark for partition in partitions if partition.fold.watermark is not None]
     complete = [p.fold.complete_from for p in partitions if p.fold.complete_from is not None]
-    return Folded(
-        outcomes=_occurring(partition.fold for partition in partitions),
+    return FoldResult(
+        outcomes=_outcome_counts(partition.fold for partition in partitions),
         is_final=is_final,
         first_ms=min(firsts, default=None),
-        last_ms=max(clocks, default=None),
+        last_ms=max(watermarks, default=None),
         complete_from=max(complete, default=None),
-        too_late=frozenset(
-            (slot, h3.int_to_str(cell)) for partition in partitions for slot, cell in partition.fold.too_late
+        late_hats=frozenset(
+            (slot, h3.int_to_str(cell)) for partition in partitions for slot, cell in partition.fold.late_hats
         ),
     )
 
 
-def _occurring(folds: Iterable[PartitionFold[V]]) -> dict[str, int]:
+def _outcome_counts(folds: Iterable[PartitionFold[V]]) -> dict[str, int]:
     found: dict[str, int] = {}
     for fold in folds:
         for outcome, records in fold.outcomes.items():

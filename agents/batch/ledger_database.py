@@ -1,4 +1,4 @@
-"""The database in a ledger file: its tables, who holds it, and its steps. See agents/batch/ledger_file.py."""
+"""SQLite database of a ledger file: its tables, lock and transactions. See agents/batch/ledger_file.py."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -8,10 +8,10 @@ from typing import Final
 
 from hatcast.stream.errors import HatcastError
 
-_APPLICATION_ID: Final = 0x68636C64  # "hcld": what tells the file from any other database
+_APPLICATION_ID: Final = 0x68636C64  # "hcld": distinguishes the file from other databases
 _VERSION: Final = 4
-_WITHOUT_USERS: Final = 3  # the version before who entered a HAT was kept
-# No STRICT and no RETURNING: SQLite has them only since 2021, and Python takes the system's.
+_WITHOUT_USERS: Final = 3  # the last version that did not store the users of a HAT
+# No STRICT and no RETURNING: SQLite has them only since 2021, and Python uses the system's SQLite.
 _USERS: Final = """
 CREATE TABLE user_key (fingerprint TEXT NOT NULL, key BLOB);
 CREATE TABLE entered (date TEXT, policy TEXT, place TEXT, vehicles BLOB NOT NULL, devices BLOB NOT NULL,
@@ -36,13 +36,13 @@ INSERT INTO total VALUES (0, NULL);
 """
 
 
-def hold(database: sqlite3.Connection, path: Path) -> None:
-    """Take the file for this process, durably written from here on, and make the tables that it lacks.
+def open_exclusively(database: sqlite3.Connection, path: Path) -> None:
+    """Lock the file for this process, make its writes durable, and create missing tables.
 
-    Of a file of the version before, it is not known who entered the HATs of its days: `unknown_users` names these.
+    A file of the previous version does not contain the users of its HATs: `unknown_users` lists its dates.
     """
     database.execute("PRAGMA locking_mode = EXCLUSIVE")
-    database.execute("PRAGMA synchronous = EXTRA")  # FULL, and no journal that comes back after a power cut
+    database.execute("PRAGMA synchronous = EXTRA")  # FULL, and a deleted journal does not return after a power cut
     database.execute("BEGIN EXCLUSIVE")
     (application,) = database.execute("PRAGMA application_id").fetchone()
     (version,) = database.execute("PRAGMA user_version").fetchone()
@@ -51,7 +51,7 @@ def hold(database: sqlite3.Connection, path: Path) -> None:
         _make(database, _SCHEMA + _USERS)
         database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
     elif application != _APPLICATION_ID:
-        raise HatcastError(f"{path}: is no ledger of hatcast; name another file with --ledger")
+        raise HatcastError(f"{path}: is not a ledger of hatcast; name another file with --ledger")
     elif version == _WITHOUT_USERS:
         _make(database, _USERS)
         database.execute("INSERT INTO unknown_users SELECT DISTINCT date, policy FROM spent WHERE commits > 0")
@@ -68,21 +68,21 @@ def _make(database: sqlite3.Connection, schema: str) -> None:
 
 
 @contextmanager
-def step(database: sqlite3.Connection, path: Path) -> Iterator[None]:
-    """All of the block, or nothing of it."""
+def transaction(database: sqlite3.Connection, path: Path) -> Iterator[None]:
+    """Run the block as one transaction; roll back if it raises."""
     try:
         database.execute("BEGIN IMMEDIATE")
         yield
         database.execute("COMMIT")
     except sqlite3.OperationalError as error:
-        raise unusable(path, error) from None
+        raise unusable_error(path, error) from None
     finally:
         if database.in_transaction:
             database.execute("ROLLBACK")
 
 
-def unusable(path: Path, error: sqlite3.OperationalError) -> HatcastError:
-    """What SQLite says of a file, for people."""
+def unusable_error(path: Path, error: sqlite3.OperationalError) -> HatcastError:
+    """Return the error for a file that SQLite cannot use."""
     if error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return HatcastError(f"{path}: is in use by another `hatcast batch`; wait until it has ended")
     return HatcastError(f"{path}: cannot be used as a ledger ({error}); name a file in a folder that you may write to")

@@ -1,7 +1,7 @@
-"""Who entered the HATs in a ledger file: by it K binds a user's day over all runs of `hatcast batch`.    [decision 25]
+"""Users of the HATs in a ledger file, so that K bounds a user's day over all runs of `hatcast batch`. [decisions/0025]
 
-It stands beside each record, written in the same step, and is not private: pseudonyms, and the key that makes them
-unless it was given. A run hands it to its fold, which counts nobody twice and lets nobody into a HAT with a record.
+They are stored with each record, in the same transaction, and are not private: pseudonyms, and the user key unless the
+operator sets one. A run passes them to its fold, which counts no user twice and adds no user to a HAT with a record.
 """
 
 import secrets
@@ -18,17 +18,17 @@ import numpy as np
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, PSEUDONYM_BYTES, Pseudonyms
 
-_DATES: Final = 8  # kept in memory: records come by arrival
-_GIVEN: Final = "worker.user_key_file or HATCAST_USER_KEY"
+_DATES: Final = 8  # cached in memory: records are in arrival order
+_KEY_SETTINGS: Final = "worker.user_key_file or HATCAST_USER_KEY"
 
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """Who is in a HAT.
+    """The users of a HAT.
 
-    vehicles   pseudonyms of those with readings, one after the other
-    devices    of those with reports
-    digest     of which readings and reports they are, without their values
+    vehicles   concatenated pseudonyms of the users with readings
+    devices    concatenated pseudonyms of the users with reports
+    digest     of the identities of the readings and reports, without their values
     """
 
     vehicles: bytes = b""
@@ -36,14 +36,14 @@ class Entered:
     digest: bytes = b""
 
 
-NOBODY: Final = Entered()
+NO_USERS: Final = Entered()
 
 
-class EarlierRuns:
-    """What earlier runs have released, for the fold of readings (`vehicles`) or of reports (`devices`) of a policy.
+class LedgerRuns:
+    """Users and HATs of earlier runs, for a policy's fold of readings (`vehicles`) or of reports (`devices`).
 
-    See `stream.fold.partition_fold.Earlier`. It is read date by date, as it stood when a date was first asked for: a
-    run folds before it releases.
+    See `stream.fold.partition_fold.EarlierRuns`. Each date is read from the file once, at its first use: a run folds
+    before it releases.
     """
 
     def __init__(self, database: sqlite3.Connection, policy: str, column: Literal["vehicles", "devices"]) -> None:
@@ -60,7 +60,7 @@ class EarlierRuns:
         return dict(zip(named, hats.tolist(), strict=True))
 
     def released(self, slot: str) -> Mapping[int, frozenset[bytes]]:
-        """Return the users of each HAT of a slot (`date/slot`) that has its record, by H3 cell."""
+        """Return H3 cell -> users of each HAT of a slot (`date/slot`) that has a record."""
         date, _, name = slot.partition("/")
         found = {}
         for place, users in self._of_date(date).items():
@@ -70,7 +70,7 @@ class EarlierRuns:
         return found
 
     def _read(self, date: str) -> Mapping[str, bytes]:
-        """`cell/slot` -> pseudonyms."""
+        """Return `cell/slot` -> pseudonyms of a date."""
         return dict(
             self._database.execute(
                 f"SELECT place, {self._column} FROM entered WHERE date = ? AND policy = ?",  # noqa: S608 - one of two names
@@ -86,7 +86,7 @@ def _split(users: bytes) -> Iterable[bytes]:
 class Users:
     """The users of a policy in a ledger file.
 
-    vehicles, devices   who has entered the HATs that have their records, for the folds of readings and of reports
+    vehicles, devices   users and HATs of earlier runs, for the folds of readings and of reports
     """
 
     def __init__(self, database: sqlite3.Connection, path: Path, policy: str, pseudonyms: Pseudonyms) -> None:
@@ -94,49 +94,49 @@ class Users:
         self._path = path
         self._policy = policy
         self.pseudonyms = pseudonyms
-        self.vehicles = EarlierRuns(database, policy, "vehicles")
-        self.devices = EarlierRuns(database, policy, "devices")
+        self.vehicles = LedgerRuns(database, policy, "vehicles")
+        self.devices = LedgerRuns(database, policy, "devices")
 
-    def keep(self, date: str, place: str, who: Entered) -> None:
-        """Keep who entered a HAT, also where nobody did, in the step that commits its record: nobody will any more."""
+    def store(self, date: str, place: str, who: Entered) -> None:
+        """Store the users of a HAT, even if there are none, in the transaction that commits its record."""
         row = (date, self._policy, place, who.vehicles, who.devices, who.digest)
         self._database.execute("INSERT INTO entered VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def digest(self, date: str, place: str) -> bytes | None:
-        """Return the digest of what a HAT's record was made from; None if it has no record."""
+        """Return the digest of the readings and reports behind a HAT's record, or None."""
         row = self._database.execute(
             "SELECT digest FROM entered WHERE date = ? AND policy = ? AND place = ?", (date, self._policy, place)
         ).fetchone()
         return None if row is None else bytes(row[0])
 
-    def refuse_unknown(self, dates: Iterable[str]) -> None:
-        """Raise HatcastError if one of the local dates was released while it was not kept who entered its HATs."""
+    def reject_unknown(self, dates: Iterable[str]) -> None:
+        """Raise HatcastError if one of the local dates was released by a version that did not store its users."""
         found = self._database.execute("SELECT date FROM unknown_users WHERE policy = ?", (self._policy,))
         unknown = sorted({date for (date,) in found}.intersection(dates))
         if unknown:
             raise HatcastError(
-                f"{self._path}: {', '.join(unknown)}: released by an earlier version of hatcast, which did not keep who"
-                " was counted where, so that max_hats_per_day could not bind: leave the records of that day out"
+                f"{self._path}: {', '.join(unknown)}: released by an earlier version of hatcast, which did not store"
+                " the users of each HAT, so max_hats_per_day cannot be enforced: leave the records of that day out"
             )
 
 
 def claim_user_key(database: sqlite3.Connection, path: Path, given: bytes | None) -> Pseudonyms:
-    """Return the pseudonyms of a file: from the given key, else from one that is made once and kept in it.
+    """Return the pseudonyms of a file: from the given key, else from a key generated once and stored in the file.
 
-    Raises HatcastError if the file was begun with another key: its users would count as others.
+    Raises HatcastError if the file was created with another key: each user would count as two.
     """
-    kept = database.execute("SELECT fingerprint, key FROM user_key").fetchone()
-    if kept is None:
-        made = Pseudonyms(secrets.token_bytes(KEY_BYTES) if given is None else given)
-        database.execute("INSERT INTO user_key VALUES (?, ?)", (made.fingerprint, made.key if given is None else None))
-        return made
-    fingerprint, key = kept
+    stored = database.execute("SELECT fingerprint, key FROM user_key").fetchone()
+    if stored is None:
+        new = Pseudonyms(secrets.token_bytes(KEY_BYTES) if given is None else given)
+        database.execute("INSERT INTO user_key VALUES (?, ?)", (new.fingerprint, new.key if given is None else None))
+        return new
+    fingerprint, key = stored
     if given is None:
         if key is None:
-            raise HatcastError(f"{path}: was begun with a user key of your own: give it again ({_GIVEN})")
+            raise HatcastError(f"{path}: was created with a user key of your own: give it again ({_KEY_SETTINGS})")
         return Pseudonyms(key)
     ours = Pseudonyms(given)
     if ours.fingerprint != fingerprint:
-        mend = "restore that one" if key is None else "it has its own: remove that setting"
-        raise HatcastError(f"{path}: was begun with another user key than that of {_GIVEN}: {mend}")
+        fix = "restore that key" if key is None else "the file has its own key: remove that setting"
+        raise HatcastError(f"{path}: was created with another user key than that of {_KEY_SETTINGS}: {fix}")
     return ours

@@ -1,7 +1,7 @@
-"""Queries over days, answered into a ledger file once their days are over.    [estimators.md, section 7]
+"""Answer queries over days into a ledger file once their days are over. [docs/specification/estimators.md, section 7]
 
-They read what is kept of the HATs that this run has released, or would have if they had no record yet: days of a period
-that are not in the files of the run are missing.
+They read the retained contributions of the HATs that this run has released, or would have released if they had no
+record yet. Days of a period that are not in the run's files are missing.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,20 +16,20 @@ from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Relation
 from hatcast.stream.queries import RetainedDay
-from hatcast.stream.release.queries import QueryPeriod, QueryRelease, asked_about, asked_in, query_release_of
+from hatcast.stream.release.queries import QueryPeriod, QueryRelease, query_periods, query_periods_of, query_release_of
 from hatcast.stream.release.schedule import listed_cells
 
-_ANSWERS: Final = 500  # of one commit
+_ANSWERS: Final = 500  # per commit
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What answers are made from.
+    """The answers of one run, and their inputs.
 
-    kept      of the HATs that are closed
+    kept      retained contributions of closed HATs
     has_lost  whether records of a local date were deleted
-    first_ms  the start (ms UTC) of the policy's first slot, under `add_remove`; None: there is none
-    until     the local date from which another policy releases; None: all days are ours
+    first_ms  start (ms UTC) of the policy's first slot, under `add_remove`; None if there is none
+    until     first local date of the next policy; None if all days are ours
     """
 
     calendar: Calendar
@@ -41,45 +41,47 @@ class Answers:
     until: str | None
 
     def closing(self, slot: str) -> Iterator[bytes]:
-        """Under `add_remove`: the records of what closes with a slot (`date/slot`), by query, then listed cell."""
+        """Yield, under `add_remove`, the answers of periods that close with a slot (`date/slot`), by query and cell."""
         policy = self.ledger.policy
-        asked = [one for one in asked_in(policy, self.calendar, *slot.split("/")) if one.closing.key == slot]
-        return self._records((one, cell) for one in asked if self._is_ours(one) for cell in listed_cells(policy))
+        found = query_periods_of(policy, self.calendar, *slot.split("/"))
+        periods = [period for period in found if period.closing.key == slot and self._is_ours(period)]
+        return self._records((period, cell) for period in periods for cell in listed_cells(policy))
 
     def due(self, is_due: Callable[[Slot], bool]) -> Iterator[bytes]:
-        """Under `replace`: the records of what has data on some day, by closing slot, query, and cell.
+        """Yield, under `replace`, the answers of periods that have data on some day, by closing slot, query and cell.
 
         is_due   whether a closing slot is final
         """
-        found = asked_about(self.ledger.policy, self.calendar, self.kept.stripped_slots())
-        asked = [one for one in found if self._is_ours(one) and is_due(one.closing)]
-        return self._records((one, cell) for one in asked for cell in self._cells(one))
+        found = query_periods(self.ledger.policy, self.calendar, self.kept.stripped_slots())
+        periods = [period for period in found if self._is_ours(period) and is_due(period.closing)]
+        return self._records((period, cell) for period in periods for cell in self._cells(period))
 
-    def _records(self, asked: Iterator[tuple[QueryPeriod, str]]) -> Iterator[bytes]:
-        """Each answer's one record, durable in the ledger before it is given out."""
-        while lot := list(islice(asked, _ANSWERS)):
-            found = {one.release_id(cell): self.ledger.find(one.release_id(cell)) for one, cell in lot}
-            missing = [self._draw(one, cell) for one, cell in lot if found[one.release_id(cell)] is None]
+    def _records(self, answers: Iterator[tuple[QueryPeriod, str]]) -> Iterator[bytes]:
+        """Yield each answer's one record, after it is durable in the ledger."""
+        while batch := list(islice(answers, _ANSWERS)):
+            records = {period.release_id(cell): self.ledger.find(period.release_id(cell)) for period, cell in batch}
+            missing = [self._draw(period, cell) for period, cell in batch if records[period.release_id(cell)] is None]
             if missing:
-                found |= self.ledger.commit(missing, now_ms())
-            yield from (record for record in found.values() if record is not None)
+                records |= self.ledger.commit(missing, now_ms())
+            yield from (record for record in records.values() if record is not None)
 
-    def _draw(self, asked: QueryPeriod, cell: str) -> QueryRelease:
-        kept = {slot.date: self.kept.stripped(slot.key).get(cell, b"") for slot in asked.slots if self._is_there(slot)}
+    def _draw(self, period: QueryPeriod, cell: str) -> QueryRelease:
+        slots = [slot for slot in period.slots if self._is_complete(slot)]
+        kept = {slot.date: self.kept.stripped(slot.key).get(cell, b"") for slot in slots}
         days = {date: RetainedDay.of([chunks]) for date, chunks in kept.items()}
-        return query_release_of(asked, self.calendar, cell, days, self.noise)
+        return query_release_of(period, self.calendar, cell, days, self.noise)
 
-    def _is_there(self, slot: Slot) -> bool:
-        """Whether a slot's data is all there. Under `replace` a slot without any is missing: counts are public."""
+    def _is_complete(self, slot: Slot) -> bool:
+        """Return whether a slot has all its data; an empty slot under `replace`, where counts are public, has not."""
         if self.ledger.policy.relation is Relation.ADD_REMOVE:
             begun = self.first_ms is not None and slot.start_ms >= self.first_ms
         else:
             begun = bool(self.kept.stripped(slot.key))
         return begun and not self.has_lost(slot.date)
 
-    def _is_ours(self, asked: QueryPeriod) -> bool:
-        """A period that another policy's days are in is nobody's."""
-        return self.until is None or asked.closing.date < self.until
+    def _is_ours(self, period: QueryPeriod) -> bool:
+        """Return False for a period with days of the next policy: no policy answers it."""
+        return self.until is None or period.closing.date < self.until
 
-    def _cells(self, asked: QueryPeriod) -> list[str]:
-        return sorted({cell for slot in asked.slots for cell in self.kept.stripped(slot.key)})
+    def _cells(self, period: QueryPeriod) -> list[str]:
+        return sorted({cell for slot in period.slots for cell in self.kept.stripped(slot.key)})

@@ -1,4 +1,4 @@
-"""What is kept of a fold before its closed slots are forgotten: nothing, totals, or what a release needs."""
+"""Retention: data saved from a fold before its closed slots are dropped; none, totals, or all that releases need."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,29 +14,29 @@ from hatcast.stream.release.hats import HatChunks
 
 V = TypeVar("V")
 
-_DIGEST_BYTES: Final = 8  # it tells apart by chance, not against anybody
+_DIGEST_BYTES: Final = 8  # enough to detect a change; not meant to resist an attacker
 
 Totals = tuple[int, int, int, int]
 """Users, readings, sum and max in milli-units."""
 
 
 class Retention(Protocol):
-    """Looks at a fold now and then, and once more at its end."""
+    """Saves data of a fold, repeatedly and once more at its end."""
 
-    def look(self, fold: PartitionFold[V], partition: int, *, ended: bool) -> None:
-        """Keep what will be needed: slots that the clock has closed are forgotten afterwards."""
+    def retain(self, fold: PartitionFold[V], partition: int, *, ended: bool) -> None:
+        """Save the data that is needed later: closed slots are dropped afterwards."""
         ...
 
 
 class RetainNothing:
-    """For outcomes alone."""
+    """Retention for outcomes alone."""
 
-    def look(self, fold: PartitionFold[V], partition: int, *, ended: bool) -> None:
-        """Leave all of it to be forgotten."""
+    def retain(self, fold: PartitionFold[V], partition: int, *, ended: bool) -> None:
+        """Save nothing."""
 
 
 class RetainTotals:
-    """For `--contributions`. Not private.
+    """Retention for `--contributions`. Not private.
 
     hats   `cell/date/slot` -> totals over all partitions
     """
@@ -44,12 +44,12 @@ class RetainTotals:
     def __init__(self) -> None:
         self.hats: dict[str, Totals] = {}
 
-    def look(self, fold: PartitionFold[V], partition: int, *, ended: bool) -> None:
-        """Count a slot once: when it closes, or at the end. Reports are no readings: only their outcomes are told."""
+    def retain(self, fold: PartitionFold[V], partition: int, *, ended: bool) -> None:
+        """Add each slot once: when it closes, or at the end. Reports are skipped, because they are not readings."""
         if isinstance(fold, ReportFold):
             return
-        clock = -1 if fold.clock is None else fold.clock
-        closing = [slot for slot in fold.slots.values() if ended or clock >= slot.closes_ms]
+        watermark = -1 if fold.watermark is None else fold.watermark
+        closing = [slot for slot in fold.slots.values() if ended or watermark >= slot.closes_ms]
         for key, (users, count, total, maximum) in totals(closing).items():
             known = self.hats.get(key, (0, 0, 0, 0))
             self.hats[key] = (known[0] + users, known[1] + count, known[2] + total, max(known[3], maximum))
@@ -57,7 +57,7 @@ class RetainTotals:
 
 @dataclass(frozen=True, slots=True, order=True)
 class RetainedHat:
-    """A HAT, in the order of release: by slot, then cell.
+    """A HAT; the order is that of release, by slot, then cell.
 
     end_ms   of its slot
     slot     `date/slot`
@@ -69,20 +69,20 @@ class RetainedHat:
 
     @property
     def date(self) -> str:
-        """The local date whose budget it is charged to."""
+        """The local date whose budget the HAT is charged to."""
         return self.slot.partition("/")[0]
 
     @property
     def place(self) -> str:
-        """`cell/slot`: what a day's charges are summed by."""
+        """`cell/slot`, by which a day's charges are summed."""
         return f"{self.cell}/{self.slot.partition('/')[2]}"
 
 
 class RetainChunks:
-    """For `--ledger`: what a worker's checkpoints write to Redis, packed as there, so that releases read the same.
+    """Retention for `--ledger`: the chunks that a worker's checkpoints write to Redis, in the same packing.
 
-    At the end of the fold all HATs of the files are in memory. From there on it gets less: what was released is
-    stripped for the queries over days that read it, or forgotten.
+    At the end of the fold all HATs of the files are in memory. Then memory shrinks: a released HAT is stripped for the
+    queries over days that read it, or dropped.
     """
 
     def __init__(self) -> None:
@@ -90,8 +90,8 @@ class RetainChunks:
         self._reports: dict[RetainedHat, dict[tuple[int, int], bytes]] = {}
         self._stripped: dict[str, dict[str, bytes]] = {}
 
-    def look(self, fold: PartitionFold[V], partition: int, *, ended: bool) -> None:
-        """Take what changed since the last look; it is absolute, so it replaces what was kept."""
+    def retain(self, fold: PartitionFold[V], partition: int, *, ended: bool) -> None:
+        """Save the chunks that changed since the last call; they are absolute, so they replace earlier ones."""
         del ended
         changes = take_changes(fold)
         hats = self._reports if isinstance(fold, ReportFold) else self._hats
@@ -100,15 +100,15 @@ class RetainChunks:
             hats.setdefault(hat, {})[partition, chunk] = packed
 
     def hats(self) -> list[RetainedHat]:
-        """Those with readings or reports, in the order of release."""
+        """Return the HATs with readings or reports, in the order of release."""
         return sorted(self._hats.keys() | self._reports.keys())
 
     def chunks(self, hat: RetainedHat) -> HatChunks:
-        """What a HAT has from all partitions; nothing where nobody was."""
+        """Return the chunks of a HAT from all partitions; empty for a HAT without users."""
         return HatChunks(*(list(kept.get(hat, {}).values()) for kept in (self._hats, self._reports)))
 
     def entered(self, hat: RetainedHat, key: bytes) -> Entered:
-        """Who is in a HAT. `key`: of the digest, so that times cannot be guessed from it."""
+        """Return the users of a HAT. `key`: of the digest, so that times cannot be guessed from it."""
         readings, reports = (
             sorted((row.pseudonym, row.seen) for chunk in kept.get(hat, {}).values() for row in unpack(chunk))
             for kept in (self._hats, self._reports)
@@ -120,16 +120,16 @@ class RetainChunks:
         return Entered(vehicles, devices, digest.digest())
 
     def close(self, hat: RetainedHat, *, strips: bool) -> None:
-        """A HAT has its record: forget who was there and when, and the rest too unless it `strips` for queries."""
+        """Drop the contributions of a HAT that has its record; if `strips`, retain the parts that queries read."""
         self._reports.pop(hat, None)
         chunks = self._hats.pop(hat, None)
         if chunks is not None and strips:
             self._stripped.setdefault(hat.slot, {})[hat.cell] = b"".join(map(strip, chunks.values()))
 
     def stripped(self, slot: str) -> Mapping[str, bytes]:
-        """Cell -> its stripped chunks, of a slot (`date/slot`) whose HATs are closed; none: no cell had readings."""
+        """Return cell -> stripped chunks of a slot (`date/slot`) whose HATs are closed; empty without readings."""
         return self._stripped.get(slot, {})
 
     def stripped_slots(self) -> list[str]:
-        """All such slots, `date/slot`."""
+        """Return all slots (`date/slot`) with stripped chunks."""
         return sorted(self._stripped)

@@ -1,8 +1,8 @@
-"""Parquet recordings: each row as the record that its columns name, a batch at a time.
+"""Parquet recordings: convert rows to records of a format, one batch of rows at a time.
 
-A null is a missing field. A time with a zone becomes epoch milliseconds, one without stays text without an offset; a
-float that is not finite becomes the text that stands for it. So a Parquet file and the same rows as JSON lines, or as
-CSV, give equal readings. Memory: a batch of rows, and what Parquet itself needs of a row group.
+A null is a missing field. A timestamp with a time zone becomes epoch milliseconds; one without becomes text without an
+offset. A float that is not finite becomes its text. So a Parquet file and the same rows as JSON lines, or as CSV, give
+equal readings. Memory: one batch of rows, and what Parquet itself needs for a row group.
 """
 
 import csv
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import msgspec
 
 from hatcast.stream.errors import RecordingError
-from hatcast.stream.readings.formats import Feed, Recorded, Table
+from hatcast.stream.readings.formats import Format, Recorded, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 PARQUET_MAGIC: Final = b"PAR1"
 _BATCH_ROWS: Final = 1 << 14
-_READ_BYTES: Final = 1 << 20  # of a column at once, rather than all that a row group has of it
-_MILLISECONDS: Final = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1_000_000)}  # in one tick
+_READ_BYTES: Final = 1 << 20  # read buffer of a column; without it, a whole column of a row group is in memory
+_MILLISECONDS: Final = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1_000_000)}  # of one unit: a / b
 
 _lines: Final = msgspec.json.Encoder(enc_hook=str).encode_lines
 
@@ -30,26 +30,26 @@ Rows = Iterable[Sequence[object]]
 
 
 def is_parquet(file: BinaryIO) -> bool:
-    """Whether the file begins as Parquet does. It is at its start afterwards."""
+    """Return whether the file starts with Parquet's magic bytes. The file position is at the start afterwards."""
     magic = file.read(len(PARQUET_MAGIC))
     file.seek(0)
     return magic == PARQUET_MAGIC
 
 
-def parquet_records(file: BinaryIO, path: str, feed: Feed) -> Iterator[Recorded]:
-    """The rows as records of a feed, in file order.
+def parquet_records(file: BinaryIO, path: str, feed: Format) -> Iterator[Recorded]:
+    """Return the rows as records of a feed, in file order.
 
-    Raises RecordingError: the file is damaged or of another format, or the feed's records have no columns.
+    Raises RecordingError: the file is damaged or of another format, or the feed's format has no columns.
     """
     if feed.table is None:
         raise RecordingError(
             path, f"is Parquet, and {feed.name} has no columns", "name the format that its columns have"
         )
-    return feed.records(io.BufferedReader(_Chunks(_written(file, path, feed.table)), 1 << 18), path)
+    return feed.records(io.BufferedReader(_Chunks(_encoded(file, path, feed.table)), 1 << 18), path)
 
 
-def _written(file: BinaryIO, path: str, table: Table) -> Iterator[bytes]:
-    """The rows as JSON lines, or as CSV with a header."""
+def _encoded(file: BinaryIO, path: str, table: Table) -> Iterator[bytes]:
+    """Yield the rows as JSON lines, or as CSV with a header."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -63,12 +63,12 @@ def _written(file: BinaryIO, path: str, table: Table) -> Iterator[bytes]:
             yield _csv(rows) if table == "csv" else _json(names, rows)
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # of the disk, not of what is on it
-        raise RecordingError(path, "is no whole Parquet file", "it may be cut off: fetch it again") from None
+            raise  # an error of the disk, not of the file's contents
+        raise RecordingError(path, "is not a complete Parquet file", "it may be cut off: fetch it again") from None
 
 
 def _values(column: "pa.Array") -> list[object]:
-    """What a column holds, as JSON can say it."""
+    """Return a column's values as JSON types."""
     import pyarrow as pa
 
     kind = column.type
@@ -81,17 +81,17 @@ def _values(column: "pa.Array") -> list[object]:
 
 
 def _times(column: "pa.Array") -> list[object]:
-    """Epoch milliseconds, half to even as rule 6 has it."""
+    """Return epoch milliseconds, rounded half to even.    [docs/specification/fold.md, rule 6]"""
     import pyarrow as pa
 
-    ticks = column.cast(pa.int64()).to_pylist()
-    factor, per = _MILLISECONDS[column.type.unit]
-    return [None if each is None else _nearest(each * factor, per) for each in ticks]
+    numbers = column.cast(pa.int64()).to_pylist()
+    factor, divisor = _MILLISECONDS[column.type.unit]
+    return [None if each is None else _rounded(each * factor, divisor) for each in numbers]
 
 
-def _nearest(number: int, per: int) -> int:
-    whole, rest = divmod(number, per)
-    return whole + (2 * rest > per or (2 * rest == per and whole % 2 == 1))
+def _rounded(number: int, divisor: int) -> int:
+    whole, rest = divmod(number, divisor)
+    return whole + (2 * rest > divisor or (2 * rest == divisor and whole % 2 == 1))
 
 
 def _json(names: Sequence[str], rows: Rows) -> bytes:
@@ -105,26 +105,26 @@ def _csv(rows: Rows) -> bytes:
 
 
 def _on_one_line(value: object) -> object:
-    """A line break would end the record."""
+    """Replace line breaks, which would end the record, by spaces."""
     return value.replace("\n", " ").replace("\r", " ") if isinstance(value, str) else value
 
 
 class _Chunks(io.RawIOBase):
-    """Pieces of bytes as one stream."""
+    """A stream of the concatenated chunks."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
-        self._held = b""
+        self._rest = b""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]  # typeshed: any writable buffer
-        while not self._held:
+        while not self._rest:
             chunk = next(self._chunks, None)
             if chunk is None:
                 return 0
-            self._held = chunk
-        taken = min(len(buffer), len(self._held))
-        buffer[:taken], self._held = self._held[:taken], self._held[taken:]
-        return taken
+            self._rest = chunk
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size

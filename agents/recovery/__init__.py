@@ -1,8 +1,8 @@
-"""Recover the ledger: whatever Redis lost of what was published is adopted from the output topics.    [decisions/0027]
+"""Ledger recovery: restore published records that Redis lost, from the output topics.    [decisions/0027]
 
-The output topics are the ledger's second home. All publishing goes through transactional producers, so once each of
-their ids was taken over, no older worker can add a byte; what is on the topics then, aborted sends included, is all
-that ever left.
+The output topics are a second copy of the ledger. All publishing uses transactional producers, so once each
+transactional id is fenced, no older worker can append a byte: from then on the topics, including aborted sends, contain
+everything that was ever published.
 """
 
 from hatcast.agents.recovery.domain import Domain

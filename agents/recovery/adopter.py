@@ -1,4 +1,4 @@
-"""Adopt into the ledger what the output topics hold: from where Redis stands to given ends, stretch by stretch."""
+"""Adopt records from the output topics into the ledger, batch by batch, from the adopted positions to given ends."""
 
 import asyncio
 from collections.abc import Callable, Generator, Mapping
@@ -7,12 +7,12 @@ from typing import TypeVar
 import structlog
 
 from hatcast.agents.clock import monotonic_s
-from hatcast.agents.recovery.contents import Contents, contents_of
+from hatcast.agents.recovery.contents import Contents, decode_contents
 from hatcast.agents.recovery.domain import Domain
-from hatcast.agents.recovery.outputs import OutputReader, Stretch
+from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.recovery.published_records import published_of
-from hatcast.agents.redis.adoption import Chunk, OutputPartition, Position, Published
-from hatcast.agents.redis.recovery import Ended, Grounds, Missing, Moved, RecoveryStore
+from hatcast.agents.redis.adoption import AdoptionBatch, OutputPartition, Position, Published
+from hatcast.agents.redis.recovery import AlreadyAdopted, RecordsMissing, RecoveryCheck, RecoveryEnded, RecoveryStore
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.spending import fineness_of
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Adopter:
-    """Adopts for one worker. Any number of workers may adopt at once: each stretch is stored, and nobody repeats it."""
+    """Adopts records for one worker. Any number of workers may adopt at once: each batch is stored and done once."""
 
     def __init__(self, policy: Policy, store: RecoveryStore, reader: OutputReader) -> None:
         self._policy = policy
@@ -30,119 +30,124 @@ class Adopter:
         self._reader = reader
         self._fineness = fineness_of(policy)
 
-    async def adopt(self, domain: Domain, grounds: Grounds, ends: Mapping[OutputPartition, Position]) -> int:
-        """Adopt everything up to the ends; returns how many records Redis lacked, or had otherwise.
+    async def adopt(self, domain: Domain, check: RecoveryCheck, ends: Mapping[OutputPartition, Position]) -> int:
+        """Adopt all records up to the ends; return how many records Redis lacked or had with other bytes.
 
-        Raises Ended if the grounds are gone.
+        Raises RecoveryEnded if the required recovery has ended.
         """
         places = list(ends)
-        if places:  # workers that share a recovery begin at different places
+        if places:  # workers that share a recovery start with different partitions
             at = int(monotonic_s() * 1_000) % len(places)
             places = places[at:] + places[:at]
         stored: dict[OutputPartition, Position | None] = dict(await self._store.adopted())
         starts = {}
         for place in places:
-            starts[place], stored[place] = await self._start(domain, grounds, place, ends[place], stored.get(place))
+            starts[place], stored[place] = await self._start(domain, check, place, ends[place], stored.get(place))
         reading = self._reader.read(starts, {place: end.offset for place, end in ends.items()})
-        missing, elsewhere = 0, None
+        missing, resume_at = 0, None
         try:
-            while (stretch := await _in_thread(_next, reading, elsewhere)) is not None:
-                place, contents = stretch.place, self._contents(domain, stretch)
-                following = Position(ends[place].topic_id, stretch.following)
-                chunk = Chunk(place, stored.get(place), following, contents.releases, contents.budget_days)
+            while (fetched := await _in_thread(_next, reading, resume_at)) is not None:
+                place, contents = fetched.place, self._contents(domain, fetched)
+                following = Position(ends[place].topic_id, fetched.following)
+                batch = AdoptionBatch(place, stored.get(place), following, contents.releases, contents.budget_days)
                 try:
-                    missing += await self._adopt_chunk(domain, grounds, chunk, contents)
-                except Moved as moved:  # another worker was faster: go on where it is
-                    stored[place] = moved.stored
-                    elsewhere = _offset(ends[place], moved.stored)
+                    missing += await self._adopt_batch(domain, check, batch, contents)
+                except AlreadyAdopted as other:  # another worker was faster: continue at its position
+                    stored[place] = other.stored
+                    resume_at = _offset(ends[place], other.stored)
                 else:
-                    stored[place], elsewhere = following, None
+                    stored[place], resume_at = following, None
         finally:
             await asyncio.to_thread(reading.close)
             await asyncio.to_thread(self._reader.close)
         return missing
 
     async def _start(
-        self, domain: Domain, grounds: Grounds, place: OutputPartition, end: Position, stored: Position | None
+        self, domain: Domain, check: RecoveryCheck, place: OutputPartition, end: Position, stored: Position | None
     ) -> tuple[int, Position | None]:
-        """Where reading a partition goes on, and what is stored of it: what is sealed is skipped, which is stored."""
+        """Return the offset at which reading starts, and the stored position. Skip and store records of sealed days."""
         start, sealed = _offset(end, stored), _offset(end, domain.read_from(place))
         if sealed <= start:
             return start, stored
         following = Position(end.topic_id, sealed)
         try:
-            await self._store.adopt(grounds, Chunk(place, stored, following, []))
-        except Moved as moved:
-            return _offset(end, moved.stored), moved.stored
+            await self._store.adopt(check, AdoptionBatch(place, stored, following, []))
+        except AlreadyAdopted as other:
+            return _offset(end, other.stored), other.stored
         return sealed, following
 
-    def _contents(self, domain: Domain, stretch: Stretch) -> Contents:
-        topic = stretch.place.topic
-        return contents_of(
+    def _contents(self, domain: Domain, fetched: OutputBatch) -> Contents:
+        topic = fetched.place.topic
+        return decode_contents(
             topic,
-            stretch.records,
+            fetched.records,
             holds_budgets=topic in domain.budgets,
             policy_id=self._policy.policy_id,
             fineness=self._fineness,
         )
 
-    async def _adopt_chunk(self, domain: Domain, grounds: Grounds, chunk: Chunk, contents: Contents) -> int:
-        """Adopt one stretch; returns how many of its records Redis lacked, or had otherwise. Raises Ended, Moved."""
+    async def _adopt_batch(self, domain: Domain, check: RecoveryCheck, batch: AdoptionBatch, contents: Contents) -> int:
+        """Adopt one batch; return how many of its records Redis lacked or had with other bytes.
+
+        Raises RecoveryEnded, AlreadyAdopted.
+        """
         await self._restore(domain, contents)
-        missing = await self._adopt_records(grounds, chunk)
-        # Again: Redis may have gone back between the two, to a copy with the same offset.
+        missing = await self._adopt_records(check, batch)
+        # Again: between the two, Redis may have gone back to a copy with the same adopted position.
         await self._restore(domain, contents)
         return missing
 
     async def _restore(self, domain: Domain, contents: Contents) -> None:
-        """Take back what a stretch holds beside its records; what is there already stays."""
+        """Restore reservations, budgets and slot progress from a batch, unless Redis has them."""
         for answered in contents.answered:
-            await self._store.reserve(answered)
+            await self._store.restore_reservation(answered)
         for budget in contents.budgets.values():
             if not domain.is_sealed(budget.policy, budget.date):
-                await self._store.recall(budget)
+                await self._store.restore_budget(budget)
         for name, span in contents.spans.items():
             await self._store.restore_progress(name, span, domain.partitions.get(name, 0))
 
-    async def _adopt_records(self, grounds: Grounds, chunk: Chunk) -> int:
+    async def _adopt_records(self, check: RecoveryCheck, batch: AdoptionBatch) -> int:
         try:
-            await self._store.adopt(grounds, chunk)
-        except Missing as found:
-            lacking = found
+            await self._store.adopt(check, batch)
+        except RecordsMissing as error:
+            found = error
         else:
             return 0
-        first = min(offset for offset, _ in chunk.records)
-        committed = await _in_thread(self._reader.committed, chunk.place, first, chunk.following.offset)
-        for _, sent in chunk.records:
-            if sent.release_id in lacking.different:
+        first = min(offset for offset, _ in batch.records)
+        committed = await _in_thread(self._reader.committed, batch.place, first, batch.following.offset)
+        for _, sent in batch.records:
+            if sent.release_id in found.different:
                 await self._supersede(sent, is_committed=sent.release_id in committed)
         try:
-            await self._store.adopt(grounds, chunk, lacking.missing, committed)
-        except Missing:  # it was there a moment ago
-            raise Ended from None
-        return len(lacking.missing | lacking.different)
+            await self._store.adopt(check, batch, found.missing, committed)
+        except RecordsMissing:  # Redis has just lost records that it had
+            raise RecoveryEnded from None
+        return len(found.missing | found.different)
 
     async def _supersede(self, sent: Published, *, is_committed: bool) -> None:
-        """Let what was sent replace what Redis has: committed and not sent, then lost, drawn anew by somebody and sent;
-        and now it is back, from a copy. What was sent counts.    [decisions/0010]
+        """Replace the record in Redis by the one that was sent.    [decisions/0010]
+
+        The stored record was committed and not sent, then lost; another worker drew the release again and sent it; and
+        now the old record is back, from a copy of Redis. The sent record counts.
         """
-        record = await self._store.kept(sent)
+        record = await self._store.record_of(sent)
         if record is None or record == sent.record:
             return
         log.warning("a record that was never sent is replaced", release_id=sent.release_id)
-        kept = published_of(record, self._policy.policy_id, self._fineness)
-        await self._store.supersede(kept, sent)
+        unsent = published_of(record, self._policy.policy_id, self._fineness)
+        await self._store.supersede(unsent, sent)
         if is_committed:
-            await self._store.mark([sent])
+            await self._store.mark_published([sent])
 
 
 def _offset(end: Position, known: Position | None) -> int:
-    """The offset of a position; the beginning where nothing is known, or only of another topic of that name."""
+    """Return the offset of a known position; 0 if it is None or of another topic of the same name."""
     return known.offset if known is not None and known.topic_id == end.topic_id else 0
 
 
 async def _in_thread(function: Callable[..., T], *args: object) -> T:
-    """Run a call in a thread; cancelled only once it is done: a reader that reads cannot be closed."""
+    """Run a call in a thread. A cancellation waits for the call to end, because a reader in use cannot be closed."""
     running = asyncio.ensure_future(asyncio.to_thread(function, *args))
     try:
         return await asyncio.shield(running)
@@ -151,9 +156,9 @@ async def _in_thread(function: Callable[..., T], *args: object) -> T:
         raise
 
 
-def _next(reading: Generator[Stretch, int | None, None], elsewhere: int | None) -> Stretch | None:
-    """The next stretch; None at the end. `elsewhere`: where the partition of the last one goes on."""
+def _next(reading: Generator[OutputBatch, int | None, None], resume_at: int | None) -> OutputBatch | None:
+    """Return the next batch; None at the end. `resume_at`: the offset at which the last batch's partition continues."""
     try:
-        return reading.send(elsewhere)
+        return reading.send(resume_at)
     except StopIteration:
         return None

@@ -1,4 +1,4 @@
-"""What a stretch of an output partition holds for the ledger."""
+"""Decode a batch of records of an output partition for the ledger."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -16,13 +16,13 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class Contents:
-    """The records of a stretch, decoded.
+    """Decoded records of a batch.
 
     releases  means and answers, each with its offset
-    answered  by queries: what they have reserved
+    answered  reservations of the answered queries
     budgets   (policy name, date) -> the newest budget record
-    budget_days   (policy name, date) -> the offset of the first budget record
-    spans     policy name -> its slots, under `add_remove`
+    budget_days   (policy name, date) -> offset of the first budget record
+    spans     policy name -> its first and last slot, under `add_remove`
     """
 
     releases: list[tuple[int, Published]] = field(default_factory=list)
@@ -31,14 +31,14 @@ class Contents:
     budget_days: dict[tuple[str, str], int] = field(default_factory=dict)
     spans: dict[str, Span] = field(default_factory=dict)
 
-    def see_budget(self, offset: int, budget: BudgetRecord) -> None:
-        """Add a budget record, if it is the newest of its policy and date."""
+    def add_budget(self, offset: int, budget: BudgetRecord) -> None:
+        """Add a budget record if it is the newest of its policy and date."""
         self.budget_days.setdefault((budget.policy, budget.date), offset)
         known = self.budgets.get((budget.policy, budget.date))
         if known is None or known.seq <= budget.seq:
             self.budgets[budget.policy, budget.date] = budget
 
-    def see(self, offset: int, release: Published) -> None:
+    def add_release(self, offset: int, release: Published) -> None:
         """Add a release or an answer."""
         self.releases.append((offset, release))
         if release.answered is not None:
@@ -48,7 +48,7 @@ class Contents:
             self.spans[release.name] = self.spans.get(release.name, Span(start_ms, start_ms)).widened(start_ms)
 
 
-def contents_of(
+def decode_contents(
     topic: str,
     records: Iterable[Record],
     *,
@@ -56,9 +56,9 @@ def contents_of(
     policy_id: str,
     fineness: Callable[[float | None], int],
 ) -> Contents:
-    """Decode the records of our own telemetry topic; those of other domains are left alone.
+    """Decode the records of our own domain, and skip those of other domains.
 
-    fineness   `hatcast.stream.release.spending.fineness_of` the policy of this id; of other policies it is not known
+    fineness   `hatcast.stream.release.spending.fineness_of` the policy with this id; unknown for other policies
     """
     contents = Contents()
     for record in records:
@@ -66,9 +66,9 @@ def contents_of(
             continue
         try:
             if holds_budgets:
-                contents.see_budget(record.offset, BUDGET.decode(record.value))
+                contents.add_budget(record.offset, BUDGET.decode(record.value))
             else:
-                contents.see(record.offset, published_of(record.value, policy_id, fineness))
+                contents.add_release(record.offset, published_of(record.value, policy_id, fineness))
         except (msgspec.DecodeError, ValueError):
             log.warning("unreadable record on an output topic", topic=topic)
     return contents

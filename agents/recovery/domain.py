@@ -1,4 +1,4 @@
-"""What recovery has to know of a domain: its output topics, its policies, its sealed days."""
+"""The domain, as ledger recovery needs it: its output topics, policies and sealed days."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,13 +17,13 @@ from hatcast.agents.redis.sealed_days import DAY_KEY, SEALED_KEY, Sealed, Sealed
 class Domain:
     """One telemetry topic with all its policies.
 
-    releases     every topic with their means and answers, but for those of policies that ended
-    budgets      the same of their budgets
-    partitions   policy name -> its release partitions
-    ended        policies that another one has replaced, and of which every day is sealed
-    sealed       policy name -> how far its days are sealed
-    days         the summaries of sealed days
-    successors   policy name -> the policy that follows it
+    releases     topics with means and answers, except those of ended policies
+    budgets      topics with budget records, except those of ended policies
+    partitions   policy name -> number of its release partitions
+    ended        replaced policies of which every day is sealed
+    sealed       policy name -> its seal
+    days         summaries of sealed days
+    next_policies   policy name -> its next policy
     """
 
     releases: frozenset[str]
@@ -32,7 +32,7 @@ class Domain:
     ended: frozenset[str] = frozenset()
     sealed: Mapping[str, Sealed] = field(default_factory=dict)
     days: tuple[SealedDay, ...] = ()
-    successors: Mapping[str, NextPolicy] = field(default_factory=dict)
+    next_policies: Mapping[str, NextPolicy] = field(default_factory=dict)
 
     @property
     def outputs(self) -> frozenset[str]:
@@ -41,22 +41,22 @@ class Domain:
 
     @property
     def publishing(self) -> dict[str, int]:
-        """Policy name -> its release partitions, of the policies that may still publish."""
+        """Policy name -> number of release partitions, of the policies that may still publish."""
         return {name: number for name, number in self.partitions.items() if name not in self.ended}
 
     def is_sealed(self, name: str, day: str) -> bool:
-        """Whether a local date of a policy is sealed."""
+        """Return whether a local date of a policy is sealed."""
         sealed = self.sealed.get(name)
         return sealed is not None and day <= sealed.through
 
     def read_from(self, place: OutputPartition) -> Position | None:
-        """Before which everything in an output partition is of sealed days; None where that is not known."""
+        """Return the position before which an output partition has only records of sealed days; None if unknown."""
         known = [found for sealed in self.sealed.values() if (found := sealed.read_from(place)) is not None]
         return max(known, key=lambda position: position.offset, default=None)
 
     @classmethod
     def of(cls, facts: Facts, settings: Settings, partitions: int) -> "Domain":
-        """What the registry holds, and the policy of this worker, which may not be registered yet."""
+        """Return the domain from the registry, with this worker's policy, which may not be registered yet."""
         sealed = {name: msgspec.json.decode(value, type=Sealed) for name, value in facts.of_kind(SEALED_KEY).items()}
         ended = frozenset(
             record.replaces
@@ -73,7 +73,7 @@ class Domain:
             ended=ended,
             sealed=sealed,
             days=tuple(msgspec.json.decode(value, type=SealedDay) for value in facts.of_kind(DAY_KEY).values()),
-            successors={
+            next_policies={
                 record.replaces: NextPolicy(record.first_date, record.policy)
                 for record in facts.policies.values()
                 if record.replaces is not None and record.first_date is not None
@@ -82,7 +82,7 @@ class Domain:
 
 
 def _day_before(first_date: str | None) -> str:
-    """The day before a policy's first one; after any date where that is not known."""
+    """Return the day before a policy's first day; a text after any date if that day is unknown."""
     if first_date is None:
         return "9999-99-99"
     return (date.fromisoformat(first_date) - timedelta(days=1)).isoformat()

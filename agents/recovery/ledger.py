@@ -1,10 +1,11 @@
-"""Keep a worker from committing to a Redis that lost something, and bring back what it lost.    [decisions/0027]
+"""Prevent commits to a Redis that lost data, and restore the lost data from the output topics.    [decisions/0027]
 
-Two ways, by the same incremental reading. *Catching up* reads what was published since Redis last stored how far it is:
-at every takeover of a release partition, after every reconnect, and where a stored offset of telemetry went back. It
-disturbs nobody. *Recovering* fences all publishers of the domain first, and ends with a new token that commits compare:
-where Redis is another server, another life or another history, where a commit sequence went back, or where catching up
-found something missing. Several workers share a recovery: each stretch that is adopted is stored at once.
+There are two ways, which both read incrementally. *Catching up* reads the records after the adopted positions in Redis:
+at every takeover of a release partition, after every reconnect, and when a stored telemetry offset went back. It does
+not interrupt other workers. *Recovering* first fences all publishers of the domain, and ends with a new token, which
+commits compare: when Redis is another server process or has another replication history, when a commit sequence went
+back, or when catching up found missing records. Several workers can share a recovery: each adopted batch is stored at
+once.
 """
 
 import asyncio
@@ -24,22 +25,22 @@ from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.outputs import OutputReader
 from hatcast.agents.redis.adoption import OutputPartition, Position
 from hatcast.agents.redis.guard import CommitGuard
-from hatcast.agents.redis.recovery import Attempt, Ended, Grounds, Look, RecoveryStore
+from hatcast.agents.redis.recovery import Attempt, RecoveryCheck, RecoveryEnded, RecoveryState, RecoveryStore
 
 log = structlog.get_logger()
 
-_FENCE_S: Final = 30.0  # a recovery that another worker began is given that long to fence the publishers
-_TRIES: Final = 4  # looks of one call: a recovery is followed by a takeover
-_BEHIND: Final = 5_000  # records that we sent since we last caught up: then what a takeover has to read stays short
+_FENCE_TIMEOUT_S: Final = 30.0  # for another worker's recovery to fence the publishers
+_MAX_STEPS: Final = 4  # of one call of `ensure`: a recovery is followed by a takeover
+_MAX_LAG: Final = 5_000  # records sent since the last catch-up; bounds how much a takeover has to read
 
 
 class LedgerRecovery:
-    """One worker's part in the recovery of the ledger.
+    """One worker's part in ledger recovery.
 
-    guard            what commits compare
-    publishers       whose producers take part in the fence
-    sealed_through   the local date through which our policy's days are sealed; "" for none
-    caught_up_to     where the output topics ended when we last caught up
+    guard            commits compare it with Redis
+    publishers       this worker's producers, which fence the others
+    sealed_through   last sealed local date of our policy; "" for none
+    caught_up_to     ends of the output topics at the last catch-up
     """
 
     def __init__(
@@ -51,8 +52,8 @@ class LedgerRecovery:
         topic_ids: Callable[[Iterable[str]], Awaitable[Mapping[str, str]]],
     ) -> None:
         """Args:
-        domain: reads what there is to recover, at each time
-        topic_ids: Kafka's id of each topic; "" where the broker has none
+        domain: reads the current domain
+        topic_ids: returns Kafka's id of each topic; "" if the broker has none
         """
         self.guard = CommitGuard()
         self.publishers = publishers
@@ -63,25 +64,26 @@ class LedgerRecovery:
         self._topic_ids = topic_ids
         self._reader = OutputReader(settings)
         self._adopter = Adopter(settings.policy, store, self._reader)
-        self._doubt = False
+        self._must_catch_up = False
         self._caught_up_at = 0
         self._own_attempt = ""
         self._has_warned = False
-        self._waiting: tuple[str, float] = ("", 0.0)  # for another worker's fence: its attempt, and since when
+        self._waiting: tuple[str, float] = ("", 0.0)  # attempt of another worker that we wait for, and since when
 
     @property
     def is_recovered(self) -> bool:
-        """Whether the ledger is recovered, as far as we know."""
+        """Whether the ledger is recovered, as far as this worker knows."""
         return self.guard.token != ""
 
-    def doubt(self) -> None:
-        """Catch up before the next commit: Redis may have gone back, or may be another one."""
-        self._doubt = True
+    def require_catch_up(self) -> None:
+        """Catch up before the next commit: Redis may have gone back in time, or may be another server."""
+        self._must_catch_up = True
 
     async def ensure(self, owned: frozenset[int] = frozenset()) -> bool:
-        """Return True if commits to these release partitions are safe now; their producers are held.
+        """Recover if necessary; return True if commits to these release partitions are safe now.
 
-        False if another worker is recovering the ledger, or Redis changed meanwhile: try again.
+        The caller holds their producers. False if another worker is recovering the ledger, or Redis changed meanwhile:
+        try again.
         """
         try:
             return await self._ensure(owned)
@@ -90,65 +92,65 @@ class LedgerRecovery:
             raise
 
     async def is_valid(self, token: str) -> bool:
-        """Return True if the ledger is recovered under this token, in this life of the server."""
-        return token != "" and (await self._store.look()).token == token
+        """Return True if the ledger is recovered under this token, on this server process."""
+        return token != "" and (await self._store.read_state()).token == token
 
     async def _ensure(self, owned: frozenset[int]) -> bool:
-        for _ in range(_TRIES):
+        for _ in range(_MAX_STEPS):
             ready = await self._step(owned)
             if ready is not None:
                 return ready
-            await self.publishers.hold(owned)  # a fence ended ours too
+            await self.publishers.hold(owned)  # a fence invalidates our own producers too
         return False
 
     async def _step(self, owned: frozenset[int]) -> bool | None:
-        """Look, and do what is to be done next; None: look again."""
+        """Read the recovery state and act on it; None if it must be read again."""
         guard = self.guard
         guard.disown(self.publishers.renewed() | (guard.written.keys() - owned))
-        look = await self._store.look(guard.written)
-        self.sealed_through = look.sealed_through
-        if not look.token:
-            return await self._recover(look)
-        if look.token != guard.token:
-            guard.reset(look.token)  # another worker recovered it
-        if went_back := [r for r, written in guard.written.items() if look.sequences.get(r, 0) < written]:
+        state = await self._store.read_state(guard.written)
+        self.sealed_through = state.sealed_through
+        if not state.token:
+            return await self._recover(state)
+        if state.token != guard.token:
+            guard.reset(state.token)  # another worker recovered the ledger
+        if went_back := [r for r, written in guard.written.items() if state.sequences.get(r, 0) < written]:
             log.warning("commit sequence went back", release_partitions=went_back)
-            return await self._recover(look)
-        guard.disown([r for r, written in guard.written.items() if look.sequences.get(r, 0) != written])
+            return await self._recover(state)
+        guard.disown([r for r, written in guard.written.items() if state.sequences.get(r, 0) != written])
         wanted = owned - guard.written.keys()
-        if wanted or self._doubt or self.publishers.sent - self._caught_up_at > _BEHIND:
+        if wanted or self._must_catch_up or self.publishers.sent - self._caught_up_at > _MAX_LAG:
             return await self._take_over(wanted)
         return True
 
     async def catch_up(self) -> bool:
-        """Adopt what was published up to now; False where that cannot be said, as by `ensure`."""
+        """Adopt all records published up to now; False if that failed, for the reasons of `ensure`."""
         return self.is_recovered and await self._take_over(frozenset()) is True
 
     async def _take_over(self, wanted: frozenset[int]) -> bool | None:
-        """Catch up, then own these release partitions, whose producers are ours. None: look again."""
+        """Catch up, then own these release partitions, whose producers are ours. None: read the state again."""
         guard, sent = self.guard, self.publishers.sent
-        self._doubt = False
+        self._must_catch_up = False
         try:
-            # Before anything is read: if Redis goes back from here on, these sequences are not its own any more.
-            sequences = (await self._store.look(wanted)).sequences
+            # Read before the topics: if Redis goes back after this, its sequences differ from these.
+            sequences = (await self._store.read_state(wanted)).sequences
             domain = await self._domain()
             ends = await self._ends(domain)
-            missing = await self._adopter.adopt(domain, Grounds.finished(guard.token), ends)
-            is_sealed = not await self._store.seals.lacking(domain.sealed)
-            look = await self._store.look(wanted)
-        except Ended:
+            missing = await self._adopter.adopt(domain, RecoveryCheck.finished(guard.token), ends)
+            is_sealed = not await self._store.seals.missing(domain.sealed)
+            state = await self._store.read_state(wanted)
+        except RecoveryEnded:
             guard.reset()
             return None
         except BaseException:
-            self._doubt = True
+            self._must_catch_up = True
             raise
         if missing:
-            log.warning("Redis has lost releases that were published", missing=missing)
-            return await self._recover(look)
-        if not is_sealed:  # Redis has each seal before the registry does
-            log.warning("Redis has lost days that were sealed")
-            return await self._recover(look)
-        if look.token != guard.token:
+            log.warning("Redis has lost published releases", missing=missing)
+            return await self._recover(state)
+        if not is_sealed:  # a seal is written to Redis first, then to the registry
+            log.warning("Redis has lost sealed days")
+            return await self._recover(state)
+        if state.token != guard.token:
             guard.reset()
             return None
         guard.own(sequences)
@@ -156,13 +158,13 @@ class LedgerRecovery:
         self._caught_up_at = sent
         return True
 
-    async def _recover(self, look: Look) -> bool | None:
-        """Recover the ledger, alone or with others. None: look again, it is over; False: another worker is at it.
+    async def _recover(self, state: RecoveryState) -> bool | None:
+        """Recover the ledger, alone or with others. None if it is recovered; False if another worker is fencing.
 
-        look   what showed that it has to be
+        state   which showed that a recovery is necessary
         """
         self.guard.reset()
-        attempt = await self._store.begin(look.attempt if self._has_waited_for(look.attempt) else "")
+        attempt = await self._store.begin(state.attempt if self._has_waited_for(state.attempt) else "")
         if attempt.ours:
             self._own_attempt = attempt.token
             log.warning("recovering the ledger", attempt=attempt.token[:8])
@@ -174,27 +176,29 @@ class LedgerRecovery:
             domain = await self._domain()
             if not attempt.is_fenced and not await self._fence(attempt, domain):
                 return False
-            await self._store.restore_successors(domain.successors)
+            await self._store.restore_next_policies(domain.next_policies)
             await self._store.seals.restore(domain.sealed, domain.days)
-            adopted = await self._adopter.adopt(domain, Grounds.in_progress(attempt.token), await self._store.ends())
+            adopted = await self._adopter.adopt(
+                domain, RecoveryCheck.in_progress(attempt.token), await self._store.ends()
+            )
             finished = await self._store.finish(attempt, domain.sealed)
-        except Ended:
+        except RecoveryEnded:
             pass
         finally:
             METERS.count(RECOVERIES, result="finished" if finished else "unfinished")
         if finished:
             log.info("ledger recovered", attempt=attempt.token[:8], adopted=adopted)
             return None
-        if (await self._store.look()).token:
+        if (await self._store.read_state()).token:
             log.info("ledger recovered by another worker", adopted_here=adopted)
             return None
-        # Everything is read, and it does not count: Redis or a topic changed meanwhile. The next try begins anew.
-        self._waiting = (attempt.token, monotonic_s() - _FENCE_S)
+        # Redis or a topic changed during the recovery, so it does not count. The next call begins a new one.
+        self._waiting = (attempt.token, monotonic_s() - _FENCE_TIMEOUT_S)
         return False
 
     def _has_waited_for(self, attempt: str) -> bool:
         known, since_s = self._waiting
-        return attempt != "" and known == attempt and monotonic_s() - since_s >= _FENCE_S
+        return attempt != "" and known == attempt and monotonic_s() - since_s >= _FENCE_TIMEOUT_S
 
     def _wait_for(self, attempt: str) -> None:
         if self._waiting[0] != attempt:
@@ -203,16 +207,16 @@ class LedgerRecovery:
     async def _fence(self, attempt: Attempt, domain: Domain) -> bool:
         """Fence all publishers, then store where the output topics end; False if another recovery has begun."""
         await self.publishers.fence(domain.publishing)
-        return await self._store.fenced(attempt, await self._ends(domain))
+        return await self._store.store_ends(attempt, await self._ends(domain))
 
     async def _ends(self, domain: Domain) -> dict[OutputPartition, Position]:
         try:
             ids = await self._topic_ids(sorted(domain.outputs))
         except UnknownTopicOrPartitionError:
-            if not self._has_warned:  # it may also be new, and not known to every broker yet
+            if not self._has_warned:  # the topic may also be new, and not known to every broker yet
                 log.warning(
-                    "output topic gone: what was published there cannot be read back, so nothing is released; restore"
-                    " it with its records, or start with another telemetry topic",
+                    "output topic missing: its records cannot be recovered, so nothing is released; restore the topic"
+                    " with its records, or start with another telemetry topic",
                     one_of=sorted(domain.outputs),
                 )
             self._has_warned = True

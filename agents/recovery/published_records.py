@@ -1,4 +1,4 @@
-"""What the ledger needs of a record on `hats.means` or `hats.queries`."""
+"""Decode records on `hats.means` and `hats.queries`, reduced to the fields that the ledger needs."""
 
 from collections.abc import Callable
 from datetime import date, datetime
@@ -11,7 +11,7 @@ from hatcast.stream.policy.policy import Relation
 from hatcast.stream.queries import Period
 from hatcast.stream.records import Date
 from hatcast.stream.release.hats import is_charged
-from hatcast.stream.units import nano
+from hatcast.stream.units import nano_ceil
 
 
 class _Noise(msgspec.Struct):
@@ -19,7 +19,7 @@ class _Noise(msgspec.Struct):
 
 
 class _Release(msgspec.Struct):
-    """The part of `ReleaseRecord` and `QueryRecord` that is needed here: to read all takes four times as long."""
+    """The needed fields of `ReleaseRecord` and `QueryRecord`: decoding all fields takes four times as long."""
 
     release_id: str
     policy_id: str
@@ -40,31 +40,31 @@ class _Release(msgspec.Struct):
 
     @property
     def charge(self) -> int:
-        """Of a HAT, 1e-9: what the user pays whose group pays more."""
+        """Charge of a HAT (1e-9): the larger of the vehicles' and the devices' epsilon."""
         charged = is_charged(self.status, self.relation)
-        return nano(max(self.epsilon, self.device_epsilon)) if charged else 0
+        return nano_ceil(max(self.epsilon, self.device_epsilon)) if charged else 0
 
     def answered(self) -> Answered | None:
-        """What a query has reserved, if this is an answer to one that costs it: some day may have had no room else."""
+        """Return the query's reservation; None unless the answer is released, because a day may have lacked room."""
         if self.query is None or self.status != "released":
             return None
         first = date.fromisoformat(self.first_date)
         period = Period(first, (date.fromisoformat(self.last_date) - first).days + 1)
-        return Answered(self.release_id.partition("/")[0], self.query, period, self.most_hats, nano(self.epsilon))
+        return Answered(self.release_id.partition("/")[0], self.query, period, self.most_hats, nano_ceil(self.epsilon))
 
 
 _RELEASE: Final = msgspec.json.Decoder(_Release)
 
 
 def published_of(value: bytes, policy_id: str, fineness: Callable[[float | None], int]) -> Published:
-    """What the ledger needs of a release record. Raises msgspec.DecodeError, ValueError.
+    """Decode a release or answer record. Raises msgspec.DecodeError, ValueError.
 
-    fineness   `hatcast.stream.release.spending.fineness_of` the policy of this id; of other policies it is not known
+    fineness   `hatcast.stream.release.spending.fineness_of` the policy with this id; unknown for other policies
     """
     release = _RELEASE.decode(value)
     hidden = release.relation is Relation.ADD_REMOVE
     scale = None if release.noise is None else release.noise.scale
-    if release.query is not None:  # its charge is what it has reserved, and no HAT's
+    if release.query is not None:  # its charge is its reservation, not the charge of a HAT
         return Published(
             release_id=release.release_id,
             name=release.release_id.partition("/")[0],

@@ -1,1 +1,1 @@
-"""Redis: what a partition has folded, and what has been released and charged. Every write is one Lua script."""
+"""Redis: the fold state of each partition, and the ledger of the domain. Every write is one Lua script."""

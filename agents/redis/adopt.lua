@@ -1,15 +1,14 @@
--- Adopt what one partition of an output topic holds from one offset to another, and store how far that is.
+-- Adopt consecutive records of one output partition, and store the new adopted position.
 -- KEYS  1 recovery, 2 adopted, 3 oldest, 4 sealed, 5 dates, 6 total, 7 last dates (of the domain), then for each group of
 --       records, which are those of one policy and date: releases, published, ledger, costs, levels, unsealed dates
--- ARGV  1 2 a field of the recovery and the value that it must have: the token of a finished one, or of the one in
---       progress; 3 `topic/partition`, 4 5 what is stored of it, before ('' for nothing) and after; 6 the groups
---       (msgpack): policy name, date, the first offset (text), the greatest seq, and the records (none of a
---       day that only hats.budget tells of): release_id, the SHA-1 of its
---       bytes, and of those that are missing here also cell/slot, charge (1e-9, text), how fine its noise is, the bytes,
---       1 if Kafka has committed it. 1,000 records at most, since a call takes 8,000 values
--- Returns {"OK"}; {"ended"}: it is not recovered, or not by this recovery; {"moved", what is stored}: somebody else has
--- adopted this; {"missing", how many of the ids that follow are missing, those, then those that have other bytes here}.
--- But for "OK" nothing was written; "damaged", "overflow": see staging.lua.
+-- ARGV  1 2 a field of the recovery and its required value: the token of a finished recovery, or of one in progress;
+--       3 `topic/partition`, 4 5 its adopted position before ('' for none) and after; 6 the groups (msgpack): policy
+--       name, date, the first offset (text), the greatest seq, and the records (none for a day with only budget records):
+--       release_id, the SHA-1 of its bytes, and if it is to be written also cell/slot, charge (1e-9, text), fineness of
+--       its noise, the bytes, 1 if Kafka has committed it. 1,000 records at most, since Lua's unpack takes 8,000 values
+-- Returns {"OK"}, or without any write: {"ended"}, the recovery is no longer the required one; {"moved", position},
+-- another worker has adopted these records; {"missing", number of missing ids, those ids, then the ids that have other
+-- bytes here}; "damaged", "overflow": see staging.lua.
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return {'ended'} end
 local stored = redis.call('HGET', KEYS[2], ARGV[3]) or ''
 if stored ~= ARGV[4] then return {'moved', stored} end
@@ -18,7 +17,7 @@ local groups = {}
 for g, group in ipairs(cmsgpack.unpack(ARGV[6])) do
   local name, date, records = group[1], group[2], group[5]
   local sealed = redis.call('HGET', KEYS[4], name)
-  -- A sealed day is a summary by now, which holds all of this.
+  -- The summary of a sealed day already includes its records.
   if not (sealed and date <= sealed) then
     local at = 8 + (g - 1) * 6
     groups[#groups + 1] = {
@@ -34,7 +33,7 @@ for _, group in ipairs(groups) do
   local ids, given = {}, {}
   for i, record in ipairs(group.records) do ids[i] = record[1] end
   group.new = {}
-  fetch(group.releases, ids)
+  prefetch(group.releases, ids)
   for _, record in ipairs(group.records) do
     local id, known = record[1], get(group.releases, record[1])
     local here = known and redis.sha1hex(known) or given[id]
@@ -57,14 +56,14 @@ end
 
 for _, group in ipairs(groups) do
   local name, ledger, releases = group.name, group.ledger, group.releases
-  -- The first record of a day, which its seal will tell: offsets of a topic that was made anew begin again.
+  -- The first record of a day, which its seal will contain. In a recreated topic the offsets start again.
   local oldest, id = ARGV[3] .. ' ' .. group.date .. ' ' .. name, string.match(ARGV[5], '^(.*:)%d+$')
   if string.match(get(KEYS[3], oldest) or '', '^(.*:)%d+$') ~= id then set(KEYS[3], oldest, id .. group.first) end
   local charges, spent, fineness = {}, ZERO, {}
   for _, record in ipairs(group.new) do
     local place, charge, fine = record[3], amount(record[4], releases), record[5]
     set(releases, record[1], record[6])
-    if record[7] == 1 then join(group.published, record[1]) end
+    if record[7] == 1 then add_member(group.published, record[1]) end
     if ZERO < charge then
       charges[#charges + 1] = {place, charge}
       spent = spent + charge
@@ -72,28 +71,28 @@ for _, group in ipairs(groups) do
     end
   end
   if #group.new > 0 then
-    join(KEYS[5], group.date)
-    join(group.unsealed, group.date)
-    later(KEYS[7], name, group.date)
+    add_member(KEYS[5], group.date)
+    add_member(group.unsealed, group.date)
+    raise_last_date(KEYS[7], name, group.date)
   end
-  -- Numbers that were given out are not given out again; not all records show theirs. A release may also have been sent
-  -- without its budget record, while commits with smaller numbers were lost unsent: the day's number is at least all that
-  -- its policies numbered. It is raised to that and not counted on: recall.lua may have raised it already.
+  -- Assigned numbers are not assigned again, though not all records contain theirs. A release may also have been sent
+  -- without its budget record, while commits with smaller numbers were lost unsent: so the day's number is at least the
+  -- sum of its policies' numbers. It is raised to that sum, not incremented: restore_budget.lua may have raised it.
   local commits = math.max(group.seq, redis.call('HLEN', releases) + #group.new)
-  if commits > number(ledger, 'commits:' .. name) then store(ledger, 'commits:' .. name, commits) end
+  if commits > get_number(ledger, 'commits:' .. name) then set_number(ledger, 'commits:' .. name, commits) end
   local numbered = 0
   for field, value in pairs(fields_of(ledger)) do
-    if value and string.sub(field, 1, 8) == 'commits:' then numbered = numbered + whole(value, ledger) end
+    if value and string.sub(field, 1, 8) == 'commits:' then numbered = numbered + parse_integer(value, ledger) end
   end
-  if numbered > number(ledger, 'sequence') then store(ledger, 'sequence', numbered) end
+  if numbered > get_number(ledger, 'sequence') then set_number(ledger, 'sequence', numbered) end
   if #charges > 0 then
     book_all(group.costs, group.levels, charges)
     increase(ledger, 'releases:' .. name, #charges)
-    grow(ledger, 'epsilon:' .. name, spent)
+    add_amount(ledger, 'epsilon:' .. name, spent)
     for fine, times in pairs(fineness) do increase(ledger, 'fineness:' .. name .. ':' .. fine, times) end
-    -- The cap may be lost too: until recall.lua brings it back, every charge counts.
-    settle(ledger, KEYS[6], name, cost_of_day(ledger, name, levels_in(group.levels), cap_of(ledger, name)))
+    -- The cap may be lost too: until restore_budget.lua restores it, every charge counts.
+    set_policy_cost(ledger, KEYS[6], name, cost_of_day(ledger, name, levels_in(group.levels), cap_of(ledger, name)))
   end
 end
 set(KEYS[2], ARGV[3], ARGV[5])
-return written({'OK'})
+return write_all({'OK'})

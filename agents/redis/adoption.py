@@ -1,4 +1,4 @@
-"""What the output topics hold of the ledger, as it is adopted from there."""
+"""Types for adopting records from the output topics into the ledger."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,36 +17,36 @@ class OutputPartition(NamedTuple):
 
     @property
     def field(self) -> str:
-        """How Redis names it."""
+        """Name of the partition in Redis."""
         return f"{self.topic}/{self.partition}"
 
 
 class Position(NamedTuple):
-    """An offset in a topic; `topic_id` is Kafka's, "" where the broker has none: a topic made anew has another."""
+    """An offset in a topic. `topic_id` is Kafka's, "" if the broker has none; a recreated topic has another id."""
 
     topic_id: str
     offset: int
 
     @property
     def stored(self) -> str:
-        """As it is stored."""
+        """Text of the position in Redis."""
         return f"{self.topic_id}:{self.offset}"
 
     @staticmethod
     def of(stored: str) -> "Position":
-        """As it was stored."""
+        """Parse a position stored in Redis."""
         topic_id, _, offset = stored.rpartition(":")
         return Position(topic_id, int(offset))
 
 
 class Published(msgspec.Struct, frozen=True):
-    """A record found on an output topic, as the ledger needs it.
+    """A record of an output topic, reduced to the fields that the ledger needs.
 
     place          `cell/slot`
     charge         1e-9
-    fineness       of its noise; 0: not known
-    slot_start_ms  ms UTC, of a HAT under `add_remove`, where all of a policy goes by slots; else None
-    answered       of an answer to a query: what it has reserved
+    fineness       of its noise; 0 if unknown
+    slot_start_ms  ms UTC; only of a HAT under `add_remove`, whose progress is by slot
+    answered       the query's reservation, if the record answers a query
     """
 
     release_id: str
@@ -62,7 +62,7 @@ class Published(msgspec.Struct, frozen=True):
 
 
 class Answered(NamedTuple):
-    """What a query has reserved on the dates of a period: all its answers have the same."""
+    """A query's reservation on each date of a period; the same for all answers of the query and period."""
 
     policy: str
     query: str
@@ -73,27 +73,27 @@ class Answered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From the first to the last slot of which something was published, under one policy with `add_remove`.
+    """The first and the last published slot of a policy under `add_remove`, by their starts (ms UTC).
 
-    Slots are published one after the other, so all between them is published too. Starts in ms UTC.
+    Slots are published in order, so all slots between them are published too.
     """
 
     first_ms: int
     last_ms: int
 
     def widened(self, start_ms: int) -> "Span":
-        """With one more slot."""
+        """Return the span extended by one slot."""
         return Span(min(self.first_ms, start_ms), max(self.last_ms, start_ms))
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
-    """The releases and answers in a stretch of one output partition.
+class AdoptionBatch:
+    """The releases and answers in consecutive records of one output partition.
 
-    stored     up to where Redis says that the partition is adopted, before; None: nothing is
-    following  the position after the stretch
-    records    each with its offset
-    days       (policy name, date) -> the first offset of what else tells of that day
+    stored     the position up to which Redis has adopted the partition before this batch; None for nothing
+    following  the position after the batch
+    records    releases and answers, each with its offset
+    days       (policy name, date) -> the offset of the first budget record about that day
     """
 
     place: OutputPartition

@@ -1,6 +1,6 @@
--- Begin to recover the ledger, or join the recovery that is in progress. Nothing is committed until it is finished.
+-- Begin a recovery of the ledger, or join the one in progress. No commit succeeds until it is finished.
 -- KEYS  1 recovery, 2 ends
--- ARGV  1 the token of a new recovery, 2 the token of one in progress that is to be replaced ('' for none)
+-- ARGV  1 the token of a new recovery, 2 the token of a recovery in progress to replace ('' for none)
 -- Returns {the token of the recovery in progress, '1' once all publishers are fenced}
 local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
 local replid = string.match(redis.call('INFO', 'replication'), 'master_replid:(%w+)') or ''

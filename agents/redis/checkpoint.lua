@@ -1,9 +1,8 @@
--- Write a partition's changes, only if the stored offset is the one they were folded from, and nobody else has taken
--- the partition since it was read.
+-- Write a partition's changes, only if they were folded from the stored offset, and no other worker has opened the
+-- partition since.
 -- KEYS[1]  {name:p}:state
--- ARGV     prefix, base, next, token of whoever writes, changes (msgpack: clock, complete_from, outcomes, slots, hats,
---          days, days_over), then key and value
---          of each chunk (cmsgpack does not know msgpack's type for bytes)
+-- ARGV     prefix, base, next, owner token, changes (msgpack: clock, complete_from, outcomes, slots, hats, days,
+--          days_over), then key and value of each chunk (cmsgpack does not support msgpack's type for bytes)
 -- Returns "OK", or the stored offset (nil if there is none): then nothing was written.
 local stored = redis.call('HMGET', KEYS[1], 'offset', 'owner')
 if stored[1] ~= ARGV[2] or stored[2] ~= ARGV[4] then return stored[1] end
@@ -19,10 +18,10 @@ for slot, ends in pairs(changes.slots) do set(prefix .. 'slots', slot, ends) end
 for slot, cells in pairs(changes.hats) do
   for cell, users in pairs(cells) do set(prefix .. 'hats:' .. slot, cell, users) end
 end
-for i = 6, #ARGV, 2 do put(prefix .. ARGV[i], ARGV[i + 1]) end
+for i = 6, #ARGV, 2 do set_string(prefix .. ARGV[i], ARGV[i + 1]) end
 for date, users in pairs(changes.days) do set(prefix .. 'days', date, users) end
 for date, chunks in pairs(changes.days_over) do
   set(prefix .. 'days', date, false)
   for chunk = 0, tonumber(chunks) - 1 do remove(prefix .. 'd:' .. date .. '/' .. chunk) end
 end
-return written('OK')
+return write_all('OK')

@@ -4,29 +4,29 @@
 --       13 unsealed dates (of the policy)
 -- ARGV  1 release_id, 2 policy name, 3 date, 4 cell/slot, 5 charge (1e-9), 6 cap K, 7 the day's limit (1e-9),
 --       8 the limit of all days ('' for none), 9 10 the record before and after its seq (nothing after: it has no seq),
---       11 12 the same for a budget that is exhausted, 13 the recovery's token, 14 how fine its noise is, 15 the policy
---       that this one replaces ('' for none), 16 this one as its successor, 17 18 the commit sequence: its field and the
---       value written last; then for each query over days that reads this one: its name, in how many places a user can
---       be, its epsilon there (1e-9), '1' if that is spent already
+--       11 12 the same for an exhausted budget, 13 the recovery's token, 14 fineness of its noise, 15 the policy that
+--       this one replaces ('' for none), 16 this one as its next policy, 17 18 the commit sequence: its field and the
+--       value written last; then for each query over days that reads this day: its name, number of places that a user
+--       can be in, epsilon of each place (1e-9), '1' if that is spent already
 -- Returns {"committed" or "found", record, "1" if it is published}, or one word, and then nothing was written:
--- "unrecovered", "behind" (another commit sequence), "sealed" (the day is over for good), "replaced" (the day is another
--- policy's), "unclaimed" (we follow a policy that knows nothing of it); "damaged", "overflow": see staging.lua.
+-- "unrecovered", "behind" (another commit sequence), "sealed" (the day is sealed), "replaced" (the day is the next
+-- policy's), "unclaimed" (Redis lacks the transition to this policy); "damaged", "overflow": see staging.lua.
 local keys = {
   releases = KEYS[1], published = KEYS[2], ledger = KEYS[3], dates = KEYS[6], recovery = KEYS[7],
   successors = KEYS[9], last = KEYS[10], sequences = KEYS[11], sealed = KEYS[12], unsealed = KEYS[13],
 }
 local id, name, date = ARGV[1], ARGV[2], ARGV[3]
-local answer = decided(keys, id, name, date, ARGV[13], ARGV[15], ARGV[16], ARGV[17], ARGV[18])
+local answer = reject_or_find(keys, id, name, date, ARGV[13], ARGV[15], ARGV[16], ARGV[17], ARGV[18])
 if answer then return answer end
 
--- At once what is read one by one below.
-fetch(KEYS[3], {
+-- Read in one command the fields that are used one by one below.
+prefetch(KEYS[3], {
   'cost', 'limit', 'sequence', 'cap:' .. name, 'commits:' .. name, 'cost:' .. name, 'epsilon:' .. name, 'releases:' .. name,
   'reserved:' .. name, 'fineness:' .. name .. ':' .. ARGV[14],
 })
-fetch(KEYS[8], {'limit', 'spent'})
+prefetch(KEYS[8], {'limit', 'spent'})
 
--- Before the day's first release, whatever becomes of it.
+-- Before the day's first release, whether or not it is charged.
 for i = 19, #ARGV, 4 do
   reserve(KEYS[3], KEYS[8], name, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[7], ARGV[8], ARGV[i + 3] == '1')
 end
@@ -38,18 +38,18 @@ if ZERO < charge then
   local after = digits_of(amount(before or '0', KEYS[4]) + charge)
   levels[after] = (levels[after] or 0) + 1
   local cost = cost_of_day(KEYS[3], name, levels, tonumber(ARGV[6]))
-  local grown = cost - sum(KEYS[3], 'cost:' .. name)
-  if not has_room(KEYS[3], KEYS[8], grown, ARGV[7], ARGV[8]) then
+  local added = cost - get_amount(KEYS[3], 'cost:' .. name)
+  if not has_room(KEYS[3], KEYS[8], added, ARGV[7], ARGV[8]) then
     head, tail = ARGV[11], ARGV[12]
   else
     book(KEYS[4], KEYS[5], place, charge)
     set(KEYS[3], 'cap:' .. name, ARGV[6])
-    settle(KEYS[3], KEYS[8], name, cost)
-    lower(KEYS[3], ARGV[7])
-    lower(KEYS[8], ARGV[8])
+    set_policy_cost(KEYS[3], KEYS[8], name, cost)
+    lower_limit(KEYS[3], ARGV[7])
+    lower_limit(KEYS[8], ARGV[8])
     increase(KEYS[3], 'releases:' .. name, 1)
-    grow(KEYS[3], 'epsilon:' .. name, charge)
+    add_amount(KEYS[3], 'epsilon:' .. name, charge)
     increase(KEYS[3], 'fineness:' .. name .. ':' .. ARGV[14], 1)
   end
 end
-return keep(keys, id, name, date, head, tail, ARGV[17])
+return write_record(keys, id, name, date, head, tail, ARGV[17])

@@ -1,7 +1,7 @@
-"""What releases read and delete: the contributions of telemetry, and devices' reports where the policy takes them.
+"""Contributions of HATs in Redis: those of telemetry, and of devices' reports if the policy uses reports.
 
-Each topic has a state of its own, with its own offsets and clocks. A HAT is final once the clocks of all partitions of
-both are past its close.
+Each topic has its own state, offsets and watermarks. A HAT is final once the watermarks of all partitions of both
+topics are past its end plus lateness.
 """
 
 import asyncio
@@ -16,50 +16,51 @@ from hatcast.stream.release.hats import HatChunks
 
 
 class HatStore:
-    """The states of one policy, together. Errors of redis-py pass through.
+    """The fold states of one policy, combined. Errors of redis-py pass through.
 
-    telemetry    the state of its partitions
-    reports      the same of reports, under a name that no policy has; None: the policy takes none
-    partitions   of either, and of releases
+    telemetry    state of the telemetry partitions
+    reports      state of the report partitions, under a name that no policy can have; None if the policy uses none
+    partitions   number of partitions of either topic, and of release partitions
     """
 
     def __init__(self, telemetry: PartitionStore, reports: PartitionStore | None = None) -> None:
         self.partitions = telemetry.partitions
         self.telemetry = telemetry
         self.reports = reports
-        self._all = [telemetry] if reports is None else [telemetry, reports]
+        self._stores = [telemetry] if reports is None else [telemetry, reports]
 
     @classmethod
     def of(cls, redis: AnyRedis, policy: Policy, partitions: int) -> Self:
-        """What the policy's workers keep."""
+        """Return the store of a policy."""
         reports = PartitionStore(redis, f"{policy.name}/reports", partitions, "reports")
         return cls(PartitionStore(redis, policy.name, partitions), reports if policy.takes_reports else None)
 
-    async def clocks(self) -> list[int | None]:
-        """Every partition's stored clock (ms UTC), of both topics."""
-        return [clock for clocks in await asyncio.gather(*(store.clocks() for store in self._all)) for clock in clocks]
+    async def watermarks(self) -> list[int | None]:
+        """Return every partition's stored watermark (ms UTC), of both topics."""
+        found = await asyncio.gather(*(store.watermarks() for store in self._stores))
+        return [watermark for watermarks in found for watermark in watermarks]
 
     async def complete_from(self) -> int | None:
-        """See PartitionStore; the later one: a HAT without some of its reports is incomplete too."""
-        found = await asyncio.gather(*(store.complete_from() for store in self._all))
+        """Return the later time of both topics, as in PartitionStore: a HAT that lacks reports is incomplete too."""
+        found = await asyncio.gather(*(store.complete_from() for store in self._stores))
         return max((instant for instant in found if instant is not None), default=None)
 
     async def open_slots(self) -> dict[str, int]:
-        """`date/slot` -> end (ms UTC) of every slot with contributions or reports."""
+        """Return `date/slot` -> end (ms UTC) of every slot with contributions or reports."""
         found: dict[str, int] = {}
-        for slots in await asyncio.gather(*(store.open_slots() for store in self._all)):
+        for slots in await asyncio.gather(*(store.open_slots() for store in self._stores)):
             found |= slots
         return found
 
     async def cells(self, slot: str) -> dict[str, int]:
-        """The cells with contributions or reports in a slot, and how many users and devices are in each."""
+        """Return cell -> number of users and devices, of the cells with contributions or reports in a slot."""
         users: Counter[str] = Counter()
-        for cells in await asyncio.gather(*(store.cells(slot) for store in self._all)):
+        for cells in await asyncio.gather(*(store.cells(slot) for store in self._stores)):
             users.update(cells)
         return dict(users)
 
     async def load(self, hats: Sequence[FinalHat]) -> list[HatChunks] | None:
-        """What is known of each HAT; None if a partition's clock is missing or too small."""
+        """Return the contributions of each HAT; None if a partition's watermark is missing or too small."""
         readings = await self.telemetry.load(hats)
         if readings is None:
             return None
@@ -69,12 +70,12 @@ class HatStore:
         return None if reports is None else list(map(HatChunks, readings, reports))
 
     async def delete(self, hats: Sequence[FinalHat], *, keep: bool = False) -> None:
-        """Delete what is known of published HATs. `keep`: see PartitionStore; of readings only."""
+        """Delete the contributions of published HATs. `keep`: as in PartitionStore, for readings only."""
         await self.telemetry.delete(hats, keep=keep)
         if self.reports is not None:
             await self.reports.delete(hats)
 
     async def sweep(self, date: str) -> None:
-        """See PartitionStore."""
-        for store in self._all:
+        """Delete the contributions from a local date on, of both topics."""
+        for store in self._stores:
             await store.sweep(date)

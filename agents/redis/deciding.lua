@@ -1,9 +1,9 @@
 -- How a commit begins and ends, for a release or an answer. This part precedes both scripts.
 
--- Return what answers the commit without writing: one word that rejects it, or the record that is stored already; nil:
--- go on. `sequence` is the field of the release partition's commit sequence, `before` the value that its owner wrote
--- last: another value means that this Redis went back in time, or that somebody else owns the partition.
-local function decided(keys, id, name, date, token, replaces, claim, sequence, before)
+-- Return the reply if there is nothing to commit: one word that rejects the commit, or the record that is stored
+-- already; else nil. `sequence` is the field of the release partition's commit sequence, `before` the value that its
+-- owner wrote last: another value means that this Redis went back in time, or that another worker owns the partition.
+local function reject_or_find(keys, id, name, date, token, replaces, claim, sequence, before)
   local recovery = redis.call('HMGET', keys.recovery, 'run_id', 'token')
   if recovery[2] ~= token or recovery[1] ~= string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') then
     return {'unrecovered'}
@@ -14,23 +14,23 @@ local function decided(keys, id, name, date, token, replaces, claim, sequence, b
   local found = get(keys.releases, id)
   if found then
     increase(keys.sequences, sequence, 1)
-    return written({'found', found, tostring(redis.call('SISMEMBER', keys.published, id))})
+    return write_all({'found', found, tostring(redis.call('SISMEMBER', keys.published, id))})
   end
-  -- No day is of two policies, whatever their workers know of each other.
+  -- A day never belongs to two policies, even if their workers do not know of each other.
   local successor = redis.call('HGET', keys.successors, name)
   if successor and date >= string.match(successor, '^%S+') then return {'replaced'} end
   if replaces ~= '' and redis.call('HGET', keys.successors, replaces) ~= claim then return {'unclaimed'} end
 end
 
 -- Number a record, advance the commit sequence, and write both with all that is staged.
-local function keep(keys, id, name, date, head, tail, sequence)
+local function write_record(keys, id, name, date, head, tail, sequence)
   increase(keys.ledger, 'sequence', 1)
   local seq = text(increase(keys.ledger, 'commits:' .. name, 1))
   local record = tail == '' and head or head .. seq .. tail
   set(keys.releases, id, record)
-  join(keys.dates, date)
-  join(keys.unsealed, date)
+  add_member(keys.dates, date)
+  add_member(keys.unsealed, date)
   increase(keys.sequences, sequence, 1)
-  later(keys.last, name, date)
-  return written({'committed', record, '0'})
+  raise_last_date(keys.last, name, date)
+  return write_all({'committed', record, '0'})
 end

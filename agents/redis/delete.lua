@@ -1,9 +1,9 @@
--- Delete the contributions of published HATs; keep of them what queries over days will read.
+-- Delete the contributions of published HATs, and retain the parts that queries over days will read.
 -- KEYS[1]  {name:p}:state
--- ARGV     prefix, users in a chunk, bytes of a pseudonym ('' to keep nothing), then for each HAT: slot, cell, the least
---          clock (ms UTC) that closes it
--- A partition whose clock went back (its Redis was restored) keeps them: it is folding them again.
-local prefix, clock = ARGV[1], whole(get(KEYS[1], 'clock') or '-1', KEYS[1])
+-- ARGV     prefix, users in a chunk, bytes of a pseudonym ('' to retain nothing), then for each HAT: slot, cell, the
+--          least watermark (ms UTC) that closes it
+-- A partition whose watermark went back (its Redis was restored) deletes nothing: it folds these records again.
+local prefix, clock = ARGV[1], parse_integer(get(KEYS[1], 'clock') or '-1', KEYS[1])
 local pseudonym, deleted = tonumber(ARGV[3]), {}
 
 -- hatcast.stream.fold.packing.strip: header, counts, totals, maxima
@@ -12,7 +12,7 @@ local function strip(chunk, key)
   local start = maxima and 6 + users * pseudonym
   local stop = maxima and start + users * (counts + totals + maxima) - 1
   if not maxima or #chunk < stop then
-    refuse('damaged', key)
+    reject('damaged', key)
     return ''
   end
   return string.sub(chunk, 1, 5) .. string.sub(chunk, start, stop)
@@ -22,18 +22,18 @@ for i = 4, #ARGV, 3 do
   local slot, cell = ARGV[i], ARGV[i + 1]
   if clock >= tonumber(ARGV[i + 2]) then
     local hats, kept = prefix .. 'hats:' .. slot, {}
-    local users = number(hats, cell)
+    local users = get_number(hats, cell)
     for chunk = 0, math.ceil(users / tonumber(ARGV[2])) - 1 do
       local key = prefix .. 'c:' .. slot .. '/' .. cell .. '/' .. chunk
       if pseudonym then
-        local bytes = read(key)
+        local bytes = get_string(key)
         if bytes then kept[#kept + 1] = strip(bytes, key) end
       end
       remove(key)
     end
     if #kept > 0 then
       set(prefix .. 'k:' .. slot, cell, table.concat(kept))
-      set(prefix .. 'kept', slot, get(prefix .. 'slots', slot) or refuse('damaged', prefix .. 'slots'))
+      set(prefix .. 'kept', slot, get(prefix .. 'slots', slot) or reject('damaged', prefix .. 'slots'))
     end
     if get(hats, cell) then
       deleted[slot] = (deleted[slot] or 0) + 1
@@ -44,4 +44,4 @@ end
 for slot, cells in pairs(deleted) do
   if redis.call('HLEN', prefix .. 'hats:' .. slot) == cells then set(prefix .. 'slots', slot, false) end
 end
-return written('OK')
+return write_all('OK')

@@ -1,8 +1,8 @@
-"""Does Redis keep what it is given? A worker that cannot rely on that does not start, unless told to.
+"""Durability check: a worker does not start on a Redis that may lose data, unless the operator accepts it.
 
-An eviction takes keys one by one and moves no offset back, so nobody would notice: contributions would be missing from
-a mean, or a release from the ledger, whose HAT would then be drawn again. Redis without a file loses all at a restart.
-That is noticed, and made good as far as the topics reach: the telemetry that they still have, and the releases.
+Eviction deletes single keys and moves no offset back, so it is undetected: contributions would be missing from a mean,
+or a release from the ledger, and its HAT would be drawn again. Redis without persistence loses everything at a
+restart. hatcast detects that, and restores what the topics still have: the retained telemetry, and the releases.
 """
 
 from collections.abc import Iterator
@@ -17,51 +17,51 @@ from redis.exceptions import RedisError, ResponseError
 
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.redis.clients import primaries
-from hatcast.agents.redis.connection import connect_redis, redis_name, redis_refusal
+from hatcast.agents.redis.connection import connect_redis, redis_error, redis_name
 from hatcast.stream.errors import HatcastError
 
 log = structlog.get_logger()
 
-KEEPS_ALL: Final = "noeviction"
-ACCEPT: Final = "--accept-volatile-state"
+NO_EVICTION: Final = "noeviction"
+ACCEPT_OPTION: Final = "--accept-volatile-state"
 
 
 class Persistence(StrEnum):
-    """What a restart of Redis leaves."""
+    """Persistence of a Redis server."""
 
     APPEND_ONLY = "append-only file"
     SNAPSHOTS = "snapshots only"
     NONE = "none"
-    UNKNOWN = "no append-only file, and CONFIG GET, which would tell of snapshots, is not allowed"
+    UNKNOWN = "no append-only file, and CONFIG GET, which would show snapshots, is not allowed"
 
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """What a Redis says of itself.
+    """Durability settings of a Redis server.
 
-    eviction   its maxmemory-policy; None where it does not say
+    eviction   its maxmemory-policy; None if it does not report one
     """
 
     persistence: Persistence
     eviction: str | None
 
     def weaknesses(self) -> Iterator[str]:
-        """What it would lose state by, each with what to set."""
+        """Yield each setting that may lose state, with its fix."""
         if self.persistence is Persistence.NONE:
             yield "it has no persistence: set `appendonly yes`"
-        if self.eviction not in (KEEPS_ALL, None):
-            yield f"its maxmemory-policy is {self.eviction}: set `maxmemory-policy {KEEPS_ALL}`"
+        if self.eviction not in (NO_EVICTION, None):
+            yield f"its maxmemory-policy is {self.eviction}: set `maxmemory-policy {NO_EVICTION}`"
 
     def unknown(self) -> Iterator[str]:
-        """What cannot be checked."""
+        """Yield each setting that cannot be checked."""
         if self.persistence is Persistence.UNKNOWN:
             yield f"persistence: {self.persistence}"
         if self.eviction is None:
-            yield "maxmemory-policy: not told"
+            yield "maxmemory-policy: not reported"
 
 
 def read_durability(redis: Redis) -> Durability:
-    """By INFO, which the scripts of hatcast need as well, and by CONFIG GET only where INFO does not tell.
+    """Read the durability settings from INFO, which hatcast's scripts need too, and from CONFIG GET only if necessary.
 
     Errors of redis-py pass through.
     """
@@ -69,7 +69,7 @@ def read_durability(redis: Redis) -> Durability:
 
 
 def info(redis: Redis, section: str) -> dict[str, Any]:
-    """A section of INFO."""
+    """Return a section of INFO."""
     answer: dict[str, Any] = redis.info(section)
     return answer
 
@@ -79,26 +79,27 @@ def _persistence(redis: Redis) -> Persistence:
         return Persistence.APPEND_ONLY
     try:
         answer: Any = redis.config_get("save")
-    except ResponseError:  # by an ACL, or by a provider that has no such command
+    except ResponseError:  # denied by an ACL, or the provider does not have the command
         return Persistence.UNKNOWN
     return Persistence.SNAPSHOTS if answer.get("save") else Persistence.NONE
 
 
 def ensure_durable(settings: Settings, *, accept_volatile_state: bool = False) -> None:
-    """Raises HatcastError where Redis evicts keys or has no persistence, unless that is accepted. Logs what is left open."""
+    """Raise HatcastError if Redis evicts keys or lacks persistence, unless accepted. Log settings it cannot check."""
     try:
         with closing(connect_redis(settings)) as redis:
             found = {name: read_durability(node) for name, node in primaries(redis).items()}
     except RedisError as error:
-        raise redis_refusal(settings, error) from None
+        raise redis_error(settings, error) from None
     for name, durability in found.items():
         for unknown in durability.unknown():
-            log.warning("a setting of Redis cannot be checked", setting=unknown, **({"node": name} if name else {}))
-    # Of a cluster, mostly all nodes or none: said once.
+            log.warning("a Redis setting cannot be checked", setting=unknown, **({"node": name} if name else {}))
+    # In a cluster mostly all nodes have a weakness or none: each is reported once.
     weaknesses = sorted({weakness for durability in found.values() for weakness in durability.weaknesses()})
     if weaknesses and accept_volatile_state:
         log.warning("Redis may lose state, as accepted", because=weaknesses)
     elif weaknesses:
         raise HatcastError(
-            f"{redis_name(settings)} may lose state: {'; '.join(weaknesses)}; or start with {ACCEPT} if it may be lost"
+            f"{redis_name(settings)} may lose state: {'; '.join(weaknesses)}; or start with {ACCEPT_OPTION} if it may"
+            " be lost"
         )

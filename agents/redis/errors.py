@@ -1,4 +1,4 @@
-"""What a store refuses."""
+"""Errors that the Redis scripts return."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -9,47 +9,47 @@ from hatcast.agents.errors.causes import ClearError
 
 
 class Unrecovered(Exception):
-    """This Redis may have lost releases: nothing is committed before the ledger is recovered."""
+    """This Redis may have lost releases: recover the ledger before the next commit."""
 
 
 class Behind(Unrecovered):
-    """A commit sequence is not what its owner wrote last: Redis went back in time, or somebody else owns it."""
+    """A commit sequence is not the one its owner wrote last: Redis went back in time, or another worker owns it."""
 
 
 class DaySealed(Exception):
-    """The day is over for good: its records are a summary, and nothing of it is committed any more."""
+    """The day is sealed: its records are reduced to a summary, and it accepts no commits."""
 
 
 class Replaced(Exception):
-    """The day belongs to the policy that follows ours."""
+    """The day belongs to the next policy."""
 
 
 class Unclaimed(Exception):
-    """Our policy follows another, and Redis does not know it: claim it again, if that is still possible."""
+    """Our policy replaces another, and Redis does not have that transition: claim it again, if still possible."""
 
 
 class Damaged(ClearError, ResponseError):
-    """A key in Redis holds something that hatcast did not write there: the script wrote nothing."""
+    """A Redis key holds a value that hatcast did not write: the script wrote nothing."""
 
     def __init__(self, key: str) -> None:
         super().__init__(
-            f"Redis key {key!r} holds something that hatcast did not write there, so nothing was written: restore all"
-            " of Redis from a copy, or empty it; what is missing then is read again from Kafka"
+            f"Redis key {key!r} holds a value that hatcast did not write, so nothing was written: restore all of Redis"
+            " from a copy, or empty it; what is missing then is read again from Kafka"
         )
 
 
 class Overflow(ClearError, ResponseError):
-    """A sum in Redis would be more than the scripts count exactly: the script wrote nothing."""
+    """A sum in Redis would exceed the largest exact number of the scripts: the script wrote nothing."""
 
     def __init__(self, key: str) -> None:
         super().__init__(
-            f"a number in the Redis key {key!r} would be larger than is counted exactly, so nothing was written: start"
+            f"a number in the Redis key {key!r} would exceed what can be counted exactly, so nothing was written: start"
             " under a new policy.name with a lower epsilon"
         )
 
 
-# What commit.lua answers where it has written nothing.
-REFUSED: Final[Mapping[bytes, type[Exception]]] = {
+# Replies of commit.lua and answer.lua that reject the commit; nothing was written.
+REJECTIONS: Final[Mapping[bytes, type[Exception]]] = {
     b"unrecovered": Unrecovered,
     b"behind": Behind,
     b"sealed": DaySealed,
@@ -57,5 +57,5 @@ REFUSED: Final[Mapping[bytes, type[Exception]]] = {
     b"unclaimed": Unclaimed,
 }
 
-NOT_WRITTEN: Final[Mapping[bytes, type[Damaged | Overflow]]] = {b"damaged": Damaged, b"overflow": Overflow}
-"""What any script answers, with a key, if it has written nothing because of what it found: staging.lua."""
+SCRIPT_ERRORS: Final[Mapping[bytes, type[Damaged | Overflow]]] = {b"damaged": Damaged, b"overflow": Overflow}
+"""Replies of any script, with a key, that wrote nothing because of a stored value: see staging.lua."""

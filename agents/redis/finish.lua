@@ -1,11 +1,11 @@
--- Finish a recovery: this server, in this life, holds all that was published before the publishers were fenced.
+-- Finish a recovery: this server process has every record that was published before the publishers were fenced.
 -- KEYS  1 recovery, 2 ends, 3 adopted, 4 sealed; ARGV  1 the recovery's token, then each policy with sealed days and
---       through which date they are: their summaries were put back before that date was
--- Returns 1, or 0 where nothing was written: another recovery is in progress, the server went back or was replaced
--- meanwhile, or not everything is adopted yet. What takes adopted records away takes the recovery's token, or the offset
--- of what was adopted, with them.
+--       its last sealed date: the summaries were restored before that date was
+-- Returns 1, or 0 and writes nothing: another recovery is in progress, the server went back or was replaced meanwhile,
+-- or not everything is adopted yet. Whatever removes adopted records also removes the recovery's token, or moves the
+-- adopted position back.
 local stored = redis.call('HMGET', KEYS[1], 'attempt', 'attempt_run_id', 'attempt_replid', 'token')
-if stored[4] == ARGV[1] then return 1 end  -- the answer was lost
+if stored[4] == ARGV[1] then return 1 end  -- an earlier reply was lost
 if stored[1] ~= ARGV[1] then return 0 end
 local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
 local replid = string.match(redis.call('INFO', 'replication'), 'master_replid:(%w+)') or ''

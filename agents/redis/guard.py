@@ -1,4 +1,4 @@
-"""What a worker's commits compare, so that a Redis that lost something is noticed before anything is written."""
+"""The commit guard: each commit compares it with Redis, so that lost data is detected before anything is written."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -8,17 +8,17 @@ from hatcast.agents.redis.errors import Unrecovered
 
 @dataclass(slots=True)
 class CommitGuard:
-    """The ledger's recovery and the commit sequences, as this worker knows them.
+    """The recovery token and the commit sequences that this worker knows.
 
-    token     of the recovery that commits compare; "" while the ledger is not recovered as far as we know
-    written   release partition -> the commit sequence that we wrote last; only of partitions that we took over
+    token     of the finished recovery, which commits compare; "" while the ledger is not known to be recovered
+    written   release partition -> the commit sequence that this worker wrote last; only for partitions it took over
     """
 
     token: str = ""
     written: dict[int, int] = field(default_factory=dict)
 
-    def take(self, release_partition: int) -> int:
-        """Return the sequence that the next commit compares, and count that commit.
+    def next_sequence(self, release_partition: int) -> int:
+        """Return the sequence that the next commit compares, and advance it.
 
         Raises Unrecovered if the partition was not taken over.
         """
@@ -29,15 +29,15 @@ class CommitGuard:
         return written
 
     def own(self, sequences: Mapping[int, int]) -> None:
-        """Own these release partitions from now on, whose stored sequences these are."""
+        """Take over these release partitions, with their stored sequences."""
         self.written.update(sequences)
 
     def disown(self, release_partitions: Iterable[int]) -> None:
-        """Forget partitions that went to other workers, or whose sequence is in doubt."""
+        """Drop release partitions that moved to other workers, or whose sequence is uncertain."""
         for release_partition in release_partitions:
             self.written.pop(release_partition, None)
 
     def reset(self, token: str = "") -> None:
-        """Forget everything, but for the token of a recovery that was just seen."""
+        """Drop all release partitions, and set the token of a recovery that was just read."""
         self.token = token
         self.written.clear()

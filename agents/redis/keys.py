@@ -1,7 +1,7 @@
-"""The names of everything that hatcast keeps in Redis.    [design 4, State in Redis]
+"""Redis key names.    [docs/specification/release.md, State in Redis]
 
 Keys of one partition share the hash tag `{name:p}`, keys of a domain `{domain}`: in a Redis Cluster each group
-lives on one node, so one script can change it in one step.
+is on one node, so one script can change it in one step.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 class PartitionKeys:
     """The keys of one input partition under one policy.
 
-    prefix    begins every key of the partition
+    prefix    start of every key of the partition
     """
 
     name: str
@@ -24,9 +24,11 @@ class PartitionKeys:
 
     @property
     def state(self) -> str:
-        """Hash: `offset` (the next record to read), `owner` (who may write), `clock`, `gap`; `complete_from` (ms), and
-        `lost_from` (ms), the clock at the first gap; `user_key`, the fingerprint of the user key that it was folded
-        under, and `made_key`, that key if hatcast made it.
+        """Hash: fold state of the partition.
+
+        `offset` (the next record to read), `owner` (token of the only writer), `clock` (watermark, ms), `gap`,
+        `complete_from` (ms), `lost_from` (ms, the watermark at the first gap); `user_key`, the fingerprint of the user
+        key of its pseudonyms, and `made_key`, that key if hatcast generated it.
         """
         return self.prefix + "state"
 
@@ -45,16 +47,16 @@ class PartitionKeys:
         return f"{self.prefix}hats:{slot}"
 
     def chunk(self, slot: str, cell: str, chunk: int) -> str:
-        """String: a packed chunk of contributions."""
+        """String: one packed chunk of contributions."""
         return f"{self.prefix}c:{slot}/{cell}/{chunk}"
 
     @property
-    def kept(self) -> str:
-        """Hash: `date/slot` -> end (ms UTC), of slots of which something is kept for queries over days."""
+    def retained(self) -> str:
+        """Hash: `date/slot` -> end (ms UTC), of slots with retained contributions."""
         return self.prefix + "kept"
 
-    def kept_hats(self, slot: str) -> str:
-        """Hash: cell -> stripped chunks (`hatcast.stream.fold.packing.strip`), one after the other, of one slot."""
+    def retained_hats(self, slot: str) -> str:
+        """Hash: cell -> concatenated stripped chunks (`hatcast.stream.fold.packing.strip`), of one slot."""
         return f"{self.prefix}k:{slot}"
 
     @property
@@ -63,13 +65,13 @@ class PartitionKeys:
         return self.prefix + "days"
 
     def day_chunk(self, date: str, chunk: int) -> str:
-        """String: a packed chunk of a day's users."""
+        """String: one packed chunk of a day's users."""
         return f"{self.prefix}d:{date}/{chunk}"
 
 
 @dataclass(frozen=True, slots=True)
 class DomainKeys:
-    """The keys of a domain: one telemetry topic, all its policies."""
+    """The keys of a domain, which is one telemetry topic with all its policies."""
 
     domain: str
 
@@ -79,7 +81,7 @@ class DomainKeys:
         return f"{{{self.domain}}}:"
 
     def policy(self, name: str) -> str:
-        """Hash: `policy_id`, `canonical`, `partitions`, fixed at the first start under a name."""
+        """Hash: `policy_id`, `canonical`, `partitions`, stored at the policy's first start."""
         return f"{self.prefix}policy:{name}"
 
     def registered(self, name: str) -> str:
@@ -88,86 +90,89 @@ class DomainKeys:
 
     @property
     def zone(self) -> str:
-        """Hash: `timezone`, which all policies share: a day of one has to be a day of the others."""
+        """Hash: `timezone` of all policies of the domain, so that their local days are the same."""
         return self.prefix + "zone"
 
     def owner(self, name: str) -> str:
-        """Hash: `domain`, the one that a policy's name belongs to: partitions are kept by the name alone."""
+        """Hash: `domain` of a policy name, because partition keys contain only the policy name."""
         return f"{{{name}:domain}}"
 
     @property
-    def successors(self) -> str:
-        """Hash: policy name -> `DATE NAME` of the policy that follows it, and from when."""
+    def next_policies(self) -> str:
+        """Hash: policy name -> `DATE NAME`, its next policy and that policy's first local date."""
         return self.prefix + "successors"
 
     @property
     def last(self) -> str:
-        """Hash: policy name -> the greatest local date with a record of it."""
+        """Hash: policy name -> its last local date with a record."""
         return self.prefix + "last"
 
     @property
     def user_key(self) -> str:
-        """Hash: `fingerprint`, and `key` if it was made here."""
+        """Hash: `fingerprint` of the user key, and `key` if hatcast generated it."""
         return self.prefix + "user-key"
 
     @property
     def recovery(self) -> str:
-        """Hash: `run_id`, `replid`, `token`: this server, in this life and replication history, holds all that was
-        published; `attempt`, `attempt_run_id`, `attempt_replid` of a recovery in progress.
+        """Hash: ledger recovery.
+
+        `run_id`, `replid`, `token`: this server process, with this replication history, has every published record.
+        `attempt`, `attempt_run_id`, `attempt_replid`: the same of a recovery in progress.
         """
         return self.prefix + "recovery"
 
     @property
     def ends(self) -> str:
-        """Hash: `topic/partition` -> `topic id:offset` to which a recovery in progress reads; none before its fence."""
+        """Hash: `topic/partition` -> `topic id:offset`, the end of a recovery in progress; empty before its fence."""
         return self.prefix + "ends"
 
     @property
     def adopted(self) -> str:
-        """Hash: `topic/partition` -> `topic id:offset` up to which what was published is in the ledger."""
+        """Hash: `topic/partition` -> `topic id:offset`, up to which the ledger contains all published records."""
         return self.prefix + "adopted"
 
     @property
     def oldest(self) -> str:
-        """Hash: `topic/partition date policy` -> `topic id:offset` of the first record of a day that is not sealed."""
+        """Hash: `topic/partition date policy` -> `topic id:offset`, the first record of an unsealed day."""
         return self.prefix + "oldest"
 
     @property
     def sequences(self) -> str:
-        """Hash: `policy/R` -> commits so far of release partition R, each found or new."""
+        """Hash: `policy/R` -> number of commits of release partition R, both new ones and those already stored."""
         return self.prefix + "sequences"
 
     @property
     def sealed(self) -> str:
-        """Hash: policy name -> the local date through which its days are sealed."""
+        """Hash: policy name -> its last sealed local date."""
         return self.prefix + "sealed"
 
     def unsealed(self, name: str) -> str:
-        """Set: local dates of a policy with records."""
+        """Set: local dates of a policy whose records are stored."""
         return f"{self.prefix}unsealed:{name}"
 
     def releases(self, date: str, name: str) -> str:
-        """Hash: release_id -> the record's bytes, which never change. Of one policy."""
+        """Hash: release_id -> record bytes, which never change; of one policy and date."""
         return f"{self.prefix}releases:{date}:{name}"
 
     def published(self, date: str, name: str) -> str:
-        """Set: release_ids whose bytes were acknowledged by Kafka. Of one policy."""
+        """Set: release_ids whose bytes Kafka has acknowledged; of one policy and date."""
         return f"{self.prefix}published:{date}:{name}"
 
     def ledger(self, date: str) -> str:
-        """Hash: `sequence`, `cost` and `limit`; by policy name `commits:`, `releases:`, `epsilon:`, `cap:`, `cost:`,
-        `fineness:..:f` (charges), `query:..:q` (`PLACESxEPSILON` of a query over days) and `reserved:`, their sum.
+        """Hash: ledger of a local date.
 
-        Epsilons are in 1e-9; `cost` is what the day costs one user, `limit` the least of those that charged it.
+        `sequence`, `cost`, `limit`; by policy name `commits:`, `releases:`, `epsilon:`, `cap:`, `cost:`,
+        `fineness:..:f` (charges), `query:..:q` (`PLACESxEPSILON` of a query over days) and `reserved:`, their sum.
+        Epsilons are in 1e-9; `cost` is the day's cost for one user, `limit` the least limit of the charging policies.
         """
         return f"{self.prefix}ledger:{date}"
 
     def costs(self, date: str, name: str) -> str:
-        """Hash: `cell/slot` -> e(cell, slot) under one policy, in 1e-9."""
+        """Hash: `cell/slot` -> e(cell, slot) under one policy (1e-9)."""
         return f"{self.prefix}costs:{date}:{name}"
 
     def levels(self, date: str, name: str = "") -> str:
-        """Hash: e -> how many cells and slots have it under one policy. Without a name: what such keys begin with."""
+        """Hash: e -> number of cells and slots with that e under one policy. Without a name: the common key prefix."""
         return f"{self.prefix}levels:{date}:{name}"
 
     @property
@@ -177,11 +182,11 @@ class DomainKeys:
 
     @property
     def announced(self) -> str:
-        """Hash: policy name -> `1`, once `hats.budget` has what its private list of cells has cost."""
+        """Hash: policy name -> `1`, once the cost of its private list of cells is on `hats.budget`."""
         return self.prefix + "announced"
 
     def progress(self, name: str) -> str:
-        """Hash of a policy under `add_remove`: `first`, and `committed:R` and `published:R` of release partitions R."""
+        """Hash: `first`, and `committed:R` and `published:R` by release partition R; of a policy under `add_remove`."""
         return f"{self.prefix}progress:{name}"
 
     @property

@@ -1,4 +1,4 @@
-"""What has been released and charged: one domain's records, marks and day ledgers in Redis."""
+"""The ledger in Redis: one domain's records, marks of publication, and day ledgers."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -7,14 +7,14 @@ from functools import partial
 from typing import Any, Final
 
 from hatcast.agents.redis.clients import AnyRedis
-from hatcast.agents.redis.errors import REFUSED
+from hatcast.agents.redis.errors import REJECTIONS
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.policy_transition import NextPolicy, claim_of
+from hatcast.agents.redis.policy_transition import NextPolicy, claim_args
 from hatcast.agents.redis.recovery import sequence_field
-from hatcast.agents.redis.scripts import Call, Part, Script
+from hatcast.agents.redis.scripts import Argument, Call, Script
 from hatcast.agents.redis.slot_progress import ProgressStore
-from hatcast.stream.accounting.ledger import DaySummary, Reserved, Total, dearest, levels_met
+from hatcast.stream.accounting.ledger import DaySummary, Reserved, Total, largest_charges, user_charges
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import reservations
 
@@ -23,14 +23,14 @@ _QUERY: Final = b"query:"
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A release before its commit: what the ledger needs to decide, and both records it may become.
+    """A release before its commit: its charge, and the two records it may become.
 
     place       `cell/slot`
     charge      1e-9
-    record      the bytes before and after `seq`; none after: it has no `seq`
-    exhausted   the same, for a day whose budget does not allow the charge
-    fineness    of its noise, as `Release.fineness`; 0: not known
-    release_partition   whose owner commits it
+    record      the bytes before and after `seq`; nothing after if the record has no `seq`
+    exhausted   the same, if the day's budget does not allow the charge
+    fineness    of its noise, as `Release.fineness`; 0 if unknown
+    release_partition   its owner commits the release
     """
 
     release_id: str
@@ -47,12 +47,12 @@ class Proposal:
 class AnswerProposal:
     """An answer to a query over days before its commit.
 
-    date        the local date that it is kept under
-    dates       those of its period
-    query       its name
-    reserved    what it costs a user on each of them
-    record, exhausted   as those of a release
-    release_partition   whose owner commits it
+    date        the local date that stores the record
+    dates       the dates of its period
+    query       name of the query
+    reserved    cost of the query for a user on each of these dates
+    record, exhausted   as in Proposal
+    release_partition   its owner commits the answer
     """
 
     release_id: str
@@ -67,7 +67,7 @@ class AnswerProposal:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The one record of a HAT, and whether Kafka has acknowledged it before."""
+    """The one record of a HAT, and whether Kafka has acknowledged it."""
 
     record: bytes
     published: bool
@@ -77,7 +77,7 @@ class Committed:
 class LedgerStore:
     """The ledger of a domain, for one policy. Errors of redis-py pass through.
 
-    progress   how far the policy is, where that is no matter of single HATs
+    progress   slot progress of the policy, under `add_remove`
     """
 
     def __init__(self, redis: AnyRedis, domain: str, policy: Policy) -> None:
@@ -91,14 +91,14 @@ class LedgerStore:
             str(policy.daily_limit_nano),
             "" if total is None else str(total),
         ]
-        self._claim = claim_of(policy.name, policy.replaces, policy.from_date)
+        self._claim = claim_args(policy.name, policy.replaces, policy.from_date)
         self._reservations = partial(reservations, policy)
         self._commit = Script(redis, "commit")
         self._answer = Script(redis, "answer")
         self._summary = Script(redis, "summary")
 
     async def find(self, date: str, release_ids: Sequence[str]) -> list[Committed | None]:
-        """The records that are there already, in the order asked for."""
+        """Return the stored record of each release, in the same order; None if there is none."""
         if not release_ids:
             return []
         async with self._redis.pipeline(transaction=False) as pipe:
@@ -110,8 +110,8 @@ class LedgerStore:
             for record, mark in zip(records, published, strict=True)
         ]
 
-    async def missing(self, date: str, release_ids: Sequence[str]) -> int:
-        """How many of these have no record yet."""
+    async def count_missing(self, date: str, release_ids: Sequence[str]) -> int:
+        """Count those of these releases that lack a record."""
         async with self._redis.pipeline(transaction=False) as pipe:
             for release_id in release_ids:
                 pipe.hexists(self._keys.releases(date, self._name), release_id)
@@ -119,40 +119,40 @@ class LedgerStore:
         return found.count(False)
 
     async def acknowledged(self, date: str, release_ids: Sequence[str]) -> list[bool]:
-        """Whether each of these is published, without reading it."""
+        """Return whether each of these releases is published, without reading its record."""
         if not release_ids:
             return []
         marks: Any = await self._redis.smismember(self._keys.published(date, self._name), list(release_ids))
         return [bool(mark) for mark in marks]
 
     async def commit(self, proposals: Sequence[Proposal], guard: CommitGuard) -> list[Committed]:
-        """Commit records with their charges, each in one step; a record that is stored already wins.
+        """Commit records with their charges, each in one atomic step; a record that is stored already is returned.
 
-        Raises, and then this one, at least, was not written: Unrecovered if this Redis may have lost something; Sealed
-        if the day is over for good; Replaced if it is of the policy that follows ours; Unclaimed if Redis does not know
-        that ours follows one.
+        At least the proposal that raises was not written. Raises Unrecovered or Behind if this Redis may have lost
+        data, DaySealed if the day is sealed, Replaced if the day belongs to the next policy, Unclaimed if Redis lacks
+        the transition to our policy.
         """
         wanted = {date: self._wanted(date) for date in {proposal.date for proposal in proposals}}
         calls = [self._call(proposal, guard, wanted[proposal.date]) for proposal in proposals]
         return await self._guarded(self._commit, calls, {proposal.release_partition for proposal in proposals}, guard)
 
     async def commit_answers(self, proposals: Sequence[AnswerProposal], guard: CommitGuard) -> list[Committed]:
-        """Commit answers to queries, each with what it reserves, as `commit`."""
+        """Commit answers to queries, each with its reservations, as `commit` does."""
         calls = [self._answer_call(proposal, guard) for proposal in proposals]
         return await self._guarded(self._answer, calls, {proposal.release_partition for proposal in proposals}, guard)
 
     async def _guarded(
         self, script: Script, calls: Sequence[Call], release_partitions: Iterable[int], guard: CommitGuard
     ) -> list[Committed]:
-        """Run commits. After any failure the sequences are in doubt: the partitions have to be taken over again."""
+        """Run commits. After a failure the sequences are uncertain, so the partitions must be taken over again."""
         try:
-            return _committed(await script.each(calls))
+            return _committed(await script.run_each(calls))
         except BaseException:
             guard.disown(release_partitions)
             raise
 
     def _wanted(self, date: str) -> list[str]:
-        """The queries that read a date, for the script."""
+        """Return the script's arguments about the queries that read a date."""
         return [
             part
             for query, reserved in self._reservations(date).items()
@@ -168,7 +168,7 @@ class LedgerStore:
                 keys.ledger(date),
                 keys.recovery,
                 keys.total,
-                keys.successors,
+                keys.next_policies,
                 keys.last,
                 keys.dates,
                 keys.sequences,
@@ -205,7 +205,7 @@ class LedgerStore:
                 keys.dates,
                 keys.recovery,
                 keys.total,
-                keys.successors,
+                keys.next_policies,
                 keys.last,
                 keys.sequences,
                 keys.sealed,
@@ -228,17 +228,17 @@ class LedgerStore:
             ],
         )
 
-    def _sequence(self, release_partition: int, guard: CommitGuard) -> tuple[Part, ...]:
-        """The commit sequence of a release partition, and its value before this commit."""
-        return sequence_field(self._name, release_partition), str(guard.take(release_partition))
+    def _sequence(self, release_partition: int, guard: CommitGuard) -> tuple[Argument, ...]:
+        """Return the field of a release partition's commit sequence, and its value before this commit."""
+        return sequence_field(self._name, release_partition), str(guard.next_sequence(release_partition))
 
-    async def mark(self, date: str, release_ids: Sequence[str]) -> None:
-        """Remember that Kafka has acknowledged these releases."""
+    async def mark_published(self, date: str, release_ids: Sequence[str]) -> None:
+        """Store that Kafka has acknowledged these releases."""
         if release_ids:
             await self._redis.sadd(self._keys.published(date, self._name), *release_ids)
 
     async def dates(self) -> list[str]:
-        """The local dates with a ledger, oldest first."""
+        """Return the local dates with a ledger, oldest first."""
         dates = await self._redis.smembers(self._keys.dates)
         return sorted(date.decode() for date in dates if isinstance(date, bytes))
 
@@ -248,12 +248,12 @@ class LedgerStore:
         return stored.decode() if isinstance(stored, bytes) else ""
 
     async def unsealed_dates(self) -> list[str]:
-        """The local dates of the policy whose records are in Redis, oldest first."""
+        """Return the local dates of the policy whose records are in Redis, oldest first."""
         dates = await self._redis.smembers(self._keys.unsealed(self._name))
         return sorted(date.decode() for date in dates if isinstance(date, bytes))
 
     async def summary(self, date: str) -> DaySummary:
-        """A day's ledger, as `hats.budget` tells it."""
+        """Return a day's ledger, as published on `hats.budget`."""
         keys = self._keys
         found = await self._summary(keys=[keys.ledger(date), keys.total], args=[keys.levels(date)])
         day, total = _numbers(found[0]), _numbers(found[1])
@@ -262,8 +262,8 @@ class LedgerStore:
         for key, flat in zip(found[2::2], found[3::2], strict=True):
             name = key.decode()
             of_hats, cap = {int(e): count for e, count in _numbers(flat).items()}, day.get(f"cap:{name}")
-            levels[name] = dearest(of_hats, cap)
-            met += levels_met(of_hats, cap, queries.get(name, {}).values())
+            levels[name] = largest_charges(of_hats, cap)
+            met += user_charges(of_hats, cap, queries.get(name, {}).values())
         fineness = f"fineness:{self._name}:"
         return DaySummary(
             releases=day.get(f"releases:{self._name}", 0),
@@ -274,23 +274,23 @@ class LedgerStore:
             sequence=day.get("sequence", 0),
             levels=met,
             total=Total(total.get("spent", 0), total.get("limit")),
-            own=levels.get(self._name, {}),
+            policy_levels=levels.get(self._name, {}),
             fineness={int(key.removeprefix(fineness)): n for key, n in day.items() if key.startswith(fineness)},
             queries=queries.get(self._name, {}),
         )
 
-    async def successor(self) -> NextPolicy | None:
-        """The policy that follows ours, if there is one by now."""
-        stored = await self._redis.hget(self._keys.successors, self._name)
+    async def next_policy(self) -> NextPolicy | None:
+        """Return our policy's next policy, or None."""
+        stored = await self._redis.hget(self._keys.next_policies, self._name)
         return NextPolicy.of(stored) if isinstance(stored, bytes) else None
 
     async def total(self) -> Total:
-        """What all days have cost one user."""
+        """Return the cost of all days for one user."""
         spent, limit = await self._redis.hmget(self._keys.total, ["spent", "limit"])
         return Total(int(spent or 0), None if limit is None else int(limit))
 
     async def unpublished_records(self, date: str) -> dict[str, bytes]:
-        """Return release_id -> record of what Kafka has not acknowledged yet of a day."""
+        """Return release_id -> record of a day's records that Kafka has not acknowledged."""
         names: Any = await self._redis.hkeys(self._keys.releases(date, self._name))  # bytes, but the types allow text
         published = await self._redis.smembers(self._keys.published(date, self._name))
         wanted = sorted(set(names) - set(published))
@@ -299,8 +299,8 @@ class LedgerStore:
         records: Any = await self._redis.hmget(self._keys.releases(date, self._name), wanted)
         return {name.decode(): record for name, record in zip(wanted, records, strict=True) if record is not None}
 
-    async def unpublished(self, date: str) -> int:
-        """How many records of a day Kafka has not acknowledged yet."""
+    async def count_unpublished(self, date: str) -> int:
+        """Return how many records of a day Kafka has not acknowledged."""
         async with self._redis.pipeline(transaction=False) as pipe:
             pipe.hlen(self._keys.releases(date, self._name))
             pipe.scard(self._keys.published(date, self._name))
@@ -309,10 +309,10 @@ class LedgerStore:
 
 
 def _committed(answers: Sequence[Any]) -> list[Committed]:
-    """What commit.lua or answer.lua said of each proposal."""
+    """Return the replies of commit.lua or answer.lua; raise the error of the first that rejects its proposal."""
     for answer in answers:
-        if (refused := REFUSED.get(answer[0])) is not None:
-            raise refused
+        if (rejection := REJECTIONS.get(answer[0])) is not None:
+            raise rejection
     return [Committed(record, mark == b"1", how == b"committed") for how, record, mark in answers]
 
 
@@ -322,7 +322,7 @@ def _numbers(flat: Sequence[bytes]) -> dict[str, int]:
 
 
 def _queries(flat: Sequence[bytes]) -> dict[str, dict[str, Reserved]]:
-    """By policy and query: what is reserved, from the fields of a day's ledger."""
+    """Return policy -> query -> reservation, from the fields of a day's ledger."""
     found: dict[str, dict[str, Reserved]] = {}
     for name, value in zip(flat[::2], flat[1::2], strict=True):
         if name.startswith(_QUERY):

@@ -1,7 +1,7 @@
--- Read the contributions of final HATs together with the clock that makes them final.
+-- Read the contributions of final HATs together with the watermark that makes them final.
 -- KEYS[1]  {name:p}:state
--- ARGV     prefix, users in a chunk, then for each HAT: slot, cell, the least clock (ms UTC) that closes it
--- Returns for each HAT its chunks; or nil if the clock is missing or too small for one of them.
+-- ARGV     prefix, users in a chunk, then for each HAT: slot, cell, the least watermark (ms UTC) that closes it
+-- Returns for each HAT its chunks; or nil if the watermark is missing or too small for one of them.
 local clock = tonumber(redis.call('HGET', KEYS[1], 'clock') or '-1')
 local found = {}
 for i = 3, #ARGV, 3 do

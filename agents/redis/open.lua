@@ -1,9 +1,9 @@
--- Take a partition: from now on only the one who did so last may write it.    [decisions/0011]
+-- Open a partition: only the worker that opened it last may write it.    [decisions/0011]
 -- KEYS[1]  {name:p}:state
--- ARGV     the log's start, a token of whoever takes it, the fingerprint of its user key ('' for any), and the key
---          itself if hatcast made it
--- Returns the offset to read from; or '' and the fingerprint of the user key that the state was folded under, if that
--- is another one: then nothing was written.
+-- ARGV     the log's start, the worker's owner token, the fingerprint of its user key ('' for any), and the key itself
+--          if hatcast generated it
+-- Returns the offset to read from and ''; or '' and the fingerprint of the user key of the stored state, if that is
+-- another one: then nothing was written.
 local folded = redis.call('HGET', KEYS[1], 'user_key')
 if ARGV[3] ~= '' and folded ~= ARGV[3] then
   if folded and redis.call('HEXISTS', KEYS[1], 'clock') == 1 then return {'', folded} end

@@ -1,4 +1,4 @@
-"""One input partition's state in Redis: read it back, write its changes, read and delete what is final."""
+"""Fold state of input partitions in Redis: load it, checkpoint changes, and read and delete final HATs."""
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,23 +9,23 @@ import msgspec
 
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import PartitionKeys
-from hatcast.agents.redis.scripts import Call, Part, Script
-from hatcast.agents.redis.user_keys import StoredKey, other_user_key
+from hatcast.agents.redis.scripts import Argument, Call, Script
+from hatcast.agents.redis.user_keys import StoredKey, user_key_mismatch
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import Changes, Stored
 from hatcast.stream.fold.open_slots import CHUNK_USERS
 from hatcast.stream.readings.pseudonyms import PSEUDONYM_BYTES
 
-_LOAD_BATCH: Final = 2_000  # chunks asked for in one round trip: about 5 MB
+_LOAD_BATCH: Final = 2_000  # chunks of one round trip: about 5 MB
 
 
 @dataclass(frozen=True, slots=True)
 class FinalHat:
-    """A HAT whose slot is over, as the partitions' indexes name it.
+    """A HAT whose slot has ended, from the partitions' indexes.
 
     slot        `date/slot`
     cell        H3 index in hexadecimal
-    closes_ms   the least clock (ms UTC) at which no partition takes more readings of it
+    closes_ms   the least watermark (ms UTC) at which a partition accepts no more readings of it
     """
 
     slot: str
@@ -34,7 +34,7 @@ class FinalHat:
 
 
 class PartitionStore:
-    """The state of all partitions of a policy. Errors of redis-py pass through: the caller backs off and reloads."""
+    """Fold state of all partitions of a policy. Errors of redis-py pass through: the caller backs off and reloads."""
 
     def __init__(self, redis: AnyRedis, name: str, partitions: int, topic: str = "telemetry") -> None:
         """Args: `topic`, for messages."""
@@ -54,20 +54,20 @@ class PartitionStore:
     async def open(
         self, partition: int, log_start: int, user_key: StoredKey | None = None, *, accept_gap: bool = False
     ) -> tuple[int, Stored]:
-        """Take a partition; the offset to read from and the state at that offset.
+        """Take over a partition; return the offset to read from and the state at that offset.
 
-        The start is written before the first fetch, else a lost first frame could not be seen. From here on nobody else
-        can write the partition; whoever opens it after us ends that, and so does a Redis that goes back in time.
-        Args: `user_key`, under which it is going to be folded; None: nothing is.
-        Raises OtherUserKey if it was folded under another one, and HatcastError if the log has lost records that were not
-        folded yet, unless that is accepted.
+        The start offset is written before the first fetch; otherwise the loss of the first batch could not be detected.
+        From here on only this worker can write the partition, until another worker opens it or Redis goes back in time.
+        Args: `user_key`, of the pseudonyms that will be folded; None if none will be.
+        Raises OtherUserKey if the state was folded under another key, and HatcastError if the log has lost records that
+        were not folded yet, unless that is accepted.
         """
         keys = self._keys[partition]
         owner = secrets.token_hex(8)
         key = ("", b"") if user_key is None else (user_key.fingerprint, user_key.key or b"")
-        found, folded_under = await self._open(keys=[keys.state], args=[str(log_start), owner, *key])
-        if folded_under:
-            raise other_user_key(self.name, partition, folded_under.decode(), key[0])
+        found, other_key = await self._open(keys=[keys.state], args=[str(log_start), owner, *key])
+        if other_key:
+            raise user_key_mismatch(self.name, partition, other_key.decode(), key[0])
         self._owners[partition] = owner
         offset = int(found)
         if offset < log_start:
@@ -82,7 +82,7 @@ class PartitionStore:
         return offset, await self.read(partition)
 
     async def read(self, partition: int) -> Stored:
-        """A partition's stored state."""
+        """Return a partition's stored state."""
         keys = self._keys[partition]
         async with self._redis.pipeline(transaction=False) as pipe:
             pipe.hmget(keys.state, ["clock", "complete_from", "offset", "gap"])
@@ -96,20 +96,20 @@ class PartitionStore:
         wanted = [
             (
                 (slot.decode(), cell.decode()),
-                [keys.chunk(slot.decode(), cell.decode(), i) for i in range(_chunks(users))],
+                [keys.chunk(slot.decode(), cell.decode(), i) for i in range(_chunk_count(users))],
             )
             for slot, cells in zip(slots, hats, strict=True)
             for cell, users in cells.items()
         ]
         of_days = [
-            (date.decode(), [keys.day_chunk(date.decode(), i) for i in range(_chunks(users))])
+            (date.decode(), [keys.day_chunk(date.decode(), i) for i in range(_chunk_count(users))])
             for date, users in days.items()
         ]
         found = await self._get([key for _, chunks in (*wanted, *of_days) for key in chunks])
         return Stored(
-            clock=None if clock is None else int(clock),
+            watermark=None if clock is None else int(clock),
             complete_from=None if complete_from is None else int(complete_from),
-            # A first start above 0: what was there before is gone.
+            # A first start above offset 0: the records before it were deleted.
             missing=gap is not None or (clock is None and offset not in (None, b"0")),
             outcomes={outcome.decode(): int(records) for outcome, records in outcomes.items()},
             hats={hat: [chunk for key in chunks if (chunk := found.get(key))] for hat, chunks in wanted},
@@ -125,9 +125,9 @@ class PartitionStore:
         return found
 
     async def checkpoint(self, partition: int, base: int, following: int, changes: Changes) -> bool:
-        """Write what was folded from the records `base` to `following` - 1; False if another state is stored.
+        """Write the changes from folding the records `base` to `following` - 1; False if another state is stored.
 
-        False too if the partition is not ours any more: somebody opened it after us, or Redis has forgotten us.
+        Also False if this worker no longer owns the partition: another worker opened it, or Redis lost the owner.
         """
         keys = self._keys[partition]
         owner = self._owners.get(partition, "")
@@ -137,16 +137,16 @@ class PartitionStore:
         )
         return bool(answer == b"OK")
 
-    async def clocks(self) -> list[int | None]:
-        """Every partition's stored clock (ms UTC)."""
-        return [None if clock is None else int(clock) for clock in await self._each("clock")]
+    async def watermarks(self) -> list[int | None]:
+        """Return every partition's stored watermark (ms UTC)."""
+        return [None if clock is None else int(clock) for clock in await self._read_field("clock")]
 
     async def offsets(self) -> list[int | None]:
-        """Every partition's stored offset: the next record to read."""
-        return [None if offset is None else int(offset) for offset in await self._each("offset")]
+        """Return every partition's stored offset, which is the next record to read."""
+        return [None if offset is None else int(offset) for offset in await self._read_field("offset")]
 
     async def outcomes(self) -> dict[str, int]:
-        """Records by outcome, of all partitions together."""
+        """Return the number of records by outcome, summed over all partitions."""
         async with self._redis.pipeline(transaction=False) as pipe:
             for keys in self._keys:
                 pipe.hgetall(keys.outcomes)
@@ -158,11 +158,11 @@ class PartitionStore:
         return totals
 
     async def complete_from(self) -> int | None:
-        """The instant (ms UTC) before which records are missing in some partition; None: nowhere."""
-        found = [int(instant) for instant in await self._each("complete_from") if instant is not None]
+        """Return the time (ms UTC) before which some partition lacks records; None if none does."""
+        found = [int(instant) for instant in await self._read_field("complete_from") if instant is not None]
         return max(found, default=None)
 
-    async def _each(self, field: str) -> list[bytes | None]:
+    async def _read_field(self, field: str) -> list[bytes | None]:
         async with self._redis.pipeline(transaction=False) as pipe:
             for keys in self._keys:
                 pipe.hget(keys.state, field)
@@ -170,7 +170,7 @@ class PartitionStore:
         return found
 
     async def open_slots(self) -> dict[str, int]:
-        """`date/slot` -> end (ms UTC) of every slot with contributions in any partition."""
+        """Return `date/slot` -> end (ms UTC) of every slot with contributions in any partition."""
         async with self._redis.pipeline(transaction=False) as pipe:
             for keys in self._keys:
                 pipe.hgetall(keys.slots)
@@ -178,7 +178,7 @@ class PartitionStore:
         return {slot.decode(): int(end) for index in indexes for slot, end in index.items()}
 
     async def cells(self, slot: str) -> dict[str, int]:
-        """The cells with contributions in a slot, and their users in all partitions together."""
+        """Return cell -> number of users, summed over all partitions, of the cells with contributions in a slot."""
         async with self._redis.pipeline(transaction=False) as pipe:
             for keys in self._keys:
                 pipe.hgetall(keys.hats(slot))
@@ -190,11 +190,11 @@ class PartitionStore:
         return users
 
     async def load(self, hats: Sequence[FinalHat]) -> list[list[bytes]] | None:
-        """The chunks of each HAT from all partitions; None if a partition's clock is missing or too small.
+        """Return the chunks of each HAT from all partitions; None if a watermark is missing or too small.
 
-        Each partition's clock and contributions are read in one script, so a clock that went back is seen.
+        One script reads a partition's watermark and contributions, so a watermark that went back is detected.
         """
-        answers = await self._load.each(self._of_each(hats))
+        answers = await self._load.run_each(self._calls(hats))
         if any(answer is None for answer in answers):
             return None
         return [[chunk for answer in answers for chunk in answer[i] if chunk] for i in range(len(hats))]
@@ -202,29 +202,29 @@ class PartitionStore:
     async def delete(self, hats: Sequence[FinalHat], *, keep: bool = False) -> None:
         """Delete the contributions of published HATs.
 
-        keep   what queries over days read of them stays, without saying who they were of: retained.py
+        keep   retain, without pseudonyms, the parts that queries over days read: see retained.py
         """
-        await self._delete.each(self._of_each(hats, PSEUDONYM_BYTES if keep else ""))
+        await self._delete.run_each(self._calls(hats, PSEUDONYM_BYTES if keep else ""))
 
     async def sweep(self, date: str) -> None:
-        """Delete what was folded of a local date and of all after it: another policy counts them."""
-        await self._sweep.each([([keys.state], [keys.prefix, CHUNK_USERS, date]) for keys in self._keys])
+        """Delete the contributions from a local date on, which are the next policy's."""
+        await self._sweep.run_each([([keys.state], [keys.prefix, CHUNK_USERS, date]) for keys in self._keys])
 
-    def _of_each(self, hats: Sequence[FinalHat], *more: Part) -> list[Call]:
-        """These HATs, in every partition."""
+    def _calls(self, hats: Sequence[FinalHat], *more: Argument) -> list[Call]:
+        """Return the calls of a script for these HATs in every partition."""
         named = [part for hat in hats for part in (hat.slot, hat.cell, hat.closes_ms)]
         return [([keys.state], [keys.prefix, CHUNK_USERS, *more, *named]) for keys in self._keys]
 
 
-def _chunks(users: bytes) -> int:
+def _chunk_count(users: bytes) -> int:
     return -(-int(users) // CHUNK_USERS)
 
 
 def _packed(changes: Changes) -> bytes:
-    """The changes for the script: every number as text, since Lua would print a large one as 1.6e+12."""
+    """Pack the changes for checkpoint.lua, every number as text: Lua would print a large one as 1.6e+12."""
     return msgspec.msgpack.encode(
         {
-            "clock": None if changes.clock is None else str(changes.clock),
+            "clock": None if changes.watermark is None else str(changes.watermark),
             "complete_from": None if changes.complete_from is None else str(changes.complete_from),
             "outcomes": _texts(changes.outcomes),
             "slots": _texts(changes.slots),

@@ -1,7 +1,7 @@
-"""Which policy follows which, from what local date on: the domain's own key, which every commit looks at.    [design 4]
+"""Policy transitions of a domain: each policy's next policy and its first local date, which every commit checks.
 
-It is kept as `DATE NAME` under the name of the policy that is replaced, and every budget record of the successor tells
-it too, so a Redis that has lost it finds it on `hats.budget` when the ledger is recovered.    [decisions/0008]
+Redis stores `DATE NAME` under the name of the replaced policy. Every budget record of the next policy contains the
+transition too, so ledger recovery restores a lost one from `hats.budget`.    [decisions/0008]
 """
 
 from dataclasses import dataclass
@@ -16,40 +16,40 @@ from hatcast.agents.redis.scripts import Script
 
 @dataclass(frozen=True, slots=True)
 class NextPolicy:
-    """The policy that follows another, and its first local date."""
+    """The policy that replaces another, and its first local date."""
 
     from_date: str
     name: str
 
     @property
     def stored(self) -> str:
-        """As it is kept."""
+        """Text of the transition in Redis."""
         return f"{self.from_date} {self.name}"
 
     @staticmethod
     def of(stored: bytes) -> "NextPolicy":
-        """As it was kept."""
+        """Parse a transition stored in Redis."""
         return NextPolicy(*stored.decode().split(" "))
 
 
-def claim_of(name: str, replaces: str | None, from_date: str | None) -> tuple[str, str]:
-    """For the scripts: the policy that `name` replaces, and `name` as its successor; '' where it replaces none."""
+def claim_args(name: str, replaces: str | None, from_date: str | None) -> tuple[str, str]:
+    """Return script arguments: the policy that `name` replaces, and `name` as its next policy; '' if there is none."""
     return ("", "") if replaces is None or from_date is None else (replaces, NextPolicy(from_date, name).stored)
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """The policy to be replaced has released this date already, or a later one."""
+class AlreadyBegun:
+    """The policy to be replaced has already released a date of the next policy; `last` is its last date."""
 
     last: str
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What is stored of a policy.
+class StoredPolicy:
+    """A policy that this domain has started.
 
-    from_date    its own first local date, if it follows another
-    partitions   of telemetry, at its first start; 0 where Redis has lost that
+    from_date    its own first local date, if it replaces another policy
+    partitions   number of telemetry partitions at its first start; 0 if Redis has lost it
     """
 
     from_date: str | None
@@ -57,37 +57,42 @@ class Known:
 
 
 class PolicyTransitionStore:
-    """The successions of a domain. Errors of redis-py pass through."""
+    """The policy transitions of a domain. Errors of redis-py pass through."""
 
     def __init__(self, redis: AnyRedis, domain: str) -> None:
         self._redis = redis
         self._keys = DomainKeys(domain)
-        self._succeed = Script(redis, "succeed")
+        self._claim_next = Script(redis, "claim_next_policy")
 
-    async def successor(self, name: str) -> NextPolicy | None:
-        """Who follows a policy."""
-        stored = await self._redis.hget(self._keys.successors, name)
+    async def next_policy(self, name: str) -> NextPolicy | None:
+        """Return a policy's next policy, or None."""
+        stored = await self._redis.hget(self._keys.next_policies, name)
         return NextPolicy.of(stored) if isinstance(stored, bytes) else None
 
-    async def claim(self, replaced: str, successor: NextPolicy) -> NextPolicy | Begun:
-        """Keep a successor, in one step with the look at what the other has released; returns who is kept now."""
-        how, what = await self._succeed(
-            keys=[self._keys.successors, self._keys.last], args=[replaced, successor.from_date, successor.stored]
-        )
-        return Begun(what.decode()) if how == b"begun" else NextPolicy.of(what)
+    async def claim(self, replaced: str, next_policy: NextPolicy) -> NextPolicy | AlreadyBegun:
+        """Store a policy's next policy unless one is stored, and return the stored one.
 
-    async def known(self, name: str) -> Known | None:
-        """What this domain knows of a policy; None if it was never started here, and never released anything."""
+        AlreadyBegun, checked in the same atomic step, if the replaced policy has released a date of the next policy.
+        """
+        reply, value = await self._claim_next(
+            keys=[self._keys.next_policies, self._keys.last], args=[replaced, next_policy.from_date, next_policy.stored]
+        )
+        return AlreadyBegun(value.decode()) if reply == b"begun" else NextPolicy.of(value)
+
+    async def known(self, name: str) -> StoredPolicy | None:
+        """Return a policy of this domain; None if it was never started here and has never released anything."""
         policy: Any = await self._redis.hmget(self._keys.policy(name), ["canonical", "partitions"])
         canonical, partitions = policy
         if canonical is not None:
-            return Known(msgspec.json.decode(canonical).get("from"), int(partitions))
+            return StoredPolicy(msgspec.json.decode(canonical).get("from"), int(partitions))
         released = await self._redis.hget(self._keys.last, name)
-        successors: Any = await self._redis.hvals(self._keys.successors)
-        began = [one.from_date for stored in successors if (one := NextPolicy.of(stored)).name == name]
-        return Known(began[0] if began else None, 0) if released is not None or began else None
+        stored: Any = await self._redis.hvals(self._keys.next_policies)
+        from_dates = [each.from_date for each in map(NextPolicy.of, stored) if each.name == name]
+        if released is None and not from_dates:
+            return None
+        return StoredPolicy(from_dates[0] if from_dates else None, 0)
 
     async def domain_of(self, name: str) -> str | None:
-        """The telemetry topic that a policy of this name was started on."""
+        """Return the telemetry topic on which a policy of this name was started, or None."""
         stored = await self._redis.hget(self._keys.owner(name), "domain")
         return stored.decode() if isinstance(stored, bytes) else None

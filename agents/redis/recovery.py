@@ -1,9 +1,9 @@
-"""The ledger's recovery in Redis: what is adopted of the output topics, and whether that is all.    [decisions/0027]
+"""Ledger recovery in Redis: adopt records from the output topics, and decide whether it is complete. [decisions/0027]
 
-Redis may go back in time: a lost fsync, a failover, a restored file, FLUSHALL. What is missing then may stand on the
-output topics, and drawing it anew would publish a second value. So Redis stores up to which offset of each output
-partition everything is in the ledger, in one step with what it adopted; whatever takes a record back takes that offset
-back as well, and reading on from there finds it.
+Redis may go back in time: a lost fsync, a failover, a restored file, FLUSHALL. A release that is missing then may be on
+the output topics, and drawing it again would publish a second value. So Redis stores the offset of each output
+partition up to which the ledger has every record, in one step with the records adopted there. Whatever removes a record
+moves that offset back too, and reading from there finds the record.
 """
 
 import hashlib
@@ -15,28 +15,28 @@ from typing import Any, Final
 
 import msgspec
 
-from hatcast.agents.redis.adoption import Answered, Chunk, OutputPartition, Position, Published, Span
+from hatcast.agents.redis.adoption import AdoptionBatch, Answered, OutputPartition, Position, Published, Span
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.policy_transition import NextPolicy, claim_of
+from hatcast.agents.redis.policy_transition import NextPolicy, claim_args
 from hatcast.agents.redis.scripts import Script
 from hatcast.agents.redis.sealed_days import Sealed
 from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.redis.slot_progress import ProgressStore
 from hatcast.stream.records import BudgetRecord
-from hatcast.stream.units import nano, nano_within
+from hatcast.stream.units import nano_ceil, nano_floor
 
 _MSGPACK: Final = msgspec.msgpack.Encoder()
 _TEXT_MARK: Final = b"\xdb"  # msgpack's longest text: Redis does not know its type for bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What one look at the recovery shows.
+class RecoveryState:
+    """The recovery of the ledger, as read at one time.
 
-    token            "" while the ledger is not recovered
-    attempt          the token of a recovery in progress; "" for none
-    sealed_through   the local date through which the policy's days are sealed; "" for none
+    token            of the finished recovery; "" while the ledger is not recovered
+    attempt          token of a recovery in progress; "" for none
+    sealed_through   the last sealed local date of the policy; "" for none
     sequences        release partition -> its commit sequence
     """
 
@@ -48,10 +48,10 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A recovery in progress; any worker may join it.
+    """A recovery in progress, which any worker may join.
 
-    ours       nobody else had begun it
-    is_fenced  all publishers are fenced, and it is known how far the topics have to be read
+    ours       this call began it
+    is_fenced  all publishers are fenced, and the end offsets of the output topics are stored
     """
 
     token: str
@@ -60,40 +60,40 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Grounds:
-    """On which grounds records are adopted: a finished recovery that must not end meanwhile, or one in progress."""
+class RecoveryCheck:
+    """The recovery that must still be current when records are adopted: a finished one, or one in progress."""
 
     field: str
     token: str
 
     @staticmethod
-    def finished(token: str) -> "Grounds":
-        """Redis is recovered."""
-        return Grounds("token", token)
+    def finished(token: str) -> "RecoveryCheck":
+        """Require this finished recovery."""
+        return RecoveryCheck("token", token)
 
     @staticmethod
-    def in_progress(token: str) -> "Grounds":
-        """Redis is being recovered."""
-        return Grounds("attempt", token)
+    def in_progress(token: str) -> "RecoveryCheck":
+        """Require this recovery in progress."""
+        return RecoveryCheck("attempt", token)
 
 
-class Ended(Exception):
-    """The recovery on whose grounds records were adopted is over: Redis lost something, or another one began."""
+class RecoveryEnded(Exception):
+    """The required recovery has ended: Redis lost data, or another recovery began."""
 
 
-class Moved(Exception):
-    """Another worker has adopted this stretch. `stored` is what is stored of the partition now."""
+class AlreadyAdopted(Exception):
+    """Another worker has adopted these records. `stored` is the partition's adopted position now."""
 
     def __init__(self, stored: Position | None) -> None:
         super().__init__(stored)
         self.stored = stored
 
 
-class Missing(Exception):
-    """The ledger lacks some of the records, or has others: nothing was adopted.
+class RecordsMissing(Exception):
+    """The ledger lacks some of the records, or has other bytes for them: nothing was adopted.
 
-    missing     ids of records that are not there
-    different   ids of those that have other bytes there
+    missing     ids of records that the ledger lacks
+    different   ids of records for which the ledger has other bytes
     """
 
     def __init__(self, missing: frozenset[str], different: frozenset[str]) -> None:
@@ -103,7 +103,7 @@ class Missing(Exception):
 
 
 class RecoveryStore:
-    """The recovery of one domain's ledger, seen by the workers of one policy. Errors of redis-py pass through.
+    """Recovery of one domain's ledger, for the workers of one policy. Errors of redis-py pass through.
 
     seals   the sealed days of the domain
     """
@@ -114,57 +114,57 @@ class RecoveryStore:
         self._name = name
         self._keys = DomainKeys(domain)
         self.seals = SealStore(redis, domain)
-        self._look = Script(redis, "look")
+        self._read_state = Script(redis, "read_recovery")
         self._begin = Script(redis, "begin")
-        self._fenced = Script(redis, "fenced")
+        self._store_ends = Script(redis, "store_ends")
         self._finish = Script(redis, "finish")
         self._adopt = Script(redis, "adopt")
-        self._recall = Script(redis, "recall")
-        self._reserved = Script(redis, "reserved")
+        self._restore_budget = Script(redis, "restore_budget")
+        self._restore_reservation = Script(redis, "restore_reservation")
         self._supersede = Script(redis, "supersede")
 
-    async def look(self, release_partitions: Iterable[int] = ()) -> Look:
+    async def read_state(self, release_partitions: Iterable[int] = ()) -> RecoveryState:
         """Read whether the ledger is recovered, and the commit sequences of release partitions."""
         wanted, keys = list(release_partitions), self._keys
-        token, attempt, sealed, *sequences = await self._look(
+        token, attempt, sealed, *sequences = await self._read_state(
             keys=[keys.recovery, keys.sequences, keys.sealed],
             args=[self._name, *(sequence_field(self._name, r) for r in wanted)],
         )
         numbers = dict(zip(wanted, map(int, sequences), strict=True))
-        return Look(token.decode(), attempt.decode(), sealed.decode(), numbers)
+        return RecoveryState(token.decode(), attempt.decode(), sealed.decode(), numbers)
 
     async def begin(self, replaced: str = "") -> Attempt:
-        """Begin a recovery, or join the one in progress. From here on nothing is committed until it is finished.
+        """Begin a recovery, or join the one in progress. No commit succeeds until it is finished.
 
-        replaced   the token of one in progress that does not end: it is given up for a new one
+        replaced   token of a recovery in progress that does not end, to be replaced by a new one
         """
         own = secrets.token_hex(16)
         token, fenced = await self._begin(keys=[self._keys.recovery, self._keys.ends], args=[own, replaced])
         return Attempt(token.decode(), token.decode() == own, fenced == b"1")
 
-    async def fenced(self, attempt: Attempt, ends: Mapping[OutputPartition, Position]) -> bool:
-        """Store how far a recovery has to read, once all publishers are fenced; False if another one has begun."""
+    async def store_ends(self, attempt: Attempt, ends: Mapping[OutputPartition, Position]) -> bool:
+        """Store the offsets up to which a recovery reads, once all publishers are fenced; False if another began."""
         flat = [part for place, end in ends.items() for part in (place.field, end.stored)]
-        return bool(await self._fenced(keys=[self._keys.recovery, self._keys.ends], args=[attempt.token, *flat]))
+        return bool(await self._store_ends(keys=[self._keys.recovery, self._keys.ends], args=[attempt.token, *flat]))
 
     async def finish(self, attempt: Attempt, sealed: Mapping[str, Sealed] = MappingProxyType({})) -> bool:
-        """Finish a recovery; False if it is not complete, or what it adopted or restored may be lost by now."""
+        """Finish a recovery; False if it is not complete, or Redis may have lost data that it adopted or restored."""
         keys, flat = self._keys, [part for name, seal in sealed.items() for part in (name, seal.through)]
         return bool(
             await self._finish(keys=[keys.recovery, keys.ends, keys.adopted, keys.sealed], args=[attempt.token, *flat])
         )
 
-    async def restore_successors(self, successors: Mapping[str, NextPolicy]) -> None:
-        """Put back which policy follows which, where Redis lacks it."""
-        for replaced, successor in successors.items():
-            await self._redis.hsetnx(self._keys.successors, replaced, successor.stored)
+    async def restore_next_policies(self, next_policies: Mapping[str, NextPolicy]) -> None:
+        """Restore policy transitions that Redis lacks."""
+        for replaced, next_policy in next_policies.items():
+            await self._redis.hsetnx(self._keys.next_policies, replaced, next_policy.stored)
 
     async def ends(self) -> dict[OutputPartition, Position]:
-        """How far the recovery in progress has to read."""
+        """Return the position in each output partition up to which the recovery in progress reads."""
         return await self._positions(self._keys.ends)
 
     async def adopted(self) -> dict[OutputPartition, Position]:
-        """Up to which position of each output partition the ledger holds everything."""
+        """Return the position in each output partition up to which the ledger has every record."""
         return await self._positions(self._keys.adopted)
 
     async def _positions(self, key: str) -> dict[OutputPartition, Position]:
@@ -177,22 +177,22 @@ class RecoveryStore:
 
     async def adopt(
         self,
-        grounds: Grounds,
-        chunk: Chunk,
+        check: RecoveryCheck,
+        batch: AdoptionBatch,
         missing: frozenset[str] = frozenset(),
         committed: frozenset[str] = frozenset(),
     ) -> None:
-        """Adopt a stretch of an output partition, in one step with how far that is.
+        """Adopt consecutive records of an output partition, in one step with the new adopted position.
 
-        missing     ids of records that are put in where the ledger lacks them
-        committed   those of them that Kafka has committed: they are published
-        Raises Ended, Moved, or Missing where the ledger lacks a record that is not in `missing`, or has another one:
-        then nothing was written.
+        missing     ids of records to write if the ledger lacks them
+        committed   those of them that Kafka has committed, to be marked as published
+        Raises RecoveryEnded, AlreadyAdopted, or RecordsMissing if the ledger lacks a record that is not in `missing`,
+        or has other bytes for it; then nothing was written.
         """
-        keys, groups = self._keys, _grouped(chunk.records)
+        keys, groups = self._keys, _grouped(batch.records)
         named = [
             key
-            for name, date in [*groups, *chunk.days]
+            for name, date in [*groups, *batch.days]
             for key in (
                 keys.releases(date, name),
                 keys.published(date, name),
@@ -213,30 +213,30 @@ class RecoveryStore:
                 )
                 for (name, date), records in groups.items()
             ]
-            + [(name, date, str(first), 0, ()) for (name, date), first in chunk.days.items()]
+            + [(name, date, str(first), 0, ()) for (name, date), first in batch.days.items()]
         )
-        before = "" if chunk.stored is None else chunk.stored.stored
-        how, *more = await self._adopt(
+        before = "" if batch.stored is None else batch.stored.stored
+        reply, *more = await self._adopt(
             keys=[keys.recovery, keys.adopted, keys.oldest, keys.sealed, keys.dates, keys.total, keys.last, *named],
-            args=[grounds.field, grounds.token, chunk.place.field, before, chunk.following.stored, packed],
+            args=[check.field, check.token, batch.place.field, before, batch.following.stored, packed],
         )
-        match how:
+        match reply:
             case b"ended":
-                raise Ended
+                raise RecoveryEnded
             case b"moved":
-                raise Moved(Position.of(more[0].decode()) if more[0] else None)
+                raise AlreadyAdopted(Position.of(more[0].decode()) if more[0] else None)
             case b"missing":
                 number, ids = more[0], [each.decode() for each in more[1:]]
-                raise Missing(frozenset(ids[:number]), frozenset(ids[number:]))
+                raise RecordsMissing(frozenset(ids[:number]), frozenset(ids[number:]))
 
-    async def kept(self, published: Published) -> bytes | None:
-        """Return the record that the ledger has of a release."""
+    async def record_of(self, published: Published) -> bytes | None:
+        """Return the record that the ledger has for a release, or None."""
         key = self._keys.releases(published.date, published.name)
         found = await self._redis.hget(key, published.release_id)
         return found if isinstance(found, bytes) else None
 
     async def supersede(self, kept: Published, sent: Published) -> None:
-        """Replace a record that was never sent by the one that was, with its charge."""
+        """Replace a record that was never sent by the one that was sent, with its charge."""
         keys, date, name = self._keys, sent.date, sent.name
         await self._supersede(
             keys=[
@@ -254,7 +254,7 @@ class RecoveryStore:
             ],
         )
 
-    async def mark(self, published: Iterable[Published]) -> None:
+    async def mark_published(self, published: Iterable[Published]) -> None:
         """Mark records as published."""
         by_day: dict[tuple[str, str], list[str]] = {}
         for each in published:
@@ -262,60 +262,60 @@ class RecoveryStore:
         for (date, name), ids in by_day.items():
             await self._redis.sadd(self._keys.published(date, name), *ids)
 
-    async def recall(self, budget: BudgetRecord) -> None:
-        """Take back what a record of `hats.budget` holds: its number, what binds its day, and a succession."""
+    async def restore_budget(self, budget: BudgetRecord) -> None:
+        """Restore the contents of a budget record: ledger number, cap, limits, reservations, and policy transition."""
         keys, charged = self._keys, budget.releases > 0 or any(query.places for query in budget.queries)
-        told = (
+        bounds = (
             None if budget.max_hats_per_day is None else str(budget.max_hats_per_day),
-            str(nano_within(budget.limit)) if charged else None,
-            str(nano_within(budget.total_limit)) if charged and budget.total_limit is not None else None,
+            str(nano_floor(budget.limit)) if charged else None,
+            str(nano_floor(budget.total_limit)) if charged and budget.total_limit is not None else None,
         )
-        await self._recall(
+        await self._restore_budget(
             keys=[
                 keys.ledger(budget.date),
                 keys.levels(budget.date, budget.policy),
                 keys.total,
-                keys.successors,
+                keys.next_policies,
                 keys.dates,
             ],
             args=[
                 budget.policy,
                 str(budget.seq),
-                *(text or "" for text in told),
-                *claim_of(budget.policy, budget.replaces, budget.from_date),
-                *(part for q in budget.queries for part in (q.query, str(q.places), str(nano(q.epsilon)))),
+                *(text or "" for text in bounds),
+                *claim_args(budget.policy, budget.replaces, budget.from_date),
+                *(part for q in budget.queries for part in (q.query, str(q.places), str(nano_ceil(q.epsilon)))),
             ],
         )
 
-    async def reserve(self, answered: Answered) -> None:
-        """Take back what an answer to a query holds: on each of its days it has cost what it reserved."""
-        keys, told = self._keys, [answered.policy, answered.query, str(answered.places), str(answered.epsilon)]
-        await self._reserved.each(
-            [([keys.ledger(day), keys.total, keys.dates], [day, *told]) for day in answered.period.dates]
+    async def restore_reservation(self, answered: Answered) -> None:
+        """Restore the reservation of an answered query, on each day of its period."""
+        keys, args = self._keys, [answered.policy, answered.query, str(answered.places), str(answered.epsilon)]
+        await self._restore_reservation.run_each(
+            [([keys.ledger(day), keys.total, keys.dates], [day, *args]) for day in answered.period.dates]
         )
 
     async def restore_progress(self, name: str, span: Span, partitions: int) -> None:
-        """Put back how far a policy was: its first slot, and that what ended before its last one began is published."""
+        """Restore a policy's slot progress: its first slot, and that slots before its last one are published."""
         await ProgressStore(self._redis, self._domain, name).restore(span.first_ms, span.last_ms, range(partitions))
 
 
 def sequence_field(name: str, release_partition: int) -> str:
-    """How Redis names the commit sequence of a policy's release partition."""
+    """Return the Redis field of the commit sequence of a policy's release partition."""
     return f"{name}/{release_partition}"
 
 
 def _grouped(records: Sequence[tuple[int, Published]]) -> dict[tuple[str, str], list[tuple[int, Published]]]:
-    """By policy and date, each release once: with its first offset, and the bytes that were sent last."""
+    """Group records by policy and date, each release once: with its first offset, and the bytes that were sent last."""
     groups: dict[tuple[str, str], dict[str, tuple[int, Published]]] = {}
     for offset, record in records:
         group = groups.setdefault((record.name, record.date), {})
         first, _ = group.get(record.release_id, (offset, record))
         group[record.release_id] = first, record
-    return {of: list(each.values()) for of, each in groups.items()}
+    return {key: list(group.values()) for key, group in groups.items()}
 
 
 def _packed(record: Published, missing: frozenset[str], committed: frozenset[str]) -> tuple[object, ...]:
-    """As adopt.lua reads it; the charge as text, since a number would be a double there."""
+    """Return a record in the form that adopt.lua reads; the charge is text, because a Lua number would be a double."""
     digest = hashlib.sha1(record.record, usedforsecurity=False).hexdigest()
     if record.release_id not in missing:
         return record.release_id, digest

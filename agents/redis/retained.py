@@ -1,7 +1,7 @@
-"""What partitions keep of released HATs until the queries over days that read them are answered.
+"""Retained contributions: parts of released HATs, stored until the queries over days that read them are answered.
 
-It is kept in the partitions' own keys, in the step that deletes the contributions: a Redis that goes back in time takes
-both back, and what is folded again is kept again.    [decisions/0014]
+They are in the partitions' own keys, written in the step that deletes the contributions: a Redis that goes back in time
+loses both changes, and contributions that are folded again are retained again.    [decisions/0014]
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,14 +12,14 @@ from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import PartitionKeys
 from hatcast.agents.redis.scripts import Script
 
-_FORGOTTEN: Final = 5_000  # HATs of one script: a call takes about a million arguments, and Redis does nothing else
+_DELETE_BATCH: Final = 5_000  # HATs of one script: a call takes about a million arguments, and Redis does nothing else
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What a partition cannot vouch for: records that arrived between these instants (ms UTC) may be lost.
+    """A gap in a partition: records that arrived between these times (ms UTC) may be lost.
 
-    from_ms   its clock when it met the gap; None: its state was new, so all before is unknown
+    from_ms   its watermark at the gap; None if its state was new, so that all earlier records are unknown
     """
 
     from_ms: int | None
@@ -27,12 +27,12 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What is kept of some cells in some slots, from all partitions.
+class Retained:
+    """Retained contributions of some cells in some slots, from all partitions.
 
-    gaps    of partitions that have one
-    data    the slots of which any cell has data in any partition
-    parts   (cell, slot) -> stripped chunks; no entry where nothing is kept
+    gaps    of the partitions that have one
+    data    slots in which any cell has data in any partition
+    parts   (cell, slot) -> stripped chunks; no entry if none are retained
     """
 
     gaps: tuple[Gap, ...]
@@ -41,46 +41,46 @@ class Kept:
 
 
 class RetainedStore:
-    """What all partitions of a policy keep. Slots are `date/slot`. Errors of redis-py pass through."""
+    """Retained contributions of all partitions of a policy. Slots are `date/slot`. Errors of redis-py pass through."""
 
     def __init__(self, redis: AnyRedis, name: str, partitions: int) -> None:
         self.partitions = partitions
         self._redis = redis
         self._keys = [PartitionKeys(name, partition) for partition in range(partitions)]
-        self._list = Script(redis, "kept")
-        self._load = Script(redis, "recollect")
-        self._forget = Script(redis, "forget")
+        self._list = Script(redis, "list_retained")
+        self._load = Script(redis, "load_retained")
+        self._delete = Script(redis, "delete_retained")
 
     async def slots(self) -> set[str]:
-        """The slots of which anything is kept."""
+        """Return the slots with retained contributions."""
         async with self._redis.pipeline(transaction=False) as pipe:
             for keys in self._keys:
-                pipe.hkeys(keys.kept)
+                pipe.hkeys(keys.retained)
             found = await pipe.execute()
         return {slot.decode() for slots in found for slot in slots}
 
-    async def numbers(self) -> tuple[int, ...]:
-        """Of how many slots each partition keeps something: costs little however many they are."""
+    async def slot_counts(self) -> tuple[int, ...]:
+        """Return each partition's number of slots with retained contributions; cheap for any number of slots."""
         async with self._redis.pipeline(transaction=False) as pipe:
             for keys in self._keys:
-                pipe.hlen(keys.kept)
+                pipe.hlen(keys.retained)
             return tuple(await pipe.execute())
 
     async def cells(self, slots: Sequence[str]) -> dict[str, int]:
-        """The cells of which anything is kept in one of these slots, and how many users, of all days."""
-        answers = await self._list.each([([keys.state], [keys.prefix, *slots]) for keys in self._keys])
+        """Return cell -> number of users, summed over these slots, of the cells with retained contributions."""
+        answers = await self._list.run_each([([keys.state], [keys.prefix, *slots]) for keys in self._keys])
         users: dict[str, int] = {}
         for answer in answers:
             for cell, of_cell in zip(answer[::2], answer[1::2], strict=True):
                 users[cell.decode()] = users.get(cell.decode(), 0) + int(of_cell)
         return users
 
-    async def load(self, slots: Sequence[str], closes_ms: int, cells: Sequence[str]) -> Kept | None:
-        """What is kept of these cells; None if a partition's clock is missing or too small, or one of the HATs is open.
+    async def load(self, slots: Sequence[str], closes_ms: int, cells: Sequence[str]) -> Retained | None:
+        """Return the retained contributions; None if a watermark is missing or too small, or one of the HATs is open.
 
-        closes_ms   the least clock at which no partition takes more readings of the last slot
+        closes_ms   the least watermark at which a partition accepts no more readings of the last slot
         """
-        answers = await self._load.each(
+        answers = await self._load.run_each(
             [([keys.state], [keys.prefix, closes_ms, len(slots), *slots, *cells]) for keys in self._keys]
         )
         if any(answer is None for answer in answers):
@@ -97,10 +97,10 @@ class RetainedStore:
                 for slot, part in zip(slots, of_cell, strict=True):
                     if part:
                         parts.setdefault((cell, slot), []).append(part)
-        return Kept(tuple(gaps), frozenset(data), parts)
+        return Retained(tuple(gaps), frozenset(data), parts)
 
-    async def forget(self, hats: Sequence[tuple[str, str]]) -> None:
-        """Delete what is kept of these (slot, cell)."""
-        for at in range(0, len(hats), _FORGOTTEN):
-            named = [part for hat in hats[at : at + _FORGOTTEN] for part in hat]
-            await self._forget.each([([keys.state], [keys.prefix, *named]) for keys in self._keys])
+    async def delete(self, hats: Sequence[tuple[str, str]]) -> None:
+        """Delete the retained contributions of these (slot, cell)."""
+        for at in range(0, len(hats), _DELETE_BATCH):
+            named = [part for hat in hats[at : at + _DELETE_BATCH] for part in hat]
+            await self._delete.run_each([([keys.state], [keys.prefix, *named]) for keys in self._keys])

@@ -9,62 +9,74 @@ from typing import Any, Final
 from redis.exceptions import NoScriptError, ResponseError
 
 from hatcast.agents.redis.clients import AnyRedis
-from hatcast.agents.redis.errors import NOT_WRITTEN, Damaged
+from hatcast.agents.redis.errors import SCRIPT_ERRORS, Damaged
 
-_BOOKING: Final = frozenset({"adopt", "answer", "commit", "recall", "reserved", "restore_day", "spent", "supersede"})
-_BEFORE: Final[Mapping[str, frozenset[str]]] = MappingProxyType(  # parts, and the scripts that they stand before
+_BOOKING: Final = frozenset(
+    {"adopt", "answer", "commit", "restore_budget", "restore_reservation", "restore_day", "book_spent", "supersede"}
+)
+_PRELUDES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(  # shared part -> scripts that it precedes
     {
-        "staging": _BOOKING | {"advance", "checkpoint", "delete", "forget", "restore", "seal", "skip", "sweep"},
+        "staging": _BOOKING
+        | {
+            "advance_progress",
+            "checkpoint",
+            "delete",
+            "delete_retained",
+            "restore_progress",
+            "seal",
+            "skip",
+            "sweep",
+        },
         "amounts": _BOOKING,
         "booking": _BOOKING,
         "deciding": frozenset({"answer", "commit"}),
     }
 )
 
-Part = str | bytes | int
-Call = tuple[Sequence[str], Sequence[Part]]
-"""The keys, all of one hash tag, and the arguments of one run."""
+Argument = str | bytes | int
+Call = tuple[Sequence[str], Sequence[Argument]]
+"""Keys, all with one hash tag, and arguments of one run."""
 
 
 class Script:
-    """The script `NAME.lua`. Its hash is sent, and its text where a server does not know it yet.
+    """The script `NAME.lua`, sent by its hash; its text is loaded if a server does not have it yet.
 
-    In place of redis-py's own, which asks for each script before every pipeline, and does not run in a cluster's. An
-    answer that was lost, or a server that knew the script only half way, makes it run twice: each of them changes
-    nothing the second time. Errors of redis-py pass through. Raises Damaged or Overflow, which are two of these, if a
-    script wrote nothing because of what it found.
+    redis-py's own Script queries each script before every pipeline, and does not run in a cluster pipeline. A lost
+    reply, or a pipeline whose servers do not all have the script, makes calls run twice: the second run changes
+    nothing. Errors of redis-py pass through. Raises Damaged or Overflow, which are ResponseErrors, if a stored value
+    stopped the script before it wrote anything.
     """
 
     def __init__(self, redis: AnyRedis, name: str) -> None:
         self._redis = redis
-        before = (part for part, names in _BEFORE.items() if name in names)
+        before = (part for part, names in _PRELUDES.items() if name in names)
         self._text = "".join(map(_text, (*before, name)))
         self._hash = hashlib.sha1(self._text.encode(), usedforsecurity=False).hexdigest()
 
-    async def __call__(self, keys: Sequence[str], args: Sequence[Part]) -> Any:
-        """Run it once."""
-        return (await self.each([(keys, args)]))[0]
+    async def __call__(self, keys: Sequence[str], args: Sequence[Argument]) -> Any:
+        """Run the script once."""
+        return (await self.run_each([(keys, args)]))[0]
 
-    async def each(self, calls: Sequence[Call]) -> list[Any]:
-        """Run it for each call, in order as far as their keys are on one server, in one round trip to each server."""
+    async def run_each(self, calls: Sequence[Call]) -> list[Any]:
+        """Run the script for each call, in one round trip to each server; in order for keys on one server."""
         try:
             answers = await self._run_loaded(calls)
         except ResponseError as error:
             if "WRONGTYPE" not in str(error):
                 raise
-            # By a read: the writes of each script come after all of its reads, and on keys that it has read.
+            # A read failed: each script writes after all of its reads, and only to keys that it has read.
             raise Damaged(f"{calls[0][0][0]} or one beside it") from None
         for answer in answers:
             word = answer[0] if isinstance(answer, list) and answer else None
-            if isinstance(word, bytes) and (why := NOT_WRITTEN.get(word)) is not None:
-                raise why(answer[1].decode(errors="replace"))
+            if isinstance(word, bytes) and (error_type := SCRIPT_ERRORS.get(word)) is not None:
+                raise error_type(answer[1].decode(errors="replace"))
         return answers
 
     async def _run_loaded(self, calls: Sequence[Call]) -> list[Any]:
         try:
             return await self._run(calls)
         except NoScriptError:
-            await self._redis.script_load(self._text)  # of a cluster: to every node
+            await self._redis.script_load(self._text)  # in a cluster: on every node
             return await self._run(calls)
 
     async def _run(self, calls: Sequence[Call]) -> list[Any]:
@@ -72,7 +84,7 @@ class Script:
             ((keys, args),) = calls
             return [await self._redis.evalsha(self._hash, len(keys), *keys, *args)]
         async with self._redis.pipeline(transaction=False) as pipe:
-            for keys, args in calls:  # not `evalsha`, which a cluster's pipeline does not have
+            for keys, args in calls:  # not `evalsha`, which a cluster pipeline does not have
                 pipe.execute_command("EVALSHA", self._hash, len(keys), *keys, *args)
             answers: list[Any] = await pipe.execute()
             return answers

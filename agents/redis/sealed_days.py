@@ -1,6 +1,6 @@
-"""What is left of sealed days: a mark a policy, and a summary of at most 1 kB a day.    [decisions/0028]
+"""Sealed days: one seal per policy, and one summary of at most 1 kB per day.    [decisions/0028]
 
-Both are records of the registry topic too, which a Redis that lost them is filled from.
+Both are also records of the registry topic, from which a Redis that lost them is restored.
 """
 
 from collections.abc import Mapping
@@ -15,20 +15,20 @@ DAY_KEY: Final = "day/"
 
 
 class TopicStart(msgspec.Struct, frozen=True, array_like=True):
-    """Where reading one output topic begins, partition by partition. `topic_id`: see `Position`."""
+    """The offset in each partition of an output topic at which reading starts. `topic_id`: see `Position`."""
 
     topic_id: str
     offsets: dict[int, int]
 
 
 class Sealed(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a policy's days are sealed. Key `sealed/POLICY`.
+    """A policy's seal. Registry key `sealed/POLICY`.
 
-    through     the last local date that is sealed, and all before it
+    through     the last sealed local date; all earlier days are sealed too
     first_ms    start of the policy's first slot (ms UTC), under `add_remove`
-    done_ms     end of the last slot that is sealed (ms UTC), under `add_remove`
-    partitions  release partitions of the policy
-    starts      output topic -> where reading begins: all before is of sealed days
+    done_ms     end of the last sealed slot (ms UTC), under `add_remove`
+    partitions  number of release partitions of the policy
+    starts      output topic -> where reading starts; all earlier records are of sealed days
     """
 
     policy: str
@@ -39,7 +39,7 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     done_ms: int | None = None
 
     def read_from(self, place: OutputPartition) -> Position | None:
-        """Before which everything in an output partition is of sealed days; None where that is not known."""
+        """Return the position before which an output partition has only records of sealed days; None if unknown."""
         start = self.starts.get(place.topic)
         if start is None or place.partition not in start.offsets:
             return None
@@ -47,13 +47,13 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SealedDay(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy's part of a day's ledger, which does not change any more. Key `day/POLICY/DATE`.
+    """A policy's final part of a day's ledger. Registry key `day/POLICY/DATE`.
 
-    cost                what it costs one user (1e-9)
+    cost                its cost for one user (1e-9)
     sequence            the day's ledger number at that time
-    limit, total_limit  of a day and of all days (1e-9), as far as charges have set them
-    fields              of the day's ledger, those of the policy; their texts
-    levels              e(cell, slot) -> how many have it; as texts
+    limit, total_limit  of a day and of all days (1e-9), "" if charges have not set them
+    fields              the policy's fields of the day's ledger, values as text
+    levels              e(cell, slot) -> number of cells and slots with that e, both as text
     """
 
     policy: str
@@ -67,7 +67,7 @@ class SealedDay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def registry_records(sealed: Sealed, days: Mapping[str, SealedDay]) -> dict[str, bytes]:
-    """Key -> value of the registry's records about a seal."""
+    """Return key -> value of the registry records of a seal and its days."""
     found = {f"{SEALED_KEY}{sealed.policy}": msgspec.json.encode(sealed)}
     for date, day in days.items():
         found[f"{DAY_KEY}{day.policy}/{date}"] = msgspec.json.encode(day)

@@ -1,4 +1,4 @@
-"""Seal a policy's days in Redis, shrink them to summaries, and put the summaries back where Redis lost them."""
+"""Seal a policy's days in Redis, reduce them to summaries, and restore summaries that Redis lost."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -11,7 +11,7 @@ from hatcast.agents.redis.scripts import Call, Script
 from hatcast.agents.redis.sealed_days import Sealed, SealedDay, TopicStart
 from hatcast.agents.redis.slot_progress import ProgressStore
 
-_BATCH: Final = 500  # summaries that are put back in one round trip
+_BATCH: Final = 500  # summaries restored in one round trip
 _BY_POLICY: Final = ("commits", "releases", "epsilon", "cap", "fineness", "query", "reserved")
 
 
@@ -31,23 +31,24 @@ class SealStore:
         stored = await self._redis.hget(self._keys.sealed, name)
         return stored.decode() if isinstance(stored, bytes) else ""
 
-    async def lacking(self, sealed: Mapping[str, Sealed]) -> dict[str, Sealed]:
-        """Return those of these seals that Redis does not have."""
+    async def missing(self, sealed: Mapping[str, Sealed]) -> dict[str, Sealed]:
+        """Return those of these seals that Redis lacks."""
         return {name: seal for name, seal in sealed.items() if await self.through(name) < seal.through}
 
     async def seal(
         self, name: str, through: str, token: str, adopted: Mapping[OutputPartition, Position] = MappingProxyType({})
     ) -> bool:
-        """Seal a policy's days.
+        """Seal a policy's days through a local date.
 
-        False where the ledger is not recovered under this token, or has not adopted that much: nothing was written.
+        False, and nothing was written, if the ledger is not recovered under this token, or has not adopted the output
+        partitions up to `adopted`.
         """
         keys = [self._keys.recovery, self._keys.sealed, self._keys.adopted]
         flat = [part for place, end in adopted.items() for part in (place.field, end.stored)]
         return bool(await self._seal(keys=keys, args=[token, name, through, *flat]))
 
     async def day(self, name: str, date: str) -> SealedDay | None:
-        """Return the summary of a policy's part of a day; None where it has none."""
+        """Return the summary of a policy's part of a day, or None."""
         keys = self._keys
         async with self._redis.pipeline(transaction=False) as pipe:
             pipe.hgetall(keys.ledger(date))
@@ -70,9 +71,9 @@ class SealStore:
         )
 
     async def starts(self, unsealed_from: str, name: str) -> dict[str, TopicStart]:
-        """Return where reading the output topics begins once a policy's days before a date are sealed.
+        """Return where reading the output topics starts once a policy's days before a date are sealed.
 
-        Everything before is of days that are sealed, of this policy or of others.
+        All earlier records are of sealed days, of this policy or of others.
         """
         async with self._redis.pipeline(transaction=False) as pipe:
             pipe.hgetall(self._keys.adopted)
@@ -95,7 +96,7 @@ class SealStore:
         }
 
     async def shrink(self, name: str, dates: Sequence[str]) -> None:
-        """Delete what sealed days do not need any more."""
+        """Delete the records and costs of sealed days, and keep their summaries."""
         keys = self._keys
         for date in dates:
             await self._shrink(
@@ -111,14 +112,14 @@ class SealStore:
             )
 
     async def restore(self, sealed: Mapping[str, Sealed], days: Iterable[SealedDay]) -> None:
-        """Put back the seals and summaries that Redis lacks, while a recovery is in progress."""
-        lacking = await self.lacking(sealed)
-        if not lacking:
+        """Restore the seals and summaries that Redis lacks, while a recovery is in progress."""
+        missing = await self.missing(sealed)
+        if not missing:
             return
-        calls = [self._restore_call(day, lacking[day.policy].through) for day in days if day.policy in lacking]
+        calls = [self._restore_call(day, missing[day.policy].through) for day in days if day.policy in missing]
         for at in range(0, len(calls), _BATCH):
-            await self._restore.each(calls[at : at + _BATCH])
-        for name, seal in lacking.items():
+            await self._restore.run_each(calls[at : at + _BATCH])
+        for name, seal in missing.items():
             if seal.first_ms is not None and seal.done_ms is not None:
                 progress = ProgressStore(self._redis, self._domain, name)
                 await progress.restore(seal.first_ms, seal.done_ms, range(seal.partitions))

@@ -1,7 +1,7 @@
-"""How far a policy under `add_remove` is: its first slot, and up to which slot all is committed and published.
+"""Slot progress of a policy under `add_remove`: its first slot, and the last slot committed and published.
 
-Marks stand for slots instead of HATs, so that a round costs what is new and not what was ever released. They are no
-second truth: a record and a charge are looked up before anything is drawn.    [decisions/0007]
+Progress is by slot and not by HAT, so that a release round costs only the new slots. It does not replace the ledger: a
+record and a charge are looked up before anything is drawn.    [decisions/0007]
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from hatcast.agents.redis.scripts import Script
 
 
 class Mark(StrEnum):
-    """What was done with all HATs of a release partition in all slots up to the mark."""
+    """A step that is done for all HATs of a release partition, in all slots up to the mark."""
 
     COMMITTED = "committed"
     PUBLISHED = "published"
@@ -26,31 +26,31 @@ class Mark(StrEnum):
 class Progress:
     """A policy's progress. Times are ms UTC.
 
-    first_ms   start of the policy's first slot; None where Redis has lost it, or no worker was ever started
-    marks      (mark, release partition) -> end of the last slot that is done
+    first_ms   start of the policy's first slot; None if Redis has lost it, or no worker was ever started
+    marks      (mark, release partition) -> end of the last slot done
     """
 
     first_ms: int | None
     marks: Mapping[tuple[Mark, int], int]
 
     def through(self, mark: Mark, release_partitions: Iterable[int]) -> int:
-        """The end of the last slot that is done in each of these; 0: none is."""
+        """Return the end of the last slot that all of these partitions have done; 0 for none."""
         return min((self.marks.get((mark, partition), 0) for partition in release_partitions), default=0)
 
 
 class ProgressStore:
-    """The progress of one policy. Errors of redis-py pass through."""
+    """Slot progress of one policy. Errors of redis-py pass through."""
 
     def __init__(self, redis: AnyRedis, domain: str, name: str) -> None:
         self._redis = redis
         keys = DomainKeys(domain)
         self._key = keys.progress(name)
         self._recovery = keys.recovery
-        self._advance = Script(redis, "advance")
-        self._restore = Script(redis, "restore")
+        self._advance = Script(redis, "advance_progress")
+        self._restore = Script(redis, "restore_progress")
 
     async def read(self) -> Progress:
-        """What is stored."""
+        """Return the stored progress."""
         first = None
         marks = {}
         stored: Any = await self._redis.hgetall(self._key)  # bytes, but the types allow for text
@@ -63,19 +63,19 @@ class ProgressStore:
         return Progress(first, marks)
 
     async def start(self, first_ms: int) -> int:
-        """Keep the first slot of a first start; returns the one that is kept."""
+        """Store the first slot unless one is stored; return the stored one."""
         await self._redis.hsetnx(self._key, "first", str(first_ms))
         return int(await self._redis.hget(self._key, "first") or first_ms)
 
     async def restore(self, first_ms: int, done_ms: int = 0, release_partitions: Iterable[int] = ()) -> None:
-        """Put back what Redis may have lost: the first slot, and that slots that end by `done_ms` are published."""
+        """Restore lost progress: the first slot, and that all slots that end by `done_ms` are published."""
         marks = [(f"{mark}:{r}", str(done_ms)) for mark in Mark for r in release_partitions]
         await self._restore(keys=[self._key], args=[str(first_ms), *(part for each in marks for part in each)])
 
     async def advance(self, mark: Mark, release_partitions: Iterable[int], end_ms: int, token: str) -> Progress:
-        """Raise a mark to the end of a slot; returns the progress then.
+        """Raise a mark to the end of a slot; return the progress after that.
 
-        Raises Unrecovered if the ledger is not recovered under this token: then nothing was written.
+        Raises Unrecovered, and writes nothing, if the ledger is not recovered under this token.
         """
         marks = [(f"{mark}:{partition}", str(end_ms)) for partition in release_partitions]
         answer = await self._advance(

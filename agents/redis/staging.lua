@@ -1,58 +1,58 @@
--- Reads and staged writes: a script that stands behind this part writes all of its changes or none.
--- It works everything out first and ends with `return written(ANSWER)`, which writes. If a key holds something else than
--- ours, or a number would not be exact, nothing is written and the answer is {word, key} instead.
--- `written` only sends commands that cannot fail: the type of each key was checked, and no number is added up by Redis.
+-- Reads and staged writes: a script that follows this part writes all of its changes or none.
+-- It first computes all changes and ends with `return write_all(ANSWER)`, which writes them. If a key has a value that
+-- hatcast did not write, or a number would not be exact, it writes nothing and returns {word, key} instead.
+-- `write_all` only runs commands that cannot fail: the type of each key was checked, and Redis adds up no number.
 local EXACT = 2^53  -- a double below it is exact
 local SIZES = {hash = 'HLEN', set = 'SCARD', string = 'STRLEN'}  -- each fails on another type
-local refusal
+local rejection
 local is_ours, hashes, sets, strings, removed = {}, {}, {}, {}, {}
 local hash_keys, set_keys, string_keys = {}, {}, {}  -- in the order of their first change
 
--- Refuse to write, with one word and the key at fault. The first reason counts.
-local function refuse(word, key) refusal = refusal or {word, key} end
+-- Reject the script's writes, with one word and the key at fault. The first reason counts.
+local function reject(word, key) rejection = rejection or {word, key} end
 
 local function text(number) return string.format('%.0f', number) end
 
--- Run a command that reads a key; false if the key is of another type, which the first one finds out.
-local function ask(command, key, ...)
+-- Run a command that reads a key; false if the key is of another type, which the key's first command checks.
+local function run_read(command, key, ...)
   if is_ours[key] then return redis.call(command, key, ...) end
   if is_ours[key] == false then return false end
   local found = redis.pcall(command, key, ...)
   is_ours[key] = not (type(found) == 'table' and found.err)
   if is_ours[key] then return found end
   if not string.find(found.err, 'WRONGTYPE', 1, true) then error(found.err) end
-  refuse('damaged', key)
+  reject('damaged', key)
   return false
 end
 
--- Whether a key is of a type, or free. Not by TYPE, which the users of a Redis with an ACL may not run.
-local function is_a(kind, key) return is_ours[key] or (is_ours[key] == nil and ask(SIZES[kind], key) and true) end
+-- Return whether a key has a type or does not exist. Not by TYPE, which the ACL of hatcast's users may not allow.
+local function is_a(kind, key) return is_ours[key] or (is_ours[key] == nil and run_read(SIZES[kind], key) and true) end
 
 local function hash_of(key)
   if not hashes[key] then hashes[key] = {known = {}, staged = {}, fields = {}} end
   return hashes[key]
 end
 
--- A field of a hash with the changes so far; false if there is none.
+-- Return a field of a hash, with staged changes; false if there is none.
 local function get(key, field)
   local hash = hash_of(key)
-  if hash.known[field] == nil then hash.known[field] = ask('HGET', key, field) end
+  if hash.known[field] == nil then hash.known[field] = run_read('HGET', key, field) end
   return hash.known[field]
 end
 
--- Read many fields at once, for the `get` of each; 7,000 at most.
-local function fetch(key, fields)
+-- Read many fields in one command, for later calls of `get`; 7,000 at most.
+local function prefetch(key, fields)
   local hash = hash_of(key)
-  for i, value in ipairs(#fields > 0 and ask('HMGET', key, unpack(fields)) or {}) do
+  for i, value in ipairs(#fields > 0 and run_read('HMGET', key, unpack(fields)) or {}) do
     if hash.known[fields[i]] == nil then hash.known[fields[i]] = value end
   end
 end
 
--- All fields of a hash with the changes so far: field -> text; false where it is deleted.
+-- Return all fields of a hash, with staged changes: field -> text, or false if deleted.
 local function fields_of(key)
   local hash = hash_of(key)
   if not hash.whole then
-    local flat = ask('HGETALL', key) or {}
+    local flat = run_read('HGETALL', key) or {}
     for i = 1, #flat, 2 do
       if hash.known[flat[i]] == nil then hash.known[flat[i]] = flat[i + 1] end
     end
@@ -61,7 +61,7 @@ local function fields_of(key)
   return hash.known
 end
 
--- Set a field of a hash; false deletes it.
+-- Stage a field of a hash; false deletes it.
 local function set(key, field, value)
   local hash = hash_of(key)
   if not hash.staged[field] then
@@ -72,31 +72,31 @@ local function set(key, field, value)
   hash.known[field] = value
 end
 
--- A whole number as it is stored or given.
-local function whole(digits, key)
+-- Parse an integer.
+local function parse_integer(digits, key)
   local number = string.match(digits, '^%-?%d+$') and tonumber(digits)
   if number and math.abs(number) < EXACT then return number end
-  refuse(number and 'overflow' or 'damaged', key)
+  reject(number and 'overflow' or 'damaged', key)
   return 0
 end
 
-local function number(key, field) return whole(get(key, field) or '0', key) end
+local function get_number(key, field) return parse_integer(get(key, field) or '0', key) end
 
--- Set a field to a whole number.
-local function store(key, field, value)
-  if not (math.abs(value) < EXACT) then refuse('overflow', key) end
+-- Stage an integer field.
+local function set_number(key, field, value)
+  if not (math.abs(value) < EXACT) then reject('overflow', key) end
   set(key, field, text(value))
 end
 
--- Add to a field, and return the sum.
+-- Add to an integer field, and return the sum.
 local function increase(key, field, more)
-  local sum = number(key, field) + more
-  store(key, field, sum)
+  local sum = get_number(key, field) + more
+  set_number(key, field, sum)
   return sum
 end
 
--- Add a member to a set.
-local function join(key, member)
+-- Stage a new member of a set.
+local function add_member(key, member)
   if not is_a('set', key) then return end
   if not sets[key] then
     sets[key] = {}
@@ -105,22 +105,22 @@ local function join(key, member)
   sets[key][#sets[key] + 1] = member
 end
 
--- A string; false if there is none.
-local function read(key) return ask('GET', key) end
+-- Return a string; false if there is none.
+local function get_string(key) return run_read('GET', key) end
 
--- Set a string, whatever the key held.
-local function put(key, value)
+-- Stage a string, which replaces a key of any type.
+local function set_string(key, value)
   if strings[key] == nil then string_keys[#string_keys + 1] = key end
   strings[key] = value
 end
 
--- Delete a key, after everything else is written.
+-- Stage the deletion of a key, after all writes.
 local function remove(key) removed[#removed + 1] = key end
 
--- Write all that is staged, and return the answer; or nothing, and return why.
-local function written(answer)
+-- Write all staged changes and return the answer; if rejected, write nothing and return the reason.
+local function write_all(answer)
   for _, key in ipairs(hash_keys) do is_a('hash', key) end
-  if refusal then return refusal end
+  if rejection then return rejection end
   local gone = {}
   for _, key in ipairs(hash_keys) do
     local hash, parts = hashes[key], {}

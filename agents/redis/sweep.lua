@@ -1,5 +1,5 @@
--- Delete what a partition has folded of the days from a date on: they are another policy's. What was kept for queries
--- goes too: those whose days are not over will never be answered.
+-- Delete a partition's contributions from a date on, which are the next policy's, and all retained contributions:
+-- queries whose periods have not ended will never be answered.
 -- KEYS[1]  {name:p}:state
 -- ARGV     prefix, users in a chunk, the date
 local prefix, per_chunk, from = ARGV[1], tonumber(ARGV[2]), ARGV[3]
@@ -10,7 +10,7 @@ for _, slot in ipairs(redis.call('HKEYS', prefix .. 'slots')) do
   if slot >= from then
     local hats = prefix .. 'hats:' .. slot
     for cell, users in pairs(fields_of(hats)) do
-      delete_chunks(prefix .. 'c:' .. slot .. '/' .. cell, whole(users, hats))
+      delete_chunks(prefix .. 'c:' .. slot .. '/' .. cell, parse_integer(users, hats))
     end
     remove(hats)
     set(prefix .. 'slots', slot, false)
@@ -18,10 +18,10 @@ for _, slot in ipairs(redis.call('HKEYS', prefix .. 'slots')) do
 end
 for _, date in ipairs(redis.call('HKEYS', prefix .. 'days')) do
   if date >= from then
-    delete_chunks(prefix .. 'd:' .. date, number(prefix .. 'days', date))
+    delete_chunks(prefix .. 'd:' .. date, get_number(prefix .. 'days', date))
     set(prefix .. 'days', date, false)
   end
 end
 for _, slot in ipairs(redis.call('HKEYS', prefix .. 'kept')) do remove(prefix .. 'k:' .. slot) end
 remove(prefix .. 'kept')
-return written('OK')
+return write_all('OK')

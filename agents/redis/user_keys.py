@@ -1,7 +1,7 @@
-"""The user key in Redis: of the domain, and a copy beside the state of each partition that was folded under it.
+"""The user key in Redis: the domain's key, and a copy beside the state of each partition folded under it.
 
-A Redis Cluster may lose the node of the one and keep that of the other. A key that hatcast made is restored from any
-copy; one that an operator gave is stored nowhere, and named by its fingerprint.    [decisions/0026]
+A Redis Cluster may lose the node of one of them and not the other. A key that hatcast generated is restored from any
+copy; a key that the operator set is not stored, only its fingerprint.    [decisions/0026]
 """
 
 from collections import Counter
@@ -20,14 +20,14 @@ from hatcast.stream.readings.pseudonyms import Pseudonyms
 
 @dataclass(frozen=True, slots=True)
 class StoredKey:
-    """A user key as it is stored. `key` is None where an operator gave it."""
+    """A stored user key. `key` is None if the operator set it."""
 
     fingerprint: str
     key: bytes | None = None
 
     @classmethod
     def of(cls, users: Pseudonyms, *, made: bool) -> "StoredKey":
-        """The key in use; `made`: by hatcast."""
+        """Return the key in use. `made`: hatcast generated it."""
         return cls(users.fingerprint, users.key if made else None)
 
 
@@ -35,18 +35,17 @@ class OtherUserKey(HatcastError):
     """A partition's state was folded under another user key."""
 
 
-def other_user_key(name: str, partition: int, stored: str, own: str) -> OtherUserKey:
-    """Why a state cannot be folded on, and what to do."""
+def user_key_mismatch(name: str, partition: int, stored: str, own: str) -> OtherUserKey:
+    """Return the error for a partition state that was folded under another user key."""
     return OtherUserKey(
         f"the state of {name!r}, partition {partition}, was folded under user key {stored}, and this worker has {own}:"
         " each vehicle would count as two; restore that key (worker.user_key_file or HATCAST_USER_KEY, or the Redis"
-        f" that had it), or stop all workers and delete the keys {{{name}:*}}:*, so that all is folded again from"
-        " telemetry"
+        f" that had it), or stop all workers and delete the keys {{{name}:*}}:*, so that telemetry is folded again"
     )
 
 
-async def folded_under(redis: AnyRedis, states: Iterable[PartitionKeys]) -> list[tuple[PartitionKeys, StoredKey]]:
-    """The user key of each of these partition states, of those that are stored and that this user may read.
+async def stored_user_keys(redis: AnyRedis, states: Iterable[PartitionKeys]) -> list[tuple[PartitionKeys, StoredKey]]:
+    """Return the user key of each of these partition states that is stored and that this Redis user may read.
 
     Other errors of redis-py pass through.
     """
@@ -59,7 +58,7 @@ async def folded_under(redis: AnyRedis, states: Iterable[PartitionKeys]) -> list
         answers = await pipe.execute(raise_on_error=False)
     found = []
     for keys, answer in zip(wanted, answers, strict=True):
-        if isinstance(answer, NoPermissionError):  # another policy's
+        if isinstance(answer, NoPermissionError):  # a state of another policy
             continue
         if isinstance(answer, Exception):
             raise answer
@@ -70,10 +69,10 @@ async def folded_under(redis: AnyRedis, states: Iterable[PartitionKeys]) -> list
 
 
 async def restore_made_key(redis: AnyRedis, keys: DomainKeys, registered: str | None, copies: list[StoredKey]) -> None:
-    """Put a lost user key back from the copies beside partition states, if hatcast made it. Errors of redis-py pass.
+    """Restore a lost generated user key from the copies beside the partition states. Errors of redis-py pass through.
 
-    The registered key is wanted, else the one that most states were folded under. A key that is stored, and that a
-    state was folded under too, stays.
+    It restores the registered key, else the key of most states. A stored key that some state was folded under too is
+    not replaced.
     """
     made = {copy.fingerprint: copy.key for copy in copies if copy.key is not None}
     votes = Counter(copy.fingerprint for copy in copies if copy.key is not None)

@@ -81,7 +81,7 @@ class Entries:
         """The HATs of a date, slot after slot."""
         before = self.dates.index(day) * self._per_day
         for number in range(min(self._per_day, self._number - before)):
-            slot = self._calendar.named(day, f"{number % _SLOTS:02}:00")
+            slot = self._calendar.slot_named(day, f"{number % _SLOTS:02}:00")
             assert slot is not None
             start, end = self._calendar.local(slot.start_ms), self._calendar.local(slot.end_ms)
             estimate = Estimate.of_laplace(Noisy(20_000 + number % 9_973, 100.0 + number % 500), 65_000)
@@ -113,7 +113,7 @@ class Entries:
                 begun = time.monotonic()
                 await ledger.commit(proposals[at : at + BATCH], guard)
                 seconds += time.monotonic() - begun
-            await ledger.mark(day, [proposal.release_id for proposal in proposals])
+            await ledger.mark_published(day, [proposal.release_id for proposal in proposals])
         return seconds
 
     async def publish(self, redis: Redis, ledger: LedgerStore) -> None:

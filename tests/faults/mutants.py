@@ -12,13 +12,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from hatcast.agents.kafka.producers import TransactionalProducers
-from hatcast.agents.recovery.outputs import OutputReader, Stretch
+from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.redis.adoption import OutputPartition
 from hatcast.agents.redis.ledger import Committed, LedgerStore, Proposal
 from hatcast.agents.redis.partition_state import PartitionStore
-from hatcast.agents.redis.recovery import Attempt, Grounds, RecoveryStore
-from hatcast.agents.redis.retained import Kept
+from hatcast.agents.redis.recovery import Attempt, RecoveryCheck, RecoveryStore
+from hatcast.agents.redis.retained import Retained
 from hatcast.agents.redis.sealed_days import Sealed
 from hatcast.agents.release.batches import DueRelease
 from hatcast.agents.release.hats import Releaser
@@ -74,7 +74,7 @@ def charged_after() -> None:
         recovery = self._recovery
         sent = [drawn[one.release_id] for one in due if one.release_id in drawn]
         records = [published_of(each, self._policy.policy_id, fineness_of(self._policy)) for each in sent]
-        assert not await adopt(recovery._store, Grounds.finished(recovery.guard.token), records)
+        assert not await adopt(recovery._store, RecoveryCheck.finished(recovery.guard.token), records)
         await product(self, date, due)
 
     Releaser.commit, Releaser.mark = commit, mark  # type: ignore[method-assign]
@@ -86,7 +86,7 @@ def no_recovery() -> None:
 
     def read(
         self: OutputReader, starts: Mapping[OutputPartition, int], ends: Mapping[OutputPartition, int]
-    ) -> Generator[Stretch, int | None, None]:
+    ) -> Generator[OutputBatch, int | None, None]:
         del self, starts, ends
         yield from ()
 
@@ -125,7 +125,7 @@ def forgotten_once_read() -> None:
     """What is kept for a query is deleted once it is read, not once its answer is published."""
     product = QueryReleaser.load
 
-    async def load(self: QueryReleaser, due: Sequence[DueAnswer]) -> Kept | None:
+    async def load(self: QueryReleaser, due: Sequence[DueAnswer]) -> Retained | None:
         kept = await product(self, due)
         if kept is not None:
             await self.delete([(slot.key, one.cell) for slot in due[0].asked.slots for one in due])

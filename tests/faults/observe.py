@@ -21,8 +21,8 @@ from hatcast.agents.redis.sealing import SealStore
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import stripped_columns, unpack
-from hatcast.stream.fold.watermark import closes_at, slowest
-from hatcast.stream.release.queries import asked_in
+from hatcast.stream.fold.watermark import closes_at, min_watermark
+from hatcast.stream.release.queries import query_periods_of
 from tests.faults.facts import NANO, Ledger, Log, Promise, Record, Seen, Totals
 from tests.faults.generate import PARTITIONS
 from tests.integration.harness import Pipeline
@@ -64,11 +64,11 @@ async def _settled(redis: AnyRedis, settings: Settings) -> bool:
         for offset, (_, end) in zip(offsets, topic_range(settings, settings.topics.telemetry), strict=True)
     ):
         return False
-    least = slowest(await store.clocks())
+    least = min_watermark(await store.watermarks())
     ends = (await store.open_slots()).values()
     if least is None or any(end + policy.lateness_ms <= least for end in ends):
         return False
-    if any([await ledger.unpublished(date) for date in await ledger.unsealed_dates()]):
+    if any([await ledger.count_unpublished(date) for date in await ledger.unsealed_dates()]):
         return False
     return await _is_answered(redis, settings, ledger, least)
 
@@ -78,7 +78,7 @@ async def _is_answered(redis: AnyRedis, settings: Settings, ledger: LedgerStore,
     policy, kept = settings.policy, RetainedStore(redis, settings.policy.name, PARTITIONS)
     calendar, sealed = Calendar(policy), await SealStore(redis, settings.topics.telemetry).through(policy.name)
     for slot in await kept.slots():
-        asked = list(asked_in(policy, calendar, *slot.split("/")))
+        asked = list(query_periods_of(policy, calendar, *slot.split("/")))
         over = [one for one in asked if closes_at(one.closing, policy) <= least]
         if len(over) == len(asked):
             return False
@@ -172,12 +172,12 @@ def fold_again(pipeline: Pipeline, end_ms: int) -> Log:
     calendar = Calendar(policy)
 
     def is_final(hat: str) -> bool:
-        slot = calendar.named(*hat.split("/")[1:])
+        slot = calendar.slot_named(*hat.split("/")[1:])
         assert slot is not None
         return closes_at(slot, policy) <= end_ms
 
     def is_waiting(hat: str) -> bool:
-        asked = asked_in(policy, calendar, *hat.split("/")[1:])
+        asked = query_periods_of(policy, calendar, *hat.split("/")[1:])
         return any(closes_at(one.closing, policy) > end_ms for one in asked)
 
     hats: dict[str, Totals] = {hat: tuple(totals) for hat, totals in folded.json["hats"].items()}

@@ -14,7 +14,7 @@ from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.adoption import Published
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.partition_state import PartitionStore
-from hatcast.agents.redis.recovery import Attempt, Grounds, Look
+from hatcast.agents.redis.recovery import Attempt, RecoveryCheck, RecoveryState
 from hatcast.agents.redis.sealed_days import Sealed
 from hatcast.stream.fold.checkpoint import Changes
 from tests.integration.harness import Pipeline, open_pipeline
@@ -150,7 +150,7 @@ class Emptied(LedgerRecovery):
 
     empty: Callable[[], None]
 
-    async def _recover(self, look: Look) -> bool | None:
+    async def _recover(self, state: RecoveryState) -> bool | None:
         finish = self._store.finish
 
         async def too_late(attempt: Attempt, sealed: Mapping[str, Sealed] = MappingProxyType({})) -> bool:
@@ -159,7 +159,7 @@ class Emptied(LedgerRecovery):
             return await finish(attempt, sealed)
 
         self._store.finish = too_late  # type: ignore[method-assign]  # the product has no switch for it
-        return await super()._recover(look)
+        return await super()._recover(state)
 
 
 def test_a_redis_that_is_emptied_while_it_is_recovered_is_not_recovered(pipeline: Pipeline) -> None:
@@ -194,13 +194,13 @@ def test_a_record_that_gives_way_takes_its_charge_with_it(here: int, sent: int, 
     async def book(records: list[Published]) -> Any:
         async with open_stores(pipeline) as stores, releasing(pipeline, stores) as releaser:
             store = releaser._recovery._store
-            grounds = Grounds.in_progress((await store.begin()).token)
+            check = RecoveryCheck.in_progress((await store.begin()).token)
             for record in records:
-                for _ in await adopt(store, grounds, [record]):
+                for _ in await adopt(store, check, [record]):
                     before = records[0]
-                    assert await store.kept(record) == before.record
+                    assert await store.record_of(record) == before.record
                     await store.supersede(before, record)
-                    assert not await adopt(store, grounds, [record])
+                    assert not await adopt(store, check, [record])
             summary = await releaser._ledger.summary(DATE)
             forget(pipeline)
             return summary

@@ -95,7 +95,7 @@ def test_the_next_owner_of_release_partitions_finds_what_a_living_redis_lost(
         second = pipeline.worker()
         pipeline.wait(lambda: is_done(pipeline), "settled ledger", second)
         assert_one_true_value(pipeline, 6)
-        assert "Redis has lost releases" in second.logged()
+        assert "Redis has lost published releases" in second.logged()
 
 
 def is_done(pipeline: Pipeline) -> bool:

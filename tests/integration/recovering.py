@@ -8,12 +8,12 @@ from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.recovery import Domain, LedgerRecovery
-from hatcast.agents.redis.adoption import Chunk, OutputPartition, Position, Published
+from hatcast.agents.redis.adoption import AdoptionBatch, OutputPartition, Position, Published
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.redis.recovery import Grounds, Missing, RecoveryStore
+from hatcast.agents.redis.recovery import RecordsMissing, RecoveryCheck, RecoveryStore
 from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.worker.sealing import Change, Sealer
 from tests.integration.harness import Pipeline
@@ -52,16 +52,16 @@ def recovery_with(
 async def guard_of_all(redis: AnyRedis, domain: str, name: str, partitions: int = PARTITIONS) -> CommitGuard:
     """What owns all release partitions of a domain in which nothing was ever published: its recovery reads nothing."""
     store = RecoveryStore(redis, domain, name)
-    if not (await store.look()).token:
+    if not (await store.read_state()).token:
         attempt = await store.begin()
-        assert await store.fenced(attempt, {OUTPUT: Position("", 0)})
+        assert await store.store_ends(attempt, {OUTPUT: Position("", 0)})
         assert await store.finish(attempt)
     return await guard_of(store, partitions)
 
 
 async def guard_of(store: RecoveryStore, partitions: int = PARTITIONS) -> CommitGuard:
     """What owns all release partitions of a ledger that is recovered."""
-    look = await store.look(range(partitions))
+    look = await store.read_state(range(partitions))
     assert look.token
     guard = CommitGuard(look.token)
     guard.own(look.sequences)
@@ -80,7 +80,7 @@ def sealer_of(pipeline: Pipeline, redis: AnyRedis, ledger: LedgerStore, recovery
 
 
 async def adopt(
-    store: RecoveryStore, grounds: Grounds, records: Sequence[Published], committed: frozenset[str] = frozenset()
+    store: RecoveryStore, check: RecoveryCheck, records: Sequence[Published], committed: frozenset[str] = frozenset()
 ) -> frozenset[str]:
     """Adopt the next records of `OUTPUT`, as `LedgerRecovery` does.
 
@@ -89,11 +89,11 @@ async def adopt(
     known = (await store.adopted()).get(OUTPUT)
     start = 0 if known is None else known.offset
     following = Position("", start + len(records))
-    chunk = Chunk(OUTPUT, known, following, list(enumerate(records, start)))
+    batch = AdoptionBatch(OUTPUT, known, following, list(enumerate(records, start)))
     try:
-        await store.adopt(grounds, chunk)
-    except Missing as lacking:
+        await store.adopt(check, batch)
+    except RecordsMissing as lacking:
         if lacking.different:
             return lacking.different
-        await store.adopt(grounds, chunk, lacking.missing, committed)
+        await store.adopt(check, batch, lacking.missing, committed)
     return frozenset()

@@ -15,7 +15,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import Producer
 
-from hatcast.agents.config.settings import Settings, settings_of
+from hatcast.agents.config.settings import Settings, parse_settings
 from hatcast.agents.kafka.client import aiokafka_options, confluent_options, wait_for_broker
 from hatcast.agents.kafka.dump import open_dump
 from hatcast.agents.kafka.topics import ensure_topics, topic_range
@@ -31,7 +31,7 @@ STORE = "changeit"
 
 
 def settings(**tables: Any) -> Settings:
-    return settings_of(merged(merged(DEFAULTS, {"policy": {"name": "p"}}), tables), Path("/nowhere"), {})
+    return parse_settings(merged(merged(DEFAULTS, {"policy": {"name": "p"}}), tables), Path("/nowhere"), {})
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def test_redis_lets_in_who_knows_the_password(use: Callable[[Settings], None]) -
         right = settings(redis={"url": server.url, "username": "bus"})
         use(replace(right, redis_password=PASSWORD))
         for password in (None, "not-this-one"):
-            with pytest.raises(HatcastError, match=r"refuses the login: .*HATCAST_REDIS_PASSWORD") as refused:
+            with pytest.raises(HatcastError, match=r"rejects the login: .*HATCAST_REDIS_PASSWORD") as refused:
                 use(replace(right, redis_password=password))
             assert "not-this-one" not in str(refused.value)
 
@@ -202,7 +202,7 @@ def test_a_redis_that_cannot_be_reached_is_named(use: Callable[[Settings], None]
 def test_a_database_that_redis_does_not_have_is_refused_at_once(
     use: Callable[[Settings], None], redis_server: RedisServer
 ) -> None:
-    with pytest.raises(HatcastError, match="did not do what was asked"):
+    with pytest.raises(HatcastError, match="returned an error"):
         use(settings(redis={"url": redis_server.url.rsplit("/", 1)[0] + "/9999"}))
 
 

@@ -16,21 +16,21 @@ from redis.exceptions import ResponseError
 
 from hatcast.agents.errors.causes import is_full
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.redis.adoption import Answered, Chunk, Position, Published
+from hatcast.agents.redis.adoption import AdoptionBatch, Answered, Position, Published
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.identity import claim_policy
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger import AnswerProposal, LedgerStore, Proposal
 from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.policy_transition import NextPolicy, PolicyTransitionStore
-from hatcast.agents.redis.recovery import Attempt, Grounds, RecoveryStore
+from hatcast.agents.redis.recovery import Attempt, RecoveryCheck, RecoveryStore
 from hatcast.agents.redis.sealed_days import Sealed, SealedDay
 from hatcast.agents.redis.slot_progress import Mark
 from hatcast.agents.redis.spent_cells import SpentStore
 from hatcast.agents.redis.user_keys import StoredKey, restore_made_key
 from hatcast.stream.accounting.ledger import Reserved
 from hatcast.stream.fold.checkpoint import take_changes
-from hatcast.stream.policy.cells_file import Chosen
+from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.queries import Period
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.records import BudgetRecord, EpsilonDelta
@@ -75,7 +75,7 @@ def test_every_script_writes_all_or_nothing_where_redis_is_full() -> None:
 
 async def _refuse_each(url: str) -> None:
     policy = policy_of(name="full", lateness="48h")
-    paid = dataclasses.replace(policy, chosen=Chosen(1.0, date(2022, 1, 5), date(2022, 1, 6)))
+    paid = dataclasses.replace(policy, selection_cost=SelectionCost(1.0, date(2022, 1, 5), date(2022, 1, 6)))
     parts = (b'{"seq":', b"}"), (b"{", b"}")
     proposal = Proposal(f"full/{DATE}T12:00/c", DATE, "c/12:00", 10**9, *parts, release_partition=0)
     answer = AnswerProposal(f"full/{DATE}T12:00/c/q", DATE, [DATE], "q", Reserved(1, 10**9), *parts, 0)
@@ -112,33 +112,33 @@ async def _refuse_each(url: str) -> None:
             "skip": lambda: store._skip(keys=["{full:0}:state"], args=["1", "9"]),
             "commit": lambda: ledger.commit([proposal], CommitGuard(token, {0: 0})),
             "answer": lambda: ledger.commit_answers([answer], CommitGuard(token, {0: 1})),
-            "reserved": lambda: recovery.reserve(answered),
-            "adopt": lambda: recovery.adopt(Grounds.finished(token), _chunk(1), _ids(1)),
+            "restore_reservation": lambda: recovery.restore_reservation(answered),
+            "adopt": lambda: recovery.adopt(RecoveryCheck.finished(token), _chunk(1), _ids(1)),
             "supersede": lambda: recovery.supersede(_published(1)[0], replace(_published(1)[0], record=b"y")),
-            "recall": lambda: recovery.recall(budget),
-            "advance": lambda: ledger.progress.advance(Mark.COMMITTED, [0], NOON_MS, token),
-            "restore": lambda: ledger.progress.restore(NOON_MS, NOON_MS + HOUR_MS, [0]),
+            "restore_budget": lambda: recovery.restore_budget(budget),
+            "advance_progress": lambda: ledger.progress.advance(Mark.COMMITTED, [0], NOON_MS, token),
+            "restore_progress": lambda: ledger.progress.restore(NOON_MS, NOON_MS + HOUR_MS, [0]),
             "restore_key": lambda: restore_made_key(redis, DomainKeys("full"), USERS.fingerprint, [KEY]),
             "claim": lambda: claim_policy(redis, DomainKeys("full"), policy, 2),
-            "spent": SpentStore(redis, "full", paid).book,
-            "succeed": lambda: PolicyTransitionStore(redis, "full").claim("old", NextPolicy(DATE, "full")),
+            "book_spent": SpentStore(redis, "full", paid).book,
+            "claim_next_policy": lambda: PolicyTransitionStore(redis, "full").claim("old", NextPolicy(DATE, "full")),
             "seal": lambda: recovery.seals.seal("full", "2022-01-01", token),
             "restore_day": lambda: recovery.seals.restore({"other": SEALED}, [SEALED_DAY]),
             "begin": begin,  # it deletes first, so that it runs to its end
-            "fenced": lambda: recovery.fenced(begun[-1], {OUTPUT: Position("", 1)}),
+            "store_ends": lambda: recovery.store_ends(begun[-1], {OUTPUT: Position("", 1)}),
             "finish": lambda: recovery.finish(begun[-1]),
         }
         reads = {
             "load",
-            "look",
-            "kept",
-            "recollect",
+            "read_recovery",
+            "list_retained",
+            "load_retained",
             "summary",
             "delete",
-            "forget",
+            "delete_retained",
             "shrink",
             "sweep",
-        }  # `delete`, `forget`, `shrink` and `sweep` make room
+        }  # `delete`, `delete_retained`, `shrink` and `sweep` make room
         shared = {"amounts", "booking", "deciding", "staging"}
         assert writes.keys() | reads | shared == {path.stem for path in (ROOT / "agents" / "redis").glob("*.lua")}
         for name, write in writes.items():
@@ -174,9 +174,9 @@ def _ids(records: int) -> frozenset[str]:
     return frozenset(record.release_id for record in _published(records))
 
 
-def _chunk(records: int) -> Chunk:
+def _chunk(records: int) -> AdoptionBatch:
     """The first records of an output partition."""
-    return Chunk(OUTPUT, None, Position("", records), list(enumerate(_published(records))))
+    return AdoptionBatch(OUTPUT, None, Position("", records), list(enumerate(_published(records))))
 
 
 async def _everything(redis: Redis) -> dict[bytes, bytes | None]:
@@ -200,7 +200,7 @@ async def _adopt_at_limits(url: str) -> list[bool]:
         for room in range(0, 6_000_000, 50_000):
             await redis.config_set("maxmemory", used + room)
             try:
-                await recovery.adopt(Grounds.in_progress(attempt.token), _chunk(RECORDS), _ids(RECORDS))
+                await recovery.adopt(RecoveryCheck.in_progress(attempt.token), _chunk(RECORDS), _ids(RECORDS))
             except ResponseError as error:
                 assert is_full(error)
                 assert await _everything(redis) == begun

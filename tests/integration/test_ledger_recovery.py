@@ -120,12 +120,12 @@ def test_after_a_restart_of_redis_nothing_is_committed_before_the_ledger_is_reco
         domain = "t-recovery-restart"
         async with Redis.from_url(breakable_redis.url) as redis:
             guard = await guard_of_all(redis, domain, "p")
-            assert (await RecoveryStore(redis, domain, "p").look()).token == guard.token
+            assert (await RecoveryStore(redis, domain, "p").read_state()).token == guard.token
             ledger = LedgerStore(redis, domain, policy_of(name="p"))
             assert (await ledger.commit([proposal("09")], guard))[0].new
         breakable_redis.restart()
         async with Redis.from_url(breakable_redis.url) as redis:
-            assert (await RecoveryStore(redis, domain, "p").look()).token == ""
+            assert (await RecoveryStore(redis, domain, "p").read_state()).token == ""
             ledger = LedgerStore(redis, domain, policy_of(name="p"))
             for hour in ("09", "10"):  # one that is there, and one that is not
                 sequences = {0: 1}

@@ -81,8 +81,8 @@ def test_what_redis_keeps_is_read_from_its_settings_as_far_as_they_may_be_asked_
         redis.acl_setuser("bus", enabled=True, nopass=True, keys=["*"], categories=["+@all"], commands=["-config"])
         with capture_logs() as logs:
             ensure_durable(as_user(pipeline.settings, "bus", "any"))
-        assert [entry["event"] for entry in logs] == ["a setting of Redis cannot be checked"]
-        assert "CONFIG GET, which would tell of snapshots, is not allowed" in logs[0]["setting"]
+        assert [entry["event"] for entry in logs] == ["a Redis setting cannot be checked"]
+        assert "CONFIG GET, which would show snapshots, is not allowed" in logs[0]["setting"]
 
 
 def as_user(settings: Settings, name: str, password: str) -> Settings:

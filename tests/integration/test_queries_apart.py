@@ -80,7 +80,7 @@ def test_which_answers_are_made_together_does_not_depend_on_speeds(pipeline: Pip
     async def counted() -> None:
         async with open_stores(pipeline) as stores:
             kept = RetainedStore(stores.redis, pipeline.name, PARTITIONS)
-            key = PartitionKeys(pipeline.name, 1).kept_hats("2022-01-02/12:00")
+            key = PartitionKeys(pipeline.name, 1).retained_hats("2022-01-02/12:00")
             slow, fast = (strip(pack(rows(speed))) for speed in (1, 90_000))
             assert len(slow) < len(fast)
             await stores.redis.hset(key, mapping={"slow": slow + slow, "fast": fast + slow})
@@ -92,22 +92,22 @@ def test_which_answers_are_made_together_does_not_depend_on_speeds(pipeline: Pip
 def test_what_is_forgotten_is_cut_into_calls_that_redis_takes(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hatcast.agents.redis.retained, "_FORGOTTEN", 2)
+    monkeypatch.setattr(hatcast.agents.redis.retained, "_DELETE_BATCH", 2)
     named: list[int] = []
 
     async def forget() -> None:
         async with open_stores(pipeline) as stores:
             kept = RetainedStore(stores.redis, pipeline.name, PARTITIONS)
-            each = kept._forget.each
+            run_each = kept._delete.run_each
 
             async def counted(calls: Sequence[Call]) -> list[Any]:
                 named.extend(len(arguments) for _, arguments in calls)
-                return await each(calls)
+                return await run_each(calls)
 
-            monkeypatch.setattr(kept._forget, "each", counted)
-            key = PartitionKeys(pipeline.name, 1).kept_hats("2022-01-02/12:00")
+            monkeypatch.setattr(kept._delete, "run_each", counted)
+            key = PartitionKeys(pipeline.name, 1).retained_hats("2022-01-02/12:00")
             await stores.redis.hset(key, mapping=dict.fromkeys("abcdef", b""))
-            await kept.forget([("2022-01-02/12:00", cell) for cell in "abcde"])
+            await kept.delete([("2022-01-02/12:00", cell) for cell in "abcde"])
             assert await stores.redis.hkeys(key) == [b"f"]
 
     asyncio.run(forget())

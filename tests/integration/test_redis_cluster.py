@@ -42,7 +42,7 @@ def token(pipeline: Pipeline) -> str:
     async def read() -> str:
         redis = await connect_redis_async(pipeline.settings)
         try:
-            return (await RecoveryStore(redis, pipeline.name, pipeline.settings.policy.name).look()).token
+            return (await RecoveryStore(redis, pipeline.name, pipeline.settings.policy.name).read_state()).token
         finally:
             await redis.aclose()
 

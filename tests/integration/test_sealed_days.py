@@ -15,7 +15,7 @@ import pytest
 
 from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.recovery.outputs import OutputReader, Stretch
+from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.redis.adoption import OutputPartition
 from hatcast.agents.redis.errors import DaySealed
 from hatcast.agents.redis.keys import DomainKeys
@@ -128,8 +128,8 @@ def test_of_a_sealed_day_redis_keeps_a_summary_of_at_most_a_kilobyte_that_says_t
 def test_a_redis_that_lost_everything_is_filled_from_the_seals_and_reads_no_sealed_day(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read: list[Stretch] = []
-    product = OutputReader._stretches
+    read: list[OutputBatch] = []
+    product = OutputReader._batches
 
     def watched(self: OutputReader, messages: Any, positions: Any) -> Any:
         for stretch in product(self, messages, positions):
@@ -144,7 +144,7 @@ def test_a_redis_that_lost_everything_is_filled_from_the_seals_and_reads_no_seal
             forget(pipeline)
             await fold(pipeline, stores)
             published = len(pipeline.published(committed=False))
-            monkeypatch.setattr(OutputReader, "_stretches", watched)
+            monkeypatch.setattr(OutputReader, "_batches", watched)
             await release(pipeline, stores)
             assert await stores.partitions.open_slots() == {}, "what was folded again is gone"
             return before, await summaries(stores), published
@@ -173,7 +173,7 @@ def test_nothing_of_a_sealed_day_is_committed_or_adopted_whatever_comes_back(pip
                     await releaser.commit(proposals)
                 # And read from their beginning, the topics give nothing back.
                 await stores.redis.delete(DomainKeys(pipeline.name).adopted)
-                releaser._recovery.doubt()
+                releaser._recovery.require_catch_up()
                 assert await releaser._recovery.ensure(ALL)
             return before, await summaries(stores)
 

@@ -183,7 +183,7 @@ def test_who_follows_whom_outlives_a_redis_that_was_lost_when_all_days_were_seal
     new.wait_for_partitions(again)
     pipeline.wait(new.is_settled, "nothing new", again)
     with closing(pipeline.redis_server.client()) as redis:
-        kept = redis.hgetall(DomainKeys(pipeline.name).successors)
+        kept = redis.hgetall(DomainKeys(pipeline.name).next_policies)
     assert list(kept) == [pipeline.settings.policy.name.encode()]
 
 

@@ -228,7 +228,7 @@ def assert_nothing_kept(pipeline: Pipeline) -> None:
     with closing(pipeline.redis_server.client()) as redis:
         assert list(redis.scan_iter(f"{{{name}*")) == []
         assert not redis.exists(DomainKeys(domain).policy(name))
-        assert not any(name in str(successor) for successor in redis.hvals(DomainKeys(domain).successors))
+        assert not any(name in str(successor) for successor in redis.hvals(DomainKeys(domain).next_policies))
 
 
 def test_a_policy_of_another_telemetry_cannot_be_followed_nor_its_name_be_used(
@@ -241,7 +241,7 @@ def test_a_policy_of_another_telemetry_cannot_be_followed_nor_its_name_be_used(
         reason = refused(beside(other, "follower", replaces=name, **{"from": TOMORROW}))
         assert f"{name!r} is a policy of telemetry {name!r}, not of {other.name!r}" in reason
         same = replace(other, table=merged(other.table, {"policy": {"name": name}}))
-        assert f"{name!r} is a policy of telemetry {name!r} on this Redis" in refused(same)
+        assert f"{name!r} belongs to telemetry topic {name!r} on this Redis" in refused(same)
 
 
 def test_under_add_remove_too_no_slot_of_the_successors_days_is_released(

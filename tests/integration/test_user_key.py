@@ -69,7 +69,7 @@ def look_at_no_key() -> None:
         return []
 
     PartitionStore.open = open_any  # type: ignore[method-assign]
-    registration.__dict__.update(restore_made_key=restore_none, folded_under=folded_under_none)
+    registration.__dict__.update(restore_made_key=restore_none, stored_user_keys=folded_under_none)
 
 
 def test_the_test_sees_a_worker_that_does_not_compare_user_keys(pipeline: Pipeline) -> None:

@@ -19,7 +19,7 @@ from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.redis.adoption import Published
 from hatcast.agents.redis.ledger import LedgerStore, Proposal
-from hatcast.agents.redis.recovery import Grounds, RecoveryStore
+from hatcast.agents.redis.recovery import RecoveryCheck, RecoveryStore
 from hatcast.stream.accounting.ledger import DayLedger, DaySummary, Total
 from hatcast.stream.estimators import Estimate
 from hatcast.stream.fold.hats import Calendar, Slot
@@ -102,7 +102,7 @@ class Model:
             sequence=sum(number for (of, _), number in self.commits.items() if of == date),
             levels=day.levels,
             total=self.total,
-            own=day.own(policy.name),
+            policy_levels=day.policy_levels(policy.name),
             fineness={f: number for (*of, f), number in self.fineness.items() if of == [*key] and number},
         )
 
@@ -253,9 +253,9 @@ async def _lose_and_take_back(
         order.shuffle(steps)
         for step in steps:
             if isinstance(step, BudgetRecord):
-                await store.recall(step)
+                await store.restore_budget(step)
             else:
-                assert not await adopt(store, Grounds.in_progress(attempt.token), step)
+                assert not await adopt(store, RecoveryCheck.in_progress(attempt.token), step)
         days = await _summaries(redis, domain, policies)
     redis_server.delete(f"{{{domain}}}*")
     assert days == model.summaries()
@@ -275,8 +275,8 @@ def test_no_number_that_was_sent_is_above_the_ledgers_though_commits_before_it_w
             records = await _commit(redis, domain, releases[:3])
             redis_server.delete(f"{{{domain}}}*")
             store = RecoveryStore(redis, domain, policy.name)
-            grounds = Grounds.in_progress((await store.begin()).token)
-            assert not await adopt(store, grounds, [published_of(records[2], policy.policy_id, fineness_of(policy))])
+            check = RecoveryCheck.in_progress((await store.begin()).token)
+            assert not await adopt(store, check, [published_of(records[2], policy.policy_id, fineness_of(policy))])
             ledger = LedgerStore(redis, domain, policy)
             before = await ledger.summary(DATES[0])
             (record,) = await _commit(redis, domain, releases[3:])

@@ -20,8 +20,8 @@ from hypothesis.errors import NoSuchExample
 
 from hatcast.agents.batch.fold import Job, fold_recording
 from hatcast.agents.batch.ledger_file import open_ledger
-from hatcast.agents.batch.ledger_users import EarlierRuns
-from hatcast.agents.batch.release import changed_since, release_final
+from hatcast.agents.batch.ledger_users import LedgerRuns
+from hatcast.agents.batch.release import count_changed, release_final
 from hatcast.agents.batch.retention import RetainChunks
 from hatcast.stream.fold.packing import unpack
 from hatcast.stream.mechanisms.system import SystemNoise
@@ -92,7 +92,7 @@ class Ledger:
             patched.setattr("hatcast.agents.batch.release.release_of", spied)
             job = Job(policy, PSEUDONYMS, NOW, kept, lambda _: None, ledger.users.vehicles)
             folded = fold_recording(Recording(lambda: records, "file"), job)
-            self.changed = changed_since(folded, kept, ledger)
+            self.changed = count_changed(folded, kept, ledger)
             return list(release_final(folded, kept, ledger, SystemNoise()))
 
     def cost(self, date: str) -> float:
@@ -182,27 +182,27 @@ def test_a_run_over_the_same_readings_prints_the_same_bytes(runs: list[list[Sent
 # Mutants
 
 
-def forgets(self: EarlierRuns, date: str) -> Mapping[bytes, int]:
+def forgets(self: LedgerRuns, date: str) -> Mapping[bytes, int]:
     return {}
 
 
-def counts_each_hat_as_one(self: EarlierRuns, date: str) -> Mapping[bytes, int]:
+def counts_each_hat_as_one(self: LedgerRuns, date: str) -> Mapping[bytes, int]:
     return dict.fromkeys(entered(self, date), 1)
 
 
-def knows_no_member(self: EarlierRuns, slot: str) -> Mapping[int, frozenset[bytes]]:
+def knows_no_member(self: LedgerRuns, slot: str) -> Mapping[int, frozenset[bytes]]:
     return {cell: frozenset() for cell in released(self, slot)}
 
 
-def knows_no_hat(self: EarlierRuns, slot: str) -> Mapping[int, frozenset[bytes]]:
+def knows_no_hat(self: LedgerRuns, slot: str) -> Mapping[int, frozenset[bytes]]:
     return {}
 
 
-def knows_one_member(self: EarlierRuns, slot: str) -> Mapping[int, frozenset[bytes]]:
+def knows_one_member(self: LedgerRuns, slot: str) -> Mapping[int, frozenset[bytes]]:
     return {cell: frozenset(sorted(users)[:1]) for cell, users in released(self, slot).items()}
 
 
-entered, released = EarlierRuns.entered, EarlierRuns.released
+entered, released = LedgerRuns.entered, LedgerRuns.released
 SPOILED: Final[dict[str, tuple[str, Callable[..., Any], Callable[..., bool]]]] = {
     "a ledger that forgets who entered what": ("entered", forgets, keep_the_promise),
     "users who entered one HAT, however many they entered": ("entered", counts_each_hat_as_one, keep_the_promise),
@@ -215,7 +215,7 @@ SPOILED: Final[dict[str, tuple[str, Callable[..., Any], Callable[..., bool]]]] =
 @pytest.mark.parametrize("name", SPOILED)
 def test_a_spoiled_ledger_breaks_a_law(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     method, mutant, law = SPOILED[name]
-    monkeypatch.setattr(EarlierRuns, method, mutant)
+    monkeypatch.setattr(LedgerRuns, method, mutant)
     tried = settings(max_examples=500, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     try:
         find(several, lambda runs: not law(runs), settings=tried)

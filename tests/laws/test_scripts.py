@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from hatcast.agents.redis import scripts
-from hatcast.agents.redis.adoption import Answered, Chunk, Position, Published
+from hatcast.agents.redis.adoption import AdoptionBatch, Answered, Position, Published
 from hatcast.agents.redis.errors import Damaged, Overflow
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.identity import claim_user_key
@@ -23,7 +23,7 @@ from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.ledger import AnswerProposal, LedgerStore, Proposal
 from hatcast.agents.redis.partition_state import FinalHat, PartitionStore
 from hatcast.agents.redis.policy_transition import NextPolicy, PolicyTransitionStore
-from hatcast.agents.redis.recovery import Grounds, RecoveryStore
+from hatcast.agents.redis.recovery import RecoveryCheck, RecoveryStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.sealed_days import Sealed, SealedDay
 from hatcast.agents.redis.slot_progress import Mark
@@ -31,7 +31,7 @@ from hatcast.agents.redis.spent_cells import SpentStore
 from hatcast.agents.redis.user_keys import StoredKey, restore_made_key
 from hatcast.stream.accounting.ledger import DayLedger, PolicyDay, Reserved, Total
 from hatcast.stream.fold.checkpoint import Changes, take_changes
-from hatcast.stream.policy.cells_file import Chosen
+from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import Period
 from hatcast.stream.records import BudgetRecord, EpsilonDelta, ReservedRecord
@@ -92,7 +92,7 @@ class Stage:
     async def guard(self) -> CommitGuard:
         """What owns release partition 0 now."""
         guard = CommitGuard(self.token)
-        guard.own((await self.recovery.look([0])).sequences)
+        guard.own((await self.recovery.read_state([0])).sequences)
         return guard
 
     async def commit(self, wanted: Sequence[Proposal]) -> object:
@@ -106,8 +106,8 @@ class Stage:
         redis, keys, ledger, recovery = self.redis, DomainKeys(self.name), self.ledger, self.recovery
         self.token = (await guard_of_all(redis, self.name, self.policy.name)).token
         await self.commit([proposal(self.name, f"{h}:00", f"{c}/12:00") for h in (9, 10) for c in "ab"])
-        await adopt(recovery, Grounds.finished(self.token), [published(self.name, "8:00", NANO)])
-        await recovery.reserve(Answered(self.name, "other", Period(date.fromisoformat(NEXT), 1), 2, NANO))
+        await adopt(recovery, RecoveryCheck.finished(self.token), [published(self.name, "8:00", NANO)])
+        await recovery.restore_reservation(Answered(self.name, "other", Period(date.fromisoformat(NEXT), 1), 2, NANO))
         await ledger.progress.restore(NOON_MS + HOUR_MS, NOON_MS + HOUR_MS, [0])
         await claim_user_key(redis, keys, None)
         await PolicyTransitionStore(redis, self.name).claim("older", NextPolicy(DAY, "old"))
@@ -137,7 +137,9 @@ class Stage:
         kept = RetainedStore(self.redis, name, 1)
         answer = AnswerProposal(f"{name}/{DAY}T12:00/a/q", DAY, [DAY, NEXT], "q", Reserved(1, NANO), *PARTS, 0)
         here = published(name, "9:00", NANO, b'{"seq":1}')
-        paid = replace(self.policy, chosen=Chosen(1.0, date.fromisoformat(DAY), date.fromisoformat("2022-01-05")))
+        paid = replace(
+            self.policy, selection_cost=SelectionCost(1.0, date.fromisoformat(DAY), date.fromisoformat("2022-01-05"))
+        )
         budget = BudgetRecord(
             policy="lost",
             policy_id="b2:",
@@ -156,8 +158,10 @@ class Stage:
 
         async def adopt_fresh() -> None:
             known = (await recovery.adopted()).get(OUTPUT)
-            chunk = Chunk(OUTPUT, known, Position("", 9), list(enumerate(fresh, 1)))
-            await recovery.adopt(Grounds.finished(self.token), chunk, frozenset(each.release_id for each in fresh))
+            chunk = AdoptionBatch(OUTPUT, known, Position("", 9), list(enumerate(fresh, 1)))
+            await recovery.adopt(
+                RecoveryCheck.finished(self.token), chunk, frozenset(each.release_id for each in fresh)
+            )
 
         seal = Sealed(policy="lost", through=DAY, partitions=1, starts={})
         fields = {"commits:lost": "1", "releases:lost": "1"}
@@ -167,27 +171,33 @@ class Stage:
         return {
             "adopt": adopt_fresh,
             "begin": lambda: recovery._begin(keys=[keys.recovery, keys.ends], args=["own", "a"]),
-            "fenced": lambda: recovery._fenced(keys=[keys.recovery, keys.ends], args=["a", OUTPUT.field, ":1"]),
+            "store_ends": lambda: recovery._store_ends(keys=[keys.recovery, keys.ends], args=["a", OUTPUT.field, ":1"]),
             "finish": lambda: recovery._finish(keys=[keys.recovery, keys.ends, keys.adopted], args=["a"]),
-            "look": lambda: recovery.look([0]),
+            "read_recovery": lambda: recovery.read_state([0]),
             "restore_day": lambda: recovery.seals.restore({"lost": seal}, [lost]),
             "restore_key": lambda: restore_made_key(self.redis, keys, None, [StoredKey("f", b"key")]),
             "seal": lambda: recovery.seals.seal(name, "2022-01-01", self.token),
             "shrink": lambda: recovery.seals.shrink("sealed", [DAY]),
-            "advance": lambda: ledger.progress.advance(Mark.PUBLISHED, [0, 1], NOON_MS + 2 * HOUR_MS, self.token),
+            "advance_progress": lambda: ledger.progress.advance(
+                Mark.PUBLISHED, [0, 1], NOON_MS + 2 * HOUR_MS, self.token
+            ),
             "answer": lambda: self.answer([answer]),
             "checkpoint": lambda: self.partition.checkpoint(0, 1, 2, self.changes),
             "claim": lambda: claim_user_key(self.redis, keys, None),
             "commit": lambda: self.commit([proposal(name, "11:00", "a/12:00")]),
             "delete": lambda: self.partition.delete(self.hats(), keep=True),
-            "forget": lambda: kept.forget([(hat.slot, hat.cell) for hat in self.hats()]),
+            "delete_retained": lambda: kept.delete([(hat.slot, hat.cell) for hat in self.hats()]),
             "open": lambda: self.partition._open(keys=[PartitionKeys(name, 0).state], args=["0", "another", "", ""]),
-            "recall": lambda: recovery.recall(budget),
-            "reserved": lambda: recovery.reserve(Answered(name, "q", Period(date.fromisoformat(DAY), 1), 1, NANO)),
-            "restore": lambda: ledger.progress.restore(NOON_MS, NOON_MS + 2 * HOUR_MS, [0, 1]),
+            "restore_budget": lambda: recovery.restore_budget(budget),
+            "restore_reservation": lambda: recovery.restore_reservation(
+                Answered(name, "q", Period(date.fromisoformat(DAY), 1), 1, NANO)
+            ),
+            "restore_progress": lambda: ledger.progress.restore(NOON_MS, NOON_MS + 2 * HOUR_MS, [0, 1]),
             "skip": lambda: self.partition._skip(keys=[PartitionKeys(name, 0).state], args=["1", "9"]),
-            "spent": SpentStore(self.redis, name, paid).confirm,
-            "succeed": lambda: PolicyTransitionStore(self.redis, name).claim(name, NextPolicy("2022-02-01", "next")),
+            "book_spent": SpentStore(self.redis, name, paid).confirm,
+            "claim_next_policy": lambda: PolicyTransitionStore(self.redis, name).claim(
+                name, NextPolicy("2022-02-01", "next")
+            ),
             "supersede": lambda: recovery.supersede(here, published(name, "9:00", 2 * NANO)),
             "sweep": lambda: self.partition.sweep(DAY),
         }
@@ -279,7 +289,7 @@ def test_every_script_writes_all_or_nothing_whatever_is_wrong_with_a_key(redis_s
     # Without a key that it could stumble over, a script proves nothing here.
     assert all(refused.values()), refused
     writing = {path.name.removesuffix(".lua") for path in _scripts() if "redis.call('H" in path.read_text()}
-    reading = {"load", "kept", "recollect", "summary"}
+    reading = {"load", "list_retained", "load_retained", "summary"}
     parts = {"amounts", "booking", "deciding", "staging"}
     assert refused.keys() | reading | parts >= writing
 
@@ -291,7 +301,7 @@ def _scripts() -> list[Any]:
 
 
 # A part of the scripts, and what a mutant has in its place.
-WRITES_ANYWAY = ("staging", "if refusal then return refusal end", "")
+WRITES_ANYWAY = ("staging", "if rejection then return rejection end", "")
 WRITES_AT_ONCE = (
     "staging",
     "hash.known[field] = value\n",
@@ -307,7 +317,7 @@ ROUNDS = (
     "return amount_of(a[1] + b[1], a[2] + b[2]) end",
     "return amount_of(0, (a[1] + b[1]) * 1e9 + a[2] + b[2]) end",
 )
-COUNTS_ON = ("amounts", "if not (value[1] < MOST) then refuse('overflow', key) end", "")
+COUNTS_ON = ("amounts", "if not (value[1] < MOST) then reject('overflow', key) end", "")
 
 
 def break_scripts(monkeypatch: pytest.MonkeyPatch, mutant: tuple[str, str, str]) -> None:
@@ -423,7 +433,7 @@ async def check_commit(url: str, found: Books) -> None:
     own, charge = PolicyDay(found.cap), found.charge
     for level, number in found.levels.items():
         for n in range(number):
-            own.book(f"{level}-{n}", level)
+            own.add_charge(f"{level}-{n}", level)
     day = DayLedger({name: own, "other": PolicyDay(1, hats=found.of_day)})
     total = Total(day.cost + found.of_others)
     place = min(own.costs, default="new") if found.again else "new"
@@ -447,7 +457,11 @@ async def check_commit(url: str, found: Books) -> None:
             fits = day.charge(policy, place, charge, total)
             summary = await ledger.summary(DAY)
             assert (summary.epsilon_user_day, summary.total.spent) == (day.cost, total.spent)
-            assert (summary.releases, summary.epsilon_sum, summary.own) == (fits, fits * charge, day.own(name))
+            assert (summary.releases, summary.epsilon_sum, summary.policy_levels) == (
+                fits,
+                fits * charge,
+                day.policy_levels(name),
+            )
             booked: Any = await redis.hgetall(keys.costs(DAY, name))
             assert {each.decode(): int(e) for each, e in booked.items()} == own.costs
             assert not fits or max(day.cost, total.spent) < MOST

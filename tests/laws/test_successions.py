@@ -14,8 +14,8 @@ from hatcast.agents.redis.adoption import Position, Published
 from hatcast.agents.redis.errors import Replaced, Unclaimed
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.ledger import LedgerStore, Proposal
-from hatcast.agents.redis.policy_transition import Begun, NextPolicy, PolicyTransitionStore
-from hatcast.agents.redis.recovery import Grounds, RecoveryStore
+from hatcast.agents.redis.policy_transition import AlreadyBegun, NextPolicy, PolicyTransitionStore
+from hatcast.agents.redis.recovery import RecoveryCheck, RecoveryStore
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records import BUDGET
 from hatcast.stream.release.hats import budget_record
@@ -64,10 +64,12 @@ class World:
         """As `LedgerRecovery` does: what is on the topics is put back before anything is committed."""
         store = RecoveryStore(self.redis, self.domain, OLD.name)
         attempt = await store.begin()
-        assert await store.fenced(attempt, {OUTPUT: Position("", len(self.records))})
-        assert not await adopt(store, Grounds.in_progress(attempt.token), [published(each) for each in self.records])
+        assert await store.store_ends(attempt, {OUTPUT: Position("", len(self.records))})
+        assert not await adopt(
+            store, RecoveryCheck.in_progress(attempt.token), [published(each) for each in self.records]
+        )
         for budget in self.budgets:
-            await store.recall(BUDGET.decode(budget))
+            await store.restore_budget(BUDGET.decode(budget))
         assert await store.finish(attempt)
         for policy in (OLD, NEW, LATER):
             self.guards[policy.name] = await guard_of_all(self.redis, self.domain, policy.name)
@@ -90,7 +92,7 @@ class World:
         self.budgets.append(budget_record(policy, date, await store.summary(date)))
         return "released"
 
-    async def follow(self, policy: Policy) -> NextPolicy | Begun:
+    async def follow(self, policy: Policy) -> NextPolicy | AlreadyBegun:
         """A worker of a successor starts: it claims, and announces what it has."""
         ours = NextPolicy(str(policy.from_date), policy.name)
         kept = await PolicyTransitionStore(self.redis, self.domain).claim(str(policy.replaces), ours)
@@ -130,8 +132,8 @@ async def _take(redis_server: RedisServer, steps: list[tuple[str, ...]]) -> None
                 await world.forget()
             elif what == "follow":
                 kept = await world.follow(NEW)
-                assert (kept == Begun(FROM)) == (began and not followed)
-                followed = followed or not isinstance(kept, Begun)
+                assert (kept == AlreadyBegun(FROM)) == (began and not followed)
+                followed = followed or not isinstance(kept, AlreadyBegun)
             else:
                 date, hour = str(arguments[0]), int(arguments[1])
                 became = await world.release(OLD if what == "old" else NEW, date, hour)

@@ -10,7 +10,7 @@ import pytest
 from hatcast.agents.recovery.adopter import Adopter
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.redis.adoption import OutputPartition, Position
-from hatcast.agents.redis.recovery import Grounds
+from hatcast.agents.redis.recovery import RecoveryCheck
 from tests.replayed import policy_of
 
 
@@ -46,7 +46,7 @@ def test_a_read_that_is_given_up_after_a_time_is_closed_and_says_so() -> None:
     async def run() -> None:
         async with asyncio.timeout(0.1):
             domain = Domain(frozenset(), frozenset())
-            await adopter.adopt(domain, Grounds.finished("t"), {OutputPartition("m", 0): Position("", 5)})
+            await adopter.adopt(domain, RecoveryCheck.finished("t"), {OutputPartition("m", 0): Position("", 5)})
 
     with pytest.raises(TimeoutError):
         asyncio.run(run())

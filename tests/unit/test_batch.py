@@ -173,7 +173,7 @@ def test_what_is_forgotten_on_the_way_does_not_show(case: Case) -> None:
     totals, nothing, chunks = RetainTotals(), RetainNothing(), RetainChunks()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(hatcast.agents.batch.fold, "_RECORDS", 4)
-        patched.setattr(hatcast.agents.batch.fold, "_LOOK_RECORDS", 8)
+        patched.setattr(hatcast.agents.batch.fold, "_RETAIN_RECORDS", 8)
         for keeper in (totals, nothing, chunks):
             assert fold_recording(records_of(alone), job(alone, keeper)).outcomes == dict(expected.outcomes)
     assert {key: list(figures) for key, figures in totals.hats.items()} == hats
@@ -209,15 +209,15 @@ def lines_of(path: Path) -> list[bytes]:
     ("broken", "problem"),
     [
         (lambda lines: [], "is empty"),
-        (lambda lines: lines[1:], "line 1 is no line of a dump"),
-        (lambda lines: [*lines, b"{\n"], "line 14 is no line of a dump"),
-        (lambda lines: [lines[0].replace(b"[0,0]", b"[0]"), *lines[1:]], "line 1 does not name one start offset"),
-        (lambda lines: [*lines, lines[1]], "line 14 has offset 0, which does not rise"),
-        (lambda lines: [lines[0].replace(b"[0,0]", b"[5,5]"), *lines[1:]], "line 2 has offset 0, which does not rise"),
+        (lambda lines: lines[1:], "line 1 is not a line of a dump"),
+        (lambda lines: [*lines, b"{\n"], "line 14 is not a line of a dump"),
+        (lambda lines: [lines[0].replace(b"[0,0]", b"[0]"), *lines[1:]], "line 1 does not have one start offset"),
+        (lambda lines: [*lines, lines[1]], "line 14 has offset 0, which does not increase"),
+        (lambda lines: [lines[0].replace(b"[0,0]", b"[5,5]"), *lines[1:]], "line 2 has offset 0, which does not increase"),
         (lambda lines: [*lines, lines[1].replace(b'"partition":0', b'"partition":2')], "line 14 is of a topic or"),
         (lambda lines: [*lines, lines[1].replace(b'"telemetry"', b'"other"')], "line 14 is of a topic or"),
         (lambda lines: [*lines, lines[0].replace(b"telemetry", b"other")], "line 14 is the header of another dump"),
-        (lambda lines: [record()], "line 1 is no line of a dump"),
+        (lambda lines: [record()], "line 1 is not a line of a dump"),
     ],
 )
 def test_what_is_no_dump_is_refused_by_its_line(tmp_path: Path, config: Path, broken: Any, problem: str) -> None:

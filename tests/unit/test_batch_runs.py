@@ -233,9 +233,9 @@ def test_a_key_of_ones_own_is_not_kept_and_has_to_be_given_again(
     assert bytes.fromhex(KEY) not in (tmp_path / "ledger").read_bytes()
     assert batch(*arguments).stdout == first
     monkeypatch.setenv("HATCAST_USER_KEY", "60" * 32)
-    assert "was begun with another user key" in refusal(*arguments)
+    assert "was created with another user key" in refusal(*arguments)
     monkeypatch.delenv("HATCAST_USER_KEY")
-    assert "was begun with a user key of your own: give it again" in refusal(*arguments)
+    assert "was created with a user key of your own: give it again" in refusal(*arguments)
 
 
 def test_a_file_that_has_its_own_key_refuses_another_one(
@@ -245,7 +245,7 @@ def test_a_file_that_has_its_own_key_refuses_another_one(
     run(config, path)
     monkeypatch.setenv("HATCAST_USER_KEY", KEY)
     line = refusal(path, "--format", "jsonl", "--config", config, "--ledger", tmp_path / "ledger")
-    assert line.endswith("it has its own: remove that setting")
+    assert line.endswith("the file has its own key: remove that setting")
 
 
 # Ledgers of the version before

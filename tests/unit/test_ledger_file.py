@@ -145,7 +145,7 @@ def test_another_policy_under_the_same_name_is_refused_by_its_differing_keys(pat
 
 def test_a_file_that_is_no_ledger_is_refused_and_left_alone(path: Path, tmp_path: Path) -> None:
     path.write_text("mean,cell\n" * 1000)
-    with pytest.raises(HatcastError, match="is no ledger of hatcast"), open_ledger(path, POLICY):
+    with pytest.raises(HatcastError, match="is not a ledger of hatcast"), open_ledger(path, POLICY):
         pass
     assert path.read_text() == "mean,cell\n" * 1000
     foreign = tmp_path / "foreign.db"
@@ -153,7 +153,7 @@ def test_a_file_that_is_no_ledger_is_refused_and_left_alone(path: Path, tmp_path
         database.execute("CREATE TABLE releases (x)")
     database.close()
     before = foreign.read_bytes()
-    with pytest.raises(HatcastError, match="is no ledger of hatcast"), open_ledger(foreign, POLICY):
+    with pytest.raises(HatcastError, match="is not a ledger of hatcast"), open_ledger(foreign, POLICY):
         pass
     assert foreign.read_bytes() == before
 

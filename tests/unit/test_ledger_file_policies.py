@@ -20,19 +20,19 @@ def following(date: str = TOMORROW, **changes: str) -> Policy:
 
 NEW = following()
 REFUSED = {
-    "unknown": ([], following(replaces="nobody"), "no policy 'nobody' was ever run on it: correct policy.replaces, or"),
+    "unknown": ([], following(replaces="nobody"), "policy 'nobody' was never run on this file: correct policy.replaces"),
     "begun": (
         [],
         following(DATE),
-        f"policy.from {DATE} has begun: 'old' has released {DATE} already; use a later date",
+        f"policy.from {DATE} has begun: 'old' has already released {DATE}; use a later date",
     ),
-    "zone": ([], following(timezone="Asia/Kolkata"), "have the policy.timezone 'UTC', and a day of one has to be"),
+    "zone": ([], following(timezone="Asia/Kolkata"), "have the policy.timezone 'UTC', and all must have the same"),
     "before its own": (
         [NEW],
         following(name="late", replaces="new"),
         f"'new' itself begins on {TOMORROW}: use a later",
     ),
-    "rival": ([NEW], following(name="rival"), f"policy 'old' is replaced by 'new' from {TOMORROW} on: let policy.repl"),
+    "rival": ([NEW], following(name="rival"), f"policy 'old' is replaced by 'new' from {TOMORROW} on: set policy.repl"),
     "moved": ([NEW], following("2022-01-04"), "was started with another policy.from: a policy does not change"),
 }
 

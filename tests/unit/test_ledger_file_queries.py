@@ -13,10 +13,10 @@ from hatcast.stream.accounting.ledger import Reserved, Total, fits
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.mechanisms.system import SystemNoise
-from hatcast.stream.policy.cells_file import Chosen
+from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import RetainedDay
-from hatcast.stream.release.queries import QueryRelease, asked_in, query_release_of
+from hatcast.stream.release.queries import QueryRelease, query_periods_of, query_release_of
 from hatcast.stream.units import NANO
 from tests.unit.test_ledger_file import AT, DATE, POLICY, a_policy, committed, drawn
 from tests.unit.test_policy_add_remove import policy as hidden_policy
@@ -38,7 +38,7 @@ BOTH = asking(DAILY, OVER_THREE)
 def answer(query: str, date: str = DATES[-1], cell: str = "a", policy: Policy = BOTH) -> QueryRelease:
     """An answer with its noise, about noon; nobody was there."""
     calendar = Calendar(policy)
-    [asked] = [one for one in asked_in(policy, calendar, date, "12:00") if one.query.name == query]
+    [asked] = [one for one in query_periods_of(policy, calendar, date, "12:00") if one.query.name == query]
     return query_release_of(
         asked, calendar, cell, {day: RetainedDay.of([]) for day in asked.period.dates}, SystemNoise()
     )
@@ -110,7 +110,7 @@ def test_what_is_suppressed_anyway_says_why_though_its_query_had_no_room(path: P
     policy = asking(OVER_THREE, unit="user", total_limit=2.0)
     with open_ledger(path, policy) as ledger:
         asked = answer("three", policy=policy)
-        lost = query_release_of(asked.asked, Calendar(policy), "b", {}, SystemNoise())
+        lost = query_release_of(asked.query_period, Calendar(policy), "b", {}, SystemNoise())
         found = committed(ledger, [asked, lost])
         assert [(each["status"], each.get("reason")) for each in found] == [
             ("budget_exhausted", None),
@@ -139,7 +139,7 @@ def test_what_a_query_has_reserved_is_shared_with_other_policies_and_what_it_has
         ledger.commit([answer("daily", DATE)], AT)
     with open_ledger(path, asking(name="second")) as ledger:
         day = ledger.summary(DATE)
-        assert (day.shared, day.queries, day.own, day.epsilon_user_day) == (True, {}, {}, 2 * NANO)
+        assert (day.shared, day.queries, day.policy_levels, day.epsilon_user_day) == (True, {}, {}, 2 * NANO)
     full = asking(DAILY, name="full", daily_limit=3.0)
     with open_ledger(path, full) as ledger:
         [record] = committed(ledger, [answer("daily", DATE, policy=full)])
@@ -169,7 +169,7 @@ def test_a_policy_without_queries_reserves_nothing(path: Path) -> None:
 def listed(policy: Policy, epsilon: float = 0.5) -> Policy:
     """The policy with a list of cells that has cost each of `DATES`."""
     first, last = (local_date.fromisoformat(each) for each in (DATES[0], DATES[-1]))
-    return replace(policy, chosen=Chosen(epsilon, first, last))
+    return replace(policy, selection_cost=SelectionCost(epsilon, first, last))
 
 
 def test_a_private_list_is_booked_on_all_of_its_days_once_before_anything_is_committed(path: Path) -> None:

@@ -24,7 +24,7 @@ from hatcast.agents.recordings.dump_file import DUMP
 from hatcast.agents.recordings.files import open_records
 from hatcast.agents.recordings.parquet import is_parquet, parquet_records
 from hatcast.stream.errors import RecordingError
-from hatcast.stream.readings.formats import FORMATS, Feed, Recorded
+from hatcast.stream.readings.formats import FORMATS, Format, Recorded
 from hatcast.stream.readings.reading import parse_time
 from tests.services.data import DATA
 from tests.unit.test_batch import CONFIG
@@ -47,7 +47,7 @@ def written(table: pa.Table, write: str = "pyarrow") -> bytes:
     return file.getvalue()
 
 
-def read(data: bytes, feed: Feed = JSONL) -> list[Recorded]:
+def read(data: bytes, feed: Format = JSONL) -> list[Recorded]:
     file = io.BytesIO(data)
     assert is_parquet(file)
     return list(parquet_records(file, "file", feed))
@@ -217,7 +217,7 @@ def test_only_what_is_asked_for_is_read() -> None:
 
 
 @pytest.mark.parametrize("feed", [FORMATS["gtfs-rt"], FORMATS["hfp"], DUMP])
-def test_a_format_without_columns_refuses_parquet(feed: Feed) -> None:
+def test_a_format_without_columns_refuses_parquet(feed: Format) -> None:
     with pytest.raises(
         RecordingError, match=rf"^file: is Parquet, and {feed.name} has no columns; name the format that"
     ):
@@ -225,7 +225,7 @@ def test_a_format_without_columns_refuses_parquet(feed: Feed) -> None:
 
 
 @pytest.mark.parametrize("feed", [feed for feed in FORMATS.values() if feed.table is not None])
-def test_columns_of_another_format_are_refused(feed: Feed) -> None:
+def test_columns_of_another_format_are_refused(feed: Format) -> None:
     with pytest.raises(RecordingError, match=r"^file: [^\n]*$"):
         read(written(pa.table({"a": [1]})), feed)
 
@@ -293,7 +293,7 @@ def test_parquet_inside_gzip_is_refused_with_what_to_do(tmp_path: Path) -> None:
     with (
         open_records([tmp_path / "file.gz"], JSONL) as records,
         pytest.raises(
-            RecordingError, match=r"file.gz: is Parquet inside gzip, which is read from its end; unpack it first"
+            RecordingError, match=r"file.gz: is Parquet inside gzip, but Parquet is read from its end; decompress it first"
         ),
     ):
         list(records())

@@ -9,7 +9,7 @@ import pytest
 
 from hatcast.agents.recordings.files import open_recording
 from hatcast.stream.errors import RecordingError
-from hatcast.stream.readings.formats import FORMATS, Feed, Recorded, jsonl
+from hatcast.stream.readings.formats import FORMATS, Format, Recorded, jsonl
 from tests.services.data import DATA
 
 SAMPLES = [(feed, path) for feed in FORMATS.values() for path in sorted((DATA / "feeds").glob(f"{feed.name}*"))]
@@ -18,7 +18,7 @@ UNREADABLE = Path("/proc/self/mem")
 TEXT = b"".join(b'{"vehicle": "bus", "time": %d, "lat": 1, "lon": 2, "speed": 3}\n' % time for time in (30, 10, 20))
 
 
-def read(*paths: Path, feed: Feed = jsonl.FEED) -> list[tuple[int, Recorded]]:
+def read(*paths: Path, feed: Format = jsonl.FORMAT) -> list[tuple[int, Recorded]]:
     with open_recording(paths, feed) as recording:
         return list(recording)
 
@@ -28,7 +28,7 @@ def arrivals(*paths: Path) -> list[int]:
 
 
 @every_sample
-def test_plain_and_gzip_give_the_same_records(feed: Feed, path: Path, tmp_path: Path) -> None:
+def test_plain_and_gzip_give_the_same_records(feed: Format, path: Path, tmp_path: Path) -> None:
     packed = tmp_path / "named_like_no_archive"
     packed.write_bytes(gzip.compress(path.read_bytes()))
     assert read(packed, feed=feed) == read(path, feed=feed) != []
@@ -87,7 +87,7 @@ def test_damaged_gzip_is_refused(tmp_path: Path, place: int) -> None:
     packed = bytearray(gzip.compress(TEXT))
     packed[place] ^= 0xFF
     (tmp_path / "file.gz").write_bytes(packed)
-    with pytest.raises(RecordingError, match=r"file\.gz: is no valid gzip file; fetch it again"):
+    with pytest.raises(RecordingError, match=r"file\.gz: is not a valid gzip file; fetch it again"):
         read(tmp_path / "file.gz")
 
 
@@ -100,7 +100,7 @@ def test_a_file_that_fails_when_it_is_read_is_refused() -> None:
 
 
 @every_sample
-def test_a_recording_named_as_another_format_is_refused_in_one_line(feed: Feed, path: Path) -> None:
+def test_a_recording_named_as_another_format_is_refused_in_one_line(feed: Format, path: Path) -> None:
     for other in FORMATS.values():
         if other is not feed:
             with pytest.raises(RecordingError) as refusal:
@@ -110,5 +110,5 @@ def test_a_recording_named_as_another_format_is_refused_in_one_line(feed: Feed, 
 
 def test_an_empty_recording_has_no_ends(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
-    with open_recording([tmp_path / "empty"], jsonl.FEED) as recording:
+    with open_recording([tmp_path / "empty"], jsonl.FORMAT) as recording:
         assert (len(recording), recording.first_ms, recording.last_ms, list(recording)) == (0, None, None, [])

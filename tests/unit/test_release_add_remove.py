@@ -130,7 +130,7 @@ def test_a_record_that_is_read_back_from_the_topic_brings_its_charge_with_it(
     assert read.fineness == release.fineness > 0, "the same whatever came of it"
     assert (read.release_id, read.date, read.place) == (release.release_id, release.date, release.place)
     found = Contents()
-    found.see(0, read)
+    found.add_release(0, read)
     (span,) = found.spans.values()
     assert span.first_ms == span.last_ms == release.slot.start_ms
 
@@ -139,7 +139,7 @@ def test_under_replace_records_tell_nothing_about_slots() -> None:
     replaced = replace(POLICY, relation=Relation.REPLACE)
     value = numbered(incomplete_of(replaced, Calendar(replaced), SLOT, CELLS[0]).record(NOW), 1)
     found = Contents()
-    found.see(0, published_of(value, POLICY.policy_id, fineness_of(POLICY)))
+    found.add_release(0, published_of(value, POLICY.policy_id, fineness_of(POLICY)))
     assert found.spans == {}
     assert json.loads(value)["seq"] == 1
 

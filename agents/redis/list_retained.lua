@@ -1,10 +1,10 @@
--- The cells of which something is kept in some slots, and how many users that is. Not how many bytes: those depend on how
--- fast somebody went.
+-- List the cells with retained contributions in some slots, and their number of users. Not the number of bytes, which
+-- depends on the speeds.
 -- KEYS[1]  {name:p}:state
 -- ARGV     prefix, then the slots
 -- Returns cell, users, cell, users, ...
 
--- Chunks stand one after the other, each behind its header: hatcast.stream.fold.packing.stripped_columns.
+-- Chunks are concatenated, each with its header first: hatcast.stream.fold.packing.stripped_columns.
 local function users_of(chunks)
   local users, at = 0, 1
   while at <= #chunks do

@@ -1,7 +1,7 @@
--- Tell whether this Redis is recovered, and read the commit sequences of release partitions.    [decisions/0027]
+-- Read the state of the recovery, and the commit sequences of release partitions.    [decisions/0027]
 -- KEYS  1 recovery, 2 sequences, 3 sealed; ARGV  1 policy name, then the fields of the commit sequences
--- Returns {token ('' where the recovery is missing, or of another server, life or replication history), the recovery in
--- progress ('' for none), through which date the policy is sealed ('' for none), then the value of each sequence}
+-- Returns {token ('' if there is none, or only of another server process or replication history), token of the recovery
+-- in progress ('' for none), the policy's last sealed date ('' for none), then the value of each sequence}
 local stored = redis.call('HMGET', KEYS[1], 'run_id', 'replid', 'token', 'attempt')
 local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
 local replid = string.match(redis.call('INFO', 'replication'), 'master_replid:(%w+)') or ''

@@ -1,8 +1,8 @@
--- Read what is kept of some cells in the slots of a query's period, and what this partition can vouch for.
+-- Read the retained contributions of some cells in the slots of a query's period, and the gap of this partition.
 -- KEYS[1]  {name:p}:state
--- ARGV     prefix, the least clock (ms UTC) that closes the last slot, number of slots, the slots, then the cells
--- Returns nil if the clock is missing or too small, or contributions of one of these HATs are open still; else
--- {complete_from or '', lost_from or '', for each slot whether any cell has data, for each cell: what is kept, by slot}
+-- ARGV     prefix, the least watermark (ms UTC) that closes the last slot, number of slots, the slots, then the cells
+-- Returns nil if the watermark is missing or too small, or one of these HATs is still open; else {complete_from or '',
+-- lost_from or '', for each slot whether any cell has data, for each cell: its retained contributions by slot}
 local prefix, number = ARGV[1], tonumber(ARGV[3])
 local state = redis.call('HMGET', KEYS[1], 'clock', 'complete_from', 'lost_from')
 if tonumber(state[1] or '-1') < tonumber(ARGV[2]) then return nil end

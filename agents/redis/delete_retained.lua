@@ -1,4 +1,4 @@
--- Delete what was kept for queries that are answered.
+-- Delete retained contributions whose queries are answered.
 -- KEYS[1]  {name:p}:state
 -- ARGV     prefix, then for each HAT: slot, cell
 local deleted = {}
@@ -14,4 +14,4 @@ for slot, cells in pairs(deleted) do
   local key = ARGV[1] .. 'k:' .. slot
   if is_a('hash', key) and redis.call('HLEN', key) == cells then set(ARGV[1] .. 'kept', slot, false) end
 end
-return written('OK')
+return write_all('OK')

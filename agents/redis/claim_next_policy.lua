@@ -1,7 +1,7 @@
--- Let a policy follow another from a date on: once and for ever, and only while the other has released none of it.
+-- Store a policy's next policy from a date on: permanently, and only if the replaced one has not released that date.
 -- KEYS  1 successors, 2 last dates                     (of the domain)
--- ARGV  1 the policy that is replaced, 2 the date, 3 the successor as it is kept: date, space, name
--- Returns {"kept", the successor that is kept now}, or {"begun", the last date that the other has released}
+-- ARGV  1 the policy that is replaced, 2 the date, 3 the next policy as stored: date, space, name
+-- Returns {"kept", the stored next policy}, or {"begun", the last date that the replaced policy has released}
 local kept = redis.call('HGET', KEYS[1], ARGV[1])
 if kept then return {'kept', kept} end
 local last = redis.call('HGET', KEYS[2], ARGV[1])

@@ -1,8 +1,0 @@
--- Put back what is known of a policy's progress: its first slot only ever gets earlier, its marks later.
--- KEYS  1 progress; ARGV  1 the first slot's start (ms UTC), then field and value of each mark
-local first = get(KEYS[1], 'first')
-if not first or tonumber(ARGV[1]) < whole(first, KEYS[1]) then set(KEYS[1], 'first', ARGV[1]) end
-for i = 2, #ARGV, 2 do
-  if tonumber(ARGV[i + 1]) > number(KEYS[1], ARGV[i]) then set(KEYS[1], ARGV[i], ARGV[i + 1]) end
-end
-return written('OK')
