@@ -1,28 +1,28 @@
-"""Refusals: the one kind of exception that reaches a person.
+"""Errors that are shown to the operator.
 
-    HatcastError                 hatcast does not go on; str() is one line that says what to change
+    HatcastError              hatcast stops; str() is one line that says what to change
     ├── SettingError          a key of hatcast.toml is missing, unknown or out of range
-    └── RecordingError        a file is not what its format says
+    └── RecordingError        a file does not have the format that was named for it
 
-What is expected is a value, not an exception: a record ends in an `Outcome`, a HAT in a `Status`.
-A refusal carries no data of the feed: no vehicle, no reading, no count.
+An expected result is a value, not an exception: a record ends in an `Outcome`, a HAT in a `Status`.
+An error message contains no telemetry data: no vehicle, no reading, no count.
 """
 
 
 class HatcastError(Exception):
-    """hatcast does not go on. The message is one line and says what to change."""
+    """Base class: hatcast stops. The message is one line and says what to change."""
 
 
 class SettingError(HatcastError):
-    """A key of the configuration is missing, unknown or out of range, or a promise could not be kept with it."""
+    """A configuration key is missing, unknown or out of range, or its value would break a guarantee."""
 
-    def __init__(self, key: str, problem: str, mend: str) -> None:
-        super().__init__(f"{key}: {problem}; {mend}")
+    def __init__(self, key: str, problem: str, fix: str) -> None:
+        super().__init__(f"{key}: {problem}; {fix}")
         self.key = key
 
 
 class RecordingError(HatcastError):
-    """A recording cannot be read as the format that was named for it."""
+    """A recording does not have the format that was named for it."""
 
-    def __init__(self, path: str, problem: str, mend: str) -> None:
-        super().__init__(f"{path}: {problem}; {mend}")
+    def __init__(self, path: str, problem: str, fix: str) -> None:
+        super().__init__(f"{path}: {problem}; {fix}")

@@ -1,7 +1,8 @@
-"""What stands on the topics, as types: schemas, AsyncAPI, `tail` and consumers in Python read these.    [design 6]
+"""Record types of the topics. JSON Schemas, AsyncAPI, `tail` and Python consumers are derived from them.
 
-A new field has a default, a type never changes, a meaning never changes: a reader of today reads tomorrow's records.
-What has no value is absent, never null. `RULES` of a type say when a field that may be absent is there.
+Forward compatible: a new field has a default, and the type and meaning of a field never change, so that today's
+consumer can read tomorrow's records. A field without a value is absent, never null; the `RULES` of a type say when an
+optional field is present.
 """
 
 from dataclasses import dataclass
@@ -12,11 +13,11 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """Fields that depend on the value of another.
+    """Fields whose presence depends on another field.
 
-    field    has one of `values`, or (without values) is there
-    has      then these are there
-    allows   then these may be there. In every other case both kinds are absent
+    field    the condition: it has one of `values`, or (without values) it is present
+    has      present if the condition holds
+    allows   optional if the condition holds. Otherwise all of `has` and `allows` are absent
     """
 
     field: str
@@ -55,27 +56,26 @@ Instant = Annotated[
 ]
 Speed = Annotated[float, msgspec.Meta(ge=0, description="in `unit`")]
 Interval = Annotated[
-    tuple[Speed, Speed], msgspec.Meta(description="around `mean`, cut like it: 95 % of the noise is within")
+    tuple[Speed, Speed], msgspec.Meta(description="around `mean`, clipped like it: 95 % of the noise is within")
 ]
 Epsilon = Annotated[float, msgspec.Meta(ge=0, description="privacy loss")]
 Number = Annotated[
-    int, msgspec.Meta(ge=1, description="number of this commit within policy and date; only where counts are public")
+    int,
+    msgspec.Meta(ge=1, description="number of this commit within policy and date; present only if counts are public"),
 ]
 Relation = Annotated[
     Literal["replace", "add_remove"],
-    msgspec.Meta(
-        description="what the noise hides: `replace` how fast a vehicle went; `add_remove` also that it was there"
-    ),
+    msgspec.Meta(description="what the noise hides: `replace` a vehicle's speeds; `add_remove` also its presence"),
 ]
 BLEND: Final = ("weight", "users", "public_epsilon")
 ANSWER: Final = ("mean", "raw", "unit", "noise", "interval95", "covers")
 
 
 class NoiseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The noise that `raw` carries: public.
+    """Distribution of the noise in `raw`. Public.
 
-    `laplace`: on the value. `laplace_ratio`: the value is a ratio of two sums with Laplace noise on each. A blend is of
-    a mean with noise of `central_scale` and of devices' reports with noise of `local_scale` on each.
+    `laplace`: added to the value. `laplace_ratio`: the value is a ratio of two sums, each with Laplace noise. A blend
+    combines a mean with noise of `central_scale` and devices' reports, each with noise of `local_scale`.
     """
 
     RULES: ClassVar = (
@@ -85,11 +85,14 @@ class NoiseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     kind: Annotated[
         Literal["laplace", "laplace_ratio", "laplace_blend", "gaussian_blend"],
-        msgspec.Meta(description="its distribution"),
+        msgspec.Meta(description="distribution"),
     ]
     scale: (
         Annotated[
-            float, msgspec.Meta(ge=0, description="in `unit`; 0 where no noise was needed; a ratio has no one scale")
+            float,
+            msgspec.Meta(
+                ge=0, description="in `unit`; 0 if no noise was needed; absent for a ratio, which has no single scale"
+            ),
         ]
         | None
     ) = None
@@ -98,10 +101,10 @@ class NoiseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class UsersRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """How many users of either group a blend is made of; only where counts are public."""
+    """Number of users of each group in a blend; present only if counts are public."""
 
-    central: Annotated[int, msgspec.Meta(ge=0, description="that trust the operator")]
-    local: Annotated[int, msgspec.Meta(ge=0, description="whose devices do not")]
+    central: Annotated[int, msgspec.Meta(ge=0, description="users that trust the operator")]
+    local: Annotated[int, msgspec.Meta(ge=0, description="users whose devices do not trust the operator")]
 
 
 class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -120,8 +123,8 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     status: Annotated[
         Literal["released", "suppressed", "budget_exhausted", "incomplete"],
         msgspec.Meta(
-            description="`suppressed`: too few users or, under `add_remove`, readings; `budget_exhausted`: the day's"
-            " limit had no room; `incomplete`: records of the day were lost. Only `released` has an answer"
+            description="`suppressed`: too few users or, under `add_remove`, too few readings; `budget_exhausted`: the"
+            " day's limit left no room; `incomplete`: records of the day were lost. Only `released` has a mean"
         ),
     ]
     seq: Number | None = None
@@ -130,39 +133,55 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     slot: Slot
     start: Instant
     end: Instant
-    mean: Annotated[float, msgspec.Meta(ge=0, description="`raw` cut to [0, upper bound]")] | None = None
+    mean: Annotated[float, msgspec.Meta(ge=0, description="`raw` clipped to [0, upper bound]")] | None = None
     raw: Annotated[float, msgspec.Meta(description="the noisy value, a multiple of the policy's grid")] | None = None
-    unit: Annotated[Literal["km/h"], msgspec.Meta(description="of all values")] | None = None
+    unit: Annotated[Literal["km/h"], msgspec.Meta(description="unit of all values")] | None = None
     noise: NoiseRecord | None = None
     interval95: Interval | None = None
     covers: (
-        Annotated[Literal["noise"], msgspec.Meta(description="what interval95 covers: not clipping, not sampling")]
+        Annotated[
+            Literal["noise"], msgspec.Meta(description="what interval95 covers: noise only, not clipping or sampling")
+        ]
         | None
     ) = None
     weight: (
         Annotated[
-            float, msgspec.Meta(ge=0, le=1, description="in a blend, of central users' mean; reports have the rest")
+            float,
+            msgspec.Meta(
+                ge=0, le=1, description="weight of the central users' mean in a blend; the rest is that of the reports"
+            ),
         ]
         | None
     ) = None
     users: UsersRecord | None = None
     public_epsilon: (
-        Annotated[float, msgspec.Meta(ge=0, description="of a blend, against those who see only what is published")]
+        Annotated[
+            float,
+            msgspec.Meta(
+                ge=0, description="epsilon of a blend against an observer who sees only the published records"
+            ),
+        ]
         | None
     ) = None
     estimator: Annotated[
-        str, msgspec.Meta(min_length=1, description="of the policy; docs/estimators.md, docs/hybrid.md")
+        str, msgspec.Meta(min_length=1, description="name in the policy; see docs/estimators.md, docs/hybrid.md")
     ]
     epsilon: Annotated[
-        Epsilon, msgspec.Meta(description="of the policy: what a release costs whoever trusts the operator")
+        Epsilon, msgspec.Meta(description="the policy's epsilon: cost of a release for a user that trusts the operator")
     ]
     target: (
-        Annotated[Literal["user_mean"], msgspec.Meta(description="of a policy with devices: the mean of users' means")]
+        Annotated[
+            Literal["user_mean"],
+            msgspec.Meta(description="present if the policy has devices: the mean of the users' means"),
+        ]
         | None
     ) = None
-    device_epsilon: Annotated[float, msgspec.Meta(gt=0, description="of each device's own noise")] | None = None
+    device_epsilon: Annotated[float, msgspec.Meta(gt=0, description="epsilon of each device's own noise")] | None = None
     delta: (
-        Annotated[float, msgspec.Meta(gt=0, lt=1, description="of Gaussian noise: it belongs to every epsilon here")]
+        Annotated[
+            float,
+            msgspec.Meta(gt=0, lt=1, description="delta of Gaussian noise: every epsilon of this record holds with it"),
+        ]
         | None
     ) = None
     relation: Relation
@@ -170,7 +189,7 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class QueryRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One answer on `hats.queries`: a query about one cell and slot on the local dates of one period.
+    """One answer on `hats.queries`: a query over one cell and slot on the local dates of one period.
 
     Records with equal `release_id` are equal byte for byte.
     """
@@ -189,97 +208,97 @@ class QueryRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     policy_id: PolicyId
     status: Annotated[
         Literal["released", "suppressed", "budget_exhausted"],
-        msgspec.Meta(description="`suppressed`: see `reason`; `budget_exhausted`: a day's limit had no room"),
+        msgspec.Meta(description="`suppressed`: see `reason`; `budget_exhausted`: a day's limit left no room"),
     ]
     seq: Number | None = None
-    query: Annotated[Name, msgspec.Meta(description="its name in the policy")]
+    query: Annotated[Name, msgspec.Meta(description="name in the policy")]
     kind: Annotated[
         Literal["mean_speed", "over_speed_limit"],
-        msgspec.Meta(description="the mean of vehicles' day means, or vehicles a day above `speed_limit`"),
+        msgspec.Meta(description="mean of the vehicles' daily means, or number of vehicles a day above `speed_limit`"),
     ]
     cell: Cell
-    date: Annotated[Date, msgspec.Meta(description="the last date with this slot: after it the query is answered")]
+    date: Annotated[Date, msgspec.Meta(description="last date with this slot; the query is answered after it")]
     slot: Slot
     start: Instant
     end: Instant
-    first_date: Annotated[Date, msgspec.Meta(description="local date on which the period begins")]
-    last_date: Annotated[Date, msgspec.Meta(description="local date on which the period ends, itself included")]
-    days: Annotated[int, msgspec.Meta(ge=1, description="dates from the first to the last")]
-    days_used: Annotated[int, msgspec.Meta(ge=0, description="those with data")]
-    speed_limit: Annotated[float, msgspec.Meta(ge=0, description="km/h, of over_speed_limit")] | None = None
-    missing: Annotated[tuple[Date, ...], msgspec.Meta(description="those without")] = ()
+    first_date: Annotated[Date, msgspec.Meta(description="first local date of the period")]
+    last_date: Annotated[Date, msgspec.Meta(description="last local date of the period, included")]
+    days: Annotated[int, msgspec.Meta(ge=1, description="number of dates in the period")]
+    days_used: Annotated[int, msgspec.Meta(ge=0, description="number of dates with data")]
+    speed_limit: Annotated[float, msgspec.Meta(ge=0, description="km/h; of over_speed_limit")] | None = None
+    missing: Annotated[tuple[Date, ...], msgspec.Meta(description="dates without data")] = ()
     reason: (
         Annotated[Literal["too_few_user_days", "missing_days"], msgspec.Meta(description="why the query is suppressed")]
         | None
     ) = None
-    user_days: Annotated[int, msgspec.Meta(ge=0, description="N; only where counts are public")] | None = None
-    mean: Annotated[float, msgspec.Meta(ge=0, description="`raw` cut to what is possible")] | None = None
+    user_days: Annotated[int, msgspec.Meta(ge=0, description="N; present only if counts are public")] | None = None
+    mean: Annotated[float, msgspec.Meta(ge=0, description="`raw` clipped to the possible values")] | None = None
     raw: Annotated[float, msgspec.Meta(description="the noisy value, a multiple of the policy's grid")] | None = None
-    unit: Annotated[Literal["km/h", "vehicles/day"], msgspec.Meta(description="of all values")] | None = None
+    unit: Annotated[Literal["km/h", "vehicles/day"], msgspec.Meta(description="unit of all values")] | None = None
     noise: NoiseRecord | None = None
     interval95: Interval | None = None
     covers: Annotated[Literal["noise"], msgspec.Meta(description="what interval95 covers")] | None = None
-    epsilon: Annotated[Epsilon, msgspec.Meta(description="what this answer costs on each of its days")]
+    epsilon: Annotated[Epsilon, msgspec.Meta(description="cost of this answer on each of its days")]
     epsilon_user_day: Annotated[
-        float, msgspec.Meta(ge=0, description="what all answers of the query cost a user on each of its days")
+        float, msgspec.Meta(ge=0, description="cost of all answers of the query for a user on each of its days")
     ]
-    most_hats: Annotated[int, msgspec.Meta(ge=1, description="in how many of them a user's day can be")]
+    most_hats: Annotated[
+        int, msgspec.Meta(ge=1, description="most HATs that a user's day can enter, so most answers that read it")
+    ]
     relation: Relation
     released_at: Instant
 
 
 class ReservedRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a query over days costs a user on one of its days: `epsilon` in each of `places`; 0: there was no room."""
+    """Budget reserved for a query on one of its days: `epsilon` in each of `places`; 0 if the limit left no room."""
 
-    query: Annotated[str, msgspec.Meta(description="its name; `cells`: what a private list of cells has cost")]
+    query: Annotated[str, msgspec.Meta(description="name; `cells`: the cost of the private selection of cells")]
     epsilon: Epsilon
-    places: Annotated[int, msgspec.Meta(ge=0, description="HATs that a user's day can be in")]
+    places: Annotated[int, msgspec.Meta(ge=0, description="most HATs that a user's day can enter")]
 
 
 class EpsilonDelta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The day's loss as (epsilon, delta)."""
+    """Privacy loss of the day as (epsilon, delta)."""
 
     epsilon: Epsilon
-    delta: Annotated[float, msgspec.Meta(gt=0, lt=1, description="of the policy")]
+    delta: Annotated[float, msgspec.Meta(gt=0, lt=1, description="the policy's delta")]
 
 
 class BudgetRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A day's ledger on `hats.budget`, keyed by `policy/date`. Of several, the one with the greatest `seq` holds."""
+    """Ledger of one day on `hats.budget`, keyed by `policy/date`. The record with the greatest `seq` is valid."""
 
     RULES: ClassVar = (When("replaces", has=("from",)), When("total", has=("total_limit",)))
 
-    policy: Annotated[Name, msgspec.Meta(description="its name")]
+    policy: Annotated[Name, msgspec.Meta(description="policy name")]
     policy_id: PolicyId
     date: Date
-    seq: Annotated[int, msgspec.Meta(ge=0, description="number of changes of the day's ledger")]
-    releases: Annotated[int, msgspec.Meta(ge=0, description="of this policy, that were charged")]
-    epsilon_sum: Annotated[Epsilon, msgspec.Meta(description="of this policy's releases")]
+    seq: Annotated[int, msgspec.Meta(ge=0, description="number of changes to the day's ledger")]
+    releases: Annotated[int, msgspec.Meta(ge=0, description="number of charged releases of this policy")]
+    epsilon_sum: Annotated[Epsilon, msgspec.Meta(description="sum over the releases of this policy")]
     epsilon_user_day: Annotated[
-        float, msgspec.Meta(ge=0, description="the most that one user's day has cost so far, over all policies")
+        float, msgspec.Meta(ge=0, description="largest cost of one user's day so far, over all policies")
     ]
-    limit: Annotated[
-        float, msgspec.Meta(ge=0, description="the least daily limit of the policies that charged the day")
-    ]
-    day_bound: Annotated[float, msgspec.Meta(ge=0, description="the most that the whole day can cost")]
+    limit: Annotated[float, msgspec.Meta(ge=0, description="smallest daily limit of the policies that charged the day")]
+    day_bound: Annotated[float, msgspec.Meta(ge=0, description="largest possible cost of the whole day")]
     epsilon_delta: EpsilonDelta
     max_hats_per_day: Annotated[int, msgspec.Meta(ge=1, description="K of this policy")] | None = None
     queries: Annotated[
-        tuple[ReservedRecord, ...], msgspec.Meta(description="what is reserved for queries over several days")
+        tuple[ReservedRecord, ...], msgspec.Meta(description="reserved for queries over several days")
     ] = ()
-    replaces: Annotated[Name, msgspec.Meta(description="the policy that this one follows")] | None = None
-    from_date: Annotated[Date, msgspec.Meta(description="its first local date")] | None = msgspec.field(
-        default=None, name="from"
-    )
+    replaces: Annotated[Name, msgspec.Meta(description="previous policy")] | None = None
+    from_date: (
+        Annotated[Date, msgspec.Meta(description="first local date of this policy, if it replaces another")] | None
+    ) = msgspec.field(default=None, name="from")
     total: (
-        Annotated[float, msgspec.Meta(ge=0, description="unit `user`: what all days have cost one user so far")] | None
+        Annotated[float, msgspec.Meta(ge=0, description="unit `user`: cost of all days for one user so far")] | None
     ) = None
-    total_limit: Annotated[float, msgspec.Meta(ge=0, description="unit `user`: what all days may cost")] | None = None
+    total_limit: Annotated[float, msgspec.Meta(ge=0, description="unit `user`: limit of all days")] | None = None
 
 
 class TelemetryRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One reading on the telemetry topic; the key is the vehicle's id, an empty value is a tick.
+    """One reading on the telemetry topic. The key is the vehicle's id; an empty value is a heartbeat record.
 
-    As hatcast's own feeds send it; docs/feeds.md tells what else it reads.
+    This is the canonical format, which hatcast's own sources send; docs/feeds.md lists the other formats.
     """
 
     vehicle: Annotated[str, msgspec.Meta(min_length=1, description="at most 128 bytes of UTF-8")]
@@ -287,11 +306,11 @@ class TelemetryRecord(msgspec.Struct, frozen=True, kw_only=True):
     lat: Annotated[float, msgspec.Meta(ge=-90, le=90, description="degrees north, WGS 84")]
     lon: Annotated[float, msgspec.Meta(ge=-180, le=180, description="degrees east, WGS 84")]
     speed: Annotated[float, msgspec.Meta(description="in `unit`")]
-    unit: Annotated[Literal["km/h", "m/s", "mph", "kn"], msgspec.Meta(description="of speed")] = "km/h"
+    unit: Annotated[Literal["km/h", "m/s", "mph", "kn"], msgspec.Meta(description="unit of `speed`")] = "km/h"
 
 
 class ReportRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One report on the topic `reports`: a device's own mean in one HAT, with the device's own noise on it."""
+    """One report on the topic `reports`: a device's mean in one HAT, with noise that the device added."""
 
     id: DeviceId
     policy_id: PolicyId
@@ -299,7 +318,7 @@ class ReportRecord(msgspec.Struct, frozen=True, kw_only=True):
     date: Date
     slot: Slot
     value: Annotated[float, msgspec.Meta(description="km/h, a multiple of the policy's grid; may be below 0")]
-    epsilon: Annotated[float, msgspec.Meta(gt=0, description="of the noise on `value`: the policy's local_epsilon")]
+    epsilon: Annotated[float, msgspec.Meta(gt=0, description="of the noise in `value`: the policy's local_epsilon")]
 
 
 RELEASE: Final = msgspec.json.Decoder(ReleaseRecord)

@@ -1,4 +1,4 @@
-"""Units that times and charges are counted in."""
+"""Integer units of time and of charges."""
 
 import math
 from decimal import Decimal
@@ -11,12 +11,12 @@ MINUTE_MS: Final = 60_000
 NANO: Final = 1_000_000_000  # charges are integers of 1e-9 epsilon, rounded up
 
 
-@lru_cache(maxsize=64)  # of few policies, and of every record that is taken back
-def nano(epsilon: float) -> int:
-    """An epsilon as a charge: integer 1e-9, rounded up so that a ledger never shows less than was spent."""
+@lru_cache(maxsize=64)  # few policies, but one call for every published record that ledger recovery reads
+def nano_ceil(epsilon: float) -> int:
+    """Convert an epsilon to a charge in 1e-9, rounded up: the ledger never shows less than was spent."""
     return math.ceil(Decimal(repr(epsilon)) * NANO)
 
 
-def nano_within(limit: float) -> int:
-    """A limit in 1e-9, rounded down so that no ledger allows more than was promised."""
+def nano_floor(limit: float) -> int:
+    """Convert a limit to 1e-9, rounded down: the ledger never allows more than the policy does."""
     return int(Decimal(repr(limit)) * NANO)

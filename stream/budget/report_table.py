@@ -1,7 +1,7 @@
-"""The report's table of what its two queries cost one bus's day, beside what such a day costs in all.    [T III.E]
+"""The report's table of the cost of its two queries for one bus's day, next to that day's total cost.    [T III.E]
 
-A named calculation, exact and of public numbers only: it reads no data and charges nothing. What hatcast itself charges
-is decided by `hatcast.stream.accounting.ledger`.
+An exact calculation from public numbers: it reads no data and charges nothing. `hatcast.stream.accounting.ledger`
+decides what hatcast charges.
 """
 
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class ReportSettings:
-    """What the report's figures follow from; its own numbers unless others are given.
+    """Inputs of the report's figures; the defaults are the report's own numbers.
 
-    most_hats    K: the most HATs that a bus was in on one day
+    most_hats    K: most HATs that a bus entered on one day
     upper_bound  U, km/h
-    user_days    N: unique buses a day, summed over the days, of each of the K HATs with the fewest. The report has an
-                 N for each and prints only the least and what all come to; 468 in each of them comes to that
+    user_days    N: daily unique buses, summed over the days, in each of the K HATs with the fewest. The report uses a
+                 separate N for each and prints only the smallest and the total; 468 in each gives that total
     days         D, of both queries
-    scale        B of the Laplace noise: in km/h for query 1, in buses a day for query 2
-    epsilon      of the mean that hatcast releases of each HAT and day; the report releases none
+    scale        B of the Laplace noise: km/h for query 1, buses a day for query 2
+    epsilon      of the mean that hatcast releases for each HAT and day; the report releases none
     """
 
     most_hats: int = 89
@@ -34,8 +34,8 @@ class ReportSettings:
 class ReportTable:
     """Epsilon of one bus's day.
 
-    hats                of the means of all its HATs
-    query_1, query_2    of each query, in all its HATs
+    hats                for the means of all its HATs
+    query_1, query_2    for each query, over all its HATs
     """
 
     hats: Fraction
@@ -44,21 +44,21 @@ class ReportTable:
 
     @property
     def cumulative(self) -> Fraction:
-        """What the report adds up: its Cumulative-Epsilon-Per-Day."""
+        """Sum over both queries: the report's Cumulative-Epsilon-Per-Day."""
         return self.query_1 + self.query_2
 
     @property
-    def whole(self) -> Fraction:
-        """What all that is released about the day costs."""
+    def total(self) -> Fraction:
+        """Cost of all releases about the day."""
         return self.hats + self.cumulative
 
 
 REPORT: Final = ReportSettings()
-LEAST_USER_DAYS: Final = 314  # of all HATs of the report
+LEAST_USER_DAYS: Final = 314  # the smallest N of the report's HATs
 
 
 def report_table(settings: ReportSettings = REPORT) -> ReportTable:
-    """K times what each release costs in one HAT: epsilon, U / (N B), 1 / (D B).
+    """Return K times the cost of each release in one HAT: epsilon, U / (N B), 1 / (D B).
 
     With the report's numbers query 1 costs 12.361, query 2 costs 2.871, together 15.232, and with the means 104.232.
     """

@@ -1,1 +1,1 @@
-"""The fold: one partition's records, in offset order, to contributions of users to HATs."""
+"""The fold: a pure function from one partition's records, in offset order, to users' contributions to HATs."""

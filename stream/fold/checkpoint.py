@@ -1,7 +1,7 @@
-"""What a partition's memory writes to the store, and how it is rebuilt from there.    [design 4, State in Redis]
+"""Checkpoints of a partition's state, and its restoration.    [docs/specification/release.md, State in Redis]
 
-All of it is absolute (never a difference), so writing it twice changes nothing; and it is written in one step
-with the clock and the offset, so the stored state is always that of one offset.
+A checkpoint holds absolute values, never differences, so writing it twice changes nothing. It is written in one step
+with the watermark and the offset, so the stored state always belongs to one offset.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,20 +19,20 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Changes:
-    """What changed since the last call of `take_changes`.
+    """Changes since the last call of `take_changes`.
 
-    clock       ms UTC, or None before the first record
-    outcomes    all of them
-    slots       `date/slot` -> end (ms UTC), of the slots touched
-    hats        `date/slot` -> {cell: users}
-    chunks      (`date/slot`, cell, chunk) -> packed contributions
-    days        date -> users
-    day_chunks  (date, chunk) -> packed users of the day
-    days_over   date -> chunks to delete: no record can count on these days any more
-    complete_from  ms UTC, or None: as the fold has it
+    watermark      ms UTC; None before the first record
+    outcomes       number of records by outcome, of all outcomes
+    slots          `date/slot` -> end (ms UTC), of the changed slots
+    hats           `date/slot` -> {cell: number of users}
+    chunks         (`date/slot`, cell, chunk) -> packed contributions
+    days           date -> number of users
+    day_chunks     (date, chunk) -> packed users of the day
+    days_over      date -> number of chunks to delete: no record can count on these days any more
+    complete_from  ms UTC or None, as in the fold
     """
 
-    clock: int | None
+    watermark: int | None
     outcomes: dict[str, int]
     slots: dict[str, int] = field(default_factory=dict)
     hats: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -44,13 +44,13 @@ class Changes:
 
 
 def take_changes(fold: PartitionFold[T]) -> Changes:
-    """Everything that changed, packed; the fold counts as unchanged afterwards."""
-    changes = Changes(fold.clock, dict(fold.outcomes), complete_from=fold.complete_from)
+    """Return the changes, packed, and mark the fold as unchanged."""
+    changes = Changes(fold.watermark, dict(fold.outcomes), complete_from=fold.complete_from)
     for slot, cell, hat in fold.take_changed():
         key, name = slot.slot.key, h3.int_to_str(cell)
         changes.slots[key] = slot.slot.end_ms
         changes.hats.setdefault(key, {})[name] = len(hat.users)
-        rows = list(hat.users.items())  # in order of entering, so row i has ordinal i
+        rows = list(hat.users.items())  # in order of entry, so row i has ordinal i
         for chunk in hat.changed:
             changes.chunks[key, name, chunk] = pack([_row(*row) for row in _slice(rows, chunk)])
         hat.changed.clear()
@@ -78,15 +78,15 @@ def _row(pseudonym: bytes, known: Contribution) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A partition's state as it was read back.
+    """State of a partition as read from the store.
 
-    hats        (`date/slot`, cell) -> chunks in order
-    days        date -> chunks in order
-    complete_from  ms UTC, or None: as the fold has it
-    missing     records before the stored offset were deleted unread, and no record after them was folded yet
+    hats           (`date/slot`, cell) -> chunks in order
+    days           date -> chunks in order
+    complete_from  ms UTC or None, as in the fold
+    missing        records before the stored offset were deleted unread, and no record after them has been folded
     """
 
-    clock: int | None
+    watermark: int | None
     outcomes: Mapping[str, int]
     hats: Mapping[tuple[str, str], Iterable[bytes]]
     days: Mapping[str, Iterable[bytes]]
@@ -95,8 +95,8 @@ class Stored:
 
 
 def restore(fold: PartitionFold[T], stored: Stored) -> None:
-    """Fill a new fold with a stored state. Slots that its clock has closed stay out: no record can change them."""
-    fold.clock = stored.clock
+    """Load a stored state into a new fold, except slots that its watermark has closed: no record can change them."""
+    fold.watermark = stored.watermark
     fold.complete_from = stored.complete_from
     fold.outcomes.update(stored.outcomes)
     for date, chunks in stored.days.items():
@@ -107,7 +107,7 @@ def restore(fold: PartitionFold[T], stored: Stored) -> None:
                     day.users[pseudonym] = UserOfDay(pseudonym, entered, len(day.users), day)
     for (key, cell), chunks in stored.hats.items():
         slot = fold.slot_named(key)
-        if fold.clock is None or fold.clock < slot.closes_ms:
+        if fold.watermark is None or fold.watermark < slot.closes_ms:
             slot.hats[h3.str_to_int(cell)] = _hat(chunks)
 
 
@@ -120,15 +120,15 @@ def _hat(chunks: Iterable[bytes]) -> OpenHat:
 
 
 def totals(slots: Iterable[OpenSlot]) -> dict[str, tuple[int, int, int, int]]:
-    """Per HAT `cell/date/slot`: (users, count, sum, max), as `batch --contributions` prints it. Not private."""
-    found = {}
+    """Return (users, count, sum, max) by HAT `cell/date/slot`, as `batch --contributions` prints it. Not private."""
+    totals_by_hat = {}
     for slot in slots:
         for cell, hat in slot.hats.items():
             users = hat.users.values()
-            found[f"{h3.int_to_str(cell)}/{slot.slot.key}"] = (
+            totals_by_hat[f"{h3.int_to_str(cell)}/{slot.slot.key}"] = (
                 len(users),
                 sum(user.count for user in users),
                 sum(user.total for user in users),
                 max(user.maximum for user in users),
             )
-    return found
+    return totals_by_hat

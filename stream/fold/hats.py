@@ -1,7 +1,7 @@
-"""HATs: H3 cell x local date x slot of the local clock.    [fold.md: Slot, HAT]
+"""HATs: H3 cell x local date x slot of the local clock.    [docs/specification/fold.md]
 
-A `Calendar` finds the slot of an instant. Where clocks go back, the repeated hour is one slot of two hours: its
-start is the first instant of that name, its end the last. A skipped hour does not exist.
+A `Calendar` maps an instant to its slot. Where clocks go back, the repeated hour is one slot of two hours: it starts
+at the first instant of that local time and ends at the last. A skipped hour does not exist.
 """
 
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ from hatcast.stream.readings.reading import Outcome
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _HOUR: Final = timedelta(hours=1)
 _DAY: Final = timedelta(days=1)
-_SHIFT_MAX: Final = timedelta(hours=26)  # no zone's clock has ever been moved further at once
-_SLOTS_KEPT: Final = 10_000  # more than a year of hours
+_SHIFT_MAX: Final = timedelta(hours=26)  # larger than any single change of a time zone's offset
+_SLOT_CACHE_SIZE: Final = 10_000  # more than a year of hours
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One step of the local clock on one local date.
+    """One slot of the local clock on one local date.
 
     date, name         "2022-01-02", "09:00": the local start
     start_ms, end_ms   ms UTC; [start, end)
-    outside            what rule 8 makes of its readings: its date is before the policy's first, or its local start
-                       not in the policy's `hours`; None if they count
+    outside            outcome of its readings by rule 8 if its date is before the policy's first, or its local start
+                       outside the policy's `hours`; None if they count
     """
 
     date: str
@@ -38,12 +38,12 @@ class Slot:
 
     @property
     def key(self) -> str:
-        """`date/slot`, the slot's part of a HAT's key."""
+        """`date/slot`: the slot's part of a HAT's key."""
         return f"{self.date}/{self.name}"
 
 
 class Calendar:
-    """The slots of a policy. Pure: the same instant always gives the same slot."""
+    """Slots of a policy. Pure: an instant always gives the same slot."""
 
     def __init__(self, policy: Policy) -> None:
         self._zone = ZoneInfo(policy.timezone)
@@ -51,18 +51,18 @@ class Calendar:
         self._hours = policy.hours
         self._first_date = policy.from_date or ""
         self._slots: dict[tuple[str, str], Slot] = {}
-        self._days_ends: dict[str, int] = {}
+        self._day_ends: dict[str, int] = {}
 
     def slot_at(self, instant_ms: int) -> Slot:
-        """The slot of an instant (ms UTC). Raises OverflowError outside the years 2 to 9998."""
+        """Return the slot of an instant (ms UTC). Raises OverflowError outside the years 2 to 9998."""
         return self._slot_of(self.local(instant_ms))
 
     def is_whole_minute(self, instant_ms: int) -> bool:
-        """True if the whole minute of UTC lies in one slot: before about 1972 some offsets had seconds."""
+        """Return True if the instant's UTC minute lies in one slot. Before about 1972 some offsets had seconds."""
         return not self._offset(_EPOCH + timedelta(milliseconds=instant_ms)) % timedelta(minutes=1)
 
-    def named(self, date: str, name: str) -> Slot | None:
-        """The slot of a date and a name, as stored; None where the local clock skips it or it is no step."""
+    def slot_named(self, date: str, name: str) -> Slot | None:
+        """Return the slot with this date and local start; None if the local clock skips it or no slot starts then."""
         try:
             wall = datetime.fromisoformat(f"{date}T{name}")
             slot = self._make(wall)
@@ -72,32 +72,32 @@ class Calendar:
         return slot if slot is not None and not step and (slot.date, slot.name) == (date, name) else None
 
     def slots_of(self, date: str) -> list[Slot]:
-        """The slots of a local date in the order in which they end; none where the local clock skips the date."""
+        """Return the slots of a local date, ordered by their end; none if the local clock skips the date."""
         return sorted(self._slots_from(datetime.fromisoformat(date)), key=attrgetter("end_ms"))
 
-    def days_start(self, date: str) -> int:
-        """The start (ms UTC) of the first slot of a local date."""
+    def day_start(self, date: str) -> int:
+        """Return the start (ms UTC) of the first slot of a local date."""
         return min(slot.start_ms for slot in self._slots_from(datetime.fromisoformat(date)))
 
-    def days_end(self, date: str) -> int:
-        """The end (ms UTC) of the last slot of a local date."""
-        end = self._days_ends.get(date)
+    def day_end(self, date: str) -> int:
+        """Return the end (ms UTC) of the last slot of a local date."""
+        end = self._day_ends.get(date)
         if end is None:
             end = max(slot.end_ms for slot in self._slots_from(datetime.fromisoformat(date)))
-            if len(self._days_ends) >= _SLOTS_KEPT:
-                self._days_ends.clear()
-            self._days_ends[date] = end
+            if len(self._day_ends) >= _SLOT_CACHE_SIZE:
+                self._day_ends.clear()
+            self._day_ends[date] = end
         return end
 
-    def end_before(self, date: str) -> int:
-        """The end (ms UTC) of the last slot of the local date before this one."""
+    def previous_day_end(self, date: str) -> int:
+        """Return the end (ms UTC) of the last slot of the preceding local date."""
         day = datetime.fromisoformat(date) - _DAY
         while not self._slots_from(day):  # a day that the local clock skipped
             day -= _DAY
-        return self.days_end(day.date().isoformat())
+        return self.day_end(day.date().isoformat())
 
     def local(self, instant_ms: int) -> datetime:
-        """An instant on the policy's clock, with its offset."""
+        """Convert an instant (ms UTC) to a datetime in the policy's time zone."""
         return (_EPOCH + timedelta(milliseconds=instant_ms)).astimezone(self._zone)
 
     def _slots_from(self, midnight: datetime) -> list[Slot]:
@@ -105,7 +105,7 @@ class Calendar:
         return [slot for i in range(steps) if (slot := self._make(midnight + i * self._length)) is not None]
 
     def _slot_of(self, local: datetime) -> Slot:
-        midnight = datetime(local.year, local.month, local.day)  # noqa: DTZ001 - a wall clock's midnight has no zone
+        midnight = datetime(local.year, local.month, local.day)  # noqa: DTZ001 - midnight of a wall clock has no zone
         wall = midnight + (local.replace(tzinfo=None) - midnight) // self._length * self._length
         slot = self._make(wall)
         if slot is None:
@@ -121,7 +121,7 @@ class Calendar:
                 return None
             first, end = min(start for start, _ in spans), max(end for _, end in spans)
             slot = Slot(*key, _ms(first), _ms(end), self._outside(key[0], wall))
-            if len(self._slots) >= _SLOTS_KEPT:
+            if len(self._slots) >= _SLOT_CACHE_SIZE:
                 self._slots.clear()
             self._slots[key] = slot
         return slot
@@ -133,7 +133,7 @@ class Calendar:
         return None if self._hours[0] * _HOUR <= clock < self._hours[1] * _HOUR else Outcome.OUTSIDE_HOURS.value
 
     def _spans(self, wall: datetime) -> list[tuple[datetime, datetime]]:
-        """The stretches of UTC during which the local clock shows this slot: two where it is shown twice."""
+        """Return the UTC intervals in which the local clock shows this slot: two if clocks go back."""
         at = wall.replace(tzinfo=UTC)
         spans = []
         for begin, end, offset in self._offsets(at - _SHIFT_MAX, at + self._length + _SHIFT_MAX):
@@ -143,7 +143,7 @@ class Calendar:
         return spans
 
     def _offsets(self, begin: datetime, end: datetime) -> list[tuple[datetime, datetime, timedelta]]:
-        """[begin, end) cut where the zone's offset changes, with the offset of each part."""
+        """Split [begin, end) where the zone's offset changes; return each part with its offset."""
         parts = []
         start, offset, at = begin, self._offset(begin), begin
         while at < end:
@@ -157,7 +157,7 @@ class Calendar:
         return parts
 
     def _change(self, before: datetime, after: datetime) -> datetime:
-        """The second from which the offset is that of `after`; zones change on whole seconds."""
+        """Return the second at which the offset changes to that of `after`; zones change on whole seconds."""
         old = self._offset(before)
         low, high = 0, int((after - before).total_seconds())
         while high - low > 1:

@@ -1,7 +1,7 @@
-"""What a partition remembers while its slots are open: contributions by HAT, and users by day.
+"""State of a partition's open slots: contributions by HAT, and users by local date.
 
-Users are kept in order of entering and stored in chunks of `CHUNK_USERS`, so that a change of one user rewrites a
-few hundred bytes, and a HAT of a million users is read in thousands of steps, not in millions.
+Users are numbered in order of entry and stored in chunks of `CHUNK_USERS`: a change of one user rewrites a few hundred
+bytes, and a HAT of a million users is read in thousands of steps instead of millions.
 """
 
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ CHUNK_USERS: Final = 64
 
 
 class Contribution(msgspec.Struct, gc=False):
-    """What a HAT knows of one user. Kept from the garbage collector: there are millions, and numbers form no cycle.
+    """Contribution of one user to one HAT. Untracked by the garbage collector: there are millions, without cycles.
 
-    count     readings
-    total     milli-units: the sum of their values, each cut to [0, U]
+    count     number of readings
+    total     milli-units: sum of their values, each clipped to [0, U]
     maximum   milli-units
-    seen      bit i: a reading of step i of `min_interval` was counted
-    ordinal   the user's place in the HAT, in order of entering: its chunk is ordinal // CHUNK_USERS
+    seen      bit i is set if a reading of step i of `min_interval` was counted
+    ordinal   position of the user in the HAT, in order of entry: its chunk is ordinal // CHUNK_USERS
     """
 
     count: int
@@ -34,7 +34,7 @@ class Contribution(msgspec.Struct, gc=False):
 
 @dataclass(slots=True)
 class OpenHat:
-    """The contributions of one HAT from one partition, and which chunks of them changed."""
+    """Contributions of one HAT from one partition, and the indexes of its changed chunks."""
 
     users: dict[bytes, Contribution] = field(default_factory=dict)
     changed: set[int] = field(default_factory=set)
@@ -42,7 +42,7 @@ class OpenHat:
 
 @dataclass(slots=True)
 class UserOfDay:
-    """How many HATs a user entered on a local day. Kept after these HATs are released: K binds the whole day."""
+    """Number of HATs that a user entered on a local date. Retained after their release: K caps the whole day."""
 
     pseudonym: bytes
     entered: int
@@ -52,9 +52,9 @@ class UserOfDay:
 
 @dataclass(slots=True)
 class Day:
-    """The users of a local date, and which chunks of them changed.
+    """Users of a local date, and the indexes of its changed chunks.
 
-    over    the store was told to delete it: no record can count on it any more
+    over    no record can count on this date any more, and the checkpoint deletes it from the store
     """
 
     date: str
@@ -67,8 +67,8 @@ class Day:
 class OpenSlot:
     """A slot and its HATs by H3 cell.
 
-    closes_ms   the clock from which a reading is late
-    released    the users of each HAT that had its record before this fold began, by H3 cell: nobody else enters it
+    closes_ms   watermark from which a reading is late
+    released    users of each HAT that was released before this fold began, by H3 cell: no other user can enter it
     """
 
     slot: Slot

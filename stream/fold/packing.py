@@ -1,14 +1,14 @@
-"""Chunks of users as bytes: what one Redis string holds.    [design 4, State in Redis]
+"""Binary format of chunks of users; each is one Redis string.    [docs/specification/release.md, State in Redis]
 
-A chunk of contributions is a row of columns, so that a release of a million users reads it with numpy and never
-looks at what it does not need:
+A chunk of contributions is columnar, so that a release of a million users reads it with numpy and skips the columns
+that it does not need:
 
     version, users, width of counts, of totals, of maxima      one byte each
     pseudonyms, counts, totals, maxima                         users x width, little-endian
     seen                                                       one code a user, see `pack_seen`
 
-What is kept of a chunk for queries over days (`strip`; agents/redis/delete.lua does the same) is its header, counts,
-totals and maxima: neither who they were of nor when.
+For queries over days only a chunk's header, counts, totals and maxima are retained (`strip`; agents/redis/delete.lua
+does the same): neither pseudonyms nor times.
 
 A chunk of a day's users: users (one byte), pseudonyms, HATs entered (two bytes each).
 """
@@ -31,7 +31,7 @@ _DELTAS, _RUNS, _BITMAP = range(3)
 
 
 class Row(msgspec.Struct, gc=False):
-    """One user of a HAT: what `contributions.Contribution` keeps, and whose it is."""
+    """One user's contribution to a HAT, with the pseudonym."""
 
     pseudonym: bytes
     count: int
@@ -41,7 +41,7 @@ class Row(msgspec.Struct, gc=False):
 
 
 def pack(rows: Sequence[Row]) -> bytes:
-    """A chunk of 1 to 255 users."""
+    """Pack 1 to 255 users into a chunk."""
     counts, totals, maxima = [r.count for r in rows], [r.total for r in rows], [r.maximum for r in rows]
     columns = []
     widths = []
@@ -60,7 +60,7 @@ def pack(rows: Sequence[Row]) -> bytes:
 
 
 def unpack(chunk: bytes) -> Iterator[Row]:
-    """The users of a chunk, in order. Raises ValueError on bytes of another version."""
+    """Yield the users of a chunk in order. Raises ValueError for another format version."""
     users, (counts, totals, maxima), at = _columns(chunk)
     start = _HEADER.size
     for i in range(users):
@@ -70,8 +70,8 @@ def unpack(chunk: bytes) -> Iterator[Row]:
 
 
 def columns(chunk: bytes) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
-    """What an estimator needs of a chunk: pseudonyms (big-endian numbers), counts, totals in milli-units."""
-    users, widths = _head(chunk)
+    """Return the columns that estimators use: pseudonyms (big-endian integers), counts, totals in milli-units."""
+    users, widths = _read_header(chunk)
     at = _HEADER.size
     pseudonyms = np.frombuffer(chunk, ">u8", users, at)
     at += users * PSEUDONYM_BYTES
@@ -81,93 +81,93 @@ def columns(chunk: bytes) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArra
 
 
 def strip(chunk: bytes) -> bytes:
-    """What is kept of a chunk once its HAT is released: without pseudonyms and seen steps."""
-    users, widths = _head(chunk)
+    """Return the part of a chunk that is retained after the release: no pseudonyms, no seen steps."""
+    users, widths = _read_header(chunk)
     start = _HEADER.size + users * PSEUDONYM_BYTES
     return chunk[: _HEADER.size] + chunk[start : start + users * sum(widths)]
 
 
-def stripped_columns(kept: bytes) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
-    """Counts, totals and maxima (milli-units) of each of the stripped chunks that stand one after the other."""
+def stripped_columns(chunks: bytes) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield counts, totals and maxima (milli-units) of each chunk in a concatenation of stripped chunks."""
     at = 0
-    while at < len(kept):
-        users, widths = _head(kept[at : at + _HEADER.size])
+    while at < len(chunks):
+        users, widths = _read_header(chunks[at : at + _HEADER.size])
         at += _HEADER.size
-        found = []
+        arrays = []
         for width in widths:
-            found.append(np.frombuffer(kept, f"<u{width}", users, at).astype(np.int64))
+            arrays.append(np.frombuffer(chunks, f"<u{width}", users, at).astype(np.int64))
             at += users * width
-        yield found[0], found[1], found[2]
+        yield arrays[0], arrays[1], arrays[2]
 
 
-def _head(chunk: bytes) -> tuple[int, tuple[int, int, int]]:
+def _read_header(chunk: bytes) -> tuple[int, tuple[int, int, int]]:
     version, users, *widths = _HEADER.unpack_from(chunk)
     if version != VERSION:
-        raise ValueError(f"contributions of version {version}: written by another hatcast")
+        raise ValueError(f"contributions have format version {version}, this hatcast reads {VERSION}")
     return users, (widths[0], widths[1], widths[2])
 
 
 def _columns(chunk: bytes) -> tuple[int, list[tuple[int, ...]], int]:
-    users, widths = _head(chunk)
+    users, widths = _read_header(chunk)
     at = _HEADER.size + users * PSEUDONYM_BYTES
-    found = []
+    columns = []
     for width in widths:
-        found.append(struct.unpack_from(f"<{users}{_FORMATS[width]}", chunk, at))
+        columns.append(struct.unpack_from(f"<{users}{_FORMATS[width]}", chunk, at))
         at += users * width
-    return users, found, at
+    return users, columns, at
 
 
 def _width(greatest: int) -> tuple[int, str]:
     for width, code in _WIDTHS:
         if greatest < 1 << 8 * width:
             return width, code
-    raise OverflowError("a contribution passed 2**64")
+    raise OverflowError("a contribution exceeds 64 bits")
 
 
 def pack_seen(seen: int) -> bytes:
-    """The set of steps in the smallest of three codes, behind a number (length of the code x 4 + its kind).
+    """Encode the set of steps in the shortest of three codes, prefixed by a varint (code length x 4 + kind).
 
     deltas   first step, then the distances
-    runs     first step, length of its run - 1, then distance - 1 and length - 1 of each next
-    bitmap   first step, then the bits from there on
+    runs     first step, length of its run - 1, then distance - 1 and length - 1 of each further run
+    bitmap   first step, then the bits from that step on
     """
     first = (seen & -seen).bit_length() - 1
     bits = seen >> first
-    best, kind = _number(first) + bits.to_bytes((bits.bit_length() + 7) // 8, "little"), _BITMAP
-    # Each step costs a list a byte at least, each run two: only then is the exact length worth finding.
+    best, kind = _varint(first) + bits.to_bytes((bits.bit_length() + 7) // 8, "little"), _BITMAP
+    # Deltas take at least one byte a step, runs two a run. Only if that bound is shorter is the code computed.
     if (bits & ~(bits << 1)).bit_count() * 2 < len(best):
-        runs = b"".join(map(_number, _as_runs(first, bits)))
+        runs = b"".join(map(_varint, _as_runs(first, bits)))
         if len(runs) < len(best):
             best, kind = runs, _RUNS
     if bits.bit_count() < len(best):
-        deltas = b"".join(map(_number, _as_deltas(first, bits)))
+        deltas = b"".join(map(_varint, _as_deltas(first, bits)))
         if len(deltas) < len(best):
             best, kind = deltas, _DELTAS
-    return _number(len(best) << 2 | kind) + best
+    return _varint(len(best) << 2 | kind) + best
 
 
 def unpack_seen(chunk: bytes, at: int) -> tuple[int, int]:
-    """The set of steps whose code begins at `at`, and where the next one begins."""
-    head, at = _read_number(chunk, at)
-    end = at + (head >> 2)
-    kind = head & 3
-    first, at = _read_number(chunk, at)
+    """Decode the set of steps at offset `at`; return it and the offset of the next code."""
+    prefix, at = _read_varint(chunk, at)
+    end = at + (prefix >> 2)
+    kind = prefix & 3
+    first, at = _read_varint(chunk, at)
     if kind == _BITMAP:
         return int.from_bytes(chunk[at:end], "little") << first, end
     seen = 0
     if kind == _DELTAS:
         seen = 1 << first
         while at < end:
-            distance, at = _read_number(chunk, at)
+            distance, at = _read_varint(chunk, at)
             first += distance
             seen |= 1 << first
         return seen, end
-    length, at = _read_number(chunk, at)
+    length, at = _read_varint(chunk, at)
     seen = (1 << length + 1) - 1 << first
     last = first + length
     while at < end:
-        distance, at = _read_number(chunk, at)
-        length, at = _read_number(chunk, at)
+        distance, at = _read_varint(chunk, at)
+        length, at = _read_varint(chunk, at)
         first = last + distance + 1
         seen |= (1 << length + 1) - 1 << first
         last = first + length
@@ -196,10 +196,10 @@ def _as_runs(first: int, bits: int) -> Iterator[int]:
         bits >>= distance
 
 
-def _number(value: int) -> bytes:
-    """A number of 0 or more in base 128, least first; the top bit says that more follows."""
+def _varint(value: int) -> bytes:
+    """Encode a non-negative integer as a varint: base 128, least significant first, top bit set if more follow."""
     if value < 128:
-        return _SMALL[value]
+        return _SHORT_VARINTS[value]
     code = bytearray()
     while value > 127:
         code.append(value & 127 | 128)
@@ -208,10 +208,10 @@ def _number(value: int) -> bytes:
     return bytes(code)
 
 
-_SMALL: Final = [bytes([value]) for value in range(128)]
+_SHORT_VARINTS: Final = [bytes([value]) for value in range(128)]
 
 
-def _read_number(chunk: bytes, at: int) -> tuple[int, int]:
+def _read_varint(chunk: bytes, at: int) -> tuple[int, int]:
     byte = chunk[at]
     if byte < 128:
         return byte, at + 1
@@ -226,13 +226,13 @@ def _read_number(chunk: bytes, at: int) -> tuple[int, int]:
 
 
 def pack_day(users: Sequence[tuple[bytes, int]]) -> bytes:
-    """A chunk of 1 to 255 (pseudonym, HATs entered)."""
+    """Pack 1 to 255 pairs (pseudonym, HATs entered) into a chunk."""
     entered = struct.pack(f"<{len(users)}H", *(count for _, count in users))
     return bytes([len(users)]) + b"".join([pseudonym for pseudonym, _ in users]) + entered
 
 
 def unpack_day(chunk: bytes) -> list[tuple[bytes, int]]:
-    """The (pseudonym, HATs entered) of a chunk, in order."""
+    """Return the (pseudonym, HATs entered) of a chunk in order."""
     users = chunk[0]
     entered = struct.unpack_from(f"<{users}H", chunk, 1 + users * PSEUDONYM_BYTES)
     return [(chunk[1 + i * PSEUDONYM_BYTES : 1 + (i + 1) * PSEUDONYM_BYTES], entered[i]) for i in range(users)]

@@ -1,6 +1,6 @@
-"""What the folds of telemetry and of reports share: clock, users, caps, HATs.    [fold.md, rules 1, 2, 10 to 13]
+"""Base of the folds of readings and of reports.    [docs/specification/fold.md, rules 1, 2, 10 to 13]
 
-A pure function of the log: `PartitionFold.apply` takes records in offset order.
+A pure function of the log: `PartitionFold.apply` folds records in offset order.
 """
 
 from abc import ABC, abstractmethod
@@ -18,46 +18,46 @@ from hatcast.stream.readings.reading import Outcome, canonical_vehicle
 K = TypeVar("K")
 V = TypeVar("V")
 
-# Entries of each look-up table. A full one is emptied, so memory stays bounded whatever the feed sends.
-_VEHICLES: Final = 200_000
-REPEATED: Final = 20_000  # seconds, speeds, minutes
+# Most entries of a cache. A full cache is emptied, so memory stays bounded for any input.
+_VEHICLE_CACHE_SIZE: Final = 200_000
+CACHE_SIZE: Final = 20_000  # times, speeds, minutes
 
 # Plain strings: hashing a member of an Enum runs Python code, for every record.
-_ACCEPTED, _TICK, _FUTURE = Outcome.ACCEPTED.value, Outcome.TICK.value, Outcome.ARRIVED_IN_FUTURE.value
+_ACCEPTED, _HEARTBEAT, _FUTURE = Outcome.ACCEPTED.value, Outcome.HEARTBEAT.value, Outcome.ARRIVED_IN_FUTURE.value
 _UNDECODABLE, _WRONG = Outcome.UNDECODABLE.value, Outcome.WRONG_PARTITION.value
 _DUPLICATE, _OVER_CAP, _LATE = Outcome.DUPLICATE.value, Outcome.OVER_CAP.value, Outcome.LATE.value
 
 
 @dataclass(slots=True)
 class Vehicle:
-    """A vehicle id as it was sent: its canonical form, whether it belongs here, its user of the day last seen."""
+    """A vehicle id as sent: its canonical form, whether it belongs to this partition, its user on the latest date."""
 
     canonical: str
-    at_home: bool
+    belongs: bool
     user: UserOfDay | None = None
 
 
-class Earlier(Protocol):
-    """What earlier folds have entered into HATs that have their records: it counts against K, and never twice."""
+class EarlierRuns(Protocol):
+    """HATs that earlier runs entered and released. They count against K, once."""
 
     def entered(self, date: str) -> Mapping[bytes, int]:
-        """Return how many HATs of a local date each user (pseudonym) has entered."""
+        """Return the number of HATs that each user (pseudonym) has entered on a local date."""
         ...
 
     def released(self, slot: str) -> Mapping[int, frozenset[bytes]]:
-        """Return the users of each HAT of a slot (`date/slot`) that has its record, by H3 cell."""
+        """Return the users of each released HAT of a slot (`date/slot`), by H3 cell."""
         ...
 
 
 class PartitionFold(ABC, Generic[V]):
-    """One partition's state: clock, outcomes, open slots, days. V: what a record is handed over as.
+    """State of one partition: watermark, outcomes, open slots and days. V: type of a record's value.
 
-    clock      greatest arrival (ms UTC) applied so far; None before the first record
-    complete_from   ms UTC: records that arrived before are missing; None: none are
-    outcomes   records by what became of them
-    slots      by `date/slot`; days by date
-    earlier    what was entered and released before; None: nothing. Set before the first record
-    too_late   (`date/slot`, cell) of the HATs that had their record already when somebody else's reading came
+    watermark       greatest arrival (ms UTC) applied so far; None before the first record
+    complete_from   ms UTC: records that arrived earlier are missing; None: none are missing
+    outcomes        number of records by outcome
+    slots           by `date/slot`; days by date
+    earlier         HATs of earlier runs; None: none. Set it before the first record
+    late_hats       (`date/slot`, cell) of HATs that were released before a reading of another user arrived
     State is bounded by the users of open HATs and of unfinished days.
     """
 
@@ -66,35 +66,35 @@ class PartitionFold(ABC, Generic[V]):
         policy: Policy,
         calendar: Calendar,
         pseudonyms: Pseudonyms,
-        home: Callable[[bytes], bool] | None,
-        greatest: int,
+        belongs: Callable[[bytes], bool] | None,
+        value_max: int,
     ) -> None:
         """Args:
-        home:      whether an id in UTF-8 belongs to this partition; None skips rule 10 (recordings)
-        greatest:  the largest value that counts as itself (rule 13)
+        belongs:   whether an id in UTF-8 belongs to this partition; None skips rule 10 (recordings)
+        value_max: larger values are clipped to it (rule 13)
         """
         self.policy = policy
         self.calendar = calendar
-        self.clock: int | None = None
+        self.watermark: int | None = None
         self.complete_from: int | None = None
         self.outcomes: dict[str, int] = {outcome.value: 0 for outcome in Outcome}
         self.slots: dict[str, OpenSlot] = {}
         self.days: dict[str, Day] = {}
-        self.earlier: Earlier | None = None
-        self.too_late: set[tuple[str, int]] = set()
+        self.earlier: EarlierRuns | None = None
+        self.late_hats: set[tuple[str, int]] = set()
         self._changed: list[tuple[OpenSlot, int, OpenHat]] = []
         self._pseudonyms = pseudonyms
-        self._home = home
+        self._belongs = belongs
         self._daily = policy.unit == "user_day"
         self._max_ahead = policy.max_ahead_ms
-        self._greatest = greatest
+        self._value_max = value_max
         self._vehicles: dict[str, Vehicle | None] = {}
 
-    def allowed(self, now_ms: int, timestamps: Sequence[int]) -> int:
-        """How many records, from the first on, the clock of whoever folds them allows.
+    def count_within_max_ahead(self, now_ms: int, timestamps: Sequence[int]) -> int:
+        """Return the number of leading records that are at most `max_ahead` after now. `timestamps` as for `apply`.
 
-        The next one is dated further ahead than `max_ahead`. Of a log it has to wait, since the broker accepted it:
-        were it rejected, the state would depend on a clock and not on the log. `timestamps` as for `apply`.
+        The next record of a log has to wait, because the broker accepted it: rejecting it would make the state depend
+        on this process's clock, not on the log alone.
         """
         latest = now_ms + self._max_ahead
         if not timestamps or max(timestamps) <= latest:
@@ -102,40 +102,42 @@ class PartitionFold(ABC, Generic[V]):
         return next(index for index, timestamp in enumerate(timestamps) if timestamp > latest)
 
     def apply(self, now_ms: int, timestamps: Iterable[int], values: Iterable[V | None]) -> list[int]:
-        """Fold records: `timestamps` are their arrivals in ms UTC, `values` what they hold (empty or None: a tick).
+        """Fold records and return the indexes of the undecodable ones, for the dead letters.
 
-        Records that the clock does not allow are rejected, as recordings need it; of a log, hand over those only that
-        `allowed` counts. Returns the indexes of those that ended as undecodable, for the dead letters.
+        timestamps   arrivals in ms UTC
+        values       record values; empty or None: a heartbeat record
+        Records further ahead of now than `max_ahead` are rejected, as recordings require; of a log pass only those
+        that `count_within_max_ahead` counts.
         """
         latest = now_ms + self._max_ahead
-        clock = -1 if self.clock is None else self.clock
+        watermark = -1 if self.watermark is None else self.watermark
         outcomes, fold = self.outcomes, self._fold
         undecodable = []
         for index, (timestamp, value) in enumerate(zip(timestamps, values, strict=True)):
             if timestamp > latest:
                 outcomes[_FUTURE] += 1
                 continue
-            if timestamp > clock:
-                clock = timestamp
+            if timestamp > watermark:
+                watermark = timestamp
             if timestamp < 0:
                 outcome = _UNDECODABLE
             elif value:
-                outcome = fold(timestamp, clock, value)
+                outcome = fold(timestamp, watermark, value)
             else:
-                outcome = _TICK
+                outcome = _HEARTBEAT
             outcomes[outcome] += 1
             if outcome is _UNDECODABLE:
                 undecodable.append(index)
-        self.clock = None if clock < 0 else clock
+        self.watermark = None if watermark < 0 else watermark
         return undecodable
 
     @abstractmethod
-    def _fold(self, timestamp: int, clock: int, value: V) -> str:
-        """One record with a value; returns its outcome."""
+    def _fold(self, timestamp: int, watermark: int, value: V) -> str:
+        """Fold one record with a value and return its outcome."""
 
     def _enter(self, vehicle: Vehicle, slot: OpenSlot, cell: int, step: int, milli: int) -> str:
-        """Rules 10 to 13: the reading's user, its HAT, and whether it counts there."""
-        if not vehicle.at_home:
+        """Apply rules 10 to 13: find the reading's user and HAT, and count it there."""
+        if not vehicle.belongs:
             return _WRONG
         day = slot.day
         user = vehicle.user
@@ -143,12 +145,12 @@ class PartitionFold(ABC, Generic[V]):
             user = self._user(vehicle, day)
         hat = slot.hats.get(cell)
         known = None if hat is None else hat.users.get(user.pseudonym)
-        value = milli if milli < self._greatest else self._greatest
+        value = milli if milli < self._value_max else self._value_max
         if hat is None or known is None:
-            refused = self._count(user, slot, cell)
-            if refused is not None:
-                return refused
-            hat, known = _admit(user, slot, cell)
+            rejection = self._count_hat(user, slot, cell)
+            if rejection is not None:
+                return rejection
+            hat, known = _add_user(user, slot, cell)
         elif known.seen >> step & 1:
             return _DUPLICATE
         known.count += 1
@@ -161,10 +163,10 @@ class PartitionFold(ABC, Generic[V]):
         hat.changed.add(known.ordinal // CHUNK_USERS)
         return _ACCEPTED
 
-    def _count(self, user: UserOfDay, slot: OpenSlot, cell: int) -> str | None:
-        """Count a HAT among the K of a user's day, unless an earlier fold has; or the outcome that refuses it.
+    def _count_hat(self, user: UserOfDay, slot: OpenSlot, cell: int) -> str | None:
+        """Count a HAT against the user's K, unless an earlier run did; return the outcome if it is rejected.
 
-        Over the cap comes first, so that records which are folded again end as they did before.
+        The cap is checked first, so that records which are folded again get the same outcome as before.
         """
         released = slot.released.get(cell)
         if released is not None and user.pseudonym in released:
@@ -172,19 +174,19 @@ class PartitionFold(ABC, Generic[V]):
         if user.entered >= self.policy.max_hats_per_day:
             return _OVER_CAP
         if released is not None:
-            self.too_late.add((slot.slot.key, cell))
+            self.late_hats.add((slot.slot.key, cell))
             return _LATE
         user.entered += 1
         slot.day.changed.add(user.ordinal // CHUNK_USERS)
         return None
 
-    def _meet(self, sent: str) -> Vehicle | None:
-        """A vehicle id seen for the first time in a while (rules 3 and 10)."""
+    def _add_vehicle(self, sent: str) -> Vehicle | None:
+        """Check and cache a vehicle id that is not in the cache (rules 3 and 10)."""
         canonical = canonical_vehicle(sent)
         vehicle = None
         if canonical is not None:
-            vehicle = Vehicle(canonical, self._home is None or self._home(canonical.encode()))
-        return keep(self._vehicles, sent, vehicle, _VEHICLES)
+            vehicle = Vehicle(canonical, self._belongs is None or self._belongs(canonical.encode()))
+        return cache(self._vehicles, sent, vehicle, _VEHICLE_CACHE_SIZE)
 
     def _user(self, vehicle: Vehicle, day: Day) -> UserOfDay:
         pseudonym = self._pseudonyms.of(vehicle.canonical, day.date if self._daily else None)
@@ -207,31 +209,31 @@ class PartitionFold(ABC, Generic[V]):
         return opened
 
     def slot_named(self, key: str) -> OpenSlot:
-        """The open slot `date/slot`. Raises KeyError where the local clock has no such slot."""
+        """Return the open slot `date/slot`; open it if needed. Raises KeyError if the local clock has no such slot."""
         opened = self.slots.get(key)
         if opened is None:
-            slot = self.calendar.named(*key.split("/"))
+            slot = self.calendar.slot_named(*key.split("/"))
             if slot is None:
                 raise KeyError(key)
             opened = self._open_slot(slot)
         return opened
 
     def is_over(self, date: str) -> bool:
-        """True if the clock has closed the last slot of a local date."""
-        return self.clock is not None and self.clock >= self.calendar.days_end(date) + self.policy.lateness_ms
+        """Return True if the watermark has closed the last slot of a local date."""
+        return self.watermark is not None and self.watermark >= self.calendar.day_end(date) + self.policy.lateness_ms
 
     def take_changed(self) -> list[tuple[OpenSlot, int, OpenHat]]:
-        """The HATs (slot, cell, contributions) that changed since the last call. The caller empties their `changed`."""
+        """Return the HATs (slot, cell, contributions) changed since the last call. The caller clears `changed`."""
         changed, self._changed = self._changed, []
         return changed
 
-    def forget_closed(self) -> bool:
-        """Drop what no record can change any more: slots that the clock has closed, days that are over.
+    def drop_closed(self) -> bool:
+        """Drop slots that the watermark has closed, and days that are over. Return True if a slot was dropped.
 
-        True if some were. Call it when all changes are stored: the release reads them there.
+        Call it after all changes are stored: the release reads them from the store.
         """
-        clock = -1 if self.clock is None else self.clock
-        closed = [key for key, slot in self.slots.items() if clock >= slot.closes_ms]
+        watermark = -1 if self.watermark is None else self.watermark
+        closed = [key for key, slot in self.slots.items() if watermark >= slot.closes_ms]
         if not closed:
             return False
         for key in closed:
@@ -242,8 +244,8 @@ class PartitionFold(ABC, Generic[V]):
         return True
 
 
-def _admit(user: UserOfDay, slot: OpenSlot, cell: int) -> tuple[OpenHat, Contribution]:
-    """Let a user into a HAT."""
+def _add_user(user: UserOfDay, slot: OpenSlot, cell: int) -> tuple[OpenHat, Contribution]:
+    """Add a user to a HAT, which is created for its first user."""
     hat = slot.hats.get(cell)
     if hat is None:
         hat = slot.hats[cell] = OpenHat()
@@ -251,9 +253,9 @@ def _admit(user: UserOfDay, slot: OpenSlot, cell: int) -> tuple[OpenHat, Contrib
     return hat, contribution
 
 
-def keep(table: dict[K, V], key: K, value: V, entries: int) -> V:
-    """Remember `value`; a table that has `entries` already is emptied first."""
-    if len(table) >= entries:
-        table.clear()
-    table[key] = value
+def cache(entries: dict[K, V], key: K, value: V, size: int) -> V:
+    """Cache and return `value`; a cache with `size` entries is emptied first."""
+    if len(entries) >= size:
+        entries.clear()
+    entries[key] = value
     return value

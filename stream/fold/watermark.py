@@ -1,4 +1,4 @@
-"""When a slot is final: hours close by the time records arrived.    [design 4, Arrival clock; fold.md, Slot]"""
+"""Watermarks: when a slot is final. They follow arrival times, not event times.    [docs/specification/fold.md]"""
 
 from collections.abc import Iterable
 
@@ -7,21 +7,21 @@ from hatcast.stream.policy.policy import Policy
 
 
 def closes_at(slot: Slot, policy: Policy) -> int:
-    """The clock (ms UTC) from which a partition takes no more readings of a slot."""
+    """Return the watermark (ms UTC) from which a partition accepts no more readings of a slot."""
     return slot.end_ms + policy.lateness_ms
 
 
-def slowest(clocks: Iterable[int | None]) -> int | None:
-    """The least clock of all partitions; None if there is none, or one has no clock: then nothing is final."""
+def min_watermark(watermarks: Iterable[int | None]) -> int | None:
+    """Return the smallest watermark; None without partitions or if one is None: then no slot is final."""
     least = None
-    for clock in clocks:
-        if clock is None:
+    for watermark in watermarks:
+        if watermark is None:
             return None
-        least = clock if least is None else min(least, clock)
+        least = watermark if least is None else min(least, watermark)
     return least
 
 
-def is_final(slot: Slot, clocks: Iterable[int | None], policy: Policy) -> bool:
-    """True once every partition's clock is past slot end + lateness; one silent partition keeps the slot open."""
-    least = slowest(clocks)
+def is_final(slot: Slot, watermarks: Iterable[int | None], policy: Policy) -> bool:
+    """Return True once every watermark has reached slot end + lateness: one silent partition keeps the slot open."""
+    least = min_watermark(watermarks)
     return least is not None and least >= closes_at(slot, policy)

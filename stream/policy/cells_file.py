@@ -1,4 +1,4 @@
-"""The file that `policy.cells` names: where the list comes from, what that has cost, one H3 index a line."""
+"""The cells file that `policy.cells` names: source of the list, its privacy cost, and one H3 index a line."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from typing import Any, Final
 import h3.api.basic_int as h3
 
 from hatcast.stream.errors import SettingError
-from hatcast.stream.units import nano
+from hatcast.stream.units import nano_ceil
 
 SOURCES: Final = ("public", "survey", "private")
-_EPSILON_MOST: Final = 1000
-_DAYS_MOST: Final = 3_660  # ten years: each of them is booked when the list is first used
+_EPSILON_MAX: Final = 1000
+_DAYS_MAX: Final = 3_660  # ten years: each day is charged when the list is first used
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """What a private choice of cells has cost: epsilon on each local date from the first to the last."""
+class SelectionCost:
+    """Privacy cost of a private selection of cells: epsilon on each local date from `first` to `last`."""
 
     epsilon: float
     first: date
@@ -26,52 +26,51 @@ class Chosen:
 
     @property
     def epsilon_nano(self) -> int:
-        """1e-9, rounded up."""
-        return nano(self.epsilon)
+        """Charge in 1e-9, rounded up."""
+        return nano_ceil(self.epsilon)
 
     @property
     def dates(self) -> list[str]:
-        """The local dates that it has cost something, in order."""
+        """The charged local dates in ascending order."""
         days = (self.last - self.first).days + 1
         return [(self.first + timedelta(days=day)).isoformat() for day in range(days)]
 
-    def is_on(self, day: str) -> bool:
-        """Whether it has cost a local date something."""
+    def covers(self, day: str) -> bool:
+        """Return whether a local date is charged."""
         return self.first.isoformat() <= day <= self.last.isoformat()
 
 
 @dataclass(frozen=True, slots=True)
 class CellsFile:
-    """A list of cells. chosen: what it has cost, where `source` is "private"; else None."""
+    """A list of cells. cost: set if `source` is "private", else None."""
 
     source: str
     cells: frozenset[int]
-    chosen: Chosen | None = None
+    cost: SelectionCost | None = None
 
     @property
     def canonical(self) -> dict[str, Any]:
-        """What is hashed into policy_id."""
+        """The content that is hashed into policy_id."""
         cost = {}
-        if self.chosen is not None:
-            days = [self.chosen.first.isoformat(), self.chosen.last.isoformat()]
-            cost = {"epsilon": self.chosen.epsilon, "days": days}
+        if self.cost is not None:
+            cost = {"epsilon": self.cost.epsilon, "days": [self.cost.first.isoformat(), self.cost.last.isoformat()]}
         return {"source": self.source, **cost, "cells": sorted(h3.int_to_str(cell) for cell in self.cells)}
 
-    def text(self, remarks: Iterable[str]) -> str:
-        """The file."""
-        lines = [f'source = "{self.source}"', *(f"# {remark}" for remark in remarks)]
-        if self.chosen is not None:
-            lines.append(f"epsilon = {self.chosen.epsilon!r}")
-            lines.append(f'days = "{self.chosen.first},{self.chosen.last}"')
+    def text(self, comments: Iterable[str]) -> str:
+        """Return the file's text."""
+        lines = [f'source = "{self.source}"', *(f"# {comment}" for comment in comments)]
+        if self.cost is not None:
+            lines.append(f"epsilon = {self.cost.epsilon!r}")
+            lines.append(f'days = "{self.cost.first},{self.cost.last}"')
         return "\n".join([*lines, *(h3.int_to_str(cell) for cell in sorted(self.cells))]) + "\n"
 
 
 def read_cells_file(text: str, where: str, resolution: int) -> CellsFile:
-    """A file of cells; lines that begin with # are remarks.
+    """Parse a cells file; lines that begin with # are comments.
 
-    where   whose file it is, for the refusal
-    Raises SettingError for a first line without a source, for what is no H3 index of that resolution, and for a private
-    list that does not say what it has cost.
+    where   the configuration key, for error messages
+    Raises SettingError for a first line without a source, for a line that is not an H3 index of that resolution, and
+    for a private list without its cost.
     """
     first, *rest = text.splitlines() or [""]
     source = first.removeprefix("source = ").strip('"')
@@ -88,29 +87,27 @@ def read_cells_file(text: str, where: str, resolution: int) -> CellsFile:
             continue
         if not h3.is_valid_cell(_index(index)) or h3.get_resolution(_index(index)) != resolution:
             raise SettingError(
-                where, f"line {number} is no H3 index of resolution {resolution}", "correct or remove it"
+                where, f"line {number} is not an H3 index of resolution {resolution}", "correct or remove it"
             )
         cells.add(_index(index))
-    return CellsFile(source, frozenset(cells), _chosen(cost, where) if source == "private" else None)
+    return CellsFile(source, frozenset(cells), _selection_cost(cost, where) if source == "private" else None)
 
 
-def _chosen(cost: dict[str, str], where: str) -> Chosen:
+def _selection_cost(cost: dict[str, str], where: str) -> SelectionCost:
     try:
         epsilon = Decimal(cost["epsilon"])
         first, last = (date.fromisoformat(day.strip()) for day in cost["days"].split(","))
     except (KeyError, ValueError, InvalidOperation):
         epsilon, first, last = Decimal(0), date.min, date.min
-    if not 0 < epsilon <= _EPSILON_MOST or not first <= last:
+    if not 0 < epsilon <= _EPSILON_MAX or not first <= last:
         raise SettingError(
             where,
-            "is private and does not say what it has cost",
-            'let `hatcast survey --private` write it: it puts there epsilon = 1.0 and days = "FIRST,LAST"',
+            "is private and does not state its privacy cost",
+            'let `hatcast survey --private` write the file: it adds epsilon = 1.0 and days = "FIRST,LAST"',
         )
-    if (last - first).days >= _DAYS_MOST:
-        raise SettingError(
-            where, f"names more than {_DAYS_MOST:,} days", "correct its line days, as the survey wrote it"
-        )
-    return Chosen(float(epsilon), first, last)
+    if (last - first).days >= _DAYS_MAX:
+        raise SettingError(where, f"names more than {_DAYS_MAX:,} days", "restore its line days as the survey wrote it")
+    return SelectionCost(float(epsilon), first, last)
 
 
 def _index(text: str) -> int:

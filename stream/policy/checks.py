@@ -1,4 +1,7 @@
-"""What a `[policy]` table may say, key by key: raises SettingError with the key, the problem and the mend.    [I7]"""
+"""Checks of the `[policy]` table, key by key. Each raises SettingError with the key, the problem and the fix.
+
+See docs/specification/release.md, Invariants, I7.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -13,55 +16,57 @@ from hatcast.stream.policy.cells_file import CellsFile, read_cells_file
 from hatcast.stream.policy.estimator_keys import Relation
 from hatcast.stream.policy.table import WEAK_EPSILON, PolicyTable
 from hatcast.stream.readings.reading import to_milli
-from hatcast.stream.units import DAY_MS, HOUR_MS, MINUTE_MS, NANO, nano, nano_within
+from hatcast.stream.units import DAY_MS, HOUR_MS, MINUTE_MS, NANO, nano_ceil, nano_floor
 
-STEPS_MAX: Final = 86_400  # of min_interval in a slot: which were seen is kept as one bit each, 11 kB a user
+STEPS_MAX: Final = 86_400  # of min_interval in a slot: one bit of each is stored, 11 kB a user
 ALL_CELLS: Final = "all"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,80}")
 UNITS: Final = ("user_day", "user")
-TOTAL_MAX: Final = 9e6  # of all days: a larger sum protects nothing
-SUM_MAX: Final = 2**52 * NANO  # up to here the ledger's scripts count exactly: agents/redis/amounts.lua
-HATS_MAX: Final = 10**8  # of a day, where cells are not listed: their records alone take 90 GB
+TOTAL_MAX: Final = 9e6  # of all days: a larger sum gives no privacy
+SUM_MAX: Final = 2**52 * NANO  # the largest sum that the ledger's Lua scripts compute exactly: agents/redis/amounts.lua
+HATS_MAX: Final = 10**8  # of a day, if cells are not listed: their records alone take 90 GB
 
 
 def reject_above_of(given: PolicyTable) -> int | None:
-    """`reject_above` in milli-units; None: never."""
+    """Return `reject_above` in milli-units; None: no speed is rejected."""
     value = given.reject_above
     if isinstance(value, str):
         if value != "none":
-            raise SettingError("policy.reject_above", f"{value!r} is no speed", 'write km/h or "none"')
+            raise SettingError("policy.reject_above", f"{value!r} is not a speed", 'write km/h or "none"')
         return None
     if not given.upper_bound <= value <= 1e6:
         raise SettingError(
-            "policy.reject_above", f"{value:g} is not within upper_bound and 1e6", 'correct it, or write "none"'
+            "policy.reject_above", f"{value:g} is not between upper_bound and 1e6", 'correct it, or write "none"'
         )
     return to_milli(value, "km/h")
 
 
 def check_values(given: PolicyTable) -> None:
-    """Bounds, grid, name, resolution."""
+    """Check upper bound, grid, name and resolution."""
     bound = given.upper_bound
     if not 0 < bound <= 1e6 or to_milli(bound, "km/h") == 0:
-        raise SettingError("policy.upper_bound", f"{bound:g} is no upper bound", "write km/h above 0, such as 65.0")
+        raise SettingError(
+            "policy.upper_bound", f"{bound:g} is not a valid upper bound", "write km/h above 0, such as 65.0"
+        )
     if not 0 < given.grid <= bound:
         raise SettingError("policy.grid", f"{given.grid:g} is not in (0, upper_bound]", "write km/h, such as 0.001")
     if Fraction(Decimal(repr(given.grid))).denominator > 10**6:
         raise SettingError("policy.grid", f"{given.grid:g} is too fine", "use at least 0.000001 km/h")
     check_name(given.name, "policy.name")
     if not 0 <= given.h3_resolution <= 15:
-        raise SettingError("policy.h3_resolution", f"{given.h3_resolution} is no H3 resolution", "use 0 to 15")
+        raise SettingError("policy.h3_resolution", f"{given.h3_resolution} is not an H3 resolution", "use 0 to 15")
 
 
 def check_name(name: str, key: str) -> None:
-    """What may be part of a key in Redis or of a release_id."""
+    """Check that a name can be part of a Redis key and of a release_id."""
     if not _NAME.fullmatch(name):
         raise SettingError(
             key, f"{name!r} cannot be part of a key", "use ASCII letters, digits, '-', '_' and '.', at most 80"
         )
 
 
-def check_succession(given: PolicyTable) -> None:
-    """`replaces` and `from`: both or none."""
+def check_transition(given: PolicyTable) -> None:
+    """Check `replaces` and `from`: both or neither."""
     for key, value, other in (("replaces", given.replaces, given.from_date), ("from", given.from_date, given.replaces)):
         if value is None and other is not None:
             raise SettingError(
@@ -71,17 +76,17 @@ def check_succession(given: PolicyTable) -> None:
         return
     check_name(given.replaces, "policy.replaces")
     if given.replaces == given.name:
-        raise SettingError("policy.replaces", "is the policy itself", "give the new policy a name of its own")
+        raise SettingError("policy.replaces", "names the policy itself", "give the new policy another name")
     try:
         plain = date.fromisoformat(given.from_date).isoformat() == given.from_date
     except ValueError:
         plain = False
     if not plain:
-        raise SettingError("policy.from", f"{given.from_date!r} is no date", 'use a local date such as "2022-02-01"')
+        raise SettingError("policy.from", f"{given.from_date!r} is not a date", 'use a local date such as "2022-02-01"')
 
 
 def check_times(given: PolicyTable, durations: Mapping[str, int]) -> None:
-    """Slots, hours, durations, time zone."""
+    """Check slots, hours, durations and time zone."""
     slot = durations["slot_length"]
     if slot < MINUTE_MS or slot % MINUTE_MS or DAY_MS % slot:
         raise SettingError(
@@ -90,13 +95,13 @@ def check_times(given: PolicyTable, durations: Mapping[str, int]) -> None:
     first, end = given.hours
     if not 0 <= first < end <= 24:
         raise SettingError(
-            "policy.hours", f"{list(given.hours)} is no range of hours", "use [first, end) within 0 and 24"
+            "policy.hours", f"{list(given.hours)} is not a range of hours", "use [first, end) within 0 and 24"
         )
     least = -(-slot // STEPS_MAX)
     if not least <= durations["min_interval"] <= slot:
         raise SettingError(
             "policy.min_interval",
-            f"{given.min_interval!r} cuts a slot into too many steps or none",
+            f"{given.min_interval!r} divides a slot into too many steps or none",
             f"use {least}ms to slot_length",
         )
     for key, most, days in (("lateness", 30 * DAY_MS, "30d"), ("max_ahead", DAY_MS, "1d")):
@@ -106,26 +111,28 @@ def check_times(given: PolicyTable, durations: Mapping[str, int]) -> None:
         ZoneInfo(given.timezone).utcoffset(None)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise SettingError(
-            "policy.timezone", f"{given.timezone!r} is no known time zone", 'use a name such as "Asia/Kolkata"'
+            "policy.timezone", f"{given.timezone!r} is not a known time zone", 'use a name such as "Asia/Kolkata"'
         ) from None
 
 
 def check_privacy(given: PolicyTable) -> None:
-    """`[policy.privacy]`, but for what depends on the estimator."""
+    """Check `[policy.privacy]`, except the keys that depend on the estimator."""
     privacy = given.privacy
     where = "policy.privacy"
-    if not 0 < privacy.epsilon <= 1e9 or nano(privacy.epsilon) * privacy.max_hats_per_day > 2**62:
+    if not 0 < privacy.epsilon <= 1e9 or nano_ceil(privacy.epsilon) * privacy.max_hats_per_day > 2**62:
         raise SettingError(
-            f"{where}.epsilon", f"{privacy.epsilon:g} is no epsilon", "use a number above 0, such as 1.0"
+            f"{where}.epsilon", f"{privacy.epsilon:g} is not a valid epsilon", "use a number above 0, such as 1.0"
         )
     if privacy.epsilon > WEAK_EPSILON and not privacy.acknowledge_weak_privacy:
         raise SettingError(
             f"{where}.epsilon",
-            f"{privacy.epsilon:g} hides hardly anything",
+            f"{privacy.epsilon:g} gives hardly any privacy",
             f"use at most {WEAK_EPSILON:g}, or set acknowledge_weak_privacy = true",
         )
     if not 1 <= privacy.max_hats_per_day <= 65535:
-        raise SettingError(f"{where}.max_hats_per_day", f"{privacy.max_hats_per_day} is no cap", "use 1 to 65535")
+        raise SettingError(
+            f"{where}.max_hats_per_day", f"{privacy.max_hats_per_day} is not a valid cap", "use 1 to 65535"
+        )
     if not privacy.daily_limit >= privacy.epsilon:
         raise SettingError(
             f"{where}.daily_limit",
@@ -133,53 +140,55 @@ def check_privacy(given: PolicyTable) -> None:
             "raise daily_limit or lower epsilon",
         )
     if not privacy.daily_limit <= 1e9:
-        raise SettingError(f"{where}.daily_limit", "is no limit", "use a number, such as 105.0")
+        raise SettingError(f"{where}.daily_limit", "is not a valid limit", "use a number, such as 105.0")
     if not 0 < privacy.delta < 1:
         raise SettingError(f"{where}.delta", f"{privacy.delta:g} is not in (0, 1)", "use a small number, such as 1e-6")
     if privacy.min_users is not None and not 1 <= privacy.min_users <= 10**9:
-        raise SettingError(f"{where}.min_users", f"{privacy.min_users} is no number of users", "use 1 or more")
+        raise SettingError(f"{where}.min_users", f"{privacy.min_users} is not a number of users", "use 1 or more")
     _check_unit(given)
     if privacy.relation not in set(Relation):
-        raise SettingError(f"{where}.relation", f"{privacy.relation!r} is no relation", 'use "replace" or "add_remove"')
+        raise SettingError(
+            f"{where}.relation", f"{privacy.relation!r} is not a relation", 'use "replace" or "add_remove"'
+        )
 
 
 def check_sums(given: PolicyTable, charged_nano: int, slot_length_ms: int, cells: frozenset[int] | None) -> None:
-    """All charges of a day have to sum to what the ledger counts exactly.
+    """Check that the sum of a day's charges stays within what the ledger computes exactly.
 
-    charged_nano   of one HAT, 1e-9
+    charged_nano   charge of one HAT in 1e-9
     """
     hats = HATS_MAX if cells is None else len(cells) * _slots_of(given, slot_length_ms)
     if charged_nano * hats > SUM_MAX:
         raise SettingError(
             "policy.privacy.epsilon",
-            f"{charged_nano / NANO:g} on each of up to {hats:,} HATs of a day is more than the ledger counts",
+            f"{charged_nano / NANO:g} on each of up to {hats:,} HATs of a day is more than the ledger can count",
             f"use at most {SUM_MAX // hats / NANO:g}",
         )
 
 
 def check_add_remove(given: PolicyTable, slot_length_ms: int, cells: frozenset[int] | None, content: object) -> None:
-    """What `relation = "add_remove"` needs besides a proved estimator, so that nothing public depends on who was there.
+    """Check the requirements of `relation = "add_remove"` besides a proved estimator: presence must not show.
 
-    cells, content   as of `cells_of`
-    A whole day has to be within its limit: which HAT would go without depends on the order of commits, which is not
-    public. Every listed cell is charged in every slot, and a user enters K of these HATs at most, each for epsilon:
-    min(K, cells x slots) x epsilon.
+    cells, content   as returned by `cells_of`
+    A whole day has to fit in its limit: otherwise the order of commits, which is not public, would decide which HAT is
+    not released. Every listed cell is charged in every slot, and a user enters at most K of these HATs, each for
+    epsilon: min(K, cells x slots) x epsilon.
     """
     if cells is None or not isinstance(content, dict) or content["source"] != "public":
         raise SettingError(
             "policy.cells",
-            "have to be public under add_remove, and listed: which cells have data is private",
+            "must be public and listed under add_remove: which cells have data is private",
             'name a file whose first line is source = "public", made without looking at the data',
         )
     privacy, where = given.privacy, "policy.privacy"
     if privacy.min_users is not None:
         raise SettingError(
             f"{where}.min_users",
-            "looks at the number of users, which add_remove hides",
-            "remove it: policy.estimator.weight_threshold suppresses",
+            "depends on the number of users, which add_remove hides",
+            "remove it: policy.estimator.weight_threshold decides on suppression",
         )
     hats = most_hats_of(given, slot_length_ms, cells)
-    if hats * nano(privacy.epsilon) > nano_within(privacy.daily_limit):
+    if hats * nano_ceil(privacy.epsilon) > nano_floor(privacy.daily_limit):
         raise SettingError(
             f"{where}.daily_limit",
             f"{privacy.daily_limit:g} is below what a whole day can cost a user under add_remove: "
@@ -189,28 +198,28 @@ def check_add_remove(given: PolicyTable, slot_length_ms: int, cells: frozenset[i
 
 
 def most_hats_of(given: PolicyTable, slot_length_ms: int, cells: frozenset[int] | None) -> int:
-    """The most HATs that one user's day can enter: K, or cells x slots where less are listed.
+    """Return the most HATs that one user's day can enter: K, or cells x slots if fewer are listed.
 
-    A day on which the clock skips an hour has fewer slots, and none has more.
+    No day has more slots than this counts; a day on which the local clock skips an hour has fewer.
     """
     cap = given.privacy.max_hats_per_day
     return cap if cells is None else min(cap, len(cells) * _slots_of(given, slot_length_ms))
 
 
 def _slots_of(given: PolicyTable, slot_length_ms: int) -> int:
-    """How many slots a day has."""
+    """Return the number of slots of a day."""
     first, end = (-(-hour * HOUR_MS // slot_length_ms) for hour in given.hours)  # slots that start before the hour
     return end - first
 
 
 def _check_unit(given: PolicyTable) -> None:
-    """What is one unit, and the limit of all its days."""
+    """Check the privacy unit and the limit of all its days."""
     privacy, where = given.privacy, "policy.privacy"
     limit = privacy.total_limit
     if privacy.unit not in UNITS:
         raise SettingError(
             f"{where}.unit",
-            f"{privacy.unit!r} is no unit",
+            f"{privacy.unit!r} is not a privacy unit",
             'use "user_day" (one vehicle, one day) or "user" (for ever)',
         )
     if privacy.unit == "user_day":
@@ -223,16 +232,18 @@ def _check_unit(given: PolicyTable) -> None:
         raise SettingError(
             f"{where}.total_limit",
             'is missing for unit "user"',
-            "add it: what all days of one vehicle may cost together",
+            "add it: the limit for all days of one vehicle together",
         )
     if not privacy.epsilon <= limit <= TOTAL_MAX:
         raise SettingError(
-            f"{where}.total_limit", f"{limit:g} is not within epsilon and {TOTAL_MAX:g}", "use a number, such as 1000.0"
+            f"{where}.total_limit",
+            f"{limit:g} is not between epsilon and {TOTAL_MAX:g}",
+            "use a number, such as 1000.0",
         )
 
 
 def cells_of(given: PolicyTable, read_cells: Callable[[str], str]) -> tuple[CellsFile | None, object]:
-    """The listed cells, and their content as it is hashed; None: all cells."""
+    """Return the listed cells (None: all cells) and the content that is hashed into policy_id."""
     if given.cells == ALL_CELLS:
         return None, ALL_CELLS
     listed = read_cells_file(read_cells(given.cells), f"policy.cells ({given.cells})", given.h3_resolution)

@@ -1,6 +1,6 @@
-"""`[policy.estimator]`, checked against what the chosen estimator is proved for and uses.    [design 6]
+"""`[policy.estimator]`, checked against the relations that the estimator is proved for and the keys that it uses.
 
-Names of groupings, rules and quantiles are those of the estimators' own tables: they come in with `EstimatorKeys`.
+The estimators define the names of groupings, rules and quantiles; `EstimatorKeys` passes them in.
 """
 
 import math
@@ -14,13 +14,13 @@ from hatcast.stream.errors import SettingError
 from hatcast.stream.policy.hybrid_keys import HybridKeys, HybridUse, hybrid_keys
 from hatcast.stream.policy.table import EstimatorTable, PrivacyTable
 
-_NAMED: Final = ("grouping", "array_length", "quantiles")  # the keys of [policy.estimator] with a table of names
-MOST_PLACES: Final = 10**9
+_NAMED: Final = ("grouping", "array_length", "quantiles")  # keys of [policy.estimator] whose value is a name
+ARRAY_LENGTH_MAX: Final = 10**9
 _WHERE: Final = "policy.estimator"
 
 
 class Relation(StrEnum):
-    """Which inputs are neighbours, so what is hidden.    [estimators.md, section 1]"""
+    """Neighbouring relation.    [docs/specification/estimators.md, section 1]"""
 
     REPLACE = "replace"
     ADD_REMOVE = "add_remove"
@@ -28,12 +28,12 @@ class Relation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EstimatorKeys:
-    """What an estimator is proved for, and the keys of [policy.estimator] that it uses.
+    """Relations that an estimator is proved for, and the keys of [policy.estimator] that it uses.
 
-    defaults           by key; a key that is not there is refused, one without a default has to be written
-    choices            the names that may stand there, by key; `array_length` may be a number of places too
-    weight_threshold   (array_length, epsilon) -> the default of that key; None: the estimator has no such key
-    hybrid             what a hybrid estimator takes; None: devices' reports play no part
+    defaults           by key; a key that is absent here is rejected, one with default None is required
+    choices            allowed names by key; `array_length` may also be an integer
+    weight_threshold   (array_length, epsilon) -> default of that key; None: the estimator does not use the key
+    hybrid             inputs of a hybrid estimator; None: the estimator does not use devices' reports
     """
 
     relations: frozenset[Relation]
@@ -45,7 +45,7 @@ class EstimatorKeys:
 
 @dataclass(frozen=True, slots=True)
 class ChosenKeys:
-    """The keys of [policy.estimator] as an estimator takes them, its defaults filled in; None: not used."""
+    """Keys of [policy.estimator] with the estimator's defaults filled in; None: not used."""
 
     grouping: str | None = None
     array_length: str | int | None = None
@@ -54,21 +54,23 @@ class ChosenKeys:
     hybrid: HybridKeys | None = None
 
     def used(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Those that are, of [policy.privacy] and of [policy.estimator]."""
+        """Return the used keys of [policy.privacy] and those of [policy.estimator]."""
         if self.hybrid is not None:
             return self.hybrid.canonical()
         return {}, {key: value for key in self.__slots__ if (value := getattr(self, key)) is not None}
 
 
 def chosen_keys(table: EstimatorTable, privacy: PrivacyTable, estimators: Mapping[str, EstimatorKeys]) -> ChosenKeys:
-    """The estimator's own keys. `privacy` has been checked. Raises SettingError."""
+    """Return the keys of the configured estimator; `privacy` is already checked. Raises SettingError."""
     if table.name not in estimators:
-        raise SettingError(f"{_WHERE}.name", f"{table.name!r} is no estimator", f"use one of {', '.join(estimators)}")
+        raise SettingError(
+            f"{_WHERE}.name", f"{table.name!r} is not an estimator", f"use one of {', '.join(estimators)}"
+        )
     keys = estimators[table.name]
     if privacy.relation not in keys.relations:
         proved = [name for name, other in estimators.items() if privacy.relation in other.relations]
-        mend = f"use one of {', '.join(proved)}" if proved else 'use relation = "replace"'
-        raise SettingError("policy.privacy.relation", f"{table.name} is not proved for {privacy.relation!r}", mend)
+        fix = f"use one of {', '.join(proved)}" if proved else 'use relation = "replace"'
+        raise SettingError("policy.privacy.relation", f"{table.name} is not proved for {privacy.relation!r}", fix)
     chosen: dict[str, str | int | None] = dict(keys.defaults)
     for key in _NAMED:
         value: str | int | None = getattr(table, key)
@@ -94,7 +96,7 @@ def chosen_keys(table: EstimatorTable, privacy: PrivacyTable, estimators: Mappin
 def _threshold(
     table: EstimatorTable, keys: EstimatorKeys, array_length: str | int | None, epsilon: float
 ) -> float | None:
-    """`weight_threshold`, or its default."""
+    """Return `weight_threshold`, or its default."""
     given = table.weight_threshold
     if keys.weight_threshold is None or not isinstance(array_length, int):
         if given is not None:
@@ -102,18 +104,20 @@ def _threshold(
         return None
     if given is not None and not 0 < given < math.inf:
         raise SettingError(
-            f"{_WHERE}.weight_threshold", f"{given:g} is no number of readings", "use a number above 0, or leave it out"
+            f"{_WHERE}.weight_threshold",
+            f"{given:g} is not a number of readings",
+            "use a number above 0, or leave it out",
         )
     return keys.weight_threshold(array_length, epsilon) if given is None else given
 
 
 def _check(key: str, value: str | int, names: tuple[str, ...]) -> None:
     if isinstance(value, int):
-        if not 1 <= value <= MOST_PLACES:
-            raise SettingError(f"{_WHERE}.{key}", f"{value} is no number of places", "use 1 or more places")
+        if not 1 <= value <= ARRAY_LENGTH_MAX:
+            raise SettingError(f"{_WHERE}.{key}", f"{value} is not a valid length", "use 1 or more")
     elif not names:
-        raise SettingError(f"{_WHERE}.{key}", f"{value!r} would read counts, which are private here", "use an integer")
+        raise SettingError(f"{_WHERE}.{key}", f"{value!r} depends on counts, which are private here", "use an integer")
     elif value not in names:
         listed = [*names, "an integer"] if key == "array_length" else [*names]
-        mend = f"use {', '.join(listed[:-1])} or {listed[-1]}"
-        raise SettingError(f"{_WHERE}.{key}", f"{value!r} is unknown", mend)
+        fix = f"use {', '.join(listed[:-1])} or {listed[-1]}"
+        raise SettingError(f"{_WHERE}.{key}", f"{value!r} is unknown", fix)

@@ -1,6 +1,7 @@
-"""What a policy says of devices that do not trust the operator: keys of hybrid estimators.    [estimators.md, 6]
+"""Keys of hybrid estimators, for devices that do not trust the operator.
 
 `[policy.privacy]` local_epsilon, max_coalition; `[policy.estimator]` noise, sigma, sigma_local, mean_gap.
+See docs/specification/estimators.md, section 6.
 """
 
 import math
@@ -11,7 +12,7 @@ from typing import Any, Final
 from hatcast.stream.errors import SettingError
 from hatcast.stream.policy.table import WEAK_EPSILON, EstimatorTable, PrivacyTable
 from hatcast.stream.readings.reading import to_milli
-from hatcast.stream.units import nano
+from hatcast.stream.units import nano_ceil
 
 _ESTIMATOR: Final = "policy.estimator"
 _PRIVACY: Final = "policy.privacy"
@@ -19,7 +20,7 @@ _SPREAD: Final = ("sigma", "sigma_local", "mean_gap")
 
 
 class NoiseKind(StrEnum):
-    """The noise of the operator and of devices alike."""
+    """Distribution of the operator's and of the devices' noise."""
 
     LAPLACE = "laplace"
     GAUSSIAN = "gaussian"
@@ -27,11 +28,11 @@ class NoiseKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HybridUse:
-    """What a hybrid estimator takes.
+    """Inputs of a hybrid estimator.
 
-    central, local   whether anything that central users, or local devices, send gets into a release
-    all_local        central users' means get the noise of devices
-    spread           the keys of [policy.estimator] about users' means; the first of them is required
+    central, local   whether a release uses data of central users, and reports of local devices
+    all_local        central users' means get the devices' noise
+    spread           the keys of [policy.estimator] on the distribution of users' means; the first is required
     """
 
     central: bool
@@ -42,11 +43,11 @@ class HybridUse:
 
 @dataclass(frozen=True, slots=True)
 class HybridKeys:
-    """The keys as they hold, defaults filled in.
+    """Keys of a hybrid estimator with defaults filled in.
 
-    local_epsilon       of each device's own noise on each of its reports
-    max_coalition       local users that may tell each other their noise; None: no amplification is claimed
-    sigma_milli, sigma_local_milli, mean_gap_milli   milli-units; None, None, 0 where the estimator does not read them
+    local_epsilon       epsilon of a device's noise on each of its reports
+    max_coalition       number of local users that may share their noise values; None: no amplification is claimed
+    sigma_milli, sigma_local_milli, mean_gap_milli   milli-units; None, None, 0 if the estimator does not use them
     """
 
     use: HybridUse
@@ -58,12 +59,12 @@ class HybridKeys:
     mean_gap_milli: int
 
     def charged(self, epsilon: float) -> float:
-        """The most that one user of either group pays for one release. Devices charge themselves when they send."""
+        """Return the larger of the two groups' epsilons for one release. Devices charge themselves when they send."""
         central = self.local_epsilon if self.use.all_local else epsilon if self.use.central else 0.0
         return max(central, self.local_epsilon if self.use.local else 0.0)
 
     def canonical(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What is hashed besides other keys, of [policy.privacy] and of [policy.estimator]."""
+        """Return the hybrid keys of [policy.privacy] and of [policy.estimator] that are hashed into policy_id."""
         privacy: dict[str, Any] = {"local_epsilon": self.local_epsilon}
         if self.max_coalition is not None:
             privacy["max_coalition"] = self.max_coalition
@@ -72,7 +73,10 @@ class HybridKeys:
 
 
 def hybrid_keys(table: EstimatorTable, privacy: PrivacyTable, use: HybridUse | None) -> HybridKeys | None:
-    """The keys of a hybrid estimator; None for any other. The rest of `privacy` has been checked. Raises SettingError."""
+    """Return the keys of a hybrid estimator; None for any other. Raises SettingError.
+
+    The other keys of `privacy` are already checked.
+    """
     given: dict[str, object] = {
         f"{_PRIVACY}.local_epsilon": privacy.local_epsilon,
         f"{_PRIVACY}.max_coalition": privacy.max_coalition,
@@ -86,7 +90,7 @@ def hybrid_keys(table: EstimatorTable, privacy: PrivacyTable, use: HybridUse | N
     if privacy.unit != "user_day":
         raise SettingError(
             f"{_PRIVACY}.unit",
-            f"{privacy.unit!r} cannot be kept for devices, whose ids change every day",
+            f"{privacy.unit!r} cannot be guaranteed for devices, whose ids change every day",
             'use "user_day"',
         )
     noise = _noise(table.noise)
@@ -98,7 +102,7 @@ def hybrid_keys(table: EstimatorTable, privacy: PrivacyTable, use: HybridUse | N
             'remove it, or use noise = "gaussian"',
         )
     if privacy.max_coalition is not None and privacy.max_coalition < 0:
-        raise SettingError(f"{_PRIVACY}.max_coalition", "is no number of devices", "use 0 or more, or leave it out")
+        raise SettingError(f"{_PRIVACY}.max_coalition", "is not a number of devices", "use 0 or more, or leave it out")
     sigma, sigma_local, gap = _spread(table, use)
     keys = HybridKeys(use, noise, local_epsilon, privacy.max_coalition, sigma, sigma_local, gap)
     _check_charge(keys, privacy)
@@ -109,57 +113,61 @@ def _noise(text: str | None) -> NoiseKind:
     if text is None:
         return NoiseKind.LAPLACE
     if text not in set(NoiseKind):
-        raise SettingError(f"{_ESTIMATOR}.noise", f"{text!r} is no noise", f"use {' or '.join(NoiseKind)}")
+        raise SettingError(
+            f"{_ESTIMATOR}.noise", f"{text!r} is not a noise distribution", f"use {' or '.join(NoiseKind)}"
+        )
     return NoiseKind(text)
 
 
 def _local_epsilon(name: str, privacy: PrivacyTable, use: HybridUse) -> float:
-    """`local_epsilon`, or epsilon. Where only one of them is used they have to be one number."""
+    """Return `local_epsilon`; default: epsilon. They must be equal if the estimator uses only one of them."""
     where, given = f"{_PRIVACY}.local_epsilon", privacy.local_epsilon
     if given is None:
         return privacy.epsilon
     if not use.local and given != privacy.epsilon:
-        raise SettingError(where, f"is not used by {name}, which takes no reports", "remove it")
+        raise SettingError(where, f"is not used by {name}, which uses no reports", "remove it")
     if (not use.central or use.all_local) and given != privacy.epsilon:
-        raise SettingError(where, f"is the one epsilon of {name}, and policy.privacy.epsilon another", "write it there")
+        raise SettingError(
+            where, f"differs from policy.privacy.epsilon, and {name} has only one epsilon", "set policy.privacy.epsilon"
+        )
     if not 0 < given <= 1e9:
-        raise SettingError(where, f"{given:g} is no epsilon", "use a number above 0, such as 1.0")
+        raise SettingError(where, f"{given:g} is not a valid epsilon", "use a number above 0, such as 1.0")
     if given > WEAK_EPSILON and not privacy.acknowledge_weak_privacy:
         raise SettingError(
             where,
-            f"{given:g} hides hardly anything",
+            f"{given:g} gives hardly any privacy",
             f"use at most {WEAK_EPSILON:g}, or set acknowledge_weak_privacy = true",
         )
     return given
 
 
 def _spread(table: EstimatorTable, use: HybridUse) -> tuple[int | None, int | None, int]:
-    """sigma, that of local users, and how much faster these are: milli-units. Unwritten: as the first group."""
+    """Return sigma, sigma_local and mean_gap in milli-units. Default: local users have the same distribution."""
     if not use.spread:
         return None, None, 0
     if table.sigma is None:
         raise SettingError(
             f"{_ESTIMATOR}.sigma",
-            f"is missing, and {table.name} cannot do without",
-            "write the standard deviation of users' means in km/h, known from elsewhere; or use pwh",
+            f"is missing, and {table.name} requires it",
+            "write the standard deviation of users' means in km/h, from another source; or use pwh",
         )
     values = {key: getattr(table, key) for key in _SPREAD}
     for key, value in values.items():
         if value is not None and not abs(value) <= 1e6:  # inf and nan too
-            raise SettingError(f"{_ESTIMATOR}.{key}", f"{value:g} is no speed", "write km/h")
+            raise SettingError(f"{_ESTIMATOR}.{key}", f"{value:g} is not a speed", "write km/h")
     sigma = to_milli(table.sigma, "km/h")
     local = sigma if table.sigma_local is None else to_milli(table.sigma_local, "km/h")
     return sigma, local, 0 if table.mean_gap is None else to_milli(table.mean_gap, "km/h")
 
 
 def _check_charge(keys: HybridKeys, privacy: PrivacyTable) -> None:
-    """As `check_privacy` does with epsilon alone."""
+    """Check the charge of a release as `check_privacy` checks epsilon."""
     charged, where = keys.charged(privacy.epsilon), f"{_PRIVACY}.local_epsilon"
-    if nano(charged) * privacy.max_hats_per_day > 2**62 or not math.isfinite(charged):
-        raise SettingError(where, f"{charged:g} is no epsilon", "use a number above 0, such as 1.0")
+    if nano_ceil(charged) * privacy.max_hats_per_day > 2**62 or not math.isfinite(charged):
+        raise SettingError(where, f"{charged:g} is not a valid epsilon", "use a number above 0, such as 1.0")
     if charged > privacy.daily_limit:
         raise SettingError(
             where,
             f"{charged:g} is above daily_limit {privacy.daily_limit:g}, so nothing could be released",
-            "raise daily_limit or lower it",
+            "raise daily_limit or lower local_epsilon",
         )

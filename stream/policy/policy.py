@@ -1,6 +1,7 @@
-"""The policy: what is promised. All of it is public: printed, documented, hashed into `policy_id`.
+"""The policy: all parameters of the releases. It is public: printed, documented and hashed into `policy_id`.
 
-`read_policy` turns the `[policy]` table into a `Policy`, or refuses with the key and the mend (invariant I7).
+`read_policy` turns the `[policy]` table into a `Policy`. Its errors name the key and the fix
+(docs/specification/release.md, Invariants, I7).
 """
 
 import hashlib
@@ -12,14 +13,14 @@ from typing import Any
 import rfc8785
 
 from hatcast.stream.errors import SettingError
-from hatcast.stream.policy.cells_file import Chosen
+from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.checks import (
     cells_of,
     check_add_remove,
     check_privacy,
-    check_succession,
     check_sums,
     check_times,
+    check_transition,
     check_values,
     most_hats_of,
     reject_above_of,
@@ -30,29 +31,29 @@ from hatcast.stream.policy.query_keys import Query, check_queries, read_queries
 from hatcast.stream.policy.table import PolicyTable, canonical, min_users_of
 from hatcast.stream.policy.toml_tables import decode_table, duration_ms
 from hatcast.stream.readings.reading import to_milli
-from hatcast.stream.units import nano, nano_within
+from hatcast.stream.units import nano_ceil, nano_floor
 
 __all__ = ["EstimatorKeys", "HybridKeys", "HybridUse", "NoiseKind", "Policy", "Query", "Relation", "read_policy"]
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What is promised. Values are milli-units of km/h, times milliseconds.
+    """Public parameters of the releases. Speeds are in milli-units of km/h, times in milliseconds.
 
-    canonical      what policy_id is the hash of: JSON by RFC 8785, without the name
-    replaces, from_date   the policy that this one follows, and the first local date that is its own (YYYY-MM-DD)
-    cells          H3 indexes, or None for all
-    chosen         what a private choice of these cells has cost; None: nothing
-    grid           km/h; releases are multiples of it
-    delta          of the finer figure of a day; with Gaussian noise also of the promise itself
-    total_limit    of all days of one user, for unit `user` only
-    epsilon_nano   charge of one HAT in 1e-9, rounded up
-    min_users      fewer are suppressed; 0 under add_remove: never by how many they are
-    grouping, array_length, quantiles, weight_threshold   of the estimator, array_length a rule's name or a number of
-                   places, weight_threshold in readings; None for those that it does not use
-    hybrid         what holds for devices that do not trust the operator; None: there are none
-    queries        over several days, each on every HAT
-    most_hats      the most that one user's day can enter: K, or all there are where cells are listed
+    canonical       JSON by RFC 8785 without the name; policy_id is its hash
+    replaces, from_date   the previous policy, and the first local date of this one (YYYY-MM-DD)
+    cells           H3 indexes; None: all cells
+    selection_cost  privacy cost of a private selection of `cells`; None: none
+    grid            km/h; releases are multiples of it
+    delta           of the (epsilon, delta) that is shown for a day; with Gaussian noise every bound holds with it
+    total_limit     of all days of one user, for unit `user` only
+    epsilon_nano    charge of one HAT in 1e-9, rounded up
+    min_users       a HAT with fewer users is suppressed; 0 under add_remove, where their number is private
+    grouping, array_length, quantiles, weight_threshold   keys of the estimator, None if it does not use them:
+                    array_length is the name of a rule or an integer, weight_threshold counts readings
+    hybrid          keys for devices that do not trust the operator; None: no devices
+    queries         over several days, each answered for every cell and slot
+    most_hats       most HATs that one user's day can enter: K, or cells x slots if fewer are listed
     """
 
     name: str
@@ -71,7 +72,7 @@ class Policy:
     max_ahead_ms: int
     min_interval_ms: int
     cells: frozenset[int] | None = field(repr=False)
-    chosen: Chosen | None
+    selection_cost: SelectionCost | None
     grid: Decimal
     unit: str
     relation: Relation
@@ -92,44 +93,44 @@ class Policy:
 
     @property
     def epsilon_nano(self) -> int:
-        """What one release costs a user, in 1e-9, rounded up: of whichever group pays more."""
-        return nano(self.epsilon if self.hybrid is None else self.hybrid.charged(self.epsilon))
+        """Charge of one release in 1e-9, rounded up; in a hybrid policy that of the group that pays more."""
+        return nano_ceil(self.epsilon if self.hybrid is None else self.hybrid.charged(self.epsilon))
 
     @property
     def takes_reports(self) -> bool:
-        """Whether what devices send gets into releases."""
+        """Whether releases use devices' reports."""
         return self.hybrid is not None and self.hybrid.use.local
 
     @property
     def daily_limit_nano(self) -> int:
-        """What a user's day may cost, in 1e-9, rounded down."""
-        return nano_within(self.daily_limit)
+        """Limit of a user's day in 1e-9, rounded down."""
+        return nano_floor(self.daily_limit)
 
     @property
     def total_limit_nano(self) -> int | None:
-        """What all days of a user may cost, in 1e-9, rounded down; None: the unit is one day."""
-        return None if self.total_limit is None else nano_within(self.total_limit)
+        """Limit of all days of a user in 1e-9, rounded down; None: the unit is one day."""
+        return None if self.total_limit is None else nano_floor(self.total_limit)
 
     @property
     def is_pure(self) -> bool:
-        """Whether each charge is a bound by itself. If not, those of one day hold together with `delta`."""
+        """Whether charges are pure epsilon. If not, the charges of a day hold together with `delta`."""
         return self.hybrid is None or self.hybrid.noise is NoiseKind.LAPLACE
 
 
 def read_policy(
     table: Mapping[str, Any], estimators: Mapping[str, EstimatorKeys], read_cells: Callable[[str], str]
 ) -> Policy:
-    """The `[policy]` table of hatcast.toml, checked.
+    """Check the `[policy]` table of hatcast.toml and return the policy.
 
-    estimators   the registry's keys, by name
-    read_cells   the text of the file that `cells` names
-    Raises SettingError with the key, the problem and the mend.
+    estimators   keys of the registered estimators, by name
+    read_cells   returns the text of the file that `cells` names
+    Raises SettingError with the key, the problem and the fix.
     """
     given = decode_table(table, PolicyTable, "policy")
     listed, cells_content = cells_of(given, read_cells)
     cells = None if listed is None else listed.cells
     check_values(given)
-    check_succession(given)
+    check_transition(given)
     reject_above = reject_above_of(given)
     durations = {
         key: duration_ms(getattr(given, key), f"policy.{key}")
@@ -139,7 +140,7 @@ def read_policy(
     check_privacy(given)
     keys = chosen_keys(given.estimator, given.privacy, estimators)
     charged = given.privacy.epsilon if keys.hybrid is None else keys.hybrid.charged(given.privacy.epsilon)
-    check_sums(given, nano(charged), durations["slot_length"], cells)
+    check_sums(given, nano_ceil(charged), durations["slot_length"], cells)
     relation = Relation(given.privacy.relation)
     if relation is Relation.ADD_REMOVE:
         check_add_remove(given, durations["slot_length"], cells, cells_content)
@@ -147,8 +148,8 @@ def read_policy(
     if queries and keys.hybrid is not None:
         raise SettingError(
             "policy.query",
-            f"reads central users only, and {given.estimator.name} takes devices too",
-            "remove the queries, or give them a policy of their own",
+            f"reads only central users, but {given.estimator.name} also uses devices' reports",
+            "remove the queries, or move them to a policy of their own",
         )
     most_hats = most_hats_of(given, durations["slot_length"], cells)
     check_queries(given, queries, most_hats)
@@ -172,7 +173,7 @@ def read_policy(
         max_ahead_ms=durations["max_ahead"],
         min_interval_ms=durations["min_interval"],
         cells=cells,
-        chosen=None if listed is None else listed.chosen,
+        selection_cost=None if listed is None else listed.cost,
         grid=Decimal(repr(given.grid)),
         unit=given.privacy.unit,
         relation=relation,

@@ -1,6 +1,6 @@
-"""`[[policy.query]]`: what is asked over several days, of every HAT, and what it costs.    [estimators.md, section 7]
+"""`[[policy.query]]`: queries over several days, and their cost.    [docs/specification/estimators.md, section 7]
 
-A query is asked again and again: its days are cut into periods of `days` days, the first one beginning at `from`.
+A query is answered once per period for every cell and slot. Periods have `days` days; the first begins at `from`.
 """
 
 from collections.abc import Sequence
@@ -18,26 +18,26 @@ from hatcast.stream.policy.estimator_keys import Relation
 from hatcast.stream.policy.table import WEAK_EPSILON, PolicyTable, QueryTable
 from hatcast.stream.policy.toml_tables import decode_table
 from hatcast.stream.readings.reading import to_milli
-from hatcast.stream.units import NANO, nano, nano_within
+from hatcast.stream.units import NANO, nano_ceil, nano_floor
 
 DAYS_MAX: Final = 366
-CELLS: Final = "cells"  # what a private choice of cells is called where queries are listed
+CELL_SELECTION: Final = "cells"  # name of the private selection of cells where queries are listed
 _QUERIES_MAX: Final = 16
-_LEAST_EPSILON: Final = 0.001
-_MOST_EPSILON: Final = 10**6
+_EPSILON_MIN: Final = 0.001
+_EPSILON_MAX: Final = 10**6
 _YEARS: Final = (2, 9990)
-_EPOCH: Final = date(1970, 1, 1)  # where periods of one day are counted from: any date gives the same
+_EPOCH: Final = date(1970, 1, 1)  # first date of periods of one day: any date gives the same periods
 
 
 class Kind(StrEnum):
-    """What is asked.    [T III.B]"""
+    """Kind of a query.    [T III.B]"""
 
     MEAN_SPEED = "mean_speed"
     OVER_SPEED_LIMIT = "over_speed_limit"
 
 
 class MissingDays(StrEnum):
-    """What becomes of a query some of whose days are missing."""
+    """Handling of days without data: suppress the answer, or leave these days out."""
 
     SUPPRESS = "suppress"
     LEAVE_OUT = "leave_out"
@@ -45,19 +45,19 @@ class MissingDays(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """The local dates of one answer, first and last included."""
+    """Local dates of one answer, first and last included."""
 
     first: date
     days: int
 
     @property
     def last(self) -> date:
-        """The date after which it is answered; its records are kept under it."""
+        """The last date: the query is answered after it, and its records are stored under it."""
         return self.first + timedelta(days=self.days - 1)
 
     @property
     def dates(self) -> list[str]:
-        """All of them, in order."""
+        """The local dates in ascending order."""
         return [(self.first + timedelta(days=day)).isoformat() for day in range(self.days)]
 
 
@@ -65,14 +65,14 @@ class Period:
 class Query:
     """One query of a policy.
 
-    days         in each period, D
-    first        the first date of the first period
-    epsilon_nano what one answer about one HAT costs, on each of its days: 1e-9, rounded up
-    epsilon      as it is written; None where `scale` is
-    scale        of the Laplace noise in milli-units (of km/h, or of vehicles), B; None where `epsilon` is given
-    min_n        user-days below which `mean_speed` is suppressed; 0 for the other kind
-    speed_limit  milli-units, of `over_speed_limit`; 0 for the other kind
-    canonical    what is hashed into policy_id
+    days          D, length of a period
+    first         first date of the first period
+    epsilon_nano  charge of one answer on each of its days, in 1e-9, rounded up
+    epsilon       as configured; None if `scale` is configured
+    scale         B, of the Laplace noise in milli-units (of km/h, or of vehicles); None if `epsilon` is configured
+    min_n         `mean_speed` is suppressed below this number of user-days; 0 for the other kind
+    speed_limit   milli-units, of `over_speed_limit`; 0 for the other kind
+    canonical     the part that is hashed into policy_id
     """
 
     name: str
@@ -88,7 +88,7 @@ class Query:
     canonical: dict[str, str | int | float] = field(compare=False, repr=False)
 
     def period_of(self, day: str) -> Period | None:
-        """The period that a local date is in; None before the first one."""
+        """Return the period that contains a local date; None before the first period."""
         past = (date.fromisoformat(day) - self.first).days
         if past < 0:
             return None
@@ -96,7 +96,7 @@ class Query:
 
 
 def read_queries(given: PolicyTable, relation: Relation) -> tuple[Query, ...]:
-    """The queries of a policy whose other keys were checked. Raises SettingError."""
+    """Return the queries of a policy whose other keys are already checked. Raises SettingError."""
     if len(given.query) > _QUERIES_MAX:
         raise SettingError("policy.query", f"{len(given.query)} queries", f"write at most {_QUERIES_MAX}")
     queries = [
@@ -111,18 +111,18 @@ def read_queries(given: PolicyTable, relation: Relation) -> tuple[Query, ...]:
 
 
 def check_queries(given: PolicyTable, queries: Sequence[Query], most_hats: int) -> None:
-    """The queries' share of a day has to leave room for its HATs. Raises SettingError.
+    """Check that the queries leave enough of a day's limit for its HATs. Raises SettingError.
 
-    Under `replace` for one of them, under `add_remove` for all: see `check_add_remove`.
+    Under `replace` enough for one HAT, under `add_remove` for all of them: see `check_add_remove`.
     """
     if not queries:
         return
     privacy = given.privacy
     reserved = most_hats * sum(query.epsilon_nano for query in queries)
     hats = most_hats if privacy.relation == Relation.ADD_REMOVE else 1
-    needed = reserved + hats * nano(privacy.epsilon)
+    needed = reserved + hats * nano_ceil(privacy.epsilon)
     for key, limit in (("daily_limit", privacy.daily_limit), ("total_limit", privacy.total_limit)):
-        if limit is not None and needed > nano_within(limit):
+        if limit is not None and needed > nano_floor(limit):
             raise SettingError(
                 f"policy.privacy.{key}",
                 f"{limit:g} is below {needed / NANO:g}: the queries cost a user {reserved / NANO:g} on each of their"
@@ -133,22 +133,22 @@ def check_queries(given: PolicyTable, queries: Sequence[Query], most_hats: int) 
 
 def _query(given: PolicyTable, table: QueryTable, relation: Relation, where: str) -> Query:
     check_name(table.name, f"{where}.name")
-    if table.name == CELLS:
+    if table.name == CELL_SELECTION:
         raise SettingError(
-            f"{where}.name", f"{CELLS!r} is what a private choice of cells is called", "use another name"
+            f"{where}.name", f"{CELL_SELECTION!r} is reserved for a private selection of cells", "use another name"
         )
     if table.kind not in set(Kind):
-        raise SettingError(f"{where}.kind", f"{table.kind!r} is no query", f"use one of {', '.join(Kind)}")
+        raise SettingError(f"{where}.kind", f"{table.kind!r} is not a kind of query", f"use one of {', '.join(Kind)}")
     if not 1 <= table.days <= DAYS_MAX:
-        raise SettingError(f"{where}.days", f"{table.days} is no number of days", f"use 1 to {DAYS_MAX}")
+        raise SettingError(f"{where}.days", f"{table.days} is not a valid number of days", f"use 1 to {DAYS_MAX}")
     if table.missing_days not in set(MissingDays):
         raise SettingError(
             f"{where}.missing_days", f"{table.missing_days!r} is unknown", f"use {' or '.join(MissingDays)}"
         )
     kind = Kind(table.kind)
     _check_kind(given, table, kind, relation, where)
-    charge = _charge(given, table, kind, where)
-    first = _first(given, table, where)
+    charge = _charge_nano(given, table, kind, where)
+    first = _first_date(given, table, where)
     speed_limit = None if table.speed_limit is None else to_milli(table.speed_limit, "km/h")
     optional = {"min_n": table.min_n, "speed_limit": speed_limit, "epsilon": table.epsilon, "scale": table.scale}
     return Query(
@@ -174,7 +174,7 @@ def _query(given: PolicyTable, table: QueryTable, relation: Relation, where: str
 
 
 def _check_kind(given: PolicyTable, table: QueryTable, kind: Kind, relation: Relation, where: str) -> None:
-    """The keys that a kind needs, and those that it does not use."""
+    """Check the keys that a kind requires, and those that it does not use."""
     if kind is Kind.MEAN_SPEED:
         if relation is Relation.ADD_REMOVE:
             raise SettingError(
@@ -187,8 +187,8 @@ def _check_kind(given: PolicyTable, table: QueryTable, kind: Kind, relation: Rel
         if table.min_n is None or not 1 <= table.min_n <= 10**9:
             raise SettingError(
                 f"{where}.min_n",
-                "is missing" if table.min_n is None else f"{table.min_n} is no number of user-days",
-                "write below how many user-days nothing is answered, such as min_n = 310",
+                "is missing" if table.min_n is None else f"{table.min_n} is not a number of user-days",
+                "write the least number of user-days that is answered, such as min_n = 310",
             )
         return
     if table.min_n is not None:
@@ -197,48 +197,50 @@ def _check_kind(given: PolicyTable, table: QueryTable, kind: Kind, relation: Rel
     if limit is None or not 0 <= limit < given.upper_bound:
         raise SettingError(
             f"{where}.speed_limit",
-            "is missing" if limit is None else f"{limit:g} is not below upper_bound {given.upper_bound:g}: no speed is",
+            "is missing"
+            if limit is None
+            else f"{limit:g} is not below upper_bound {given.upper_bound:g}, so no speed exceeds it",
             "write km/h in [0, upper_bound), such as 50.0",
         )
 
 
-def _charge(given: PolicyTable, table: QueryTable, kind: Kind, where: str) -> int:
-    """Epsilon of one answer in 1e-9: as written, or U / (min_n B), or 1 / (D B)."""
+def _charge_nano(given: PolicyTable, table: QueryTable, kind: Kind, where: str) -> int:
+    """Return the charge of one answer in 1e-9: as configured, or U / (min_n B), or 1 / (D B)."""
     if (table.epsilon is None) == (table.scale is None):
         raise SettingError(where, "needs either epsilon or scale", "write one of them, such as epsilon = 0.1")
     if table.scale is not None:
-        widest = given.upper_bound if kind is Kind.MEAN_SPEED else 1e6  # noise stays far within 64 bits
-        if not 0 < table.scale <= widest:
+        scale_max = given.upper_bound if kind is Kind.MEAN_SPEED else 1e6  # keeps the noise far below 64 bits
+        if not 0 < table.scale <= scale_max:
             raise SettingError(
-                f"{where}.scale", f"{table.scale:g} is not within 0 and {widest:g}", "use a number such as 1.0"
+                f"{where}.scale", f"{table.scale:g} is not between 0 and {scale_max:g}", "use a number such as 1.0"
             )
-        most = Fraction(1, table.days)
+        numerator = Fraction(1, table.days)
         if kind is Kind.MEAN_SPEED:
-            most = Fraction(repr(given.upper_bound)) / (table.min_n or 1)
-        exact = most / Fraction(Decimal(repr(table.scale)))
+            numerator = Fraction(repr(given.upper_bound)) / (table.min_n or 1)
+        exact = numerator / Fraction(Decimal(repr(table.scale)))
         key = f"{where}.scale"
-        if exact > _MOST_EPSILON:
-            least = float(most / _MOST_EPSILON)
+        if exact > _EPSILON_MAX:
+            least = float(numerator / _EPSILON_MAX)
             raise SettingError(key, f"{table.scale:g} is hardly any noise", f"use a number of at least {least:g}")
     else:
         key = f"{where}.epsilon"
-        # From the least one on, noise stays within 64 bits on the finest grid.
-        if not _LEAST_EPSILON <= (table.epsilon or 0) <= _MOST_EPSILON:
+        # At the smallest epsilon the noise still fits in 64 bits on the finest grid.
+        if not _EPSILON_MIN <= (table.epsilon or 0) <= _EPSILON_MAX:
             raise SettingError(
-                key, f"{table.epsilon:g} is no epsilon", f"use {_LEAST_EPSILON:g} to {_MOST_EPSILON}, such as 0.1"
+                key, f"{table.epsilon:g} is not a valid epsilon", f"use {_EPSILON_MIN:g} to {_EPSILON_MAX}, such as 0.1"
             )
         exact = Fraction(Decimal(repr(table.epsilon)))
     if exact > WEAK_EPSILON and not given.privacy.acknowledge_weak_privacy:
         raise SettingError(
             key,
-            f"comes to epsilon {float(exact):g}, which hides hardly anything",
-            f"let it be at most {WEAK_EPSILON:g}, or set acknowledge_weak_privacy = true",
+            f"gives epsilon {float(exact):g}, which is hardly any privacy",
+            f"keep epsilon at or below {WEAK_EPSILON:g}, or set acknowledge_weak_privacy = true",
         )
     return ceil(exact * NANO)
 
 
-def _first(given: PolicyTable, table: QueryTable, where: str) -> date:
-    """Where the first period begins."""
+def _first_date(given: PolicyTable, table: QueryTable, where: str) -> date:
+    """Return the first date of the first period."""
     text = table.from_date or given.from_date
     if text is None:
         if table.days > 1:
@@ -251,7 +253,7 @@ def _first(given: PolicyTable, table: QueryTable, where: str) -> date:
     except ValueError:
         first = date.min
     if first.isoformat() != text or not _YEARS[0] < first.year < _YEARS[1]:
-        raise SettingError(f"{where}.from", f"{text!r} is no date", 'use a local date such as "2022-01-01"')
+        raise SettingError(f"{where}.from", f"{text!r} is not a date", 'use a local date such as "2022-01-01"')
     if given.from_date is not None and text < given.from_date:
         raise SettingError(
             f"{where}.from", f"{text} is before policy.from {given.from_date}", "use that date or a later one"

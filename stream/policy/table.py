@@ -1,4 +1,4 @@
-"""The `[policy]` table as it is written, with its defaults, and the canonical form that is hashed.    [design 6]"""
+"""The `[policy]` table as written in hatcast.toml, with its defaults, and the canonical form that is hashed."""
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -8,12 +8,12 @@ import msgspec
 
 from hatcast.stream.readings.reading import to_milli
 
-MIN_USERS: Final = 10  # unless the policy says otherwise
-WEAK_EPSILON: Final = 10.0  # above it a release is hardly private, so the policy has to say that this is meant
+MIN_USERS: Final = 10  # default
+WEAK_EPSILON: Final = 10.0  # a larger one gives hardly any privacy, so the policy has to acknowledge it
 
 
 class PrivacyTable(msgspec.Struct, frozen=True, kw_only=True):
-    """`[policy.privacy]`; `min_users` None: not written. See `min_users_of`."""
+    """`[policy.privacy]`. For the default of `min_users` see `min_users_of`."""
 
     unit: str = "user_day"
     relation: str = "replace"
@@ -29,7 +29,7 @@ class PrivacyTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EstimatorTable(msgspec.Struct, frozen=True, kw_only=True):
-    """`[policy.estimator]`; a key that the chosen estimator does not use stays None."""
+    """`[policy.estimator]`. A key that the estimator does not use stays None."""
 
     name: str
     grouping: str | None = None
@@ -43,7 +43,7 @@ class EstimatorTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueryTable(msgspec.Struct, frozen=True, kw_only=True):
-    """One `[[policy.query]]`, as written: `scale` in what is published, `speed_limit` in km/h."""
+    """One `[[policy.query]]` as written: `scale` in the unit of the answer, `speed_limit` in km/h."""
 
     name: str
     kind: str
@@ -57,7 +57,7 @@ class QueryTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicyTable(msgspec.Struct, frozen=True, kw_only=True):
-    """`[policy]`, as written: speeds in km/h, durations as text, `from` (a word of Python's) as `from_date`."""
+    """`[policy]` as written: speeds in km/h, durations as text, `from` (a Python keyword) as `from_date`."""
 
     name: str
     replaces: str | None = None
@@ -86,15 +86,15 @@ def canonical(
     keys: tuple[Mapping[str, Any], Mapping[str, Any]],
     queries: Sequence[Mapping[str, str | int | float]],
 ) -> dict[str, Any]:
-    """What `policy_id` is the hash of: every key with its value, but the name.
+    """Return the canonical policy, whose hash is the `policy_id`: every key with its value, except the name.
 
-    keys   those of [policy.privacy] and [policy.estimator] that only some estimators use, where this one does
-    Durations are ms, speeds milli-units, `cells` the file's content. So "300s" and "5m" are one policy. `query` is left
-    out where there is none, so that a policy from before there were queries is still the same.
+    keys   the keys of [policy.privacy] and of [policy.estimator] that this estimator uses and not all do
+    Durations are in ms, speeds in milli-units, `cells` is the file's content: "300s" and "5m" give the same policy.
+    `query` is left out if empty, so that a policy made before queries existed keeps its id.
     """
-    succession = {} if given.replaces is None else {"replaces": given.replaces, "from": given.from_date}
+    transition = {} if given.replaces is None else {"replaces": given.replaces, "from": given.from_date}
     return {
-        **succession,
+        **transition,
         "upper_bound": to_milli(given.upper_bound, "km/h"),
         "reject_above": given.reject_above
         if isinstance(given.reject_above, str)
@@ -124,14 +124,14 @@ def canonical(
 
 
 def min_users_of(privacy: PrivacyTable) -> int:
-    """`min_users` or its default; 0 under `add_remove`, where nothing may depend on how many are there."""
+    """Return `min_users` or its default; 0 under `add_remove`, where nothing may depend on the number of users."""
     if privacy.relation == "add_remove":
         return 0
     return MIN_USERS if privacy.min_users is None else privacy.min_users
 
 
 def differing_keys(stored: bytes, given: bytes) -> str:
-    """The dotted keys in which two canonical policies (as hashed, RFC 8785) differ, for a person to read."""
+    """Return the dotted keys in which two canonical policies (RFC 8785) differ, separated by commas."""
     old, new = _flatten(msgspec.json.decode(stored)), _flatten(msgspec.json.decode(given))
     return ", ".join(f"policy.{key}" for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key))
 

@@ -1,6 +1,6 @@
-"""TOML tables into structs, with refusals that name the key and say what to change.
+"""Decoding of TOML tables into structs, with errors that name the key and the fix.
 
-msgspec decodes; what it cannot say well (which key was meant, where the table is) is added here.
+msgspec decodes. This module adds to its errors the path of the table and the likeliest known key.
 """
 
 import difflib
@@ -20,11 +20,11 @@ _DURATION_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86
 
 
 def decode_table(table: Mapping[str, Any], into: type[T], where: str) -> T:
-    """One TOML table as a struct; `where` is its dotted name, "" at the top.
+    """Decode one TOML table into a struct. `where` is the table's dotted name, "" at the top level.
 
-    Raises SettingError: an unknown key (with the likeliest known one), a missing one, a wrong type.
+    Raises SettingError for an unknown key (naming the most similar known key), a missing key or a wrong type.
     """
-    _refuse_unknown(table, into, where)
+    _reject_unknown(table, into, where)
     for field in msgspec.structs.fields(into):
         if field.required and field.encode_name not in table:
             raise SettingError(_join(where, field.encode_name), "is missing", f"add it to [{where or 'the top'}]")
@@ -32,22 +32,22 @@ def decode_table(table: Mapping[str, Any], into: type[T], where: str) -> T:
         return msgspec.convert(table, into)
     except msgspec.ValidationError as error:
         text = str(error)
-        found = _PATH.search(text)
-        key = _join(where, found[1] if found else "")
-        problem = text[: found.start()] if found else text
+        path = _PATH.search(text)
+        key = _join(where, path[1] if path else "")
+        problem = text[: path.start()] if path else text
         raise SettingError(key, problem[:1].lower() + problem[1:], "see the configuration reference") from None
 
 
-def _refuse_unknown(table: Mapping[str, Any], into: type[msgspec.Struct], where: str) -> None:
+def _reject_unknown(table: Mapping[str, Any], into: type[msgspec.Struct], where: str) -> None:
     known = {field.encode_name: field for field in msgspec.structs.fields(into)}
     for key, value in table.items():
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
-            mend = f"did you mean {near[0]}?" if near else f"known keys are {', '.join(sorted(known))}"
-            raise SettingError(_join(where, key), "is not a known key", mend)
+            fix = f"did you mean {near[0]}?" if near else f"known keys are {', '.join(sorted(known))}"
+            raise SettingError(_join(where, key), "is not a known key", fix)
         inner = known[key].type
         if isinstance(value, Mapping) and isinstance(inner, type) and issubclass(inner, msgspec.Struct):
-            _refuse_unknown(value, inner, _join(where, key))
+            _reject_unknown(value, inner, _join(where, key))
             for field in msgspec.structs.fields(inner):
                 if field.required and field.encode_name not in value:
                     inside = _join(where, key)
@@ -59,8 +59,8 @@ def _join(where: str, key: str) -> str:
 
 
 def duration_ms(text: str, key: str) -> int:
-    """Milliseconds of "300s", "5m" and the like. Raises SettingError, naming `key`."""
-    found = _DURATION.fullmatch(text)
-    if found is None:
+    """Convert a duration such as "300s" or "5m" to milliseconds. Raises SettingError that names `key`."""
+    duration = _DURATION.fullmatch(text)
+    if duration is None:
         raise SettingError(key, f"{text!r} is not a duration", 'write an integer with ms, s, m, h or d, such as "5m"')
-    return int(found[1]) * _DURATION_MS[found[2]]
+    return int(duration[1]) * _DURATION_MS[duration[2]]

@@ -1,1 +1,1 @@
-"""Readings: one record of one vehicle, decoded from any telemetry format, with its user as a pseudonym."""
+"""Readings: decoding of telemetry formats, pseudonyms of users, recordings, partitioners."""

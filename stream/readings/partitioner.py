@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: Kafka's own default and librdkafka's."""
+"""Partitioners of keys: the defaults of Kafka's Java client and of librdkafka."""
 
 import zlib
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ _WORD: Final = 0xFFFFFFFF
 
 
 def murmur2(key: bytes) -> int:
-    """Kafka's 32-bit murmur2 of a key (org.apache.kafka.common.utils.Utils.murmur2), as an unsigned integer."""
+    """Return Kafka's 32-bit murmur2 (org.apache.kafka.common.utils.Utils.murmur2) as an unsigned integer."""
     state = _SEED ^ len(key)
     whole = len(key) & ~3
     for at in range(0, whole, 4):
@@ -25,12 +25,12 @@ def murmur2(key: bytes) -> int:
 
 
 def by_murmur2(key: bytes, partitions: int) -> int:
-    """The partition that Kafka's Java client, aiokafka and kafka-python choose."""
+    """Return the partition that Kafka's Java client, aiokafka and kafka-python choose for a key."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 def by_crc32(key: bytes, partitions: int) -> int:
-    """The partition that librdkafka chooses by default (`consistent_random` of a key)."""
+    """Return the partition that librdkafka chooses for a key by default (`consistent_random`)."""
     return zlib.crc32(key) % partitions
 
 

@@ -1,7 +1,7 @@
-"""One record of one vehicle, and what may become of it.    [fold.md, rules 3 to 6]
+"""Readings, outcomes and unit conversion.    [docs/specification/fold.md, rules 3 to 6]
 
-A `Reading` is what a feed found in a record: types are settled, no rule is applied. The functions beside it turn
-its fields into the core's units: integer milliseconds UTC and integer milli-units of km/h.
+A `Reading` is a decoded record: its types are checked, no further rule is applied. The functions convert its fields to
+integer milliseconds UTC and integer milli-units of km/h.
 """
 
 import math
@@ -16,7 +16,7 @@ import msgspec
 VEHICLE_BYTES_MAX: Final = 128
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
-_EPOCH_DIGITS_MIN: Final = 12  # fewer digits are a date of the basic ISO format, not epoch milliseconds
+_EPOCH_DIGITS_MIN: Final = 12  # fewer digits are a date in ISO basic format, not epoch milliseconds
 
 # Milli-units of km/h in one unit, exactly.
 UNITS: Final[dict[str, Fraction]] = {
@@ -29,10 +29,10 @@ _FACTORS: Final[dict[str, float]] = {unit: float(factor) for unit, factor in UNI
 
 
 class Outcome(StrEnum):
-    """What became of a record: each ends in exactly one.    [fold.md, the table]"""
+    """Outcome of a record: each record has exactly one.    [docs/specification/fold.md]"""
 
     ACCEPTED = "accepted"
-    TICK = "tick"
+    HEARTBEAT = "tick"  # stored and exported under this name since version 1
     ARRIVED_IN_FUTURE = "arrived_in_future"
     UNDECODABLE = "undecodable"
     BAD_PLACE = "bad_place"
@@ -49,18 +49,18 @@ class Outcome(StrEnum):
     OTHER_POLICY = "other_policy"
 
 
-OF_REPORTS: Final = frozenset({Outcome.OTHER_POLICY})
-"""What becomes of devices' reports only: docs/hybrid.md."""
+REPORT_OUTCOMES: Final = frozenset({Outcome.OTHER_POLICY})
+"""Outcomes that only devices' reports have: docs/hybrid.md."""
 
 
 class Reading(msgspec.Struct, gc=False):
-    """One record as its feed reported it.
+    """One decoded record of one vehicle.
 
     vehicle   the id as sent; `canonical_vehicle` gives the user
-    time      ISO 8601 text, or milliseconds since 1970 as a number or as 12 and more digits
+    time      ISO 8601 text, or milliseconds since 1970 as a number or as text of 12 or more digits
     lat, lon  degrees (WGS 84)
     speed     in `unit`
-    Numbers that JSON cannot hold arrive as the texts "nan", "inf" and "-inf".
+    Numbers that JSON cannot represent are the texts "nan", "inf" and "-inf".
     """
 
     vehicle: str
@@ -75,7 +75,7 @@ NOT_FINITE: Final[dict[str, float]] = {"nan": math.nan, "inf": math.inf, "-inf":
 
 
 def is_complete(reading: Reading) -> bool:
-    """True if every field has a type and a name that rule 3 lets through: the last check of every decoder."""
+    """Return True if all types and the unit pass rule 3: the last check of every decoder."""
     return (
         (reading.lat.__class__ is float or reading.lat in NOT_FINITE)
         and (reading.lon.__class__ is float or reading.lon in NOT_FINITE)
@@ -85,24 +85,24 @@ def is_complete(reading: Reading) -> bool:
 
 
 def number(value: float | str) -> float:
-    """A latitude, longitude or speed as a float; the three texts of `NOT_FINITE` as what they name."""
+    """Convert a latitude, longitude or speed to a float; the texts of `NOT_FINITE` give nan, inf and -inf."""
     return NOT_FINITE[value] if isinstance(value, str) else value
 
 
 def canonical_vehicle(vehicle: str) -> str | None:
-    """The user behind a vehicle id: NFC, outer white space removed. None if empty or over 128 bytes of UTF-8."""
+    """Return the canonical vehicle id: NFC, stripped. None if it is empty or over 128 bytes of UTF-8."""
     canonical = unicodedata.normalize("NFC", vehicle).strip()
     try:
         size = len(canonical.encode())
-    except UnicodeEncodeError:  # a lone surrogate has no bytes to be partitioned by
+    except UnicodeEncodeError:  # a lone surrogate has no UTF-8, so no partition
         return None
     return canonical if 0 < size <= VEHICLE_BYTES_MAX else None
 
 
 def parse_time(time: str | int | float) -> int | None:
-    """Milliseconds UTC of a reading's time; None where it says no instant (rule 6).
+    """Convert a reading's time to milliseconds UTC; None if it is not an instant (rule 6).
 
-    Text needs an offset. Fractions of a millisecond round half to even.
+    Text needs a UTC offset. Fractions of a millisecond round half to even.
     """
     if isinstance(time, int):
         return time
@@ -125,10 +125,10 @@ def parse_time(time: str | int | float) -> int | None:
 
 
 def to_milli(speed: float, unit: str) -> int:
-    """A finite speed in integer milli-units of km/h: the double converted as a fraction, half to even.
+    """Convert a finite speed to integer milli-units of km/h, exactly as a fraction, rounding half to even.
 
-    The float product may stand for the fraction unless it lies within 1e-6 of a tie: below 2**31 its error is
-    under 2**-21.
+    The float product replaces the exact fraction unless it lies within 1e-6 of a tie: below 2**31 its error is under
+    2**-21.
     Raises KeyError on an unknown unit, OverflowError or ValueError if the speed is not finite.
     """
     product = speed * _FACTORS[unit]

@@ -1,8 +1,8 @@
-"""The survey: what a city's recordings would be as HATs, and which cells have enough users.    [T III.A, III.C]
+"""Survey of a city's recordings: statistics of their HATs, and the cells with enough users.    [T III.A, III.C]
 
-    rows        which readings count, and in which cells of several resolutions they lie
-    figures     how many users, readings and HATs: exact, from histograms
-    selection   cells with enough users in every slot: as counted, or with noise on public candidates
+    rows        accepted readings with their cells at several resolutions
+    figures     exact numbers of users, readings and HATs, from histograms
+    selection   cells with enough users in every slot: by exact counts, or by noisy counts of public candidates
 
-It reads raw data. Nothing of it is private but what `selection.noisy_counts` gives out.
+The survey reads raw data. Only the result of `selection.noisy_counts` is differentially private.
 """

@@ -1,33 +1,33 @@
-"""What the survey tells of a resolution. Exact, and not private.    [T III.A]"""
+"""Survey statistics of one H3 resolution. Exact, not private.    [T III.A]"""
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 Histogram = Mapping[int, int]
-"""value -> how often"""
+"""value -> number of occurrences"""
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """A distribution of whole numbers. A quantile is the least value that so many do not exceed."""
+class Summary:
+    """Summary of a distribution of integers. A quantile is the smallest value that this share does not exceed."""
 
     mean: float
     median: int
     p95: int
-    most: int
+    maximum: int
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What recordings come to at one H3 resolution. Not private. HATs without a reading are no part of it.
+    """Statistics of recordings at one H3 resolution. Not private. HATs without a reading do not count.
 
-    cells, hats         with a reading
-    edge_km, area_km2   averages of H3 over the world
-    busy_cells          with more than the wanted mean of daily users in every slot
-    users               users of each HAT
-    readings            readings of each user in each HAT
-    hats_per_user_day   HATs of each user on each day that it was seen
+    cells, hats         number with at least one reading
+    edge_km, area_km2   H3's world averages
+    busy_cells          number of cells whose mean of daily users is above the threshold in every slot
+    users               histogram of users per HAT
+    readings            histogram of readings per user and HAT
+    hats_per_user_day   histogram of HATs per user and day with a reading
     """
 
     resolution: int
@@ -40,39 +40,40 @@ class Resolution:
     readings: Histogram
     hats_per_user_day: Histogram
 
-    def dropped(self) -> dict[int, float]:
-        """What a cap K at the median, the 95 % quantile and the maximum of HATs per user-day would drop."""
-        spread = spread_of(self.hats_per_user_day)
-        return {cap: dropped(self.hats_per_user_day, cap) for cap in (spread.median, spread.p95, spread.most)}
+    def dropped_shares(self) -> dict[int, float]:
+        """Return the share that K at the median, 95 % quantile and maximum of HATs per user-day would drop, by K."""
+        summary = summarize(self.hats_per_user_day)
+        caps = (summary.median, summary.p95, summary.maximum)
+        return {cap: dropped_share(self.hats_per_user_day, cap) for cap in caps}
 
 
-def spread_of(histogram: Histogram) -> Spread:
-    """Mean, median, 95 % quantile and maximum. Raises ValueError for an empty histogram."""
-    return Spread(
+def summarize(histogram: Histogram) -> Summary:
+    """Return mean, median, 95 % quantile and maximum. Raises ValueError for an empty histogram."""
+    return Summary(
         mean=sum(value * times for value, times in histogram.items()) / sum(histogram.values()),
         median=quantile(histogram, 50),
         p95=quantile(histogram, 95),
-        most=max(histogram),
+        maximum=max(histogram),
     )
 
 
 def quantile(histogram: Histogram, percent: int) -> int:
-    """The least value that at least `percent` % of all do not exceed. Raises ValueError for an empty histogram."""
+    """Return the smallest value that `percent` % do not exceed. Raises ValueError for an empty histogram."""
     total, seen = sum(histogram.values()), 0
     for value in sorted(histogram):
         seen += histogram[value]
         if 100 * seen >= percent * total:
             return value
-    raise ValueError("nothing was counted")
+    raise ValueError("the histogram is empty")
 
 
-def dropped(hats_per_user_day: Histogram, cap: int) -> float:
-    """The share of all (user, HAT) pairs that max_hats_per_day = `cap` would drop; 0 if there are none."""
+def dropped_share(hats_per_user_day: Histogram, cap: int) -> float:
+    """Return the share of all (user, HAT) pairs that max_hats_per_day = `cap` would drop; 0 without pairs."""
     total = sum(value * times for value, times in hats_per_user_day.items())
     over = sum((value - cap) * times for value, times in hats_per_user_day.items() if value > cap)
     return over / total if total else 0.0
 
 
-def added(one: Histogram, other: Histogram) -> Histogram:
-    """Both together."""
+def merge(one: Histogram, other: Histogram) -> Histogram:
+    """Return the sum of two histograms."""
     return Counter(one) + Counter(other)

@@ -18,7 +18,7 @@ from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.partitioner import PARTITIONERS
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.readings.recording import Recording
-from hatcast.stream.replay.heartbeats import Addresses, Message, Replay
+from hatcast.stream.replay.heartbeats import Message, Replay, Router
 from tests.folding import HOUR, MINUTE, NOON, NOW, PSEUDONYMS
 from tests.replayed import fold, policy_of
 
@@ -68,7 +68,7 @@ def contributed(policy: Policy, log: Sequence[Sent]) -> Found:
 
 def replayed(policy: Policy, log: Sequence[Sent]) -> dict[str, list[int]]:
     """HATs of a replay to one partition: users, count, sum, max."""
-    plan = Replay(policy, Calendar(policy), Addresses(1, PARTITIONERS["murmur2"]), NOW)
+    plan = Replay(policy, Calendar(policy), Router(1, PARTITIONERS["murmur2"]), NOW)
     messages: list[Message] = list(plan.messages(recording_of(log)))
     return fold(policy, 1, messages)[1]
 
@@ -110,5 +110,5 @@ def test_arrivals_taken_from_others_break_the_law(monkeypatch: pytest.MonkeyPatc
         return iter(records)
 
     assert hides(HIDDEN, OVERTAKEN)
-    monkeypatch.setattr(hatcast.agents.batch.fold, "by_their_own", from_others)
+    monkeypatch.setattr(hatcast.agents.batch.fold, "invalidate_missing_arrivals", from_others)
     assert not hides(HIDDEN, OVERTAKEN)

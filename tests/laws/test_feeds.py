@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import hatcast.stream.readings.formats
 from hatcast.stream.errors import RecordingError
-from hatcast.stream.readings.formats import FORMATS, Feed, Recorded, jsonl
+from hatcast.stream.readings.formats import FORMATS, Format, Recorded, jsonl
 from hatcast.stream.readings.reading import Reading, is_complete, number, parse_time, to_milli
 from tests.services.data import DATA
 
@@ -21,12 +21,12 @@ BROKEN = sorted((SAMPLES / "broken").iterdir())
 every_feed = pytest.mark.parametrize("feed", FORMATS.values(), ids=attrgetter("name"))
 
 
-def samples(feed: Feed) -> list[Path]:
+def samples(feed: Format) -> list[Path]:
     """The feed's recordings: tests/data/feeds/<name>*."""
     return sorted(SAMPLES.glob(f"{feed.name}*"))
 
 
-def recorded_in(path: Path, feed: Feed) -> list[Recorded]:
+def recorded_in(path: Path, feed: Format) -> list[Recorded]:
     with path.open("rb") as stream:
         return list(feed.records(stream, path.name))
 
@@ -75,7 +75,7 @@ def test_every_feed_file_is_in_the_suite() -> None:
 
 
 @every_feed
-def test_every_feed_has_a_sample_with_good_and_bad_records(feed: Feed) -> None:
+def test_every_feed_has_a_sample_with_good_and_bad_records(feed: Format) -> None:
     assert samples(feed)
     for path in samples(feed):
         assert {record.reading is None for record in recorded_in(path, feed)} == {True, False}, path.name
@@ -83,18 +83,18 @@ def test_every_feed_has_a_sample_with_good_and_bad_records(feed: Feed) -> None:
 
 @every_feed
 @given(value=st.binary())
-def test_decoding_any_bytes_gives_a_reading_or_nothing(feed: Feed, value: bytes) -> None:
+def test_decoding_any_bytes_gives_a_reading_or_nothing(feed: Format, value: bytes) -> None:
     assert is_reading_or_nothing(feed.decode, value)
 
 
 @every_feed
 @given(value=mutated_records())
-def test_decoding_a_damaged_record_gives_a_reading_or_nothing(feed: Feed, value: bytes) -> None:
+def test_decoding_a_damaged_record_gives_a_reading_or_nothing(feed: Format, value: bytes) -> None:
     assert is_reading_or_nothing(feed.decode, value)
 
 
 @every_feed
-def test_the_speeds_of_a_feed_end_in_the_unit_of_the_policy(feed: Feed) -> None:
+def test_the_speeds_of_a_feed_end_in_the_unit_of_the_policy(feed: Format) -> None:
     for path in samples(feed):
         first = next(record.reading for record in recorded_in(path, feed) if record.reading is not None)
         assert to_milli(number(first.speed), first.unit) == FIRST_MILLI[feed.name], path.name
@@ -109,7 +109,7 @@ def test_a_decoder_that_lets_an_unknown_unit_through_breaks_the_law() -> None:
 
 @every_feed
 @given(value=messages, topic=texts)
-def test_splitting_any_message_gives_records_none_of_which_is_a_tick(feed: Feed, value: bytes, topic: str) -> None:
+def test_splitting_any_message_gives_records_none_of_which_is_a_tick(feed: Format, value: bytes, topic: str) -> None:
     for record in feed.split(value) + feed.split(value, topic):
         assert type(record) is bytes
         assert record
@@ -117,14 +117,14 @@ def test_splitting_any_message_gives_records_none_of_which_is_a_tick(feed: Feed,
 
 
 @every_feed
-def test_a_message_of_one_record_is_that_record(feed: Feed) -> None:
+def test_a_message_of_one_record_is_that_record(feed: Format) -> None:
     for path in samples(feed):
         for record in recorded_in(path, feed):
             assert feed.split(record.raw) == [record.raw]
 
 
 @every_feed
-def test_a_recording_sent_as_one_message_is_its_records(feed: Feed) -> None:
+def test_a_recording_sent_as_one_message_is_its_records(feed: Format) -> None:
     for path in samples(feed):
         header = path.suffix == ".csv"
         if not (header and feed is FORMATS["itms"]):  # only a recording may be CSV
@@ -133,7 +133,7 @@ def test_a_recording_sent_as_one_message_is_its_records(feed: Feed) -> None:
 
 @every_feed
 @given(value=messages)
-def test_reading_any_bytes_as_a_recording_gives_records_or_one_refusal(feed: Feed, value: bytes) -> None:
+def test_reading_any_bytes_as_a_recording_gives_records_or_one_refusal(feed: Format, value: bytes) -> None:
     try:
         records = list(feed.records(io.BytesIO(value), "file"))
     except RecordingError as refusal:
@@ -146,7 +146,7 @@ def test_reading_any_bytes_as_a_recording_gives_records_or_one_refusal(feed: Fee
 
 @every_feed
 @pytest.mark.parametrize("path", BROKEN, ids=attrgetter("name"))
-def test_a_broken_message_gives_records_none_of_which_is_a_tick(feed: Feed, path: Path) -> None:
+def test_a_broken_message_gives_records_none_of_which_is_a_tick(feed: Format, path: Path) -> None:
     for record in feed.split(path.read_bytes()) + feed.split(path.read_bytes(), "/hfp/v2/a/b/c/d/1/2"):
         assert record
         assert is_reading_or_nothing(feed.decode, record)
@@ -154,7 +154,7 @@ def test_a_broken_message_gives_records_none_of_which_is_a_tick(feed: Feed, path
 
 @every_feed
 @pytest.mark.parametrize("path", BROKEN, ids=attrgetter("name"))
-def test_a_broken_file_gives_records_or_one_refusal(feed: Feed, path: Path) -> None:
+def test_a_broken_file_gives_records_or_one_refusal(feed: Format, path: Path) -> None:
     try:
         records = recorded_in(path, feed)
     except RecordingError as refusal:
@@ -165,14 +165,14 @@ def test_a_broken_file_gives_records_or_one_refusal(feed: Feed, path: Path) -> N
 
 
 @every_feed
-def test_the_recordings_of_other_feeds_are_refused(feed: Feed) -> None:
+def test_the_recordings_of_other_feeds_are_refused(feed: Format) -> None:
     for path in chain.from_iterable(samples(other) for other in FORMATS.values() if other is not feed):
         with pytest.raises(RecordingError):
             recorded_in(path, feed)
 
 
 @every_feed
-def test_what_a_feed_read_decodes_again_from_the_canonical_record(feed: Feed) -> None:
+def test_what_a_feed_read_decodes_again_from_the_canonical_record(feed: Format) -> None:
     for path in samples(feed):
         for record in recorded_in(path, feed):
             if record.reading is None:
@@ -201,7 +201,7 @@ def test_a_canonical_record_that_drops_digits_or_the_unit_breaks_the_law() -> No
 
 
 @every_feed
-def test_an_arrival_that_is_not_of_its_own_field_is_the_time_of_the_record(feed: Feed) -> None:
+def test_an_arrival_that_is_not_of_its_own_field_is_the_time_of_the_record(feed: Format) -> None:
     for path in samples(feed):
         for record in recorded_in(path, feed):
             if record.reading is not None and feed is not FORMATS["gtfs-rt"] and b'"arrival"' not in record.raw:

@@ -11,7 +11,7 @@ import hatcast.stream.fold.contributions
 import hatcast.stream.fold.partition_fold
 from hatcast.stream.fold.checkpoint import Changes, Stored, restore, take_changes
 from hatcast.stream.fold.contributions import Fold
-from hatcast.stream.readings.reading import OF_REPORTS, Outcome
+from hatcast.stream.readings.reading import REPORT_OUTCOMES, Outcome
 from tests.folding import PSEUDONYMS, apply, contributions, entered, occurring
 from tests.laws import fold_oracle
 from tests.laws.fold_logs import Case, cases
@@ -31,7 +31,7 @@ def as_the_oracle_says(case: Case) -> bool:
         user = PSEUDONYMS.of(vehicle, date)
         table[f"{date}/{slot}", cell, user] = (count, total, greatest, sum(1 << step for step in seen))
         hats_entered[date, user] = hats_entered.get((date, user), 0) + 1
-    return (occurring(fold), fold.clock, contributions(fold), {k: n for k, n in entered(fold).items() if n}) == (
+    return (occurring(fold), fold.watermark, contributions(fold), {k: n for k, n in entered(fold).items() if n}) == (
         dict(expected.outcomes),
         expected.clock,
         table,
@@ -45,7 +45,7 @@ def test_the_fold_is_what_the_spec_says(case: Case) -> None:
     assert as_the_oracle_says(case)
 
 
-@pytest.mark.parametrize("outcome", [each for each in Outcome if each not in OF_REPORTS])
+@pytest.mark.parametrize("outcome", [each for each in Outcome if each not in REPORT_OUTCOMES])
 def test_the_logs_that_are_tried_meet_every_outcome(outcome: Outcome) -> None:
     find(
         cases(),
@@ -94,7 +94,7 @@ def test_lists_of_any_length_fold_to_the_same(case: Case, cuts: list[int]) -> No
     for end in [*sorted(min(one, len(case.log)) for one in cuts), len(case.log)]:
         found += [at + index for index in apply(cut, case.log[at:end], case.now)]
         at = end
-    assert (found, cut.clock, cut.outcomes) == (undecodable, whole.clock, whole.outcomes)
+    assert (found, cut.watermark, cut.outcomes) == (undecodable, whole.watermark, whole.outcomes)
     assert contributions(cut) == contributions(whole)
 
 
@@ -104,8 +104,8 @@ def test_look_up_tables_that_are_full_change_nothing(case: Case) -> None:
     whole, small = case.empty_fold(), case.empty_fold()
     apply(whole, case.log, case.now)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(hatcast.stream.fold.partition_fold, "_VEHICLES", 1)
-        patched.setattr(hatcast.stream.fold.contributions, "REPEATED", 1)
+        patched.setattr(hatcast.stream.fold.partition_fold, "_VEHICLE_CACHE_SIZE", 1)
+        patched.setattr(hatcast.stream.fold.contributions, "CACHE_SIZE", 1)
         apply(small, case.log, case.now)
     assert (small.outcomes, contributions(small)) == (whole.outcomes, contributions(whole))
 
@@ -113,7 +113,7 @@ def test_look_up_tables_that_are_full_change_nothing(case: Case) -> None:
 Allowed = Callable[[Fold, int, list[int]], int]
 
 
-def folded_by_a_worker(case: Case, clocks: list[int], allowed: Allowed = Fold.allowed) -> Fold:
+def folded_by_a_worker(case: Case, clocks: list[int], allowed: Allowed = Fold.count_within_max_ahead) -> Fold:
     """The log as a worker folds it whose clock says these times, one at each look, and in the end one that is right."""
     fold, at = case.empty_fold(), 0
     for now in [*clocks, ANY_TIME]:
@@ -129,7 +129,11 @@ def is_of_the_log(case: Case, fold: Fold) -> bool:
     """Whether a fold is what the log says, whatever any clock said meanwhile."""
     whole = case.empty_fold()
     apply(whole, case.log, ANY_TIME)
-    return (fold.outcomes, fold.clock, contributions(fold)) == (whole.outcomes, whole.clock, contributions(whole))
+    return (fold.outcomes, fold.watermark, contributions(fold)) == (
+        whole.outcomes,
+        whole.watermark,
+        contributions(whole),
+    )
 
 
 def some_clocks(case: Case) -> st.SearchStrategy[list[int]]:
@@ -153,7 +157,11 @@ def all_of_them(fold: Fold, now: int, timestamps: list[int]) -> int:
 
 def those_that_are_not_ahead(fold: Fold, now: int, timestamps: list[int]) -> int:
     """A record that is ahead is passed over if the last of its frame is not."""
-    return len(timestamps) if Fold.allowed(fold, now, timestamps[-1:]) else Fold.allowed(fold, now, timestamps)
+    return (
+        len(timestamps)
+        if Fold.count_within_max_ahead(fold, now, timestamps[-1:])
+        else Fold.count_within_max_ahead(fold, now, timestamps)
+    )
 
 
 @pytest.mark.parametrize("mutant", [all_of_them, those_that_are_not_ahead])
@@ -178,7 +186,7 @@ class Store:
         self.day_chunks: dict[tuple[str, int], bytes] = {}
 
     def write(self, changes: Changes) -> None:
-        self.clock = changes.clock
+        self.clock = changes.watermark
         self.outcomes |= changes.outcomes
         self.ends |= changes.slots
         self.hats |= {(slot, cell): users for slot, cells in changes.hats.items() for cell, users in cells.items()}
@@ -192,7 +200,7 @@ class Store:
 
     def read(self) -> Stored:
         return Stored(
-            clock=self.clock,
+            watermark=self.clock,
             outcomes=self.outcomes,
             hats={hat: [packed for key, packed in sorted(self.chunks.items()) if key[:2] == hat] for hat in self.hats},
             days={
@@ -219,7 +227,7 @@ def test_checkpoints_forgetting_and_restarts_do_not_show(case: Case, cuts: list[
         store.write(take_changes(fold))
         at = max(at, min(end, len(case.log)))
         if then == "forget":
-            fold.forget_closed()
+            fold.drop_closed()
         if then == "restart":
             fold = case.empty_fold()
             restore(fold, store.read())
@@ -227,7 +235,7 @@ def test_checkpoints_forgetting_and_restarts_do_not_show(case: Case, cuts: list[
     store.write(take_changes(fold))
 
     assert vars(store) == vars(expected)
-    still_open = {key for key, slot in whole.slots.items() if (whole.clock or 0) < slot.closes_ms}
+    still_open = {key for key, slot in whole.slots.items() if (whole.watermark or 0) < slot.closes_ms}
     assert of_slots(fold, still_open) == of_slots(whole, still_open)
 
 

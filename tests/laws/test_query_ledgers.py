@@ -23,7 +23,7 @@ from hatcast.stream.accounting.ledger import DayLedger, DaySummary, PolicyDay, T
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.queries import CELLS, RetainedDay, reservations
+from hatcast.stream.queries import CELL_SELECTION, RetainedDay, reservations
 from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.release.hats import Release, Status, numbered
 from hatcast.stream.release.queries import QueryRelease, query_periods_of, query_release_of
@@ -81,8 +81,10 @@ class Model:
     def book_spent(self, policy: Policy) -> None:
         """What its list of cells has cost, on each of its days, when it is first used."""
         for day in DATES if policy.selection_cost is not None else ():
-            if CELLS in (wanted := reservations(policy, day)):
-                self.sequence[day] += bool(self.days[day].reserve(policy, {CELLS: wanted[CELLS]}, self.total))
+            if CELL_SELECTION in (wanted := reservations(policy, day)):
+                self.sequence[day] += bool(
+                    self.days[day].reserve(policy, {CELL_SELECTION: wanted[CELL_SELECTION]}, self.total)
+                )
 
     def commit(self, one: Either) -> bytes:
         self.book_spent(policy_behind(one))
@@ -165,7 +167,11 @@ def a_policy(
         query=[{"name": f"q{n}", "days": days, "epsilon": each} | keys for n, (days, each) in enumerate(asked)],
     )
     first, last = map(date.fromisoformat, DATES)
-    return policy if chosen is None else replace(policy, selection_cost=SelectionCost(chosen, first, last if number else first))
+    return (
+        policy
+        if chosen is None
+        else replace(policy, selection_cost=SelectionCost(chosen, first, last if number else first))
+    )
 
 
 two_policies = st.tuples(of_a_policy, of_a_policy).map(lambda two: [a_policy(n, each) for n, each in enumerate(two)])

@@ -23,7 +23,7 @@ from hatcast.agents.recordings.parquet import parquet_records
 from hatcast.stream.fold.contributions import Fold
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import FORMATS, Feed, Recorded, jsonl
+from hatcast.stream.readings.formats import FORMATS, Format, Recorded, jsonl
 from hatcast.stream.readings.reading import Reading
 from tests.folding import NOON, NOW, PSEUDONYMS, apply, contributions, occurring
 from tests.replayed import policy_of
@@ -95,7 +95,7 @@ WRITTEN: Final = {
 every_feed = pytest.mark.parametrize("feed", FORMATS.values(), ids=attrgetter("name"))
 
 
-def recorded_by(feed: Feed, speed: str) -> list[Recorded]:
+def recorded_by(feed: Format, speed: str) -> list[Recorded]:
     """The record on the topic, as if it were recorded, and in a recording."""
     written = WRITTEN[feed.name]
     [recorded] = feed.records(io.BytesIO(written.recording(speed)), "file")
@@ -117,7 +117,7 @@ def value_of(reading: Reading | None, policy: Policy = OPEN) -> int | None:
     return total
 
 
-def counts_whatever(feed: Feed, speed: str) -> bool:
+def counts_whatever(feed: Format, speed: str) -> bool:
     """The law: the record counts with a value in [0, U], in the same HAT and at the same time as with speed 1."""
     usual = recorded_by(feed, "1")
     for found, other in zip(recorded_by(feed, speed), usual, strict=True):
@@ -150,18 +150,18 @@ def test_every_feed_is_tried() -> None:
 @example("-0.0")
 @example("0")
 @example("1e308")
-def test_whether_a_record_counts_does_not_depend_on_its_speed(feed: Feed, speed: str) -> None:
+def test_whether_a_record_counts_does_not_depend_on_its_speed(feed: Format, speed: str) -> None:
     assert counts_whatever(feed, as_sent(feed, speed))
 
 
-def as_sent(feed: Feed, speed: str) -> str:
+def as_sent(feed: Format, speed: str) -> str:
     """GTFS-Realtime holds floats of 32 bits: its writer rounds, to infinity too."""
     return speed if feed.name != "gtfs-rt" else str(float(speed))
 
 
 @every_feed
 @pytest.mark.parametrize("speed", ["1e400", "9e999", "1" + "0" * 400, "1e308", "1e39"])
-def test_a_speed_too_large_for_a_double_counts_as_the_upper_bound(feed: Feed, speed: str) -> None:
+def test_a_speed_too_large_for_a_double_counts_as_the_upper_bound(feed: Format, speed: str) -> None:
     if feed.name == "gtfs-rt":
         speed = "3e38"  # the greatest that its floats can hold
     assert {value_of(found.reading) for found in recorded_by(feed, speed)} == {U}
@@ -169,7 +169,7 @@ def test_a_speed_too_large_for_a_double_counts_as_the_upper_bound(feed: Feed, sp
 
 @every_feed
 @pytest.mark.parametrize("speed", ["-1e400", "-1" + "0" * 400, "-3", "-1e-400"])
-def test_a_speed_far_below_nothing_counts_as_nothing(feed: Feed, speed: str) -> None:
+def test_a_speed_far_below_nothing_counts_as_nothing(feed: Format, speed: str) -> None:
     assert {value_of(found.reading) for found in recorded_by(feed, as_sent(feed, speed))} == {0}
 
 

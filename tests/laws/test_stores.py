@@ -83,7 +83,7 @@ async def read(policy: Policy, reader: Callable[[int], Awaitable[Stored]]) -> Fo
 async def _delete_all(store: PartitionStore, whole: Fold) -> None:
     """Final HATs are loaded whole and can be deleted; before their clock they can neither."""
     hats = [key.partition("/") for key in totals(whole.slots.values())]
-    clock = whole.clock or 0
+    clock = whole.watermark or 0
     early = [FinalHat(slot, cell, clock + 1) for cell, _, slot in hats]
     if early:
         assert await store.load(early) is None
@@ -105,7 +105,7 @@ def apply(fold: Fold, batch: Sequence[Sample]) -> None:
 
 def state(fold: Fold) -> object:
     return (
-        fold.clock,
+        fold.watermark,
         {name: n for name, n in fold.outcomes.items() if n},
         totals(fold.slots.values()),
         {date: {user.pseudonym: user.entered for user in day.users.values()} for date, day in fold.days.items()},

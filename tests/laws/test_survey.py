@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from hatcast.agents.research.survey.count import capped_counts
 from hatcast.agents.research.survey.run import SURVEYED, Job, Survey, survey
-from hatcast.agents.research.survey.spill import Held, open_spill
+from hatcast.agents.research.survey.spill import MemoryLimits, open_spill
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Recorded, jsonl
-from hatcast.stream.survey.rows import Rows, minutes_of, slots_of
+from hatcast.stream.survey.rows import RowCollector, minutes_of, slots_of
 from hatcast.stream.survey.selection import Counts, busy_cells, noisy_counts
 from tests.folding import PSEUDONYMS
 from tests.laws import fold_oracle, survey_oracle
@@ -30,12 +30,12 @@ from tests.replayed import policy_of
 from tests.support import Scripted
 
 few = settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
-SMALL = Held(chunk_rows=7, part_rows=5)
+SMALL = MemoryLimits(chunk_rows=7, part_rows=5)
 ALL_DAYS = date(2, 1, 1), date(9998, 12, 31)
 
 
 def job_of(case: Case, path: Path, users: Fraction) -> Job:
-    return Job([path], jsonl.FEED, case.policy, None, users, case.now, lambda _, __: None, SMALL)
+    return Job([path], jsonl.FORMAT, case.policy, None, users, case.now, lambda _, __: None, SMALL)
 
 
 @few
@@ -114,11 +114,11 @@ def test_one_user_day_less_moves_at_most_k_counts_by_one_each(case: Case, cap: i
 
 
 def counts_of(policy: Policy, now: int, log: Log, candidates: list[int], cap: int) -> Counts:
-    rows = Rows(replace(policy, cells=frozenset(candidates)), PSEUDONYMS, (7,), ALL_DAYS, now)
+    rows = RowCollector(replace(policy, cells=frozenset(candidates)), PSEUDONYMS, (7,), ALL_DAYS, now)
     with open_spill((7,), part_rows=5) as spill:
         for arrival, value in log:
             rows.add(Recorded(value or b"", jsonl.decode(value or b""), arrival))
-            if rows.held == 7:
+            if rows.pending == 7:
                 spill.write(rows.take())
         spill.write(rows.take())
         return capped_counts(spill, spill.dates(), candidates, slots_of(policy), cap)
@@ -132,7 +132,7 @@ def test_what_becomes_of_a_record_without_an_arrival_depends_on_itself_alone() -
     )
     outcomes = []
     for log in ([lost], [late, lost], [lost, late]):
-        rows = Rows(policy_of(), PSEUDONYMS, (7,), None, 1_800_000_000_000)
+        rows = RowCollector(policy_of(), PSEUDONYMS, (7,), None, 1_800_000_000_000)
         for recorded in log:
             rows.add(recorded)
         assert rows.outcomes["late"] == len(log) - 1

@@ -68,7 +68,7 @@ def distance_of(one: VectorUsers, other: VectorUsers, form: VectorForm, paramete
 class AsSpeeds(VectorForm):
     """The mutant: in any dimension, means are taken to be at most U apart."""
 
-    def _on_a_line(self, parameters: Parameters) -> Parameters:
+    def _scalar_parameters(self, parameters: Parameters) -> Parameters:
         return replace(parameters, epsilon=parameters.epsilon / self.dimensions)
 
 
@@ -79,7 +79,7 @@ def test_every_estimator_with_weights_has_a_form_and_no_other() -> None:
     assert {name for name, each in ESTIMATORS.items() if hasattr(each, "weights")} == set(LINEAR)
     assert set(LINEAR) == {"baseline", "array_averaging", "opt_array_averaging", "weighted_mean"}
     for name in ESTIMATORS.keys() - LINEAR.keys():
-        with pytest.raises(NoVectorForm, match=f"{name} has no form for vectors; use baseline, "):
+        with pytest.raises(NoVectorForm, match=f"{name} has no vector form; use baseline, "):
             vector_form(name, 2)
 
 

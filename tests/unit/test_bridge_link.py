@@ -18,7 +18,7 @@ from hatcast.agents.sources.connection import SourceConnection
 from hatcast.agents.sources.endpoint import SourceLost, SourceRejection
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.partitioner import by_murmur2
-from hatcast.stream.replay.heartbeats import Router, Message
+from hatcast.stream.replay.heartbeats import Message, Router
 
 Step = Callable[[SourceConnection, "Scripted"], None]
 

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATORS
-from hatcast.stream.policy.cells_file import SOURCES, CellsFile, Chosen, read_cells_file
+from hatcast.stream.policy.cells_file import SOURCES, CellsFile, SelectionCost, read_cells_file
 from hatcast.stream.policy.policy import Policy, read_policy
 from tests.replayed import policy_of
 
 CELLS = frozenset(h3.grid_disk(0x87608B0D2FFFFFF, 1))
 COST = 'epsilon = 0.5\ndays = "2022-01-02,2022-01-08"\n'
 chosen = st.builds(
-    lambda epsilon, first, days: Chosen(epsilon, first, first + timedelta(days=days)),
+    lambda epsilon, first, days: SelectionCost(epsilon, first, first + timedelta(days=days)),
     st.floats(1e-3, 10),
     st.dates(date(2000, 1, 1), date(2100, 1, 1)),
     st.integers(0, 400),
@@ -25,7 +25,7 @@ chosen = st.builds(
 
 @given(source=st.sampled_from(SOURCES), cost=chosen, cells=st.frozensets(st.sampled_from(sorted(CELLS))))
 def test_a_file_is_read_again_with_its_source_and_its_cost_and_without_its_remarks(
-    source: str, cost: Chosen, cells: frozenset[int]
+    source: str, cost: SelectionCost, cells: frozenset[int]
 ) -> None:
     listed = CellsFile(source, cells, cost if source == "private" else None)
     text = listed.text(["# a remark", "and another"])
@@ -45,12 +45,12 @@ def test_a_file_is_read_again_with_its_source_and_its_cost_and_without_its_remar
     ],
 )
 def test_a_private_list_that_does_not_say_what_it_has_cost_is_refused(cost: str) -> None:
-    with pytest.raises(SettingError, match="does not say what it has cost; let `hatcast survey --private` write it"):
+    with pytest.raises(SettingError, match="does not state its privacy cost; let `hatcast survey --private` write"):
         read_cells_file(f'source = "private"\n{cost}\n87608b0d2ffffff\n', "cells", 7)
 
 
 def test_a_list_that_is_not_private_has_no_cost() -> None:
-    with pytest.raises(SettingError, match="line 2 is no H3 index of resolution 7"):
+    with pytest.raises(SettingError, match="line 2 is not an H3 index of resolution 7"):
         read_cells_file(f'source = "survey"\n{COST}87608b0d2ffffff\n', "cells", 7)
 
 
@@ -63,16 +63,16 @@ def test_a_policy_with_a_private_list_is_another_one_when_the_list_has_cost_some
 
     text = f'source = "private"\n{COST}87608b0d2ffffff\n'
     first = policy(text)
-    assert first.chosen == Chosen(0.5, date(2022, 1, 2), date(2022, 1, 8))
+    assert first.selection_cost == SelectionCost(0.5, date(2022, 1, 2), date(2022, 1, 8))
     assert first.policy_id != policy(text.replace("0.5", "0.25")).policy_id
-    assert policy_of().chosen is None
+    assert policy_of().selection_cost is None
 
 
 @pytest.mark.parametrize(("last", "is_read"), [("2032-01-08", True), ("2032-01-09", False)])
 def test_a_list_that_names_more_than_ten_years_of_days_is_refused(last: str, *, is_read: bool) -> None:
     text = f'source = "private"\nepsilon = 0.5\ndays = "2022-01-01,{last}"\n'
     if is_read:
-        listed = read_cells_file(text, "cells", 7).chosen
+        listed = read_cells_file(text, "cells", 7).cost
         assert listed is not None
         assert len(listed.dates) == 3_660
         return

@@ -18,7 +18,7 @@ def test_the_first_changes_are_everything() -> None:
     fold = fold_of(POLICY)
     apply(fold, [(NOON, value) for value in BUSES])
     changes = take_changes(fold)
-    assert changes.clock == NOON
+    assert changes.watermark == NOON
     assert changes.outcomes["accepted"] == len(BUSES)
     assert changes.slots == {SLOT: NOON + HOUR}
     assert changes.hats == {SLOT: {CELL: len(BUSES)}}
@@ -44,7 +44,7 @@ def test_without_records_nothing_changed_but_clock_and_outcomes_are_there() -> N
     take_changes(fold)
     changes = take_changes(fold)
     assert (changes.slots, changes.hats, changes.chunks, changes.days, changes.day_chunks) == ({}, {}, {}, {}, {})
-    assert (changes.clock, changes.outcomes) == (NOON, fold.outcomes)
+    assert (changes.watermark, changes.outcomes) == (NOON, fold.outcomes)
 
 
 def test_a_day_that_is_over_is_to_be_deleted_once() -> None:
@@ -53,7 +53,7 @@ def test_a_day_that_is_over_is_to_be_deleted_once() -> None:
     take_changes(fold)
     apply(fold, [(NOON + DAY, None)])
     assert take_changes(fold).days_over == {"2022-01-02": 3}
-    fold.forget_closed()
+    fold.drop_closed()
     assert (fold.days, fold.slots, take_changes(fold).days_over) == ({}, {}, {})
 
 
@@ -64,13 +64,13 @@ def test_what_is_restored_is_what_was_stored_in_the_same_order() -> None:
     restore(
         again,
         Stored(
-            changes.clock,
+            changes.watermark,
             changes.outcomes,
             {(SLOT, CELL): [changes.chunks[SLOT, CELL, chunk] for chunk in range(3)]},
             {"2022-01-02": [changes.day_chunks["2022-01-02", chunk] for chunk in range(3)]},
         ),
     )
-    assert (again.clock, again.outcomes) == (fold.clock, fold.outcomes)
+    assert (again.watermark, again.outcomes) == (fold.watermark, fold.outcomes)
     assert list(contributions(again).items()) == list(contributions(fold).items())
     assert list(entered(again).items()) == list(entered(fold).items())
     ordinals = [known.ordinal for known in again.slots[SLOT].hats[h3.str_to_int(CELL)].users.values()]
@@ -82,7 +82,7 @@ def test_slots_that_the_stored_clock_has_closed_stay_out() -> None:
     apply(fold, [(NOON, record()), (NOON + 65 * MINUTE, None)])
     changes = take_changes(fold)
     chunks = {(SLOT, CELL): [changes.chunks[SLOT, CELL, 0]]}
-    restore(again, Stored(changes.clock, changes.outcomes, chunks, {}))
+    restore(again, Stored(changes.watermark, changes.outcomes, chunks, {}))
     assert contributions(again) == {}
 
 

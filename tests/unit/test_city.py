@@ -13,7 +13,7 @@ from hatcast.agents.sources.synthetic import CENTRE, PAST_MS, CityOptions, city_
 from hatcast.stream.readings.formats import jsonl
 from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.readings.reading import Reading
-from hatcast.stream.replay.heartbeats import TICK_MS, Addresses
+from hatcast.stream.replay.heartbeats import HEARTBEAT_MS, Router
 from hatcast.stream.replay.synthetic_city import REPORT_MS, City, traffic
 
 HOUR = 3_600_000
@@ -122,16 +122,16 @@ def test_traffic_stays_within_its_bounds_at_any_hour() -> None:
 @pytest.mark.parametrize("vehicles", [1, 40])
 def test_every_partition_is_ticked_each_ten_seconds_of_the_citys_time(vehicles: int) -> None:
     start = MONDAY + 3 * HOUR + 1
-    addresses = Addresses(4, by_murmur2)
-    messages = list(islice(city_messages(city(vehicles).readings(start), addresses, start), 2_000))
+    router = Router(4, by_murmur2)
+    messages = list(islice(city_messages(city(vehicles).readings(start), router, start), 2_000))
     ticks = [message.timestamp_ms for message in messages if message.key is None]
-    assert ticks[:8] == [MONDAY + 3 * HOUR + TICK_MS] * 4 + [MONDAY + 3 * HOUR + 2 * TICK_MS] * 4
-    assert all(after - before in (0, TICK_MS) for before, after in pairwise(ticks))
+    assert ticks[:8] == [MONDAY + 3 * HOUR + HEARTBEAT_MS] * 4 + [MONDAY + 3 * HOUR + 2 * HEARTBEAT_MS] * 4
+    assert all(after - before in (0, HEARTBEAT_MS) for before, after in pairwise(ticks))
     assert all(before.timestamp_ms <= after.timestamp_ms for before, after in pairwise(messages))
 
 
 def test_messages_are_canonical_records_on_the_partition_of_their_vehicle() -> None:
-    messages = list(islice(city_messages(city().readings(MONDAY), Addresses(4, by_murmur2), MONDAY), 500))
+    messages = list(islice(city_messages(city().readings(MONDAY), Router(4, by_murmur2), MONDAY), 500))
     for message in messages:
         if message.key is not None:
             reading = jsonl.decode(message.value)

@@ -38,7 +38,7 @@ def test_a_reading_is_counted_with_its_value_in_milli_units() -> None:
 def test_a_record_from_the_future_is_rejected_and_moves_no_clock() -> None:
     fold = fold_of(POLICY)
     apply(fold, [(NOON, record()), (NOON + 2 * MINUTE + 1, record()), (NOON + 2 * MINUTE + 1, None)], NOON)
-    assert (occurring(fold), fold.clock) == ({"accepted": 1, "arrived_in_future": 2}, NOON)
+    assert (occurring(fold), fold.watermark) == ({"accepted": 1, "arrived_in_future": 2}, NOON)
     assert outcome(record(), NOON + 2 * MINUTE, NOON) == "accepted"
 
 
@@ -46,21 +46,21 @@ def test_a_record_from_the_future_is_rejected_and_moves_no_clock() -> None:
 def test_an_empty_value_is_a_tick_and_moves_the_clock(value: bytes | None) -> None:
     fold = fold_of(POLICY)
     apply(fold, [(NOON, value)])
-    assert (occurring(fold), fold.clock) == ({"tick": 1}, NOON)
+    assert (occurring(fold), fold.watermark) == ({"tick": 1}, NOON)
 
 
 def test_the_clock_is_the_greatest_arrival_and_never_goes_back() -> None:
     fold = fold_of(POLICY)
-    assert fold.clock is None
+    assert fold.watermark is None
     apply(fold, [(NOON, None), (NOON - HOUR, record(time=NOON - HOUR))])
-    assert fold.clock == NOON
+    assert fold.watermark == NOON
 
 
 @pytest.mark.parametrize("value", [record(), None, b"", b"{"])
 def test_a_negative_timestamp_is_undecodable_and_moves_no_clock(value: bytes | None) -> None:
     fold = fold_of(POLICY)
     assert apply(fold, [(-1, value)]) == [0]
-    assert (occurring(fold), fold.clock) == ({"undecodable": 1}, None)
+    assert (occurring(fold), fold.watermark) == ({"undecodable": 1}, None)
 
 
 @pytest.mark.parametrize("value", [b"{", b"\xff", b"[]", b"7", b"null", b"{}"])
@@ -68,7 +68,7 @@ def test_what_the_decoder_cannot_read_is_undecodable_and_moves_the_clock(value: 
     fold = fold_of(POLICY)
     assert apply(fold, [(NOON, record()), (NOON + 1, value), (NOON + 2, None)]) == [1]
     assert fold.outcomes["undecodable"] == 1
-    assert fold.clock == NOON + 2
+    assert fold.watermark == NOON + 2
 
 
 @pytest.mark.parametrize("field", ["vehicle", "time", "lat", "lon", "speed"])
@@ -281,7 +281,7 @@ def test_a_wrong_partition_is_told_before_a_duplicate_and_late_before_it() -> No
 def test_what_the_clock_has_closed_is_forgotten_and_stays_late() -> None:
     fold = folded(record())
     apply(fold, [(NOON + 65 * MINUTE, None)])
-    fold.forget_closed()
+    fold.drop_closed()
     assert fold.slots == {}
     apply(fold, [(NOON, record(vehicle="other"))])
     assert occurring(fold) == {"accepted": 1, "tick": 1, "late": 1}
@@ -290,6 +290,6 @@ def test_what_the_clock_has_closed_is_forgotten_and_stays_late() -> None:
 def test_a_day_whose_hats_are_forgotten_still_has_its_cap() -> None:
     fold = folded(record(), max_hats_per_day=1)
     apply(fold, [(NOON + 65 * MINUTE, None)])
-    fold.forget_closed()
+    fold.drop_closed()
     apply(fold, [(NOON + 65 * MINUTE, record(time=NOON + HOUR))])
     assert occurring(fold) == {"accepted": 1, "tick": 1, "over_cap": 1}

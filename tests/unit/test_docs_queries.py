@@ -52,7 +52,7 @@ def test_what_the_table_says_that_they_cost_is_what_is_charged() -> None:
         "hourly means": (loss.epsilon, loss.hats),
         "`month-speed`": (loss.queries["month-speed"].epsilon, loss.queries["month-speed"].amount),
         "`over-50`": (loss.queries["over-50"].epsilon, loss.queries["over-50"].amount),
-        "together": (loss.place, loss.bound),
+        "together": (loss.per_hat, loss.bound),
     }
     for row, (place, day) in wanted.items():
         found = [float(cell.rpartition("=")[2]) for cell in figures(row)]

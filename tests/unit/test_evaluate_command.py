@@ -105,7 +105,7 @@ def test_vectors_are_compared_by_the_estimators_that_have_a_form_for_them(tmp_pa
     assert "mean l1 error" in evaluate("--counts", COUNTS, "--dimensions", 2, "--runs", 20).stdout
     assert json.loads(evaluate("--counts", COUNTS, "--runs", 2, "--json").stdout)["settings"]["dimensions"] == 1
     for name in {each.split(":")[0] for each in DEFAULT} - LINEAR.keys():
-        with pytest.raises(HatcastError, match=f"{name} has no form for vectors") as refused:
+        with pytest.raises(HatcastError, match=f"{name} has no vector form") as refused:
             evaluate("--counts", COUNTS, "--dimensions", 2, "--estimators", f"baseline,{name}")
         assert "\n" not in str(refused.value)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats import capmetro
-from hatcast.stream.readings.formats._csv import fields, number
+from hatcast.stream.readings.formats._csv import fields, parse_number
 from hatcast.stream.readings.reading import Reading
 from tests.services.data import DATA
 
@@ -92,15 +92,15 @@ def test_a_stray_quote_damages_one_line_only() -> None:
 )
 def test_a_file_without_the_header_is_refused(text: bytes, missing: str) -> None:
     with pytest.raises(
-        RecordingError, match=rf"^file: its first line names no column {missing}.*; give a CSV file with"
+        RecordingError, match=rf"^file: its first line has no column {missing}.*; use a CSV file with"
     ):
         list(capmetro.records(io.BytesIO(text), "file"))
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_decimal_number_is_the_nearest_double(value: float) -> None:
-    assert number(repr(value)) == value
-    assert number(f" {value:.20e}\t") == float(Fraction(f"{value:.20e}"))
+    assert parse_number(repr(value)) == value
+    assert parse_number(f" {value:.20e}\t") == float(Fraction(f"{value:.20e}"))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_decimal_number_is_the_nearest_double(value: float) -> None:
     ],
 )
 def test_text_that_is_no_finite_number_is_named_or_refused(text: str, value: str | None) -> None:
-    assert number(text) == value
+    assert parse_number(text) == value
 
 
 @given(st.text().filter(lambda line: "\n" not in line and "\r" not in line))

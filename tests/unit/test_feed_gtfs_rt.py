@@ -138,7 +138,9 @@ def test_in_a_poll_without_a_time_the_arrival_is_the_time_of_the_record() -> Non
 @pytest.mark.parametrize("make", [lambda: b"", lambda: b"vehicle_id,timestamp\n", lambda: poll(entity())[:-3]])
 def test_a_file_that_is_no_whole_poll_is_refused_and_a_message_is_one_bad_record(make: Callable[[], bytes]) -> None:
     body = make()
-    with pytest.raises(RecordingError, match=r"^file: is no whole GTFS-Realtime poll; fetch it again, or name its own"):
+    with pytest.raises(
+        RecordingError, match=r"^file: is not a complete GTFS-Realtime poll; fetch it again, or name the file's"
+    ):
         read(body)
     assert gtfs_rt.split(body) == ([body] if body else [])
 
@@ -148,7 +150,7 @@ def test_a_file_too_large_for_a_poll_is_refused_before_it_fills_the_memory(monke
     monkeypatch.setattr(gtfs_rt, "POLL_BYTES_MAX", len(body))
     assert read(body)
     monkeypatch.setattr(gtfs_rt, "POLL_BYTES_MAX", len(body) - 1)
-    with pytest.raises(RecordingError, match="is no whole GTFS-Realtime poll"):
+    with pytest.raises(RecordingError, match="is not a complete GTFS-Realtime poll"):
         read(body)
 
 

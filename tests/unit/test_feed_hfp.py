@@ -98,7 +98,7 @@ def test_an_undecodable_line_keeps_its_arrival() -> None:
 
 def test_a_file_without_any_topic_is_refused() -> None:
     with pytest.raises(
-        RecordingError, match=r"^file: holds no hfp record; name its own format, or give a file of lines"
+        RecordingError, match=r"^file: has no hfp record; name the file's format, or use a file of lines"
     ):
         read(payload())
     assert read(b"\n") == []

@@ -101,7 +101,7 @@ def test_an_undecodable_element_keeps_its_own_bytes_and_its_arrival() -> None:
 
 def test_an_array_that_never_ends_is_refused_in_one_line() -> None:
     with pytest.raises(
-        RecordingError, match=r"^file: is not a complete JSON array; it may be cut off: fetch it again$"
+        RecordingError, match=r"^file: is not a complete JSON array; it may be truncated: fetch it again$"
     ):
         read(b'[{"license_plate": "x"}, {"license_plate": "y"}')
 
@@ -184,10 +184,10 @@ def test_an_undecodable_csv_line_keeps_its_arrival() -> None:
     ("text", "problem"),
     [
         (b"", "license_plate, observationDateTime, speed, location.coordinates"),
-        (b"license_plate,speed,observationDateTime\n", "names no column location.coordinates"),
-        (b'{"vehicle": "bus", "time": 5}\n', "holds no itms record"),
-        (b"[1, 2]", "holds no itms record"),
-        (b'{\n "license_plate": "x"\n}\n', "holds no itms record"),
+        (b"license_plate,speed,observationDateTime\n", "has no column location.coordinates"),
+        (b'{"vehicle": "bus", "time": 5}\n', "has no itms record"),
+        (b"[1, 2]", "has no itms record"),
+        (b'{\n "license_plate": "x"\n}\n', "has no itms record"),
     ],
 )
 def test_a_file_of_another_format_is_refused(text: bytes, problem: str) -> None:

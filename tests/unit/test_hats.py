@@ -76,7 +76,7 @@ def test_a_slot_lasts_from_the_first_instant_of_its_name_to_the_last(
 def test_a_slot_is_found_by_its_name_before_any_instant_of_it_was_asked_for(
     zone: str, length: str, key: str, start: str, end: str
 ) -> None:
-    slot = calendar(zone, length).named(*key.split("/"))
+    slot = calendar(zone, length).slot_named(*key.split("/"))
     assert slot is not None
     assert (slot.key, slot.start_ms, slot.end_ms) == (key, utc(start), utc(end))
 
@@ -91,18 +91,18 @@ def test_a_slot_is_found_by_its_name_before_any_instant_of_it_was_asked_for(
     ],
 )
 def test_a_skipped_slot_does_not_exist(zone: str, length: str, date: str, name: str) -> None:
-    assert calendar(zone, length).named(date, name) is None
+    assert calendar(zone, length).slot_named(date, name) is None
 
 
 @pytest.mark.parametrize("name", ["", "9", "9:00", "24:00", "nine"])
 def test_what_is_no_name_of_a_slot_names_none(name: str) -> None:
-    assert calendar(KOLKATA).named("2022-01-02", name) is None
-    assert calendar(KOLKATA).named("2022-13-02", "09:00") is None
+    assert calendar(KOLKATA).slot_named("2022-01-02", name) is None
+    assert calendar(KOLKATA).slot_named("2022-13-02", "09:00") is None
 
 
 @pytest.mark.parametrize(("length", "name"), [("1h", "09:30"), ("30m", "09:15"), ("24h", "01:00"), ("15m", "09:01")])
 def test_a_time_between_two_steps_names_no_slot(length: str, name: str) -> None:
-    assert calendar(KOLKATA, length).named("2022-01-02", name) is None
+    assert calendar(KOLKATA, length).slot_named("2022-01-02", name) is None
 
 
 zones = st.sampled_from([HELSINKI, LORD_HOWE, KOLKATA, "UTC", "America/St_Johns", "Africa/Casablanca", "Pacific/Apia"])
@@ -113,7 +113,7 @@ instants = st.integers(utc("2011-12-01T00:00"), utc("2026-12-31T00:00"))
 def test_named_is_the_inverse_of_slot_at(zone: str, length: str, instant: int) -> None:
     slot = calendar(zone, length).slot_at(instant)
     assert slot.start_ms <= instant < slot.end_ms
-    assert calendar(zone, length).named(slot.date, slot.name) == slot
+    assert calendar(zone, length).slot_named(slot.date, slot.name) == slot
 
 
 @given(zones, st.sampled_from(sorted(LENGTHS)), instants)
@@ -149,7 +149,7 @@ def test_an_offset_with_seconds_is_told() -> None:
 )
 @pytest.mark.parametrize("length", sorted(LENGTHS))
 def test_a_day_ends_with_its_last_slot(zone: str, date: str, end: str, length: str) -> None:
-    assert calendar(zone, length).days_end(date) == utc(end)
+    assert calendar(zone, length).day_end(date) == utc(end)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_day_ends_with_its_last_slot(zone: str, date: str, end: str, length: s
     ],
 )
 def test_what_is_before_a_day_ends_with_the_last_slot_of_the_day_that_there_was(zone: str, date: str, end: str) -> None:
-    assert calendar(zone, "1h").end_before(date) == utc(end)
+    assert calendar(zone, "1h").previous_day_end(date) == utc(end)
 
 
 def test_a_slot_is_in_hours_if_its_local_start_is() -> None:
@@ -183,4 +183,4 @@ def test_the_slots_of_a_day_without_a_change_tile_it(instant: int) -> None:
     found = calendar(KOLKATA, "15m")
     slot = found.slot_at(instant)
     assert (slot.end_ms - slot.start_ms, found.slot_at(slot.end_ms).start_ms) == (15 * MINUTE, slot.end_ms)
-    assert (found.days_end(slot.date) + 5 * HOUR + 30 * MINUTE) % DAY == 0
+    assert (found.day_end(slot.date) + 5 * HOUR + 30 * MINUTE) % DAY == 0

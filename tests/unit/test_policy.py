@@ -9,7 +9,7 @@ import pytest
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.policy.policy import Policy, Relation, read_policy
-from hatcast.stream.units import nano
+from hatcast.stream.units import nano_ceil
 
 CELL, OTHER_CELL, FINER_CELL = "87608b0d2ffffff", "87608b0d3ffffff", "88608b0d21fffff"
 TABLE: dict[str, Any] = {
@@ -268,7 +268,7 @@ def test_defaults_are_those_of_the_design() -> None:
 
 
 def test_charges_are_rounded_up_and_limits_down() -> None:
-    assert [nano(epsilon) for epsilon in (1.0, 0.1, 1e-9, 1.5e-9, 1e-12)] == [10**9, 10**8, 1, 2, 1]
+    assert [nano_ceil(epsilon) for epsilon in (1.0, 0.1, 1e-9, 1.5e-9, 1e-12)] == [10**9, 10**8, 1, 2, 1]
     assert policy(privacy__daily_limit=105.0000000019).daily_limit_nano == 105_000_000_001
 
 

@@ -46,9 +46,14 @@ def test_a_policy_under_add_remove_is_read_with_the_default_threshold() -> None:
 
 REFUSED = [
     ("cells", None, "policy.cells", "which cells have data is private"),
-    ("cells", "survey.txt", "policy.cells", "have to be public under add_remove"),
+    ("cells", "survey.txt", "policy.cells", "must be public and listed under add_remove"),
     ("cells", "survey.txt", "policy.cells", 'source = "public"'),
-    ("privacy__min_users", 10, "policy.privacy.min_users", "remove it: policy.estimator.weight_threshold suppresses"),
+    (
+        "privacy__min_users",
+        10,
+        "policy.privacy.min_users",
+        "remove it: policy.estimator.weight_threshold decides on suppression",
+    ),
     ("privacy__min_users", 1, "policy.privacy.min_users", "which add_remove hides"),
     (
         "privacy__daily_limit",
@@ -66,14 +71,14 @@ REFUSED = [
     ("estimator__name", "weighted_mean", "policy.privacy.relation", "weighted_mean is not proved for 'add_remove'"),
     ("estimator__name", "levy", "policy.privacy.relation", "not proved for 'add_remove'; use one of capped_ratio"),
     ("estimator__array_length", None, "policy.estimator.array_length", "is missing"),
-    ("estimator__array_length", "median", "policy.estimator.array_length", "would read counts, which are private here"),
-    ("estimator__array_length", 0, "policy.estimator.array_length", "no number of places"),
+    ("estimator__array_length", "median", "policy.estimator.array_length", "depends on counts, which are private here"),
+    ("estimator__array_length", 0, "policy.estimator.array_length", "is not a valid length"),
     ("estimator__array_length", 4.5, "policy.estimator.array_length", "expected"),
     ("estimator__grouping", "bestfit", "policy.estimator.grouping", "is not used by capped_ratio; remove it"),
     ("estimator__weight_threshold", 0, "policy.estimator.weight_threshold", "use a number above 0, or leave it out"),
-    ("estimator__weight_threshold", -1.0, "policy.estimator.weight_threshold", "no number of readings"),
-    ("estimator__weight_threshold", float("nan"), "policy.estimator.weight_threshold", "no number of readings"),
-    ("estimator__weight_threshold", float("inf"), "policy.estimator.weight_threshold", "no number of readings"),
+    ("estimator__weight_threshold", -1.0, "policy.estimator.weight_threshold", "is not a number of readings"),
+    ("estimator__weight_threshold", float("nan"), "policy.estimator.weight_threshold", "is not a number of readings"),
+    ("estimator__weight_threshold", float("inf"), "policy.estimator.weight_threshold", "is not a number of readings"),
     ("estimator__weight_threshold", "few", "policy.estimator.weight_threshold", "expected"),
 ]
 

@@ -10,7 +10,7 @@ from tests.unit.test_policy import policy
     ("limit", "message"),
     [
         (None, r"is missing for unit .user.; add it"),
-        (0.5, "0.5 is not within epsilon and 9e.06; use a number, such as 1000.0"),
+        (0.5, "0.5 is not between epsilon and 9e.06; use a number, such as 1000.0"),
         (float("nan"), "use a number"),
         (float("inf"), "use a number"),
         (9.1e6, "use a number"),
@@ -39,12 +39,12 @@ def test_a_successor_and_its_date_come_together(given: str, missing: str) -> Non
 @pytest.mark.parametrize(
     ("old", "date", "message"),
     [
-        ("surat-speed", "2022-02-01", r"replaces: is the policy itself; give"),
+        ("surat-speed", "2022-02-01", r"replaces: names the policy itself; give"),
         ("a:b", "2022-02-01", r"replaces: 'a:b' cannot be part of a key"),
-        ("old", "01.02.2022", r"from: '01.02.2022' is no date; use a local date such as"),
-        ("old", "20220201", "is no date"),
-        ("old", "2022-02-30", "is no date"),
-        ("old", "", "is no date"),
+        ("old", "01.02.2022", r"from: '01.02.2022' is not a date; use a local date such as"),
+        ("old", "20220201", "is not a date"),
+        ("old", "2022-02-30", "is not a date"),
+        ("old", "", "is not a date"),
     ],
 )
 def test_a_successor_names_another_policy_and_a_date(old: str, date: str, message: str) -> None:

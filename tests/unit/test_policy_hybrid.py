@@ -90,19 +90,27 @@ def test_gaussian_noise_is_chosen_by_name() -> None:
         ({"name": "kvh"}, {}, "policy.estimator.sigma: is missing"),
         ({"name": "pwh", "sigma": 1.0}, {}, "policy.estimator.sigma: is not used by pwh"),
         ({"name": "kvh", "sigma": 1.0, "mean_gap": 1.0}, {}, "policy.estimator.mean_gap: is not used by kvh"),
-        ({"name": "kvh", "sigma": float("nan")}, {}, "policy.estimator.sigma: nan is no speed"),
-        ({"name": "pwh", "noise": "gauss"}, {}, "policy.estimator.noise: 'gauss' is no noise"),
+        ({"name": "kvh", "sigma": float("nan")}, {}, "policy.estimator.sigma: nan is not a speed"),
+        ({"name": "pwh", "noise": "gauss"}, {}, "policy.estimator.noise: 'gauss' is not a noise distribution"),
         ({"name": "levy", "noise": "laplace"}, {}, "policy.estimator.noise: is not used by levy"),
         ({"name": "levy"}, {"local_epsilon": 1.0}, "policy.privacy.local_epsilon: is not used by levy"),
         ({"name": "tcm_only"}, {"local_epsilon": 2.0}, "policy.privacy.local_epsilon: is not used by tcm_only"),
-        ({"name": "lm_only"}, {"local_epsilon": 2.0}, "policy.privacy.local_epsilon: is the one epsilon of lm_only"),
-        ({"name": "full_lm"}, {"local_epsilon": 2.0}, "policy.privacy.local_epsilon: is the one epsilon of full_lm"),
-        ({"name": "pwh"}, {"local_epsilon": 0.0}, "policy.privacy.local_epsilon: 0 is no epsilon"),
-        ({"name": "pwh"}, {"local_epsilon": 11.0}, "policy.privacy.local_epsilon: 11 hides hardly anything"),
+        (
+            {"name": "lm_only"},
+            {"local_epsilon": 2.0},
+            "policy.privacy.local_epsilon: differs from policy.privacy.epsilon, and lm_only has",
+        ),
+        (
+            {"name": "full_lm"},
+            {"local_epsilon": 2.0},
+            "policy.privacy.local_epsilon: differs from policy.privacy.epsilon, and full_lm has",
+        ),
+        ({"name": "pwh"}, {"local_epsilon": 0.0}, "policy.privacy.local_epsilon: 0 is not a valid epsilon"),
+        ({"name": "pwh"}, {"local_epsilon": 11.0}, "policy.privacy.local_epsilon: 11 gives hardly any privacy"),
         ({"name": "pwh"}, {"local_epsilon": 9.0, "daily_limit": 8.0}, "local_epsilon: 9 is above daily_limit 8"),
         ({"name": "pwh"}, {"max_coalition": 3}, "policy.privacy.max_coalition: is for amplification"),
-        ({"name": "pwh", "noise": "gaussian"}, {"max_coalition": -1}, "max_coalition: is no number of devices"),
-        ({"name": "pwh"}, {"unit": "user", "total_limit": 1e3}, "policy.privacy.unit: 'user' cannot be kept"),
+        ({"name": "pwh", "noise": "gaussian"}, {"max_coalition": -1}, "max_coalition: is not a number of devices"),
+        ({"name": "pwh"}, {"unit": "user", "total_limit": 1e3}, "policy.privacy.unit: 'user' cannot be guaranteed"),
         ({"name": "pwh"}, {"relation": "add_remove"}, "policy.privacy.relation: pwh is not proved for 'add_remove'"),
     ],
 )
@@ -123,5 +131,5 @@ def test_queries_over_days_are_refused_since_they_would_read_central_users_only(
         "estimator": {"name": "pwh"},
         "query": [query],
     }
-    with pytest.raises(SettingError, match=r"policy\.query: reads central users only"):
+    with pytest.raises(SettingError, match=r"policy\.query: reads only central users"):
         read_policy(table, KEYS, lambda _: "")

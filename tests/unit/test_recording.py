@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats import Recorded
-from hatcast.stream.readings.recording import HELD_RECORDS, Recording, resolve
+from hatcast.stream.readings.recording import BUFFERED_RECORDS, Recording, fill_arrivals
 
 arrivals = st.lists(st.none() | st.integers(-5, 20))
 
@@ -18,8 +18,8 @@ def records(given_arrivals: list[int | None]) -> list[Recorded]:
     return [Recorded(str(place).encode(), None, arrival) for place, arrival in enumerate(given_arrivals)]
 
 
-def recording(given_arrivals: list[int | None], held_records: int = HELD_RECORDS) -> Recording:
-    return Recording(lambda: records(given_arrivals), "file", held_records)
+def recording(given_arrivals: list[int | None], buffered_records: int = BUFFERED_RECORDS) -> Recording:
+    return Recording(lambda: records(given_arrivals), "file", buffered_records)
 
 
 def by_the_words(given_arrivals: list[int | None]) -> list[int]:
@@ -36,19 +36,19 @@ def by_the_words(given_arrivals: list[int | None]) -> list[int]:
 def test_an_unreadable_arrival_is_the_greatest_before_it_else_the_first_after_it(
     given_arrivals: list[int | None],
 ) -> None:
-    assert list(resolve(given_arrivals)) == by_the_words(given_arrivals)
+    assert list(fill_arrivals(given_arrivals)) == by_the_words(given_arrivals)
 
 
 def test_where_no_arrival_is_readable_all_are_zero() -> None:
-    assert list(resolve([None, None])) == [0, 0]
+    assert list(fill_arrivals([None, None])) == [0, 0]
 
 
 @given(arrivals, st.integers(1, 9))
 def test_records_come_in_arrival_order_and_ties_keep_the_order_of_the_file(
-    given_arrivals: list[int | None], held_records: int
+    given_arrivals: list[int | None], buffered_records: int
 ) -> None:
     expected = sorted(zip(by_the_words(given_arrivals), records(given_arrivals), strict=True), key=lambda pair: pair[0])
-    assert list(recording(given_arrivals, held_records)) == expected
+    assert list(recording(given_arrivals, buffered_records)) == expected
     assert list(recording(given_arrivals)) == expected
 
 
@@ -83,7 +83,7 @@ def test_no_more_records_are_held_than_allowed() -> None:
         passes += 1
         return records(list(range(100, 0, -1)))
 
-    found = Recording(read, "file", held_records=25)
+    found = Recording(read, "file", buffered_records=25)
     assert [arrival for arrival, _ in found] == list(range(1, 101))
     assert passes == 1 + 4
 

@@ -14,7 +14,7 @@ from hatcast.stream.readings.formats import FORMATS, Recorded
 from hatcast.stream.readings.partitioner import PARTITIONERS
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.readings.recording import Recording
-from hatcast.stream.replay.heartbeats import TICK_MS, Addresses, Message, Replay
+from hatcast.stream.replay.heartbeats import HEARTBEAT_MS, Message, Replay, Router
 from tests.replayed import NOW, fold, golden_policy, policy_of
 from tests.services import data
 
@@ -33,7 +33,7 @@ def broken(raw: bytes, arrival: int) -> tuple[int, Recorded]:
 
 
 def plan_of(policy: Policy, partitions: int = 8, now: int = NOW) -> Replay:
-    return Replay(policy, Calendar(policy), Addresses(partitions, PARTITIONERS["murmur2"]), now)
+    return Replay(policy, Calendar(policy), Router(partitions, PARTITIONERS["murmur2"]), now)
 
 
 def sent(plan: Replay, records: Iterable[tuple[int, Recorded]], *, end: bool = True) -> list[Message]:
@@ -133,7 +133,7 @@ def test_a_record_that_arrived_before_1970_is_counted_and_not_sent() -> None:
 def test_the_key_is_the_canonical_id_and_chooses_the_partition() -> None:
     policy = policy_of()
     for name, partitioner in PARTITIONERS.items():
-        plan = Replay(policy, Calendar(policy), Addresses(8, partitioner), NOW)
+        plan = Replay(policy, Calendar(policy), Router(8, partitioner), NOW)
         message = next(m for m in plan.messages([recorded(" bu\u0308s ", BASE)]) if m.key is not None)
         assert message.key == "b\u00fcs".encode(), name
         assert message.partition == partitioner(message.key, 8)
@@ -180,7 +180,7 @@ def test_the_number_of_partitions_changes_no_result_at_any_lateness(
 def test_timestamps_ascend_and_no_tick_is_ahead_of_the_next_arrival(records: list[tuple[int, Recorded]]) -> None:
     messages = sent(plan_of(policy_of(), 3), records, end=False)
     assert all(before.timestamp_ms <= after.timestamp_ms for before, after in pairwise(messages))
-    assert all(m.timestamp_ms % TICK_MS == 0 for m in messages if m.key is None)
+    assert all(m.timestamp_ms % HEARTBEAT_MS == 0 for m in messages if m.key is None)
     assert [(m.timestamp_ms, json.loads(m.value)["vehicle"]) for m in messages if m.key is not None] == [
         (arrival, each.reading.vehicle) for arrival, each in records if each.reading is not None
     ]
@@ -192,7 +192,7 @@ def test_the_end_closes_every_slot_that_was_counted(records: list[tuple[int, Rec
     plan = plan_of(policy, 2)
     _, hats = fold(policy, 2, sent(plan, records, end=False))
     calendar = Calendar(policy)
-    slots = [calendar.named(*key.split("/")[1:]) for key in hats]
+    slots = [calendar.slot_named(*key.split("/")[1:]) for key in hats]
     end = plan.end_ms()
     assert end is not None
     assert all(slot is not None and end >= slot.end_ms + lateness for slot in slots)
@@ -207,8 +207,8 @@ def test_vehicles_that_are_left_out_are_not_sent_and_their_time_passes() -> None
         recorded(" b", BASE + HOUR),
         recorded("b", BASE + 2 * HOUR),
     ]
-    addresses = Addresses(2, PARTITIONERS["murmur2"])
-    whole = sent(Replay(policy, Calendar(policy), addresses, NOW), records)
-    part = sent(Replay(policy, Calendar(policy), addresses, NOW, frozenset("b")), records)
+    router = Router(2, PARTITIONERS["murmur2"])
+    whole = sent(Replay(policy, Calendar(policy), router, NOW), records)
+    part = sent(Replay(policy, Calendar(policy), router, NOW, frozenset("b")), records)
     assert part == [message for message in whole if message.key != b"b"]
     assert {message.key for message in whole} - {message.key for message in part} == {b"b"}

@@ -200,16 +200,16 @@ def test_a_policy_tells_its_delta_where_a_bound_is_not_pure() -> None:
     policy = gaussian_policy(max_hats_per_day=40, daily_limit=40.0)
     loss = day_loss(policy)
     assert loss.bound == 40 * NANO
-    assert loss.finer(1, policy.delta) < 40
-    assert loss.finer(30, policy.delta) < loss.finer(60, policy.delta)
+    assert loss.epsilon_at_delta(1, policy.delta) < 40
+    assert loss.epsilon_at_delta(30, policy.delta) < loss.epsilon_at_delta(60, policy.delta)
     told = figures(policy, 30, "not read")
     assert (told["hat"]["delta"], told["day"]["delta"]) == (HybridParameters.of(policy).delta, policy.delta)
     assert told["over_days"]["delta"] == 30 * policy.delta
     words = " ".join(part.text for part in explanation(policy, 30, "not read"))
     for said in (
         "delta = 1e-06",
-        "but for a chance of 1e-06 in the whole day (delta)",
-        "So do their deltas: 30 x 1e-06",
+        "but for a probability of 1e-06 for the whole day (delta)",
+        "The deltas add up too: 30 x 1e-06",
     ):
         assert said in words
     assert today_line(policy, [], DATE, None).endswith(
@@ -218,4 +218,4 @@ def test_a_policy_tells_its_delta_where_a_bound_is_not_pure() -> None:
     pure = replace(policy, hybrid=None)
     assert today_line(pure, [], DATE, None).endswith("can still cost 40")
     assert "delta" not in figures(pure, 30, "not read")["day"]
-    assert "So do their deltas" not in " ".join(part.text for part in explanation(pure, 30, "not read"))
+    assert "The deltas add up too" not in " ".join(part.text for part in explanation(pure, 30, "not read"))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatcast.stream.survey.figures import dropped, quantile, spread_of
+from hatcast.stream.survey.figures import dropped_share, quantile, summarize
 from hatcast.stream.survey.rows import minutes_of, slots_of
 from tests.replayed import policy_of
 
@@ -22,22 +22,22 @@ def test_a_quantile_is_the_least_value_that_enough_do_not_exceed(given_values: l
 
 @given(values)
 def test_a_spread_is_that_of_all_values(given_values: list[int]) -> None:
-    spread = spread_of(Counter(given_values))
-    assert spread.mean == pytest.approx(sum(given_values) / len(given_values))
-    assert spread.most == max(given_values)
-    assert spread.median == sorted(given_values)[(len(given_values) - 1) // 2]
+    summary = summarize(Counter(given_values))
+    assert summary.mean == pytest.approx(sum(given_values) / len(given_values))
+    assert summary.maximum == max(given_values)
+    assert summary.median == sorted(given_values)[(len(given_values) - 1) // 2]
 
 
 @given(values, st.integers(0, 70))
 def test_a_cap_drops_what_each_user_day_has_beyond_it(hats_per_user_day: list[int], cap: int) -> None:
     lost = sum(len(range(hats)[cap:]) for hats in hats_per_user_day)
-    assert dropped(Counter(hats_per_user_day), cap) == pytest.approx(lost / sum(hats_per_user_day))
+    assert dropped_share(Counter(hats_per_user_day), cap) == pytest.approx(lost / sum(hats_per_user_day))
 
 
 def test_of_nothing_there_is_no_quantile_and_nothing_is_dropped() -> None:
-    with pytest.raises(ValueError, match="nothing was counted"):
+    with pytest.raises(ValueError, match="the histogram is empty"):
         quantile({}, 50)
-    assert dropped({}, 3) == 0
+    assert dropped_share({}, 3) == 0
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""Feeds: what cities send, as readings. One file a feed; no one else knows a feed's field names.
+"""Telemetry formats: decoders of records to readings. One module per format; only it knows the format's field names.
 
-To add one: a file here, a name below, a sample under tests/data/feeds, a row in docs/feeds.md, which says how.
-A feed never raises on the bytes of a record: what it cannot read is `None`, the outcome `undecodable`.
+To add a format: a module here, an entry below, a sample in tests/data/feeds and a row in docs/feeds.md, which explains
+the steps. A decoder never raises on a record: it returns None for one that it cannot decode (outcome `undecodable`).
 """
 
 from collections.abc import Mapping
@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import Final
 
 from hatcast.stream.readings.formats import capmetro, gtfs_rt, hfp, itms, jsonl
-from hatcast.stream.readings.formats.interface import Feed, Recorded, Table
+from hatcast.stream.readings.formats.interface import Format, Recorded, Table
 
-FORMATS: Final[Mapping[str, Feed]] = MappingProxyType(
-    {feed.name: feed for feed in (jsonl.FEED, itms.FEED, gtfs_rt.FEED, hfp.FEED, capmetro.FEED)}
+FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
+    {each.name: each for each in (jsonl.FORMAT, itms.FORMAT, gtfs_rt.FORMAT, hfp.FORMAT, capmetro.FORMAT)}
 )
 
-__all__ = ["FORMATS", "Feed", "Recorded", "Table"]
+__all__ = ["FORMATS", "Format", "Recorded", "Table"]

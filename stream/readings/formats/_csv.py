@@ -1,4 +1,4 @@
-"""CSV with a header, one record a physical line, so that a stray quote damages one record and not those after it."""
+"""CSV with a header and one record per physical line: a stray quote damages only its own record."""
 
 import csv
 import math
@@ -16,38 +16,38 @@ _NOT_FINITE: Final = frozenset({"nan", "inf", "infinity"})
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """What a feed reads from a CSV recording.
+class CsvTable:
+    """CSV reader of a format.
 
-    columns   those it needs; the first two are the vehicle's and the time's
-    read      the texts of these columns to a reading; None if undecodable
+    columns   required columns; the first two are the vehicle and the time
+    read      converts the texts of these columns to a reading; None if undecodable
     """
 
     columns: tuple[str, ...]
     read: Callable[[Sequence[str]], Reading | None]
 
     def records(self, lines: Iterable[bytes], path: str) -> Iterator[Recorded]:
-        """The records after the header, in file order; a missing field counts as an empty one.
+        """Yield the records after the header, in file order. A missing field counts as empty.
 
-        Raises RecordingError if the file is empty or its header lacks a needed column.
+        Raises RecordingError if the file is empty or its header lacks a required column.
         """
         rest = iter(lines)
         header = [name.strip() for name in fields(next(rest, b"").decode(errors="replace")) or ()]
         missing = [column for column in self.columns if column not in header]
         if missing:
             raise RecordingError(
-                path, f"its first line names no column {', '.join(missing)}", "give a CSV file with its header"
+                path, f"its first line has no column {', '.join(missing)}", "use a CSV file with a header"
             )
         places = [header.index(column) for column in self.columns]
         for raw in rest:
-            # Replaced, not refused: the time of an undecodable line may still be readable.
+            # Bad UTF-8 is replaced, not rejected: the time of an undecodable line may still be readable.
             row = fields(raw.decode(errors="replace")) or ()
             cells = [row[place] if place < len(row) else "" for place in places]
             yield Recorded(raw, self.read(cells) if _is_text(raw) else None, arrival_ms(cells[1]))
 
 
 def fields(line: str) -> list[str] | None:
-    """The fields of one line; None if its quotes are broken."""
+    """Return the fields of one line; None if its quotes are malformed."""
     if '"' not in line:
         return line.split(",")
     try:
@@ -56,23 +56,23 @@ def fields(line: str) -> list[str] | None:
         return None
 
 
-def number(text: str) -> float | str | None:
-    """A decimal number; "nan", "inf" or "-inf" for one that says it is not finite; None if the text is no number.
+def parse_number(text: str) -> float | str | None:
+    """Parse a decimal number; "nan", "inf" or "-inf" if it is written as such; None if the text is not a number.
 
-    Narrower than float(): no underscores, no digits of other scripts, and nothing too large for a double, as in JSON.
+    Stricter than float(): no underscores, no digits of other scripts, and no number too large for a double, as in JSON.
     """
     value = _decimal(text)
     return None if isinstance(value, float) and math.isinf(value) else value
 
 
-def speed(text: str) -> float | str | None:
-    """As `number`, but a number too large for a double is the greatest one: what decides is that it is a number."""
+def parse_speed(text: str) -> float | str | None:
+    """Parse like `parse_number`, but a number too large for a double gives the largest double: see `_speed`."""
     value = _decimal(text)
     return finite(value) if isinstance(value, float) else value
 
 
 def _decimal(text: str) -> float | str | None:
-    """As `number`, but infinity for one too large for a double."""
+    """Parse like `parse_number`, but a number too large for a double gives infinity."""
     try:
         value = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""A JSON array of any size, element by element, each as the bytes that stand in the file."""
+"""Streaming reader of a JSON array of any size: yields the raw bytes of each element."""
 
 import re
 from collections.abc import Iterator
@@ -10,51 +10,51 @@ from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats._recorded import UNREADABLE, WHITE_SPACE
 
 CHUNK_BYTES: Final = 1 << 20
-_CUTS_TRIED: Final = 8  # a cut may fall inside a record, after an inner object: some braces before is a better one
+_CUTS_TRIED: Final = 8  # a "}" may end an inner object: then an earlier one ends an element
 
 _split: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _between: Final = re.compile(rb"\}[ \t\r\n]*,")
 
 
 def elements(stream: BinaryIO, path: str, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
-    """The elements of the array whose "[" was just taken from the stream.
+    """Yield the elements of an array whose "[" has been read from the stream.
 
-    Memory: one chunk, if the elements are objects smaller than it.
-    Raises RecordingError if the array is malformed, never ends, or is followed by something.
+    Memory: one chunk, if the elements are objects smaller than a chunk.
+    Raises RecordingError if the array is malformed, unterminated, or followed by other data.
     """
-    held, wanted, cut_before = b"", chunk_bytes, False
-    while chunk := stream.read(wanted):
-        held += chunk
-        found, rest = _complete(held)
-        # Nothing to cut off: the next chunk doubles what is held, so a huge element is not parsed once a chunk.
-        wanted = chunk_bytes if found else max(chunk_bytes, len(held))
-        cut_before = cut_before or bool(found)
-        held = rest
-        yield from map(bytes, found)
+    buffer, read_size, any_split = b"", chunk_bytes, False
+    while chunk := stream.read(read_size):
+        buffer += chunk
+        parsed, rest = _complete(buffer)
+        # No whole element: the next read doubles the buffer, so that a huge element is not parsed once per chunk.
+        read_size = chunk_bytes if parsed else max(chunk_bytes, len(buffer))
+        any_split = any_split or bool(parsed)
+        buffer = rest
+        yield from map(bytes, parsed)
     try:
-        last = _split(b"[" + held)
+        last = _split(b"[" + buffer)
     except UNREADABLE:
         last = []
-    if not last and (cut_before or held.strip(WHITE_SPACE) != b"]"):
-        raise RecordingError(path, "is not a complete JSON array", "it may be cut off: fetch it again")
+    if not last and (any_split or buffer.strip(WHITE_SPACE) != b"]"):
+        raise RecordingError(path, "is not a complete JSON array", "it may be truncated: fetch it again")
     yield from map(bytes, last)
 
 
-def _complete(held: bytes) -> tuple[list[msgspec.Raw], bytes]:
-    """The whole elements at the start of `held`, which begins where an element does, and the bytes after them.
+def _complete(buffer: bytes) -> tuple[list[msgspec.Raw], bytes]:
+    """Return the whole elements at the start of `buffer`, which begins with an element, and the bytes after them.
 
-    A cut after "}" and before "," is between two elements if and only if what lies before it, closed by "]", is JSON.
+    A cut after "}" and before "," is between two elements if and only if the bytes before it, closed by "]", are JSON.
     """
-    end = len(held)
+    end = len(buffer)
     for _ in range(_CUTS_TRIED):
-        end = held.rfind(b"}", 0, end)
+        end = buffer.rfind(b"}", 0, end)
         if end < 0:
             break
-        comma = _between.match(held, end)
+        comma = _between.match(buffer, end)
         if comma is None:
             continue
         try:
-            return _split(b"[%b]" % held[: end + 1]), held[comma.end() :]
+            return _split(b"[%b]" % buffer[: end + 1]), buffer[comma.end() :]
         except UNREADABLE:
             continue
-    return [], held
+    return [], buffer

@@ -1,4 +1,4 @@
-"""A GTFS-Realtime FeedMessage with header and entities left as bytes, so that a damaged entity is one bad record."""
+"""GTFS-Realtime FeedMessage with header and entities as raw bytes, so that a damaged entity is one bad record."""
 
 from typing import Any, Final
 
@@ -23,10 +23,10 @@ def _poll_class() -> type[Any]:
 _Poll: Final = _poll_class()
 
 
-def cut(body: bytes) -> tuple[int | None, list[bytes]] | None:
-    """(header timestamp in ms UTC, the entities with a vehicle or that cannot be read); None if it is no FeedMessage.
+def split_poll(body: bytes) -> tuple[int | None, list[bytes]] | None:
+    """Return (header timestamp in ms UTC, entities); None if the body is not a FeedMessage.
 
-    An entity of a trip update or an alert is no record, and one marked as deleted says that there is none any more.
+    Entities with a vehicle and undecodable entities are records. Trip updates, alerts and deleted entities are not.
     """
     try:
         poll = _Poll.FromString(body)

@@ -1,4 +1,4 @@
-"""What the feeds share: lines, messages of several records, arrivals, and the refusal of another format's file."""
+"""Shared by the formats: lines, messages of several records, arrivals, and the error for a file of another format."""
 
 import io
 from collections.abc import Callable, Iterable, Iterator
@@ -13,10 +13,10 @@ from hatcast.stream.readings.reading import Reading, parse_time
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 WHITE_SPACE: Final = b" \t\r\n"
-_INT64: Final = 1 << 63  # a Kafka timestamp is an int64: what is none cannot be an arrival
+_INT64: Final = 1 << 63  # Kafka timestamps are int64: an arrival outside is unreadable
 
-# All that msgspec raises on bytes that are no such record: malformed JSON and wrong types (ValueErrors both, like bad
-# UTF-8), and JSON nested deeper than Python's stack.
+# All errors of msgspec for bytes that are not such a record: malformed JSON, wrong types and bad UTF-8 (ValueErrors),
+# and JSON nested deeper than Python's stack.
 UNREADABLE: Final = (ValueError, RecursionError)
 
 _elements: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -24,9 +24,9 @@ _value: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def lines(stream: BinaryIO, head: bytes = b"") -> Iterator[bytes]:
-    """Lines without their ends, in file order. A blank line is no record; a byte order mark is no part of one.
+    """Yield the lines without line ends, in file order; skip blank lines and a byte order mark.
 
-    head   what was already taken from the stream
+    head   bytes already read from the stream
     """
     first = (head + stream.readline()).removeprefix(BYTE_ORDER_MARK)
     for line in chain((first,), stream):
@@ -36,18 +36,18 @@ def lines(stream: BinaryIO, head: bytes = b"") -> Iterator[bytes]:
 
 
 def split_lines(body: bytes, topic: str = "") -> list[bytes]:
-    """A message of one record a line; one that is blank holds none."""
+    """Split a message with one record a line; blank lines are skipped."""
     return list(lines(io.BytesIO(body)))
 
 
 def split_json(body: bytes, topic: str = "") -> list[bytes]:
-    """A message of JSON: the elements of an array, one value however it is laid out, or one value a line."""
+    """Split a JSON message: the elements of an array, one value in any layout, or one value a line."""
     text = body.removeprefix(BYTE_ORDER_MARK).strip(WHITE_SPACE)
     try:
         return list(map(bytes, _elements(text)))
     except UNREADABLE:
         pass
-    # Lines only if the first is a value by itself: a broken message is one undecodable record, not one a line.
+    # By lines only if the first is a value by itself: a malformed message is one undecodable record, not one a line.
     head, _, rest = text.partition(b"\n")
     try:
         _value(head)
@@ -57,14 +57,14 @@ def split_json(body: bytes, topic: str = "") -> list[bytes]:
 
 
 def first_byte(stream: BinaryIO) -> bytes:
-    """The first byte that is neither white space nor of a byte order mark; empty at the end of the file."""
+    """Read the first byte after white space and a byte order mark; empty at the end of the file."""
     while (byte := stream.read(1)) and byte in WHITE_SPACE + BYTE_ORDER_MARK:
         pass
     return byte
 
 
 def arrival_ms(stamp: object) -> int | None:
-    """Milliseconds UTC of an `arrival` or time field, whatever else its record holds; None if unreadable."""
+    """Convert an `arrival` or time field of any type to milliseconds UTC; None if unreadable."""
     if isinstance(stamp, bool) or not isinstance(stamp, str | int | float):
         return None
     instant = parse_time(stamp)
@@ -72,23 +72,23 @@ def arrival_ms(stamp: object) -> int | None:
 
 
 Decode = Callable[[bytes], Reading | None]
-Look = Callable[[bytes, Reading | None], tuple[object, bool]]
-"""(record, its reading) -> its time of any type, None if it has none; and whether it is of this format at all."""
+Inspect = Callable[[bytes, Reading | None], tuple[object, bool]]
+"""(record, its reading) -> (its time or arrival field of any type or None, whether it looks like this format)"""
 
 
-def recorded(raws: Iterable[bytes], decode: Decode, look: Look, refusal: RecordingError) -> Iterator[Recorded]:
-    """The records of a recording. Raises `refusal`, at the end, if there are some and none is of this format."""
-    seen = alike = False
+def decode_all(raws: Iterable[bytes], decode: Decode, inspect: Inspect, error: RecordingError) -> Iterator[Recorded]:
+    """Yield the decoded records. Raises `error` at the end if there are records and none has this format."""
+    seen = matched = False
     for raw in raws:
         seen = True
         reading = decode(raw)
-        stamp, is_alike = look(raw, reading)
-        alike = alike or is_alike
+        stamp, matches = inspect(raw, reading)
+        matched = matched or matches
         yield Recorded(raw, reading, arrival_ms(stamp))
-    if seen and not alike:
-        raise refusal
+    if seen and not matched:
+        raise error
 
 
-def another_format(path: str, name: str, expected: str) -> RecordingError:
-    """The refusal of a file in which nothing looks like a record of the format that was named."""
-    return RecordingError(path, f"holds no {name} record", f"name its own format, or give a file of {expected}")
+def wrong_format(path: str, name: str, expected: str) -> RecordingError:
+    """Return the error for a file in which no record has the given format."""
+    return RecordingError(path, f"has no {name} record", f"name the file's format, or use a file of {expected}")

@@ -1,7 +1,7 @@
-"""The speed of a record, whatever number it is: its value never decides whether the record counts.    [privacy.md]
+"""Parsing of speeds: any number is accepted, so that its value does not decide whether the record counts.
 
-A policy with `drop_zero = false` and `reject_above = "none"` protects the speed's value from deciding that. So a number
-that a double cannot hold is the greatest one that it can hold, of the same sign: it counts as U, or as 0 if negative.
+A policy with `drop_zero = false` and `reject_above = "none"` guarantees this (docs/privacy.md). So a number too large
+for a double becomes the largest double of the same sign: it counts as U, or as 0 if negative.
 """
 
 import math
@@ -16,12 +16,12 @@ _read: Final = msgspec.json.Decoder(str).decode
 
 
 def finite(number: float) -> float:
-    """Return what a decimal number came to as a double, with infinity replaced by the greatest double of its sign."""
+    """Replace an infinity, the result of parsing too large a number, by the largest double of its sign."""
     return math.copysign(sys.float_info.max, number) if math.isinf(number) else number
 
 
 def speed_of(raw: msgspec.Raw) -> float | str | None:
-    """Return the speed in a JSON value: any number, or one of the texts of `NOT_FINITE`; None if it is neither."""
+    """Return the speed of a JSON value: any number, or a text of `NOT_FINITE`; None if it is neither."""
     text = bytes(raw)
     if text[:1] in b"-0123456789":
         return finite(float(text))

@@ -1,17 +1,17 @@
-"""Vehicle positions of Capital Metro, Austin, as archived: CSV, one record a line, speeds in m/s.
+"""Archived vehicle positions of Capital Metro, Austin: CSV, one record a line, speeds in m/s.
 
 vehicle_id,timestamp,speed,route_id,trip_id,latitude,longitude,trip_headsign
 2619,2017-03-21T00:00:31-05:00,17.43456,1,1723912,30.19826,-97.77679,1-Metric/South Congress-SB
 
-Source: github.com/scascketta/CapMetrics. Speeds are m/s from 2016 on; the unit of older ones is not known.
+Source: github.com/scascketta/CapMetrics. Speeds are in m/s from 2016 on; the unit before 2016 is unknown.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO, Final
 
-from hatcast.stream.readings.formats._csv import Table, fields, number, speed
+from hatcast.stream.readings.formats._csv import CsvTable, fields, parse_number, parse_speed
 from hatcast.stream.readings.formats._recorded import lines, split_lines
-from hatcast.stream.readings.formats.interface import Feed, Recorded
+from hatcast.stream.readings.formats.interface import Format, Recorded
 from hatcast.stream.readings.reading import Reading
 
 NAME: Final = "capmetro"
@@ -20,36 +20,36 @@ _FIRST_YEAR: Final = "2016"
 
 
 def decode(value: bytes) -> Reading | None:
-    """One CSV line in the standard order of columns; None if undecodable. Raises nothing."""
+    """Decode one CSV line in the standard column order; None if undecodable. Raises nothing."""
     try:
         line = value.decode().rstrip("\r\n")
     except UnicodeDecodeError:
         return None
     row = fields(line)
-    if row is None or len(row) < len(COLUMNS) - 1 or "\n" in line:  # without its headsign a record is complete
+    if row is None or len(row) < len(COLUMNS) - 1 or "\n" in line:  # the headsign is optional
         return None
     return _reading((row[0], row[1], row[2], row[5], row[6]))
 
 
 def _reading(cells: Sequence[str]) -> Reading | None:
     vehicle, time, speed_text, latitude, longitude = cells
-    lat, lon, found = number(latitude), number(longitude), speed(speed_text)
-    if not vehicle or not time or lat is None or lon is None or found is None:
+    lat, lon, speed = parse_number(latitude), parse_number(longitude), parse_speed(speed_text)
+    if not vehicle or not time or lat is None or lon is None or speed is None:
         return None
     if time < _FIRST_YEAR and time[4:5] == "-":
-        return None  # the unit is not known
-    return Reading(vehicle, time, lat, lon, found, "m/s")
+        return None  # unknown unit
+    return Reading(vehicle, time, lat, lon, speed, "m/s")
 
 
-_TABLE: Final = Table(("vehicle_id", "timestamp", "speed", "latitude", "longitude"), _reading)
+_TABLE: Final = CsvTable(("vehicle_id", "timestamp", "speed", "latitude", "longitude"), _reading)
 
 
 def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
-    """The records of a recording in file order, which is not that of time.
+    """Yield the records of a recording in file order, which is not time order.
 
-    Raises RecordingError if the first line is no header with the needed columns.
+    Raises RecordingError if the first line is not a header with the required columns.
     """
     return _TABLE.records(lines(stream), path)
 
 
-FEED: Final = Feed(NAME, decode, records, split_lines, "csv")
+FORMAT: Final = Format(NAME, decode, records, split_lines, "csv")

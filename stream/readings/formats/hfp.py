@@ -2,8 +2,8 @@
 
 /hfp/v2/journey/ongoing/vp/tram/0040/00436/.. {"VP": {"tst": "2025-03-12T11:24:51.251Z", "spd": 5.5, ..}}
 
-The vehicle is operator/vehicle of the topic; the payload's operator runs the trip, so it may change with it. Events of
-every kind are read. A null place or speed is undecodable.    [digitransit.fi, High-frequency positioning]
+The vehicle is operator/vehicle of the topic. The payload's operator is the operator of the trip and may change. All
+event types are read. A null position or speed is undecodable.    [digitransit.fi, High-frequency positioning]
 """
 
 import re
@@ -12,14 +12,14 @@ from typing import BinaryIO, Final, Generic, TypeVar
 
 import msgspec
 
-from hatcast.stream.readings.formats._recorded import UNREADABLE, another_format, lines, recorded, split_lines
+from hatcast.stream.readings.formats._recorded import UNREADABLE, decode_all, lines, split_lines, wrong_format
 from hatcast.stream.readings.formats._speed import speed_of
-from hatcast.stream.readings.formats.interface import Feed, Recorded
+from hatcast.stream.readings.formats.interface import Format, Recorded
 from hatcast.stream.readings.reading import Reading
 
 NAME: Final = "hfp"
 S = TypeVar("S")
-# Vehicle and payload, which begins at the first " {": a topic may hold spaces, as in "Pikku Huopalahti".
+# Vehicle and payload. The payload begins at the first " {": a topic may contain spaces, as in "Pikku Huopalahti".
 _match: Final = re.compile(rb"/hfp/v2(?:/[^/]*){4}/([^/ ]+/[^/ ]+)(?:/.*?)? (\{.*)", re.DOTALL).fullmatch
 
 
@@ -36,18 +36,18 @@ _read_any: Final = msgspec.json.Decoder(dict[str, dict[str, object]]).decode
 
 
 def decode(value: bytes) -> Reading | None:
-    """One topic and payload; None if undecodable. Raises nothing."""
-    if (found := _match(value)) is None:
+    """Decode one topic and payload; None if undecodable. Raises nothing."""
+    if (match := _match(value)) is None:
         return None
     try:
-        [event] = _read(found[2]).values()
-        return Reading(found[1].decode(), event.tst, event.lat, event.lon, event.spd, "m/s")
+        [event] = _read(match[2]).values()
+        return Reading(match[1].decode(), event.tst, event.lat, event.lon, event.spd, "m/s")
     except UNREADABLE:
-        return _with_any_speed(found[1], found[2])
+        return _with_any_speed(match[1], match[2])
 
 
 def _with_any_speed(vehicle: bytes, payload: bytes) -> Reading | None:
-    """A record that was refused, perhaps for a speed that a double cannot hold."""
+    """Decode a record that `decode` rejected, possibly because its speed is too large for a double."""
     try:
         [event] = _read_any_speed(payload).values()
         speed = speed_of(event.spd)
@@ -57,16 +57,16 @@ def _with_any_speed(vehicle: bytes, payload: bytes) -> Reading | None:
 
 
 def split(body: bytes, topic: str = "") -> list[bytes]:
-    """A payload with its topic as one record; without a topic, lines of both."""
+    """Return a payload with its topic as one record; without a topic, split lines of both."""
     return [b"%b %b" % (topic.encode(errors="replace"), body.strip())] if topic else split_lines(body)
 
 
 def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
-    """The records of a recording, one a line. Raises RecordingError, at the end, if none has a topic of HFP."""
-    return recorded(lines(stream), decode, _look, another_format(path, NAME, "lines of topic and payload"))
+    """Yield the records of a recording, one a line. Raises RecordingError at the end if none has an HFP topic."""
+    return decode_all(lines(stream), decode, _inspect, wrong_format(path, NAME, "lines of topic and payload"))
 
 
-def _look(raw: bytes, reading: Reading | None) -> tuple[object, bool]:
+def _inspect(raw: bytes, reading: Reading | None) -> tuple[object, bool]:
     if reading is not None:
         return reading.time, True
     try:
@@ -76,4 +76,4 @@ def _look(raw: bytes, reading: Reading | None) -> tuple[object, bool]:
     return event.get("tst"), raw.startswith(b"/hfp/v2/")
 
 
-FEED: Final = Feed(NAME, decode, records, split)
+FORMAT: Final = Format(NAME, decode, records, split)

@@ -1,4 +1,4 @@
-"""What every feed offers: one record's bytes to a reading, a message's to its records, and a recording's to records."""
+"""Interface of a telemetry format: it decodes records, splits messages into records, and reads recordings."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from hatcast.stream.readings.reading import Reading
 class Recorded:
     """One record of a recording.
 
-    raw      its bytes as they stand in the file: what replay sends if it cannot be decoded
+    raw      its bytes in the file; replay sends them if the record is undecodable
     reading  None if undecodable
-    arrival  ms UTC: the record's own `arrival` where the format has one, else its time; None if unreadable
+    arrival  ms UTC: the record's `arrival` field if the format has one, else its time; None if unreadable
     """
 
     raw: bytes
@@ -22,15 +22,15 @@ class Recorded:
 
 
 class Split(Protocol):
-    """One message of a live source to the records in it."""
+    """Splits a message of a live source into records."""
 
     def __call__(self, body: bytes, topic: str = "") -> list[bytes]:
-        """Each record as `decode` takes it; raises nothing.
+        """Return the records as `decode` takes them. Raises nothing.
 
-        body   what one HTTP poll, queue message or MQTT publication holds
-        topic  where it was published, for feeds that say a part of the record there
-        Never holds an empty record, since that would be a tick. Empty if the message holds no vehicle. A message that
-        cannot be taken apart is one record, itself, so that it is counted as undecodable.
+        body   payload of one HTTP poll, queue message or MQTT publication
+        topic  MQTT topic, for formats in which it is part of the record
+        Empty if the message holds no vehicle. Never contains an empty record, which would be a heartbeat record. A
+        message that cannot be split is returned as one record, so that it is counted as undecodable.
         """
         ...
 
@@ -39,21 +39,20 @@ Table = Literal["json", "csv"]
 
 
 def one_record(body: bytes, topic: str = "") -> list[bytes]:
-    """A message that is a record."""
+    """Return the message as its only record."""
     return [body] if body else []
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
-    """A format of telemetry.
+class Format:
+    """A telemetry format.
 
-    decode   one record as it stands on the telemetry topic; None if undecodable; raises nothing
-    records  a whole recording, plain bytes (gzip is undone by the caller), in file order.
-             Raises RecordingError only where the file as a whole is no such recording (an array that never ends,
-             a header without the needed columns).
-    table    how `records` reads rows of named columns, so that they may come from Parquet: as JSON objects, one a line,
-             or as CSV; None: a record has no columns
-    split    one message of a live source to records as `decode` takes them
+    decode   decodes one record of the telemetry topic; None if undecodable; raises nothing
+    records  reads a recording, uncompressed (the caller decompresses gzip), in file order. Raises RecordingError only
+             if the file as a whole does not have this format (unterminated array, header without a required column)
+    table    how Parquet rows are passed to `records`: as one JSON object a line, or as CSV; None: the format has no
+             columns
+    split    splits a message of a live source into records for `decode`
     """
 
     name: str

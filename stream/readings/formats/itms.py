@@ -1,11 +1,11 @@
-"""Surat's buses as IUDX publishes them (ITMS): nested JSON, the same flattened, or CSV; speeds in km/h.
+"""ITMS data of Surat's buses, published by IUDX: nested JSON, flattened JSON, or CSV; speeds in km/h.
 
 nested      {"license_plate": .., "observationDateTime": .., "speed": .., "location": {"coordinates": [lon, lat]}, ..}
 flattened   the same with "location.coordinates": [lon, lat]
-CSV         columns of the flattened names; the coordinates as the text "[lon, lat]"
+CSV         columns with the flattened names; coordinates are the text "[lon, lat]"
 
-A time is ISO text with an offset, epoch ms, or epoch ms as text. A recording is a JSON array, one JSON object a line,
-or CSV; a telemetry record is one JSON object.
+A time is ISO text with a UTC offset, epoch ms, or epoch ms as text. A recording is a JSON array, one JSON object a
+line, or CSV; a telemetry record is one JSON object.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,18 +13,18 @@ from typing import BinaryIO, Final, Generic, TypeVar
 
 import msgspec
 
-from hatcast.stream.readings.formats._csv import Table, number, speed
+from hatcast.stream.readings.formats._csv import CsvTable, parse_number, parse_speed
 from hatcast.stream.readings.formats._json_array import elements
 from hatcast.stream.readings.formats._recorded import (
     UNREADABLE,
-    another_format,
+    decode_all,
     first_byte,
     lines,
-    recorded,
     split_json,
+    wrong_format,
 )
 from hatcast.stream.readings.formats._speed import speed_of
-from hatcast.stream.readings.formats.interface import Feed, Recorded
+from hatcast.stream.readings.formats.interface import Format, Recorded
 from hatcast.stream.readings.reading import Reading
 
 NAME: Final = "itms"
@@ -44,7 +44,7 @@ class _Location(msgspec.Struct, gc=False):
 
 
 class _Record(msgspec.Struct, Generic[S], gc=False):
-    """The fields that are used, of both JSON forms. S: a float, or the speed as it was sent."""
+    """The decoded fields of both JSON forms. S: a float, or the raw JSON of the speed."""
 
     license_plate: str
     time: str | int | float = msgspec.field(name="observationDateTime")
@@ -54,7 +54,7 @@ class _Record(msgspec.Struct, Generic[S], gc=False):
 
 
 class _Stamps(msgspec.Struct):
-    """The time of a record that may be undecodable, and what tells that it is one of ITMS."""
+    """Time and plate of a record that may be undecodable. One of them shows that the format is ITMS."""
 
     time: object = msgspec.field(name="observationDateTime", default=None)
     license_plate: msgspec.Raw = _ABSENT
@@ -67,7 +67,7 @@ _read_stamps: Final = msgspec.json.Decoder(_Stamps).decode
 
 
 def decode(value: bytes) -> Reading | None:
-    """One JSON record, nested or flattened; None if undecodable. Raises nothing."""
+    """Decode one JSON record, nested or flattened; None if undecodable. Raises nothing."""
     try:
         record = _read(value)
     except UNREADABLE:
@@ -76,38 +76,38 @@ def decode(value: bytes) -> Reading | None:
 
 
 def _with_any_speed(value: bytes) -> Reading | None:
-    """A record that was refused, perhaps for a speed that a double cannot hold."""
+    """Decode a record that `decode` rejected, possibly because its speed is too large for a double."""
     try:
         record = _read_any_speed(value)
     except UNREADABLE:
         return None
-    found = speed_of(record.speed)
-    return None if found is None else _reading(record, found)
+    speed = speed_of(record.speed)
+    return None if speed is None else _reading(record, speed)
 
 
-def _reading(record: _Record[S], found: float | str) -> Reading | None:
+def _reading(record: _Record[S], speed: float | str) -> Reading | None:
     location = record.location
     point = record.flat if location is None else location.coordinates
     if point is None:
         return None
-    return Reading(record.license_plate, record.time, point.lat, point.lon, found)
+    return Reading(record.license_plate, record.time, point.lat, point.lon, speed)
 
 
 def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
-    """The records of a recording in any of its forms, in file order.
+    """Yield the records of a recording in any of the three forms, in file order.
 
-    Raises RecordingError: an empty file, an array that never ends, a CSV header without the needed columns, or JSON in
-    which nothing has a licence plate or a time of ITMS (said at the end).
+    Raises RecordingError for an empty file, an unterminated array, a CSV header without the required columns, and (at
+    the end) for JSON in which no record has a licence plate or a time of ITMS.
     """
     head = first_byte(stream)
     if head not in (b"[", b"{"):
         return _TABLE.records(lines(stream, head), path)
     raws = elements(stream, path) if head == b"[" else lines(stream, head)
     expected = "a JSON array, of one JSON object a line, or of CSV"
-    return recorded(raws, decode, _look, another_format(path, NAME, expected))
+    return decode_all(raws, decode, _inspect, wrong_format(path, NAME, expected))
 
 
-def _look(raw: bytes, reading: Reading | None) -> tuple[object, bool]:
+def _inspect(raw: bytes, reading: Reading | None) -> tuple[object, bool]:
     if reading is not None:
         return reading.time, True
     try:
@@ -120,12 +120,12 @@ def _look(raw: bytes, reading: Reading | None) -> tuple[object, bool]:
 def _from_csv(cells: Sequence[str]) -> Reading | None:
     plate, time, speed_text, coordinates = cells
     lon_text, comma, others = coordinates.strip().removeprefix("[").removesuffix("]").partition(",")
-    lon, lat, found = number(lon_text), number(others.partition(",")[0]), speed(speed_text)
-    if not plate or not time or not comma or lat is None or lon is None or found is None:
+    lon, lat, speed = parse_number(lon_text), parse_number(others.partition(",")[0]), parse_speed(speed_text)
+    if not plate or not time or not comma or lat is None or lon is None or speed is None:
         return None
-    return Reading(plate, time, lat, lon, found)
+    return Reading(plate, time, lat, lon, speed)
 
 
-_TABLE: Final = Table(("license_plate", "observationDateTime", "speed", "location.coordinates"), _from_csv)
+_TABLE: Final = CsvTable(("license_plate", "observationDateTime", "speed", "location.coordinates"), _from_csv)
 
-FEED: Final = Feed(NAME, decode, records, split_json, "json")
+FORMAT: Final = Format(NAME, decode, records, split_json, "json")

@@ -1,8 +1,8 @@
-"""The canonical telemetry record, one JSON object a line.    [fold.md, rule 3; design.md, section 6]
+"""The canonical telemetry record, one JSON object a line.    [docs/specification/fold.md, rule 3]
 
 {"vehicle": "GJ05BX1234", "time": "2022-01-02T05:29:43+05:30", "lat": 21.2, "lon": 72.8, "speed": 38, "unit": "km/h"}
 
-In a recording the record may also have `arrival`: when it reached the bridge, as ISO text or epoch ms.
+In a recording a record may also have `arrival`: its time of arrival at the source, as ISO text or epoch ms.
 """
 
 import math
@@ -11,9 +11,9 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from hatcast.stream.readings.formats._recorded import UNREADABLE, another_format, lines, recorded, split_json
+from hatcast.stream.readings.formats._recorded import UNREADABLE, decode_all, lines, split_json, wrong_format
 from hatcast.stream.readings.formats._speed import speed_of
-from hatcast.stream.readings.formats.interface import Feed, Recorded
+from hatcast.stream.readings.formats.interface import Format, Recorded
 from hatcast.stream.readings.reading import Reading, is_complete
 
 NAME: Final = "jsonl"
@@ -22,7 +22,7 @@ _read: Final = msgspec.json.Decoder(Reading).decode
 
 
 class _AnySpeed(msgspec.Struct, gc=False):
-    """A `Reading` whose speed is left as it was sent: the decoder refuses numbers that a double cannot hold."""
+    """A `Reading` with the raw JSON of its speed: msgspec rejects numbers too large for a double."""
 
     vehicle: str
     time: str | int | float
@@ -38,7 +38,7 @@ _ABSENT: Final = msgspec.Raw()
 
 
 class _Stamps(msgspec.Struct):
-    """What tells when a record arrived, of any type, so that a bad record has it too; and what tells that it is one."""
+    """Time fields of any type, also of an undecodable record, and fields that show that the format is jsonl."""
 
     arrival: object = None
     time: object = None
@@ -52,12 +52,12 @@ _read_stamps: Final = msgspec.json.Decoder(_Stamps).decode
 
 
 def decode(value: bytes) -> Reading | None:
-    """One canonical record; None if undecodable. Raises nothing."""
+    """Decode one canonical record; None if undecodable. Raises nothing."""
     try:
         reading = _read(value)
     except UNREADABLE:
         return _with_any_speed(value)
-    # What almost every record is, without a call: this line is crossed by each of them.
+    # Inlined check for almost every record: a function call would cost time on each.
     if (
         reading.speed.__class__ is float
         and reading.lat.__class__ is float
@@ -69,28 +69,28 @@ def decode(value: bytes) -> Reading | None:
 
 
 def _with_any_speed(value: bytes) -> Reading | None:
-    """A record that was refused, perhaps for a speed that a double cannot hold."""
+    """Decode a record that `decode` rejected, possibly because its speed is too large for a double."""
     try:
-        found = _read_any_speed(value)
+        raw = _read_any_speed(value)
     except UNREADABLE:
         return None
-    speed = speed_of(found.speed)
+    speed = speed_of(raw.speed)
     if speed is None:
         return None
-    reading = Reading(found.vehicle, found.time, found.lat, found.lon, speed, found.unit)
+    reading = Reading(raw.vehicle, raw.time, raw.lat, raw.lon, speed, raw.unit)
     return reading if is_complete(reading) else None
 
 
 def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
-    """The records of a recording, one a line, in file order.
+    """Yield the records of a recording, one a line, in file order.
 
-    Raises RecordingError, at the end, if there are lines and none is a JSON object with a field of the canonical record.
+    Raises RecordingError at the end if there are lines and none is a JSON object with a field of the canonical record.
     """
     expected = 'lines such as {"vehicle": .., "time": .., "lat": .., "lon": .., "speed": ..}'
-    return recorded(lines(stream), decode, _look, another_format(path, NAME, expected))
+    return decode_all(lines(stream), decode, _inspect, wrong_format(path, NAME, expected))
 
 
-def _look(raw: bytes, _: Reading | None) -> tuple[object, bool]:
+def _inspect(raw: bytes, _: Reading | None) -> tuple[object, bool]:
     try:
         stamps = _read_stamps(raw)
     except UNREADABLE:
@@ -100,20 +100,20 @@ def _look(raw: bytes, _: Reading | None) -> tuple[object, bool]:
 
 
 def canonical_value(recorded: Recorded) -> bytes:
-    """What replay sends: the canonical record with the original number and unit; of an undecodable one, its raw bytes.
+    """Return the value that replay sends: the canonical record in its original unit, or raw bytes if undecodable.
 
-    Numbers that JSON cannot hold are sent as "nan", "inf" and "-inf". `decode` gives an equal Reading again.
+    Numbers that JSON cannot represent are sent as "nan", "inf" and "-inf". `decode` returns an equal Reading.
     """
     reading = recorded.reading
     if reading is None:
         return recorded.raw
-    lat, lon, speed = _sendable(reading.lat), _sendable(reading.lon), _sendable(reading.speed)
+    lat, lon, speed = _as_json_number(reading.lat), _as_json_number(reading.lon), _as_json_number(reading.speed)
     return _write(Reading(reading.vehicle, reading.time, lat, lon, speed, reading.unit))
 
 
-def _sendable(value: float | str) -> float | str:
-    """A number as JSON can hold it: str() of a float that is not finite is the text that stands for it."""
+def _as_json_number(value: float | str) -> float | str:
+    """Return a number that JSON can represent: str() of a float that is not finite gives its text."""
     return value if isinstance(value, str) or math.isfinite(value) else str(value)
 
 
-FEED: Final = Feed(NAME, decode, records, split_json, "json")
+FORMAT: Final = Format(NAME, decode, records, split_json, "json")
