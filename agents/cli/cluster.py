@@ -1,4 +1,4 @@
-"""`hatcast cluster`"""
+"""`hatcast cluster`: private K-means over recordings."""
 
 from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack
@@ -13,14 +13,14 @@ from hatcast.agents.cli.progress import progress_bars
 from hatcast.agents.config.settings import load_settings
 from hatcast.stream.readings.formats import FORMATS
 
-_RELEASE: Final = {"feed_format": "--format", "config": "--config", "blend": "--blend", "slots": "--slots"}
-_EVALUATE: Final = {"dimensions": "--dimensions", "users": "--users", "runs": "--runs"}
+_RELEASE_OPTIONS: Final = {"feed_format": "--format", "config": "--config", "blend": "--blend", "slots": "--slots"}
+_EVALUATE_OPTIONS: Final = {"dimensions": "--dimensions", "users": "--users", "runs": "--runs"}
 _PAPER_EPSILON: Final = 7.0
 _PAPER_LOCAL: Final = 0.99
 
 
 class _Options(TypedDict):
-    """What click hands over."""
+    """Parsed command-line options."""
 
     files: tuple[Path, ...]
     feed_format: str | None
@@ -42,75 +42,83 @@ class _Options(TypedDict):
 
 @click.command(epilog="Example:  hatcast cluster day.csv.gz --format capmetro --epsilon 4 --slots 08:00,13:00,18:00")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
-@click.option("--format", "feed_format", type=click.Choice([*FORMATS]), help="What the recordings hold.")
+@click.option("--format", "feed_format", type=click.Choice([*FORMATS]), help="Format of the recordings.")
 @config_option
 @click.option(
     "--epsilon",
     type=click.FloatRange(0.01, 10),
     show_default="none; with --evaluate 7",
-    help="What a user pays in all.",
+    help="Total epsilon of a user.",
 )
 @click.option("--clusters", type=click.IntRange(1, 100), default=4, show_default=True)
 @click.option(
-    "--iterations", type=click.IntRange(1, 100), default=5, show_default=True, help="Epsilon is split by them."
+    "--iterations", type=click.IntRange(1, 100), default=5, show_default=True, help="Epsilon is split among them."
 )
 @click.option(
     "--local",
     type=click.FloatRange(0, 1),
     show_default="0; with --evaluate 0.99",
-    help="Share of users that count as local devices, which put noise on what they send.",
+    help="Share of users that are local devices, which add noise to what they send.",
 )
 @click.option(
     "--blend",
     type=click.Choice(["pwh", "tcm_only", "lm_only"]),
     default="pwh",
     show_default=True,
-    help="Both groups, or one of them.",
+    help="Both groups (pwh), or only one.",
 )
-@click.option("--slots", metavar="HH:MM,..", help="The coordinates.  [default: all slots of the policy's hours]")
-@click.option("--evaluate", is_flag=True, help="Simulate on synthetic data instead, beside the result without noise.")
+@click.option("--slots", metavar="HH:MM,..", help="Slots: the coordinates.  [default: all slots of the policy's hours]")
+@click.option(
+    "--evaluate", is_flag=True, help="Simulate on synthetic data instead, and compare with the result without noise."
+)
 @click.option("--dimensions", type=click.IntRange(1, 100), default=2, show_default=True, help="With --evaluate.")
-@click.option("--users", type=click.IntRange(2, 1_000_000), default=40_000, show_default=True, help="Of each cluster.")
+@click.option(
+    "--users",
+    type=click.IntRange(2, 1_000_000),
+    default=40_000,
+    show_default=True,
+    help="Users of each cluster, with --evaluate.",
+)
 @click.option("--runs", type=click.IntRange(2, 1_000_000), default=10, show_default=True, help="With --evaluate.")
 @click.option(
-    "--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True, help="The same one, the same start."
+    "--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True, help="Seed of the start centres."
 )
 @plot_option
 @json_option
 def command(**given: Unpack[_Options]) -> None:
-    """Private K-means: usual days of buses, from recordings.
+    """Compute private K-means of recordings: typical days of buses.
 
-    Every vehicle's day (or vehicle, by the policy's unit) is a vector of its mean speeds by slot. What is printed are
-    K centres with noise: --epsilon is what each pays for it. No ledger counts that, and each further run adds to it.
-    --evaluate releases nothing: it draws data of the paper's kind, and nothing that it prints is private.
+    Each vehicle's day (or vehicle, by the policy's unit) is a vector of its mean speeds by slot. The output is K noisy
+    centres, at a cost of --epsilon for each user. No ledger records this cost, and every further run adds to it.
+    --evaluate releases nothing: it draws data like the paper's, and nothing that it prints is private.
     """
     if given["evaluate"]:
-        _refuse(_RELEASE, "belongs to a release, not to --evaluate")
+        _reject(_RELEASE_OPTIONS, "is for a release, not for --evaluate")
         if given["files"]:
-            raise click.UsageError("--evaluate draws its data: name no files")
+            raise click.UsageError("--evaluate draws its own data: remove the files")
         if given["local"] in (0, 1):
-            raise click.UsageError("--evaluate compares two groups: name a --local between 0 and 1")
+            raise click.UsageError("--evaluate compares two groups: give a --local between 0 and 1")
         _evaluate(given)
         return
-    _refuse(_EVALUATE, "belongs to --evaluate")
+    _reject(_EVALUATE_OPTIONS, "is for --evaluate")
     if not given["files"] or given["feed_format"] is None:
         raise click.UsageError("name files and their --format, or --evaluate")
     if given["epsilon"] is None:
-        raise click.UsageError("name the --epsilon that each user is to pay; without noise nothing is printed")
+        raise click.UsageError("name the --epsilon that each user pays; nothing is printed without noise")
     _release(given, given["epsilon"], given["feed_format"])
 
 
-def _refuse(options: dict[str, str], why: str) -> None:
+def _reject(options: dict[str, str], reason: str) -> None:
     context = click.get_current_context()
     for name, option in options.items():
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise click.UsageError(f"{option} {why}")
+            raise click.UsageError(f"{option} {reason}")
 
 
 def _release(given: _Options, epsilon: float, feed_format: str) -> None:
     from hatcast.agents.research.cluster import show
-    from hatcast.agents.research.cluster.release import Blend, Wish, check_relation, release
-    from hatcast.agents.research.cluster.vectors import chosen_slots, read_vectors
+    from hatcast.agents.research.cluster.release import Blend, ClusteringOptions, check_relation, release
+    from hatcast.agents.research.cluster.vectors import read_vectors, select_slots
     from hatcast.stream.kmeans.hat_vectors import top_of
     from hatcast.stream.kmeans.setting import Setting
     from hatcast.stream.mechanisms.system import SystemNoise
@@ -118,15 +126,15 @@ def _release(given: _Options, epsilon: float, feed_format: str) -> None:
     settings = load_settings(given["config"])
     policy = settings.policy
     check_relation(policy)
-    wanted = given["slots"]
-    slots = chosen_slots(policy, None if wanted is None else wanted.split(","))
-    # All that is public is checked before anything is read.
+    names = given["slots"]
+    slots = select_slots(policy, None if names is None else names.split(","))
+    # All public parameters are checked before any file is read.
     setting = Setting(len(slots), top_of(policy), given["clusters"], given["iterations"], epsilon, given["seed"])
-    wish = Wish(setting, given["local"] or 0.0, Blend(given["blend"]))
-    with progress_bars() as of:
-        vectors = read_vectors(given["files"], FORMATS[feed_format], settings, slots, of("reading", None))
-        released = release(vectors, policy, wish, SystemNoise())
-    click.echo(show.cost(released), err=True)
+    options = ClusteringOptions(setting, given["local"] or 0.0, Blend(given["blend"]))
+    with progress_bars() as add_bar:
+        vectors = read_vectors(given["files"], FORMATS[feed_format], settings, slots, add_bar("reading", None))
+        released = release(vectors, policy, options, SystemNoise())
+    click.echo(show.cost_notice(released), err=True)
     record = released.record()
     if given["plot_file"] is not None:
         show.plot(record, given["plot_file"])
@@ -145,9 +153,9 @@ def _evaluate(given: _Options) -> None:
     epsilon = _PAPER_EPSILON if given["epsilon"] is None else given["epsilon"]
     synthetic = Synthetic(given["users"], _PAPER_LOCAL if given["local"] is None else given["local"])
     setting = Setting(given["dimensions"], TOP, given["clusters"], given["iterations"], epsilon, given["seed"])
-    with progress_bars() as of:
+    with progress_bars() as add_bar:
         scores = compare_clusters(
-            setting, synthetic, given["runs"], range(1, setting.iterations + 1), of("simulating", given["runs"])
+            setting, synthetic, given["runs"], range(1, setting.iterations + 1), add_bar("simulating", given["runs"])
         )
     title = (
         f"{setting.clusters} clusters of {synthetic.users:,} users in {setting.dimensions} dimensions, "

@@ -1,4 +1,4 @@
-"""`hatcast survey`"""
+"""`hatcast survey`: find a resolution and cells in recordings."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -17,15 +17,15 @@ from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
 from hatcast.agents.cli.options import days_of, json_option, plot_option
 from hatcast.agents.clock import now_ms
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.policy.cells_file import CellsFile, Chosen
+from hatcast.stream.policy.cells_file import CellsFile, SelectionCost
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FORMATS
 
-_EPSILONS: Final = (0.001, 10.0)  # above 10 a choice is hardly private, as of a policy
+_EPSILONS: Final = (0.001, 10.0)  # above 10 a selection is hardly private; the same limit as in a policy
 
 
 class _Options(TypedDict):
-    """What click hands over."""
+    """Parsed command-line options."""
 
     files: tuple[Path, ...]
     feed_format: str
@@ -45,7 +45,7 @@ class _Options(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class _Private:
-    """What a private selection needs."""
+    """Parameters of a private selection."""
 
     epsilon: float
     candidates: Path
@@ -84,31 +84,48 @@ def _hours_of(_: click.Context, __: click.Parameter, text: str | None) -> tuple[
 
 @click.command(epilog="Example:  hatcast survey 2016-11-*.csv.gz --format capmetro --cells cells.txt")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-@click.option("--format", "feed_format", type=click.Choice([*FORMATS]), required=True, help="What the files hold.")
-@click.option("--config", type=click.Path(path_type=Path), help="Whose policy makes the HATs; else the report's.")
-@click.option("--timezone", help="Instead of the policy's, such as Asia/Kolkata.")
-@click.option("--hours", callback=_hours_of, metavar="FIRST,END", help="Instead of the policy's, such as 9,21.")
-@click.option("--days", callback=days_of, metavar="FIRST,LAST", help="Local dates to count; else those with readings.")
-@click.option("--resolution", type=click.IntRange(0, 15), help="Of the cells to list, instead of the policy's.")
-@click.option("--users", default="10", show_default=True, callback=_users_of, help="A busy cell has more a day.")
-@click.option("--cells", type=click.Path(path_type=Path), help="Write the busy cells there, for policy.cells.")
-@click.option("--private", type=float, callback=_epsilon_of, metavar="EPS", help="Choose --candidates with noise.")
-@click.option("--candidates", type=click.Path(path_type=Path), help='Of --private: a file with source = "public".')
+@click.option("--format", "feed_format", type=click.Choice([*FORMATS]), required=True, help="Format of the files.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="Configuration whose policy defines the HATs; default: the policy of the report.",
+)
+@click.option("--timezone", help="Time zone instead of the policy's, such as Asia/Kolkata.")
+@click.option("--hours", callback=_hours_of, metavar="FIRST,END", help="Hours instead of the policy's, such as 9,21.")
+@click.option(
+    "--days", callback=days_of, metavar="FIRST,LAST", help="Local dates to count; default: those with readings."
+)
+@click.option(
+    "--resolution", type=click.IntRange(0, 15), help="Resolution of the cells to list, instead of the policy's."
+)
+@click.option(
+    "--users", default="10", show_default=True, callback=_users_of, help="A busy cell has more than this a day."
+)
+@click.option("--cells", type=click.Path(path_type=Path), help="Write the busy cells to this file, for policy.cells.")
+@click.option(
+    "--private",
+    type=float,
+    callback=_epsilon_of,
+    metavar="EPS",
+    help="Select busy cells among --candidates with noise.",
+)
+@click.option(
+    "--candidates", type=click.Path(path_type=Path), help='With --private: a cells file with source = "public".'
+)
 @click.option("--max-hats", type=click.IntRange(1, 65535), help="K, instead of the policy's max_hats_per_day.")
 @plot_option
 @json_option
 def command(**given: Unpack[_Options]) -> None:
-    """Which resolution, which cells, which K? Counts recordings as HATs of H3 resolutions 5 to 9.
+    """Count recordings as HATs of H3 resolutions 5 to 9, to choose a resolution, cells and K.
 
-    Reads raw data, and nothing that it prints or writes is private. Readings count as in `hatcast batch`, but whatever
-    `cells`, `from` and max_hats_per_day say. A busy cell has a mean of more than --users vehicles a day in every slot
-    of the hours; a policy of relation replace may list such cells.
+    Reads raw data, and nothing that it prints or writes is private. Readings count as in `hatcast batch`, but ignoring
+    `cells`, `from` and max_hats_per_day. A busy cell has a mean of more than --users vehicles a day in every slot of
+    the hours; a policy with relation replace may list such cells.
 
-    With --private EPS --candidates FILE --days FIRST,LAST it tells nothing but which candidates are busy, with noise.
-    That is private, at the price of EPS on each of these days: the ledger of a policy that lists these
-    cells books it there.
+    With --private EPS --candidates FILE --days FIRST,LAST it only selects the busy candidates, with noise. The
+    selection is private and costs EPS on each of these days: a policy that lists these cells charges it in its ledger.
 
-    Any number of readings fits: they wait in TMPDIR, some 5 bytes each, in a folder that is deleted at the end.
+    Any number of readings fits: they are stored in TMPDIR, about 5 bytes each, in a folder that is deleted at the end.
     """
     private = _private_of(given)
     _check_targets(given)
@@ -122,7 +139,7 @@ def _private_of(given: _Options) -> _Private | None:
     epsilon, candidates, days, target = given["private"], given["candidates"], given["days"], given["cells"]
     if epsilon is None:
         if candidates is not None:
-            raise click.UsageError("--candidates belongs to --private")
+            raise click.UsageError("--candidates is for --private")
         return None
     if candidates is None or days is None or target is None:
         raise click.UsageError("--private needs --candidates, --days (which are charged) and --cells")
@@ -132,74 +149,77 @@ def _private_of(given: _Options) -> _Private | None:
 
 
 def _check_targets(given: _Options) -> None:
-    # Before hours of reading, and before a draw that nobody could keep.
+    # Checked before hours of reading, and before a draw whose result could not be stored.
     target = given["cells"]
     if target is not None and target.exists():
-        raise HatcastError(f"--cells: {target} is there already; name another file, or remove that one")
+        raise HatcastError(f"--cells: {target} exists already; name another file, or remove it")
     for option, path in (("--cells", target), ("--plot", given["plot_file"])):
         if path is not None and not path.parent.is_dir():
-            raise HatcastError(f"{option}: there is no folder {path.parent}; make it, or name another")
+            raise HatcastError(f"{option}: folder {path.parent} does not exist; create it, or name another")
 
 
 def _survey(given: _Options) -> None:
-    click.echo("reads raw data, not private; nor is anything that it prints or writes", err=True)
+    click.echo("reads raw data; nothing that it prints or writes is private", err=True)
     from hatcast.agents.research.survey import run, show
 
     policy, users, target = _policy(given), given["users"], given["cells"]
     with _progress() as progress:
         job = run.Job(given["files"], FORMATS[given["feed_format"]], policy, given["days"], users, now_ms(), progress)
-        found = run.survey(job)
+        counts = run.survey(job)
     if given["as_json"]:
-        click.echo(msgspec.json.encode(show.survey_json(found, policy, users)))
+        click.echo(msgspec.json.encode(show.survey_json(counts, policy, users)))
     else:
-        Console().print(show.table_of(found, policy, users))
+        Console().print(show.table_of(counts, policy, users))
     if given["plot_file"] is not None:
-        show.plot(found, policy, given["plot_file"])
+        show.plot(counts, policy, given["plot_file"])
     if target is None:
         return
-    if not found.busy:
+    if not counts.busy:
         raise HatcastError(
             f"--cells: no cell of resolution {policy.h3_resolution} has more than {float(users):g} users a day in"
             " every slot; lower --users or --resolution, or narrow --hours"
         )
-    what = show.busy(policy, users, found.days)
-    _write(target, CellsFile("survey", frozenset(found.busy)).text([f"not private: cells with {what}"]))
-    click.echo(f'{target}: {len(found.busy):,} cells, source = "survey": for relation = "replace" only', err=True)
+    criterion = show.busy_criterion(policy, users, counts.days)
+    _write(target, CellsFile("survey", frozenset(counts.busy)).text([f"not private: cells with {criterion}"]))
+    click.echo(f'{target}: {len(counts.busy):,} cells, source = "survey": for relation = "replace" only', err=True)
 
 
 def _select(given: _Options, private: _Private) -> None:
-    click.echo("reads raw data; only the choice of candidates is private, for what it costs", err=True)
+    click.echo("reads raw data; only the selection of candidates is private, at its cost", err=True)
     from hatcast.agents.research.survey import run, show
-    from hatcast.agents.research.survey.settings import public_candidates
+    from hatcast.agents.research.survey.settings import read_public_candidates
     from hatcast.stream.mechanisms.system import SystemNoise
 
     policy, users, target = _policy(given), given["users"], private.target
-    candidates = public_candidates(private.candidates, policy.h3_resolution)
+    candidates = read_public_candidates(private.candidates, policy.h3_resolution)
     with _progress() as progress:
         job = run.Job(given["files"], FORMATS[given["feed_format"]], policy, private.days, users, now_ms(), progress)
         chosen = run.select_privately(job, private.days, candidates, private.epsilon, SystemNoise())
-    what, charge = show.busy(policy, users, private.days), show.charge(private.days, private.epsilon)
-    kept = f"{len(chosen.kept):,} of {chosen.candidates:,} candidates"
-    listed = CellsFile("private", frozenset(chosen.kept), Chosen(private.epsilon, *private.days))
-    _write(target, listed.text([f"{kept}, those with {what}, with noise", charge]))
+    criterion, charge = (
+        show.busy_criterion(policy, users, private.days),
+        show.charge_notice(private.days, private.epsilon),
+    )
+    selected = f"{len(chosen.selected):,} of {chosen.candidates:,} candidates"
+    listed = CellsFile("private", frozenset(chosen.selected), SelectionCost(private.epsilon, *private.days))
+    _write(target, listed.text([f"{selected}, those with {criterion}, with noise", charge]))
     click.echo(charge, err=True)
     if given["as_json"]:
         selection = show.selection_json(chosen, policy, users, private.days, private.epsilon)
         click.echo(msgspec.json.encode(selection))
         return
     click.echo(
-        f'{target}: {kept}, source = "private": for relation = "replace" only; noise of scale {chosen.scale:.3g} on '
-        f"each mean of daily users, of vehicles within K = {policy.max_hats_per_day} HATs a day"
-        + ("" if chosen.kept else "; no policy takes a file without cells")
+        f'{target}: {selected}, source = "private": for relation = "replace" only; noise of scale {chosen.scale:.3g} '
+        f"on each mean of daily users, of vehicles within K = {policy.max_hats_per_day} HATs a day"
+        + ("" if chosen.selected else "; no policy takes a file without cells")
     )
 
 
 def _policy(given: _Options) -> Policy:
     from hatcast.agents.research.survey.settings import survey_policy
 
-    changed = {"timezone": given["timezone"], "hours": given["hours"], "h3_resolution": given["resolution"]}
-    instead = {key: value for key, value in changed.items() if value is not None}
-    return survey_policy(given["config"], given["feed_format"], instead, given["max_hats"])
+    overrides = {"timezone": given["timezone"], "hours": given["hours"], "h3_resolution": given["resolution"]}
+    given_overrides = {key: value for key, value in overrides.items() if value is not None}
+    return survey_policy(given["config"], given["feed_format"], given_overrides, given["max_hats"])
 
 
 def _write(target: Path, text: str) -> None:
@@ -212,15 +232,15 @@ def _write(target: Path, text: str) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str, int], None]]:
-    """Words on standard error, where that is a terminal. Yields: what was done, and how much of it."""
+    """Yield a function advance(step, count) that shows counters on standard error; no output without a terminal."""
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), TextColumn("{task.completed:,.0f}"), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         tasks: dict[str, TaskID] = {}
 
-        def done(what: str, more: int) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=None)
-            bar.advance(tasks[what], more)
+        def advance(step: str, count: int) -> None:
+            if step not in tasks:
+                tasks[step] = progress.add_task(step, total=None)
+            progress.advance(tasks[step], count)
 
-        yield done
+        yield advance

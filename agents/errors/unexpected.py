@@ -17,14 +17,13 @@ from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final
 
-import hatcast
 from hatcast.agents.errors.causes import HATCAST, cause_of, network_text
 from hatcast.stream.errors import HatcastError
 
 DEBUG_VARIABLE: Final = "HATCAST_DEBUG_ERRORS"
 WARNING: Final = f"{DEBUG_VARIABLE} is set: the text of unexpected errors is printed, and it may contain a record"
 
-_ROOT: Final = Path(hatcast.__file__).parents[1]
+_ROOT: Final = Path(__file__).parents[3]  # the folder of package hatcast
 _OURS: Final = f"{_ROOT / 'hatcast'}{os.sep}"
 _CAUSES: Final = 10  # of an error, printed at most
 _NAME: Final = re.compile(r"[\w.:/@\[\]-]{0,120}")

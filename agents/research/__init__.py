@@ -1,1 +1,1 @@
-"""Research commands: compare estimators, cluster users, survey recordings. Installed with `hatcast[research]`."""
+"""Research commands: compare estimators, cluster users, survey recordings. They need `hatcast[research]`."""

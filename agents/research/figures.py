@@ -1,4 +1,4 @@
-"""Figures in files: the same bytes for the same numbers."""
+"""Write figures to files, with the same bytes for the same numbers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,8 +12,8 @@ from hatcast.stream.errors import HatcastError
 
 
 @contextmanager
-def figure_in(path: Path, title: str, size: tuple[float, float]) -> Iterator[Figure]:
-    """A figure to draw on, of so many inches; written in the format of the file's ending.
+def open_figure(path: Path, title: str, size: tuple[float, float]) -> Iterator[Figure]:
+    """Yield a figure of this size in inches, and write it in the format of the file's suffix.
 
     Raises HatcastError if it cannot be written.
     """
@@ -28,9 +28,9 @@ def figure_in(path: Path, title: str, size: tuple[float, float]) -> Iterator[Fig
 
 
 @contextmanager
-def axes_of(path: Path, title: str) -> Iterator[Axes]:
-    """The axes of a figure that has no others, with a legend beside them. Raises HatcastError as `figure_in`."""
-    with figure_in(path, title, (7, 4.2)) as figure:
+def open_axes(path: Path, title: str) -> Iterator[Axes]:
+    """Yield the only axes of a figure, with a legend beside them. Raises HatcastError as `open_figure`."""
+    with open_figure(path, title, (7, 4.2)) as figure:
         axes = figure.add_subplot()
         yield axes
         axes.grid(visible=True, which="both", linewidth=0.3)

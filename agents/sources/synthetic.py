@@ -1,6 +1,6 @@
 """Synthetic city as a telemetry source, to try hatcast without a feed. Arrival times go by the city's own clock."""
 
-import random  # simulates buses, never draws noise
+import random  # simulation: moves buses, never draws noise
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class CityOptions:
 
 def make_city(options: CityOptions, calendar: Calendar) -> City:
     """Return a city whose rush hours follow the policy's time zone."""
-    chance = random.Random(options.seed)  # simulates buses
+    chance = random.Random(options.seed)  # simulation: moves buses
     return City(options.centre or CENTRE, options.vehicles, chance, calendar.local)
 
 

@@ -28,12 +28,12 @@ def main() -> None:
             folders = Path(tempfile.gettempdir()).glob("hatcast-survey-*")
             sizes.append(sum(file.stat().st_size for folder in folders for file in folder.rglob("*.parquet")))
 
-    policy = survey_policy(None, jsonl.FEED.name, {"timezone": "Asia/Kolkata"}, None)
+    policy = survey_policy(None, jsonl.FORMAT.name, {"timezone": "Asia/Kolkata"}, None)
     before, begun = cpu_s(), time.monotonic()
-    survey(Job([path], jsonl.FEED, policy, None, Fraction(10), now_ms(), look))
+    survey(Job([path], jsonl.FORMAT, policy, None, Fraction(10), now_ms(), look))
     taken, used, peak = time.monotonic() - begun, cpu_s() - before, peak_mb()
     before = cpu_s()
-    with open_records([path], jsonl.FEED) as read:
+    with open_records([path], jsonl.FORMAT) as read:
         for number, _ in enumerate(read(), start=1):
             if number == READ_ALONE:
                 break

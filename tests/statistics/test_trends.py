@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hatcast.agents.research.evaluate.comparison import Error, Errors, Hat, compare
-from hatcast.agents.research.evaluate.contenders import contender
+from hatcast.agents.research.evaluate.contenders import parse_contender
 from hatcast.agents.research.evaluate.inputs import scale
 from hatcast.agents.research.evaluate.values import Readings, iid
 from tests.support import ITMS_LIKE, UPPER_BOUND
@@ -25,7 +25,7 @@ TIE = 3
 def errors_at(scaling: tuple[Literal["samples", "users"], int] | None) -> Errors:
     counts = scale(np.array(ITMS_LIKE, np.int64), scaling)
     hat = Hat(counts, iid(counts, Readings()), UPPER_BOUND)
-    return compare(hat, [contender(name) for name in RANKED], EPSILONS, 10_000, seed=1)
+    return compare(hat, [parse_contender(name) for name in RANKED], EPSILONS, 10_000, seed=1)
 
 
 def is_no_worse(one: Error, other: Error) -> bool:

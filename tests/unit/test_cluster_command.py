@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hatcast.agents.cli.cluster import command
-from hatcast.agents.research.cluster.release import local_ones
+from hatcast.agents.research.cluster.release import select_local
 from hatcast.agents.research.evaluate.clusters import CONTENDERS
 from hatcast.stream.errors import HatcastError
 from tests.folding import HOUR, NOON, record
@@ -117,14 +117,14 @@ def test_a_blend_asks_those_that_it_names(
 def test_who_is_local_is_told_by_the_key_and_the_pseudonym_alone() -> None:
     pseudonyms = np.arange(4_000, dtype=np.uint64)
     key, other = bytes(32), bytes([1] * 32)
-    found = local_ones(pseudonyms, 0.3, key)
-    assert (found == local_ones(pseudonyms, 0.3, key)).all()
-    assert (local_ones(pseudonyms[::2], 0.3, key) == found[::2]).all(), "not by who else is there"
-    assert (found != local_ones(pseudonyms, 0.3, other)).any()
-    assert (found <= local_ones(pseudonyms, 0.6, key)).all()
+    found = select_local(pseudonyms, 0.3, key)
+    assert (found == select_local(pseudonyms, 0.3, key)).all()
+    assert (select_local(pseudonyms[::2], 0.3, key) == found[::2]).all(), "not by who else is there"
+    assert (found != select_local(pseudonyms, 0.3, other)).any()
+    assert (found <= select_local(pseudonyms, 0.6, key)).all()
     assert abs(found.mean() - 0.3) < 0.05
-    assert not local_ones(pseudonyms, 0.0, key).any()
-    assert local_ones(pseudonyms, 1.0, key).all()
+    assert not select_local(pseudonyms, 0.0, key).any()
+    assert select_local(pseudonyms, 1.0, key).all()
 
 
 def test_a_release_is_shown_as_a_table_and_drawn(files: tuple[Path, Path], tmp_path: Path) -> None:

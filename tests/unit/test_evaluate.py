@@ -12,9 +12,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hatcast.agents.research.evaluate.comparison import Error, Hat, compare
-from hatcast.agents.research.evaluate.contenders import DEFAULT, GRID, Settled, contender, default_for
+from hatcast.agents.research.evaluate.contenders import (
+    DEFAULT,
+    GRID,
+    ResolvedContender,
+    default_estimators,
+    parse_contender,
+)
 from hatcast.agents.research.evaluate.estimates import (
-    Lot,
+    RunBatch,
     array_means,
     clipped_mean,
     levy_weights,
@@ -25,7 +31,7 @@ from hatcast.agents.research.evaluate.estimates import (
     value,
 )
 from hatcast.agents.research.evaluate.simulation import Draws, Floats, Integers
-from hatcast.agents.research.evaluate.values import VALUES, Readings, mean_law, recorded, vectors
+from hatcast.agents.research.evaluate.values import VALUES, Readings, mean_quantiles, recorded, vectors
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators import ESTIMATORS, Users
 from hatcast.stream.estimators.array_length import minimax_convex_printed
@@ -44,9 +50,9 @@ def hats(draw: st.DrawFn) -> Users:
     return as_users(counts, [draw(st.integers(0, count * UPPER_BOUND)) for count in counts])
 
 
-def settled_for(name: str, users: Users, epsilon: float) -> tuple[Settled, Lot]:
-    settled = contender(name).settled(users.counts, UPPER_BOUND, epsilon)
-    return settled, Lot(users.counts, (users.sums / users.counts)[None, :], UPPER_BOUND)
+def resolved_for(name: str, users: Users, epsilon: float) -> tuple[ResolvedContender, RunBatch]:
+    resolved = parse_contender(name).resolve(users.counts, UPPER_BOUND, epsilon)
+    return resolved, RunBatch(users.counts, (users.sums / users.counts)[None, :], UPPER_BOUND)
 
 
 # Ties to the exact estimators
@@ -59,20 +65,20 @@ def test_every_estimator_of_the_registry_is_compared_by_default() -> None:
 @pytest.mark.parametrize("name", FIXED)
 @given(users=hats(), epsilon=st.sampled_from([0.5, 1.0, 2.0]))
 def test_a_fast_value_is_the_exact_one(name: str, users: Users, epsilon: float) -> None:
-    settled, lot = settled_for(name, users, epsilon)
-    exact = settled.contender.estimator.value(users, settled.parameters)
-    assert value(lot, settled)[0] == pytest.approx(float(exact), rel=1e-11, abs=1e-7)
+    resolved, batch = resolved_for(name, users, epsilon)
+    exact = resolved.contender.estimator.value(users, resolved.parameters)
+    assert value(batch, resolved)[0] == pytest.approx(float(exact), rel=1e-11, abs=1e-7)
 
 
 @pytest.mark.parametrize("name", SELECTING)
 @given(users=hats(), cut=st.tuples(*[st.integers(0, UPPER_BOUND)] * 2))
 def test_a_fast_clipped_mean_is_the_exact_one(name: str, users: Users, cut: tuple[int, int]) -> None:
-    settled, lot = settled_for(name, users, 1.0)
+    resolved, batch = resolved_for(name, users, 1.0)
     low, high = sorted(cut)
-    assert settled.arrays is not None
-    fast = clipped_mean(array_means(lot.means, settled.arrays), np.array([low]), np.array([high]))
-    exact = settled.contender.estimator.value(
-        users, replace(settled.parameters, interval=(Fraction(low), Fraction(high)))
+    assert resolved.arrays is not None
+    fast = clipped_mean(array_means(batch.means, resolved.arrays), np.array([low]), np.array([high]))
+    exact = resolved.contender.estimator.value(
+        users, replace(resolved.parameters, interval=(Fraction(low), Fraction(high)))
     )
     assert fast[0] == pytest.approx(float(exact), rel=1e-11, abs=1e-7)
 
@@ -85,7 +91,7 @@ class Listening(Draws):
         return np.zeros(scales.shape, np.int64)
 
 
-@pytest.mark.parametrize("name", [*default_for(2).split(","), "array_averaging:wraparound:3"])
+@pytest.mark.parametrize("name", [*default_estimators(2).split(","), "array_averaging:wraparound:3"])
 @given(counts=st.lists(st.integers(1, 60), min_size=1, max_size=25), dimensions=st.integers(1, 5), data=st.data())
 def test_a_fast_vector_and_its_noise_are_those_of_the_exact_form(
     name: str, counts: list[int], dimensions: int, data: st.DataObject
@@ -94,14 +100,14 @@ def test_a_fast_vector_and_its_noise_are_those_of_the_exact_form(
     shares = np.random.default_rng(data.draw(st.integers(0, 99))).integers(0, 10, (len(counts), dimensions))
     signs = 1 if dimensions == 1 else 1 - 2 * (shares % 2)
     users = VectorUsers(ordered, shares * signs * ordered[:, None] * (UPPER_BOUND // 50))
-    settled = contender(name).settled(ordered, UPPER_BOUND, 0.7, dimensions)
-    lot = Lot(ordered, (users.sums / ordered[:, None]).T[None], UPPER_BOUND)
-    form = vector_form(settled.contender.estimator.name, dimensions)
-    exact = [float(each) for each in form.value(users, settled.parameters)]
-    assert value(lot, settled)[0] == pytest.approx(exact, rel=1e-11, abs=1e-7)
+    resolved = parse_contender(name).resolve(ordered, UPPER_BOUND, 0.7, dimensions)
+    batch = RunBatch(ordered, (users.sums / ordered[:, None]).T[None], UPPER_BOUND)
+    form = vector_form(resolved.contender.estimator.name, dimensions)
+    exact = [float(each) for each in form.value(users, resolved.parameters)]
+    assert value(batch, resolved)[0] == pytest.approx(exact, rel=1e-11, abs=1e-7)
     draws = Listening(0)
-    fast = raw(lot, settled, draws)
-    found = form.estimate(users, settled.parameters, Scripted([0] * dimensions))
+    fast = raw(batch, resolved, draws)
+    found = form.estimate(users, resolved.parameters, Scripted([0] * dimensions))
     assert found is not None
     assert np.all(np.abs(fast[0] - found.raw) <= 1), "a value between two steps may go to either"
     assert draws.scales == pytest.approx(np.full((1, dimensions), found.scale), rel=1e-12)
@@ -110,9 +116,9 @@ def test_a_fast_vector_and_its_noise_are_those_of_the_exact_form(
 def test_the_error_of_vectors_is_the_sum_over_their_coordinates() -> None:
     counts, epsilon = as_counts(ITMS_LIKE), 1.0
     hat = Hat(counts, vectors(counts, Readings(), 3), UPPER_BOUND, dimensions=3)
-    (error,) = (row[epsilon] for row in compare(hat, [contender("baseline")], [epsilon], 10_000, seed=1).values())
+    (error,) = (row[epsilon] for row in compare(hat, [parse_contender("baseline")], [epsilon], 10_000, seed=1).values())
     exact = vector_form("baseline", 3).worst_case_error(
-        counts, contender("baseline").settled(counts, UPPER_BOUND, epsilon).parameters
+        counts, parse_contender("baseline").resolve(counts, UPPER_BOUND, epsilon).parameters
     )
     assert float(exact.total) / 1000 == pytest.approx(3 * 2 * 65 * 417 / 17166)
     assert abs(error.mae - float(exact.total) / 1000) < 5 * error.standard_error
@@ -147,11 +153,11 @@ class KeptDraws(Draws):
 def test_a_fast_ratio_is_the_exact_one_for_the_same_draws_and_has_noise_of_the_same_scales(
     name: str, users: Users, epsilon: float, seed: int
 ) -> None:
-    settled, lot = settled_for(name, users, epsilon)
+    resolved, batch = resolved_for(name, users, epsilon)
     draws = KeptDraws(seed)
-    fast = raw(lot, settled, draws)[0]
+    fast = raw(batch, resolved, draws)[0]
     noise = Scripted([drawn for _, drawn in draws.drawn])
-    exact = settled.contender.estimator.estimate(users, settled.parameters, noise)
+    exact = resolved.contender.estimator.estimate(users, resolved.parameters, noise)
     assert [distance / part for _, distance, part in noise.asked] == [scale for scale, _ in draws.drawn]
     assert (exact is None) == math.isnan(fast)
     assert exact is None or abs(exact.raw * GRID.milli - fast) <= 1  # one step: a sum of floats between two steps
@@ -160,7 +166,7 @@ def test_a_fast_ratio_is_the_exact_one_for_the_same_draws_and_has_noise_of_the_s
 def test_what_noise_suppresses_is_counted_and_is_no_error() -> None:
     counts = as_counts([20] * 20)  # at the threshold, so that it is suppressed in half of the runs
     hat = Hat(counts, recorded(np.full(20, 30_000.0)), UPPER_BOUND)
-    (error,) = compare(hat, [contender("capped_ratio:20")], [1.0], 4_000, seed=1)["capped_ratio:20"].values()
+    (error,) = compare(hat, [parse_contender("capped_ratio:20")], [1.0], 4_000, seed=1)["capped_ratio:20"].values()
     assert abs(error.suppressed - 0.5) < 5 * 0.5 / 4_000**0.5
     assert 0 < error.mae < 10
     nobody = Error.of(np.full(3, np.nan))
@@ -190,14 +196,14 @@ class QueryPeriod:
         return number // 2
 
 
-def fast_chances(settled: Settled, lot: Lot) -> list[NDArray[np.float64]]:
-    assert settled.arrays is not None
-    means = lot.sorted_array_means(settled.arrays)
-    if settled.contender.estimator.name == "levy":
-        weights = [levy_weights(means, settled)]
+def fast_chances(resolved: ResolvedContender, batch: RunBatch) -> list[NDArray[np.float64]]:
+    assert resolved.arrays is not None
+    means = batch.sorted_array_means(resolved.arrays)
+    if resolved.contender.estimator.name == "levy":
+        weights = [levy_weights(means, resolved)]
     else:
-        _, widths = quantile_intervals(means, settled)
-        weights = [quantile_weights(widths, rank, settled) for rank in quantile_ranks(settled)]
+        _, widths = quantile_intervals(means, resolved)
+        weights = [quantile_weights(widths, rank, resolved) for rank in quantile_ranks(resolved)]
     return [each[0] / each[0].sum() for each in weights]
 
 
@@ -208,10 +214,10 @@ def test_selections_have_the_chances_that_the_exact_ones_are_drawn_with(name: st
     chance = np.random.default_rng(7)
     for _ in range(5):
         users = Users(counts, chance.integers(0, counts * UPPER_BOUND, endpoint=True))
-        settled, lot = settled_for(name, users, epsilon)
+        resolved, batch = resolved_for(name, users, epsilon)
         asked = QueryPeriod()
-        settled.contender.estimator.estimate(users, settled.parameters, asked)
-        found = fast_chances(settled, lot)
+        resolved.contender.estimator.estimate(users, resolved.parameters, asked)
+        found = fast_chances(resolved, batch)
         assert len(found) == len(asked.chances) >= 1
         for fast, exact in zip(found, asked.chances, strict=True):
             assert np.abs(fast - exact).max() < 1e-9
@@ -219,10 +225,10 @@ def test_selections_have_the_chances_that_the_exact_ones_are_drawn_with(name: st
 
 def test_a_quantile_far_from_all_that_has_a_width_still_has_its_chances() -> None:
     users = as_users([1] * 2_000, [30_000] * 2_000)
-    settled, lot = settled_for("quantile", users, 50.0)
+    resolved, batch = resolved_for("quantile", users, 50.0)
     asked = QueryPeriod()
-    settled.contender.estimator.estimate(users, settled.parameters, asked)
-    for fast, exact in zip(fast_chances(settled, lot), asked.chances, strict=True):
+    resolved.contender.estimator.estimate(users, resolved.parameters, asked)
+    for fast, exact in zip(fast_chances(resolved, batch), asked.chances, strict=True):
         assert np.abs(fast - exact).max() < 1e-9
 
 
@@ -271,7 +277,7 @@ def test_the_law_of_a_mean_keeps_its_expectation_and_narrows_with_the_count() ->
     density /= density.sum()
     spreads = []
     for count in (10, 1000):
-        law = mean_law(count, Readings())
+        law = mean_quantiles(count, Readings())
         assert np.all(np.diff(law) >= 0)
         mean = float(density @ law)
         assert mean == pytest.approx(20.77, abs=0.02), "cut at 0, so a little above 20.67"
@@ -285,19 +291,19 @@ def test_the_law_of_a_mean_keeps_its_expectation_and_narrows_with_the_count() ->
 def test_printed_variants_have_the_papers_constants() -> None:
     counts = as_counts(ITMS_LIKE)
     ours, printed = (
-        contender(f"array_averaging:wraparound:sensitivity{end}").settled(counts, UPPER_BOUND, 1.0)
+        parse_contender(f"array_averaging:wraparound:sensitivity{end}").resolve(counts, UPPER_BOUND, 1.0)
         for end in ("", ":printed")
     )
     assert ours.sensitivity == Fraction(UPPER_BOUND, 160)
     assert printed.sensitivity == Fraction(2 * UPPER_BOUND, 160)
-    levy = [contender(f"levy:wraparound{end}").settled(counts, UPPER_BOUND, 1.0) for end in ("", ":printed")]
+    levy = [parse_contender(f"levy:wraparound{end}").resolve(counts, UPPER_BOUND, 1.0) for end in ("", ":printed")]
     assert [each.selection_split for each in levy] == [2, 1]
-    convex = contender("opt_array_averaging:minimax_convex_printed").settled(counts, UPPER_BOUND, 1.0)
+    convex = parse_contender("opt_array_averaging:minimax_convex_printed").resolve(counts, UPPER_BOUND, 1.0)
     assert convex.parameters.array_length == minimax_convex_printed(counts, 1.0)
 
 
 @pytest.mark.parametrize("name", ["", "mean", "levy:fast", "baseline:median", "levy:printed", "levy:0", "levy:²"])
 def test_a_name_that_means_nothing_is_refused_in_one_line(name: str) -> None:
     with pytest.raises(HatcastError) as refused:
-        contender(name)
+        parse_contender(name)
     assert "\n" not in str(refused.value)

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from hatcast.agents.research.evaluate.hybrid import AXES, Case, curves, estimators_of, squared_errors
+from hatcast.agents.research.evaluate.hybrid import AXES, Case, curves, parse_estimators, squared_errors
 from hatcast.agents.research.evaluate.simulation import Draws
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS
@@ -33,7 +33,7 @@ def test_simulated_releases_have_the_error_of_the_lemmas(case: Case) -> None:
 
 
 def test_simulated_points_lie_on_the_theory_lines() -> None:
-    found = curves([PLAIN, DIFFERING], estimators_of("kvh,kvh_heterogeneous,pwh"), 2_000, 1)
+    found = curves([PLAIN, DIFFERING], parse_estimators("kvh,kvh_heterogeneous,pwh"), 2_000, 1)
     assert len(found) == 2 * 3 * len(AXES)
     for curve in found:
         assert len(curve.points) == 7
@@ -76,7 +76,7 @@ def test_json_has_what_the_lemmas_say_and_what_was_simulated(tmp_path: Path) -> 
 
 
 def test_the_same_seed_simulates_the_same() -> None:
-    one, again, other = (curves([PLAIN], estimators_of("pwh"), 20, seed) for seed in (3, 3, 4))
+    one, again, other = (curves([PLAIN], parse_estimators("pwh"), 20, seed) for seed in (3, 3, 4))
     assert one == again != other
 
 
@@ -104,7 +104,7 @@ def test_the_ends_of_what_may_be_asked_for_are_shown(arguments: list[object], tm
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--estimators", "baseline"], "no estimator of the hybrid model"),
+        (["--estimators", "baseline"], "not an estimator of the hybrid model"),
         (["--sigma", "0.6"], "--sigma"),
         (["--sigma", "wide"], "--sigma"),
         (["--sigma", "0.4", "--gap", "0.3"], "would leave"),

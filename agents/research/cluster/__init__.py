@@ -1,1 +1,1 @@
-"""`hatcast cluster`: recordings to vectors, vectors to private centres. One process, no services, no ledger."""
+"""`hatcast cluster`: private cluster centres of users' vectors, from recordings. No services, no ledger."""

@@ -1,4 +1,4 @@
-"""Centres of one clustering, with noise. Whoever calls it has to add up what it costs: no ledger knows of it."""
+"""Private release of one clustering's centres. No ledger records its charge: the caller has to account for it."""
 
 import hashlib
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.readings.pseudonyms import PSEUDONYM_BYTES
 
-MOST_EPSILON: Final = 10.0  # above it hardly anything is hidden: as for policies
+EPSILON_MAX: Final = 10.0  # a larger epsilon hides hardly anything; policies have the same limit
 
 
 class Blend(StrEnum):
-    """Who is asked: both groups, blended by PWH, or one of them."""
+    """Groups of users in the release: both, blended by PWH, or one of them."""
 
     PWH = "pwh"
     TCM_ONLY = "tcm_only"
@@ -32,10 +32,10 @@ class Blend(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What to release.
+class ClusteringOptions:
+    """Options of a release.
 
-    local   the share of users that count as local devices, from 0 to 1
+    local   share of users that count as local devices, from 0 to 1
     """
 
     setting: Setting
@@ -45,18 +45,18 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Released:
-    """What may be published. central, local: users that were asked, public under `replace`."""
+    """A private release, publishable. central, local: selected users of each group, public under `replace`."""
 
     policy: Policy
     slots: Sequence[str]
-    wish: Wish
+    options: ClusteringOptions
     central: int
     local: int
     clusters: Clusters
 
     def record(self) -> dict[str, Any]:
-        """For programs; speeds in km/h."""
-        grid, setting, found = Grid(self.policy.grid), self.wish.setting, self.clusters
+        """Return the release as a JSON object; speeds in km/h."""
+        grid, setting, clusters = Grid(self.policy.grid), self.options.setting, self.clusters
         step = float(grid.milli) / 1000
         return {
             "status": "released",
@@ -65,7 +65,7 @@ class Released:
             "privacy_unit": self.policy.unit,
             "ledger": None,
             "policy_id": self.policy.policy_id,
-            "blend": self.wish.blend.value,
+            "blend": self.options.blend.value,
             "iterations": setting.iterations,
             "seed": setting.seed,
             "users": {"central": self.central, "local": self.local},
@@ -73,11 +73,11 @@ class Released:
             "slots": list(self.slots),
             "clusters": [
                 {
-                    "centre": [float(grid.text(each)) for each in found.centres[k].tolist()],
-                    "users": round(float(found.users[k]), 1),
-                    "noise_deviation": [round(each * step, grid.digits) for each in found.noise[k].tolist()],
-                    "central_weight": [round(each, 4) for each in found.weights[k].tolist()],
-                    "last_moved": int(found.moved[k]),
+                    "centre": [float(grid.text(each)) for each in clusters.centres[k].tolist()],
+                    "users": round(float(clusters.users[k]), 1),
+                    "noise_deviation": [round(each * step, grid.digits) for each in clusters.noise[k].tolist()],
+                    "central_weight": [round(each, 4) for each in clusters.weights[k].tolist()],
+                    "last_moved": int(clusters.moved[k]),
                 }
                 for k in range(setting.clusters)
             ],
@@ -85,7 +85,7 @@ class Released:
 
 
 def check_relation(policy: Policy) -> None:
-    """Raises SettingError for a policy under which the number of users is private."""
+    """Raise SettingError for a policy under which the number of users is private."""
     if policy.relation is not Relation.REPLACE:
         raise SettingError(
             "policy.privacy.relation",
@@ -94,23 +94,26 @@ def check_relation(policy: Policy) -> None:
         )
 
 
-def release(vectors: Vectors, policy: Policy, wish: Wish, noise: Noise) -> Released:
-    """The one answer, for `wish.setting.epsilon` of each user. Raises HatcastError where there is nobody to ask."""
+def release(vectors: Vectors, policy: Policy, options: ClusteringOptions, noise: Noise) -> Released:
+    """Release the centres; each user's charge is `options.setting.epsilon`. Raises HatcastError for too few users."""
     check_relation(policy)
-    local = local_ones(vectors.pseudonyms, wish.local, vectors.key)
-    asked = {Blend.PWH: np.ones_like(local), Blend.TCM_ONLY: ~local, Blend.LM_ONLY: local}[wish.blend]
-    number = int(asked.sum())
-    if number < max(policy.min_users, 1):  # who is there is public under `replace`
+    local = select_local(vectors.pseudonyms, options.local, vectors.key)
+    selected = {Blend.PWH: np.ones_like(local), Blend.TCM_ONLY: ~local, Blend.LM_ONLY: local}[options.blend]
+    number = int(selected.sum())
+    if number < max(policy.min_users, 1):  # the number of users is public under `replace`
         raise HatcastError(
-            "fewer users than policy.privacy.min_users: nothing is released; take more files, or both groups"
+            "fewer users than policy.privacy.min_users: nothing is released; name more files, or use both groups"
         )
-    mine, theirs = vectors.steps[asked & ~local], vectors.steps[asked & local]
-    found = cluster(mine, Devices(theirs, wish.setting, noise), wish.setting, noise)
-    return Released(policy, vectors.slots, wish, len(mine), len(theirs), found)
+    central, local_vectors = vectors.steps[selected & ~local], vectors.steps[selected & local]
+    clusters = cluster(central, Devices(local_vectors, options.setting, noise), options.setting, noise)
+    return Released(policy, vectors.slots, options, len(central), len(local_vectors), clusters)
 
 
-def local_ones(pseudonyms: NDArray[np.uint64], share: float, key: bytes) -> NDArray[np.bool_]:
-    """[n] who counts as a local device: a keyed hash below the share. It depends on no speed, and on no other user."""
+def select_local(pseudonyms: NDArray[np.uint64], share: float, key: bytes) -> NDArray[np.bool_]:
+    """Return [n] whether a user counts as a local device: its keyed hash is below the share.
+
+    It depends on no speed and on no other user.
+    """
     below = int(Fraction(share) * 2**64)
 
     def place(pseudonym: int) -> int:

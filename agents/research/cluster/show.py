@@ -1,4 +1,4 @@
-"""Released centres for people: a table, a figure, and what they cost."""
+"""Released centres as a table and as a figure, and the notice of their charge."""
 
 from itertools import cycle
 from pathlib import Path
@@ -10,34 +10,34 @@ from hatcast.agents.research.cluster.release import Released
 
 _UNITS: Final = {"user_day": "each vehicle's day", "user": "each vehicle"}
 _MARKERS: Final = "osD^v<>pPX*"
-_WIDTH: Final = 79  # else title and caption are broken to the width of few columns
+_WIDTH: Final = 79  # otherwise title and caption wrap at the width of a few columns
 
 
-def cost(released: Released) -> str:
-    """One line."""
-    who = _UNITS.get(released.policy.unit, "each user")
+def cost_notice(released: Released) -> str:
+    """Return one line on the run's charge."""
+    unit = _UNITS.get(released.policy.unit, "each user")
     return (
-        f"this run costs {who} epsilon {released.wish.setting.epsilon:g}. No ledger counts it: every further run, and "
-        "every other release of the same readings, adds to it"
+        f"this run costs {unit} epsilon {released.options.setting.epsilon:g}. No ledger counts it: every further run, "
+        "and every other release of the same readings, adds to it"
     )
 
 
 def table_of(record: dict[str, Any]) -> Table:
-    """Slots down, clusters across. record: `Released.record`."""
+    """Return a table of `Released.record`: a row per slot, a column per cluster."""
     clusters, users = record["clusters"], record["users"]
     table = Table(
         title=f"{len(clusters)} clusters of {users['central'] + users['local']:,} users, {users['local']:,} of them "
         f"local; epsilon {record['epsilon']:g}, {record['iterations']} iterations, {record['blend']}",
         title_justify="left",
         caption="centres in km/h. noise: its standard deviation on a coordinate, the mean of all; where it is '-', the "
-        "cluster had too few users for it, stands where it started, and tells nothing.",
+        "cluster had too few users, and its centre is still its random start.",
         min_width=_WIDTH,
     )
     table.add_column("slot", no_wrap=True)
     for number in range(1, len(clusters) + 1):
         table.add_column(f"{number}", justify="right", no_wrap=True)
-    for at, slot in enumerate(record["slots"]):
-        table.add_row(slot, *(f"{each['centre'][at]:.1f}" for each in clusters))
+    for index, slot in enumerate(record["slots"]):
+        table.add_row(slot, *(f"{each['centre'][index]:.1f}" for each in clusters))
     table.add_section()
     table.add_row("users, about", *(f"{each['users']:,.0f}" for each in clusters))
     table.add_row(
@@ -52,10 +52,10 @@ def _mean(values: list[float]) -> float:
 
 
 def plot(record: dict[str, Any], path: Path) -> None:
-    """A line a cluster over the slots. Raises HatcastError if it cannot be written."""
-    from hatcast.agents.research.figures import axes_of
+    """Plot the centres over the slots, a line per cluster. Raises HatcastError if it cannot be written."""
+    from hatcast.agents.research.figures import open_axes
 
-    with axes_of(path, f"Centres at epsilon {record['epsilon']:g}") as axes:
+    with open_axes(path, f"Centres at epsilon {record['epsilon']:g}") as axes:
         for number, (each, marker) in enumerate(zip(record["clusters"], cycle(_MARKERS), strict=False), 1):
             label = f"{number}: about {each['users']:,.0f} users"
             axes.errorbar(

@@ -1,4 +1,4 @@
-"""Recordings to a vector a user, through the fold."""
+"""Fold recordings and return a vector for each user."""
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
@@ -18,18 +18,18 @@ from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.fold.packing import columns
 from hatcast.stream.kmeans.hat_vectors import Contributions, hat_vectors, slots_of_day
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import Feed
+from hatcast.stream.readings.formats import Format
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vectors:
-    """Private but for its shape.
+    """Users' vectors. Everything is private except the shape.
 
-    slots        [d] the coordinates
+    slots        [d] coordinates
     pseudonyms   [n] ascending
-    steps        int64 [n, d] of the grid, in [0, upper bound]
-    key          what users were hashed with
+    steps        int64 [n, d] mean speeds in grid steps, in [0, upper bound]
+    key          user key of the pseudonyms
     """
 
     slots: Sequence[str]
@@ -38,8 +38,8 @@ class Vectors:
     key: bytes
 
 
-def chosen_slots(policy: Policy, wanted: Sequence[str] | None) -> list[str]:
-    """The coordinates, in the order of the day; None: all slots of the policy's hours. Raises HatcastError."""
+def select_slots(policy: Policy, wanted: Sequence[str] | None) -> list[str]:
+    """Return the coordinates in the order of the day. None: all slots of the policy's hours. Raises HatcastError."""
     slots = slots_of_day(policy)
     if wanted is None:
         return slots
@@ -50,18 +50,18 @@ def chosen_slots(policy: Policy, wanted: Sequence[str] | None) -> list[str]:
 
 
 def read_vectors(
-    files: Sequence[Path], feed: Feed, settings: Settings, slots: Sequence[str], progress: Callable[[int], None]
+    files: Sequence[Path], feed: Format, settings: Settings, slots: Sequence[str], progress: Callable[[int], None]
 ) -> Vectors:
-    """All users of recordings. Told apart by the key of the settings, or by one made for this run."""
+    """Return the vectors of all users of recordings. The user key is that of the settings, or a new one."""
     pseudonyms = Pseudonyms(settings.user_key or secrets.token_bytes(KEY_BYTES))
-    kept = RetainChunks()
+    retained = RetainChunks()
     with open_recording(files, feed) as recording:
-        fold_recording(recording, Job(settings.policy, pseudonyms, now_ms(), kept, progress))
-    users, steps = hat_vectors(_contributions(kept), slots, settings.policy)
+        fold_recording(recording, Job(settings.policy, pseudonyms, now_ms(), retained, progress))
+    users, steps = hat_vectors(_contributions(retained), slots, settings.policy)
     return Vectors(slots, users, steps, pseudonyms.key)
 
 
-def _contributions(kept: RetainChunks) -> Iterator[Contributions]:
-    for hat in kept.hats():
-        for chunk in kept.chunks(hat).readings:
+def _contributions(retained: RetainChunks) -> Iterator[Contributions]:
+    for hat in retained.hats():
+        for chunk in retained.chunks(hat).readings:
             yield hat.slot.partition("/")[2], *columns(chunk)

@@ -1,7 +1,7 @@
-"""Hybrid K-means on synthetic data of the paper's kind, beside the result without noise.    [H 7, App. E]
+"""Compare hybrid K-means with K-means without noise, on synthetic data like the paper's.    [H 7, App. E]
 
-Gaussian clusters in [0, 1]^d, the same number of users in each; central and local users are drawn at random. What is
-measured is the paper's WCSS, of all users and by the final centres, here as a mean a user.
+Gaussian clusters in [0, 1]^d with equal numbers of users; central and local users are drawn at random. The score is the
+paper's WCSS of all users by the final centres, here as a mean per user.
 """
 
 import math
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hatcast.agents.research.evaluate.simulation import Draws, Floats, Integers
 from hatcast.stream.hybrid import pwh
 from hatcast.stream.kmeans.devices import Reports
-from hatcast.stream.kmeans.lloyd import Clusters, Found, cluster, iterate
+from hatcast.stream.kmeans.lloyd import Clusters, WeightedMeans, cluster, iterate
 from hatcast.stream.kmeans.means import Means, central_means
 from hatcast.stream.kmeans.seeding import seeds
 from hatcast.stream.kmeans.setting import Setting
@@ -24,51 +24,51 @@ from hatcast.stream.kmeans.tally import nearest, tally
 from hatcast.stream.mechanisms import Noisy
 
 TOP: Final = 1_000_000  # steps of a coordinate in [0, 1]
-SPREAD: Final = 0.028  # of a cluster, in each coordinate    [H 7]
-_MIDDLES: Final = 2**63  # seeds from here on are for where clusters are, those below for where centres start
+SPREAD: Final = 0.028  # standard deviation of a cluster, in each coordinate    [H 7]
+_TRUE_CENTRE_SEEDS: Final = 2**63  # seeds from here on place the clusters; seeds below it place the starting centres
 
 
 @dataclass(frozen=True, slots=True)
 class Synthetic:
-    """What is drawn. users: of each cluster, 2 or more; local: the share of all that are local devices."""
+    """Synthetic data. users: of each cluster, 2 or more; local: share of users that are local devices."""
 
     users: int
     local: float
 
 
 class SimulatedNoise:
-    """`LaplaceNoise` that can be drawn again. It protects nobody."""
+    """Reproducible `LaplaceNoise`. It protects nothing."""
 
     def __init__(self, draws: Draws) -> None:
         self._draws = draws
 
     def laplace(self, value: int, distance: int, epsilon: float) -> Noisy:
-        """See LaplaceNoise."""
+        """Add noise, as `LaplaceNoise` specifies."""
         scale = distance / epsilon
         return Noisy(value + int(self._draws.laplace(np.array([scale]))[0]), scale)
 
 
 class SimulatedDevices:
-    """The reports of `Devices`, of all devices at once. tests/statistics/test_kmeans.py ties the two."""
+    """Reports of all devices at once. tests/statistics/test_kmeans.py compares them with `Devices`."""
 
     def __init__(self, vectors: Integers, setting: Setting, draws: Draws) -> None:
         self._true = vectors
         self._draws = draws
         e = math.exp(setting.local_epsilon)
-        self._truth = (e - 1) / (setting.clusters + e - 1)  # else any cluster, the true one too
+        self._truth = (e - 1) / (setting.clusters + e - 1)  # otherwise a random cluster, possibly the true one
         scales = np.full(vectors.size, setting.local_scale)
         self.vectors: Integers = vectors + draws.laplace(scales).reshape(vectors.shape)
 
     def clusters(self, centres: Integers) -> Integers:
-        """See Reports."""
+        """Return each device's answer, as `Reports` specifies."""
         number = len(self._true)
-        told = self._draws.uniform(np.full(number, 2**53)) < self._truth * 2**53
-        return np.where(told, nearest(self._true, centres), self._draws.uniform(np.full(number, len(centres))))
+        truthful = self._draws.uniform(np.full(number, 2**53)) < self._truth * 2**53
+        return np.where(truthful, nearest(self._true, centres), self._draws.uniform(np.full(number, len(centres))))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lot:
-    """The users of one run: all of them int64 [n, d], and who of them is local [n]."""
+class SimulatedUsers:
+    """Users of one run. vectors: int64 [n, d]; local: [n] whether a user is a local device."""
 
     vectors: Integers
     local: NDArray[np.bool_]
@@ -77,78 +77,80 @@ class Lot:
 
     @property
     def central(self) -> Integers:
-        """Those that trust the operator."""
+        """Vectors of the users that trust the operator."""
         return self.vectors[~self.local]
 
-    def reports(self, *, everybody: bool = False) -> Reports:
-        """Of the local users, or of all as if they were local."""
-        return SimulatedDevices(self.vectors if everybody else self.vectors[self.local], self.setting, self.draws)
+    def reports(self, *, all_users: bool = False) -> Reports:
+        """Return the reports of the local users; if `all_users`, of all as if they were local."""
+        return SimulatedDevices(self.vectors if all_users else self.vectors[self.local], self.setting, self.draws)
 
     @property
     def noise(self) -> SimulatedNoise:
-        """For the central group."""
+        """Noise for the central group."""
         return SimulatedNoise(self.draws)
 
 
-def non_private(lot: Lot) -> Clusters:
-    """K-means without noise, over all users, from the same start."""
+def non_private(users: SimulatedUsers) -> Clusters:
+    """Run K-means without noise, over all users, from the same starting centres."""
 
-    def found(centres: Integers) -> Found:
-        counts, sums = tally(lot.vectors, centres)
+    def estimate(centres: Integers) -> WeightedMeans:
+        counts, sums = tally(users.vectors, centres)
         means = sums / np.maximum(counts, 1)[:, None]
         return Means(counts.astype(np.float64), means, np.zeros(means.shape)), np.ones(means.shape)
 
-    return iterate(found, lot.setting)
+    return iterate(estimate, users.setting)
 
 
 def printed_local(reports: Reports, centres: Integers, setting: Setting) -> Means:
-    """As App. E prints it: the mean of all that said k, whoever they are."""
+    """Return the local means as App. E prints them: the mean of all devices that answered k, truthful or not."""
     answers = reports.clusters(centres)
-    said = np.bincount(answers, minlength=setting.clusters).astype(np.float64)
+    answered = np.bincount(answers, minlength=setting.clusters).astype(np.float64)
     sums = np.zeros(centres.shape)
     np.add.at(sums, answers, reports.vectors.astype(np.float64))
-    floored = np.maximum(said, 1.0)[:, None]
-    return Means(said, sums / floored, np.broadcast_to(2 * setting.local_scale**2 / floored, centres.shape))
+    floored = np.maximum(answered, 1.0)[:, None]
+    return Means(answered, sums / floored, np.broadcast_to(2 * setting.local_scale**2 / floored, centres.shape))
 
 
-def printed_hybrid(lot: Lot) -> Clusters:
-    """As App. E prints it: s_T^2 of line 13 is the variance of the noise on the sum."""
-    reports, noise, setting = lot.reports(), lot.noise, lot.setting
+def printed_hybrid(users: SimulatedUsers) -> Clusters:
+    """Run hybrid K-means as App. E prints it: s_T^2 of line 13 is the variance of the noise on the sum."""
+    reports, noise, setting = users.reports(), users.noise, users.setting
 
-    def found(centres: Integers) -> Found:
-        mine = central_means(lot.central, centres, setting, noise)
-        theirs = printed_local(reports, centres, setting)
-        one = np.array(
-            [pwh.weight(float(each), 2 * setting.central_scale**2, 2 * setting.local_scale**2) for each in theirs.users]
+    def estimate(centres: Integers) -> WeightedMeans:
+        central = central_means(users.central, centres, setting, noise)
+        local = printed_local(reports, centres, setting)
+        weight = np.array(
+            [pwh.weight(float(each), 2 * setting.central_scale**2, 2 * setting.local_scale**2) for each in local.users]
         )[:, None]
-        weights = np.broadcast_to(one, centres.shape)
-        means = weights * mine.means + (1 - weights) * theirs.means
-        variances = weights**2 * mine.variances + (1 - weights) ** 2 * theirs.variances
-        return Means(mine.users + theirs.users, means, variances), weights
+        weights = np.broadcast_to(weight, centres.shape)
+        means = weights * central.means + (1 - weights) * local.means
+        variances = weights**2 * central.variances + (1 - weights) ** 2 * local.variances
+        return Means(central.users + local.users, means, variances), weights
 
-    return iterate(found, setting)
-
-
-def printed_full_lm(lot: Lot) -> Clusters:
-    """As App. E prints it, with all users local."""
-    reports = lot.reports(everybody=True)
-    return iterate(lambda centres: (printed_local(reports, centres, lot.setting), np.zeros(centres.shape)), lot.setting)
+    return iterate(estimate, setting)
 
 
-CONTENDERS: Final[Mapping[str, Callable[[Lot], Clusters]]] = MappingProxyType(
+def printed_full_lm(users: SimulatedUsers) -> Clusters:
+    """Run K-means as App. E prints it, with all users local."""
+    reports = users.reports(all_users=True)
+    return iterate(
+        lambda centres: (printed_local(reports, centres, users.setting), np.zeros(centres.shape)), users.setting
+    )
+
+
+CONTENDERS: Final[Mapping[str, Callable[[SimulatedUsers], Clusters]]] = MappingProxyType(
     {
         "non_private": non_private,
-        "tcm_only": lambda lot: cluster(lot.central, None, lot.setting, lot.noise),
-        "lm_only": lambda lot: cluster(None, lot.reports(), lot.setting, lot.noise),
-        "full_lm": lambda lot: cluster(None, lot.reports(everybody=True), lot.setting, lot.noise),
-        "pwh": lambda lot: cluster(lot.central, lot.reports(), lot.setting, lot.noise),
+        "tcm_only": lambda users: cluster(users.central, None, users.setting, users.noise),
+        "lm_only": lambda users: cluster(None, users.reports(), users.setting, users.noise),
+        "full_lm": lambda users: cluster(None, users.reports(all_users=True), users.setting, users.noise),
+        "pwh": lambda users: cluster(users.central, users.reports(), users.setting, users.noise),
         "full_lm:printed": printed_full_lm,
         "pwh:printed": printed_hybrid,
     }
 )
 
 Scores = dict[str, dict[int, Floats]]
-"""By contender and number of iterations: WCSS a user of each run, in units of the cube's edge squared"""
+"""By contender and number of iterations: mean WCSS per user of each run, in units of the cube's edge squared"""
 
 
 def compare_clusters(
@@ -158,26 +160,26 @@ def compare_clusters(
     lengths: Sequence[int],
     progress: Callable[[int], None] = lambda _: None,
 ) -> Scores:
-    """All contenders on the same users, with each of these numbers of iterations. `progress` is told of each run.
+    """Compare all contenders on the same users, for each number of iterations in `lengths`.
 
-    `setting.seed` decides where clusters are and where centres start, and all that is drawn.
+    `setting.seed` decides the clusters, the starting centres and all draws. `progress` is called after each run.
     """
     draws = Draws(setting.seed)
-    middles = seeds(replace(setting, top=TOP, seed=_MIDDLES + setting.seed))
+    true_centres = seeds(replace(setting, top=TOP, seed=_TRUE_CENTRE_SEEDS + setting.seed))
     scores: dict[str, dict[int, list[float]]] = {name: {each: [] for each in lengths} for name in CONTENDERS}
     for _ in range(runs):
-        vectors = _vectors(middles, synthetic.users, draws)
-        local = _local_ones(len(vectors), synthetic.local, draws)
+        vectors = _vectors(true_centres, synthetic.users, draws)
+        local = _random_local(len(vectors), synthetic.local, draws)
         for length in lengths:
-            lot = Lot(vectors, local, replace(setting, top=TOP, iterations=length), draws)
+            users = SimulatedUsers(vectors, local, replace(setting, top=TOP, iterations=length), draws)
             for name, contender in CONTENDERS.items():
-                scores[name][length].append(wcss(vectors, contender(lot).centres))
+                scores[name][length].append(wcss(vectors, contender(users).centres))
         progress(1)
     return {name: {each: np.array(found) for each, found in row.items()} for name, row in scores.items()}
 
 
-def _local_ones(number: int, share: float, draws: Draws) -> NDArray[np.bool_]:
-    """[n] any of them, as many as the share says, but neither nobody nor everybody."""
+def _random_local(number: int, share: float, draws: Draws) -> NDArray[np.bool_]:
+    """Return [n] a random choice of local users: the given share, but at least one user of each group."""
     order = np.argsort(draws.uniform(np.full(number, 2**53)), kind="stable")
     local = np.zeros(number, np.bool_)
     local[order[: min(max(round(share * number), 1), number - 1)]] = True
@@ -185,14 +187,14 @@ def _local_ones(number: int, share: float, draws: Draws) -> NDArray[np.bool_]:
 
 
 def wcss(vectors: Integers, centres: Integers) -> float:
-    """The mean over users of the squared distance to the nearest centre, in units of the cube's edge squared."""
-    away = vectors - centres[nearest(vectors, centres)]
-    return float((away.astype(np.float64) ** 2).sum(axis=1).mean()) / TOP**2
+    """Return the mean squared distance of users to the nearest centre, in units of the cube's edge squared."""
+    differences = vectors - centres[nearest(vectors, centres)]
+    return float((differences.astype(np.float64) ** 2).sum(axis=1).mean()) / TOP**2
 
 
-def _vectors(middles: Integers, users: int, draws: Draws) -> Integers:
-    """[K users, d]: around each middle; what falls out of the cube is cut."""
-    clusters, dimensions = middles.shape
+def _vectors(true_centres: Integers, users: int, draws: Draws) -> Integers:
+    """Draw vectors [K users, d] around each true centre, clipped to the cube."""
+    clusters, dimensions = true_centres.shape
     normal = draws.normal(clusters * users, dimensions)
-    drawn = np.repeat(middles, users, axis=0) + SPREAD * TOP * normal
+    drawn = np.repeat(true_centres, users, axis=0) + SPREAD * TOP * normal
     return np.rint(np.clip(drawn, 0, TOP)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""A comparison of clusterings as a table, and as a plot."""
+"""Comparison of clusterings as a table, as JSON and as a plot."""
 
 import math
 from itertools import cycle
@@ -12,18 +12,18 @@ from hatcast.agents.research.evaluate.simulation import Floats
 
 _MARKERS: Final = "osD^v<>"
 _DIGITS: Final = 6
-_WIDTH: Final = 79  # else title and caption are broken to the width of few columns
+_WIDTH: Final = 79  # otherwise title and caption wrap at the width of a few columns
 
 
 def table_of(scores: Scores, title: str) -> Table:
-    """Contenders down, iterations across; the least of those with noise in bold."""
+    """Return a table: a row per contender, a column per number of iterations; the least score with noise in bold."""
     lengths = list(next(iter(scores.values())))
     worst = max(standard_error(runs) / float(runs.mean()) for row in scores.values() for runs in row.values())
     table = Table(
         title=title,
         title_justify="left",
-        caption="WCSS a user, in 1/1000 of the cube's edge squared, by number of iterations; standard errors are up to "
-        f"{worst:.0%} of it. :printed is as in the paper's pseudocode; see docs/cluster.md.",
+        caption="WCSS per user, in 1/1000 of the cube's edge squared, by number of iterations; standard errors are up "
+        f"to {worst:.0%} of it. :printed is as in the paper's pseudocode; see docs/cluster.md.",
         min_width=_WIDTH,
     )
     table.add_column("", no_wrap=True)
@@ -38,12 +38,12 @@ def table_of(scores: Scores, title: str) -> Table:
 
 
 def standard_error(runs: Floats) -> float:
-    """Of the mean of all runs."""
+    """Return the standard error of the mean of all runs."""
     return float(runs.std(ddof=1)) / math.sqrt(len(runs))
 
 
 def as_json(scores: Scores) -> dict[str, dict[str, dict[str, float]]]:
-    """{contender: {iterations: mean and standard error}}"""
+    """Return {contender: {iterations: mean and standard error}}."""
     return {
         name: {
             str(length): {
@@ -57,13 +57,13 @@ def as_json(scores: Scores) -> dict[str, dict[str, dict[str, float]]]:
 
 
 def plot(scores: Scores, title: str, path: Path) -> None:
-    """A line a contender. Raises HatcastError if it cannot be written."""
-    from hatcast.agents.research.figures import axes_of
+    """Plot a line per contender. Raises HatcastError if it cannot be written."""
+    from hatcast.agents.research.figures import open_axes
 
-    with axes_of(path, title) as axes:
+    with open_axes(path, title) as axes:
         for (name, row), marker in zip(scores.items(), cycle(_MARKERS), strict=False):
             means = [float(runs.mean()) for runs in row.values()]
             style = "--" if name.endswith(":printed") else "-"
             axes.plot([*row], means, style, marker=marker, markersize=4, linewidth=1, label=name)
-        axes.set(xlabel="iterations", ylabel="WCSS a user, edges^2", yscale="log")
+        axes.set(xlabel="iterations", ylabel="WCSS per user, edges^2", yscale="log")
         axes.set_xticks([*next(iter(scores.values()))])

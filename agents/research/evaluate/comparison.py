@@ -1,4 +1,4 @@
-"""The mean absolute error of each contender at each epsilon, over many runs."""
+"""Mean absolute error of each contender at each epsilon, over many runs."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,17 +8,17 @@ from typing import Final, Self
 import numpy as np
 
 from hatcast.agents.research.evaluate.contenders import Contender
-from hatcast.agents.research.evaluate.estimates import Lot, raw
+from hatcast.agents.research.evaluate.estimates import RunBatch, raw
 from hatcast.agents.research.evaluate.simulation import Draws, Floats
 from hatcast.agents.research.evaluate.values import Means
 from hatcast.stream.estimators.grouping import Counts
 
-_ELEMENTS: Final = 1_000_000  # users times coordinates times runs at once: some 8 MB a table
+_ELEMENTS: Final = 1_000_000  # users x coordinates x runs of a batch: about 8 MB per array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hat:
-    """The users of one HAT. counts [L] largest first; means: of each run; dimensions: of a reading."""
+    """Users of one HAT. counts: [L] largest first; means: drawn for each run; dimensions: of a reading."""
 
     counts: Counts
     means: Means
@@ -28,9 +28,9 @@ class Hat:
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """Mean absolute error (of vectors: in l1) of `raw` against the mean of all readings, its standard error; km/h.
+    """Mean absolute error of `raw` against the mean of all readings, and its standard error; km/h, in l1 for vectors.
 
-    suppressed   share of the runs in which noise alone suppressed the HAT; the error is of the other runs, NaN for none
+    suppressed   share of runs whose HAT was suppressed by noise; the error is over the others, NaN if there are none
     """
 
     mae: float
@@ -38,13 +38,13 @@ class Error:
     suppressed: float = 0.0
 
     @classmethod
-    def of(cls, off: Floats) -> Self:
-        """off [runs], NaN where suppressed."""
-        released = off[~np.isnan(off)]
+    def of(cls, deviations: Floats) -> Self:
+        """Summarize the deviations [runs], NaN where suppressed."""
+        released = deviations[~np.isnan(deviations)]
         number = len(released)
         mae = float(released.mean()) if number else math.nan
         spread = float(released.std(ddof=1)) if number > 1 else 0.0
-        return cls(mae, spread / max(number, 1) ** 0.5, 1 - number / len(off))
+        return cls(mae, spread / max(number, 1) ** 0.5, 1 - number / len(deviations))
 
 
 Errors = dict[str, dict[float, Error]]
@@ -59,23 +59,23 @@ def compare(
     seed: int,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Errors:
-    """All of them over the same runs. `progress` is told how many runs were done."""
+    """Compare all contenders over the same runs. Calls `progress` with the number of runs done since the last call."""
     draws = Draws(seed)
-    settled = [
-        each.settled(hat.counts, hat.upper_bound_milli, epsilon, hat.dimensions)
+    resolved = [
+        each.resolve(hat.counts, hat.upper_bound_milli, epsilon, hat.dimensions)
         for each in contenders
         for epsilon in epsilons
     ]
-    lots: list[list[Floats]] = [[] for _ in settled]
+    deviations: list[list[Floats]] = [[] for _ in resolved]
     size = max(1, min(runs, _ELEMENTS // (len(hat.counts) * hat.dimensions)))
     for start in range(0, runs, size):
         number = min(size, runs - start)
-        lot = Lot(hat.counts, hat.means(draws, number), hat.upper_bound_milli)
-        for errors, each in zip(lots, settled, strict=True):
-            off = np.abs(raw(lot, each, draws) - lot.target) / 1000
-            errors.append(off.reshape(number, -1).sum(axis=1))
+        batch = RunBatch(hat.counts, hat.means(draws, number), hat.upper_bound_milli)
+        for own_deviations, each in zip(deviations, resolved, strict=True):
+            coordinates = np.abs(raw(batch, each, draws) - batch.target) / 1000
+            own_deviations.append(coordinates.reshape(number, -1).sum(axis=1))
         progress(number)
-    found: Errors = {each.name: {} for each in contenders}
-    for each, lot_errors in zip(settled, lots, strict=True):
-        found[each.contender.name][each.parameters.epsilon] = Error.of(np.concatenate(lot_errors))
-    return found
+    errors: Errors = {each.name: {} for each in contenders}
+    for each, own_deviations in zip(resolved, deviations, strict=True):
+        errors[each.contender.name][each.parameters.epsilon] = Error.of(np.concatenate(own_deviations))
+    return errors

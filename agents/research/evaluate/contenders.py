@@ -1,4 +1,4 @@
-"""What is compared: an estimator of the registry and its settings, or a variant as the papers print it."""
+"""Contenders of a comparison: an estimator with settings, or its variant with the papers' printed constants."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -34,20 +34,20 @@ DEFAULT: Final = (
 PRINTED: Final = "printed"  # the papers' own constants for WRAPAROUND
 GRID: Final = Grid(Decimal("0.001"))
 _RULES: Final = {**RULES, **PRINTED_RULES}
-_GUESS: Final = "median"  # an array length where a policy has to write a number: as if that had been guessed well
+_DEFAULT_LENGTH: Final = "median"  # for estimators whose policy needs a number: as if that had been chosen well
 _HAS_ARRAYS: Final = ("array_averaging", "opt_array_averaging", "levy", "quantile")
 
 
 class BadContender(HatcastError):
-    """A name for `--estimators` that means nothing."""
+    """A name in `--estimators` is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
     """One row of the comparison.
 
-    name      as it was written: `estimator[:setting]..`
-    printed   with the papers' constants for WRAPAROUND: 2 U/K or 2 (b - a)/K, selections with s = 1. The selections
+    name      as written: `estimator[:setting]..`
+    printed   use the papers' constants for WRAPAROUND: 2 U/K or 2 (b - a)/K, selections with s = 1. The selections
               then cost up to twice their share of epsilon: for reproduction only
     """
 
@@ -58,14 +58,16 @@ class Contender:
     quantiles: str | None
     printed: bool = False
 
-    def settled(self, counts: Counts, upper_bound_milli: int, epsilon: float, dimensions: int = 1) -> "Settled":
-        """What counts and epsilon decide. Array lengths become numbers, those of printed rules too.
+    def resolve(
+        self, counts: Counts, upper_bound_milli: int, epsilon: float, dimensions: int = 1
+    ) -> "ResolvedContender":
+        """Resolve the settings that depend on counts and epsilon: array length, threshold, sensitivity.
 
         Raises NoVectorForm in more than one dimension.
         """
         length = self.array_length
         if isinstance(length, str):
-            length = _RULES[length](counts, epsilon / dimensions)  # why: see VectorForm
+            length = _RULES[length](counts, epsilon / dimensions)  # see VectorForm for the reason
         parameters = Parameters(upper_bound_milli, GRID, epsilon, self.grouping, length, self.quantiles)
         threshold = self.estimator.keys.weight_threshold
         if threshold is not None and isinstance(length, int):
@@ -79,17 +81,17 @@ class Contender:
         else:
             sensitivity = self.estimator.sensitivity(counts, parameters)
         if name not in _HAS_ARRAYS:
-            return Settled(self, parameters, sensitivity, weights)
+            return ResolvedContender(self, parameters, sensitivity, weights)
         arrays = arrays_of(counts, parameters)
-        return Settled(self, parameters, sensitivity * (arrays.split if self.printed else 1), weights, arrays)
+        return ResolvedContender(self, parameters, sensitivity * (arrays.split if self.printed else 1), weights, arrays)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Settled:
-    """A contender for one epsilon.
+class ResolvedContender:
+    """A contender with all settings resolved, for one epsilon.
 
-    sensitivity   that before an interval is drawn; of vectors in l1
-    weights       [L] of users' means, where the value is a weighted mean of them
+    sensitivity   before an interval is drawn; in l1 for vectors
+    weights       [L] weights of users' means, if the value is a weighted mean of them
     """
 
     contender: Contender
@@ -100,49 +102,49 @@ class Settled:
 
     @property
     def selection_split(self) -> int:
-        """The spec's s of the selection."""
+        """s of the selection (docs/specification/estimators.md, section 4): arrays that one user may influence."""
         return 1 if self.contender.printed or self.arrays is None else self.arrays.split
 
 
 def hides_presence(name: str) -> bool:
-    """Whether a row is for `add_remove`: as it was written, `estimator[:setting]..`."""
+    """Return whether a contender is for `add_remove`. name: `estimator[:setting]..`."""
     return Relation.ADD_REMOVE in ESTIMATORS[name.split(":", maxsplit=1)[0]].keys.relations
 
 
-def default_for(dimensions: int) -> str:
-    """Of speeds all; of vectors those that have a form for them."""
+def default_estimators(dimensions: int) -> str:
+    """Return the default of `--estimators`: all of `DEFAULT`; in several dimensions those with a vector form."""
     return ",".join(name for name in DEFAULT if dimensions == 1 or name.split(":")[0] in LINEAR)
 
 
-def contender(text: str) -> Contender:
-    """`levy`, `levy:wraparound`, `quantile:epsilon_dependent:20`: an estimator and any of its settings, in any order.
+def parse_contender(text: str) -> Contender:
+    """Parse an estimator and its settings, in any order: `levy:wraparound`, `quantile:epsilon_dependent:20`.
 
     Raises BadContender.
     """
     name, *settings = text.strip().split(":")
     if name not in ESTIMATORS:
-        raise BadContender(f"--estimators: {name!r} is no estimator; use some of {', '.join(ESTIMATORS)}")
+        raise BadContender(f"--estimators: {name!r} is not an estimator; use some of {', '.join(ESTIMATORS)}")
     keys = ESTIMATORS[name].keys.defaults
-    length = keys["array_length"] or _GUESS if "array_length" in keys else None
-    found = Contender(text.strip(), ESTIMATORS[name], keys.get("grouping"), length, keys.get("quantiles"))
+    length = keys["array_length"] or _DEFAULT_LENGTH if "array_length" in keys else None
+    parsed = Contender(text.strip(), ESTIMATORS[name], keys.get("grouping"), length, keys.get("quantiles"))
     for setting in settings:
         change = next((change for key, fits, change in _SETTINGS if key in keys and fits(setting)), None)
         if change is None:
-            raise BadContender(f"--estimators: {setting!r} is no setting of {name}; see docs/estimators.md")
-        found = change(found, setting)
-    if found.printed and found.grouping != "wraparound":
-        raise BadContender(f"--estimators: {text!r}: 'printed' is about wraparound; write {name}:wraparound:printed")
-    return found
+            raise BadContender(f"--estimators: {setting!r} is not a setting of {name}; see docs/estimators.md")
+        parsed = change(parsed, setting)
+    if parsed.printed and parsed.grouping != "wraparound":
+        raise BadContender(f"--estimators: {text!r}: 'printed' needs wraparound; write {name}:wraparound:printed")
+    return parsed
 
 
 _SETTINGS: Final[tuple[tuple[str, Callable[[str], bool], Callable[[Contender, str], Contender]], ...]] = (
-    ("grouping", GROUPINGS.__contains__, lambda one, text: replace(one, grouping=text)),
-    ("grouping", PRINTED.__eq__, lambda one, _: replace(one, printed=True)),
-    ("array_length", _RULES.__contains__, lambda one, text: replace(one, array_length=text)),
+    ("grouping", GROUPINGS.__contains__, lambda contender, text: replace(contender, grouping=text)),
+    ("grouping", PRINTED.__eq__, lambda contender, _: replace(contender, printed=True)),
+    ("array_length", _RULES.__contains__, lambda contender, text: replace(contender, array_length=text)),
     (
         "array_length",
         lambda text: text.isascii() and text.isdigit() and 1 <= int(text) <= 10**9,
-        lambda one, text: replace(one, array_length=int(text)),
+        lambda contender, text: replace(contender, array_length=int(text)),
     ),
-    ("quantiles", QUANTILES.__contains__, lambda one, text: replace(one, quantiles=text)),
+    ("quantiles", QUANTILES.__contains__, lambda contender, text: replace(contender, quantiles=text)),
 )

@@ -1,7 +1,7 @@
-"""The hybrid model against its two baselines: by the lemmas, and by simulated releases.    [H, Figures 1 to 5, 7]
+"""Compare the hybrid model with its two baselines: by the lemmas, and by simulated releases.    [H, Figures 1 to 5, 7]
 
-Values are parts of U. Users' means are one of two values each, with the wanted deviation: mean squared errors depend on
-nothing else, and how many of thousands of users have the higher one is one draw.
+Values are parts of U. Each user's mean is one of two values, with the given deviation: mean squared errors depend on
+nothing else, and the number of users with the higher value is a single draw.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from hatcast.stream.mechanisms.grid import Grid
 DEFAULT: Final = "kvh,pwh"
 SIGMAS: Final = "0.109,0.289,0.456"  # Beta(10, 10), Beta(1, 1) and Beta(0.1, 0.1), as in the paper
 DELTA: Final = 1e-7
-COALITIONS: Final = (0.0, 0.1, 0.5, 0.9)  # of local users, who tell each other their own noise
+COALITIONS: Final = (0.0, 0.1, 0.5, 0.9)  # shares of the local users, who share their noise with each other
 LINE_POINTS: Final = 201
 AXES: Final = MappingProxyType(
     {
@@ -32,10 +32,10 @@ AXES: Final = MappingProxyType(
         "epsilon": (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0),
     }
 )
-"""The fields of `Case` that are varied, one after the other, and where it is simulated."""
+"""Fields of `Case` that are varied, one at a time, and the values that are simulated."""
 
 _UPPER_MILLI: Final = 1_000_000
-_GRID: Final = Grid(Decimal("0.000001"))  # so fine that noise made wider for rounding shows nowhere
+_GRID: Final = Grid(Decimal("0.000001"))  # so fine that the wider noise for rounding is negligible
 _STEPS: Final = _GRID.floor(_UPPER_MILLI)  # of U
 
 
@@ -51,33 +51,33 @@ class Case:
     gap: float = 0.0
 
     def at(self, axis: str, x: float) -> "Case":
-        """The same elsewhere on an axis."""
+        """Return the case with another value on an axis."""
         return replace(self, **{axis: x})
 
     @property
     def has_both_groups(self) -> bool:
-        """Whether at least one user is in either."""
+        """True if both groups have at least one user."""
         return self.share * self.users >= 1 and (1 - self.share) * self.users >= 1
 
     @property
     def whole(self) -> "Case":
-        """The nearest one with whole users: those can be simulated."""
+        """The nearest case with integer numbers of users, which can be simulated."""
         users = round(self.users)
         central = min(max(round(self.share * users), 1), users - 1)
         return replace(self, users=users, share=central / users)
 
     @property
     def setting(self) -> Setting:
-        """For the lemmas, in parts of U."""
+        """The case for the lemmas, in parts of U."""
         alike = laplace_setting(self.users, self.share, 1.0, self.epsilon, self.sigma**2)
         return replace(alike, local_variance=self.sigma_local**2, gap=self.gap)
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The relative improvement R over the better baseline at one x: by the lemmas, and simulated.
+    """Relative improvement R over the better baseline at one x: by the lemmas, and simulated.
 
-    over_worse      r, over the worse one, by the lemmas
+    over_worse      r over the worse baseline, by the lemmas
     standard_error  of `simulated`
     """
 
@@ -90,7 +90,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One estimator at one sigma along one axis. line: (x, R) by the lemmas; points: where it was simulated."""
+    """One estimator at one sigma along one axis. line: (x, R) by the lemmas; points: simulated."""
 
     axis: str
     estimator: str
@@ -99,29 +99,29 @@ class Curve:
     points: tuple[Point, ...]
 
 
-def estimators_of(text: str) -> list[HybridEstimator]:
-    """A list of names. Raises HatcastError."""
+def parse_estimators(text: str) -> list[HybridEstimator]:
+    """Parse a list of estimators' names. Raises HatcastError."""
     names = [name.strip() for name in text.split(",")]
     unknown = [name for name in names if name not in HYBRID_ESTIMATORS]
     if unknown:
         known = ", ".join(HYBRID_ESTIMATORS)
-        raise HatcastError(f"--estimators: {unknown[0]!r} is no estimator of the hybrid model; use some of {known}")
+        raise HatcastError(f"--estimators: {unknown[0]!r} is not an estimator of the hybrid model; use some of {known}")
     return [HYBRID_ESTIMATORS[name] for name in dict.fromkeys(names)]
 
 
-def sigmas_of(text: str) -> list[float]:
-    """A list of deviations. Raises HatcastError."""
+def parse_sigmas(text: str) -> list[float]:
+    """Parse a list of deviations. Raises HatcastError."""
     try:
         found = list(dict.fromkeys(float(each) for each in text.split(",")))
     except ValueError:
         found = []
     if not found or not all(0 <= each <= 0.5 for each in found):
-        raise HatcastError(f"--sigma: {text!r} are no deviations; write parts of U from 0 to 0.5, such as {SIGMAS}")
+        raise HatcastError(f"--sigma: {text!r} are not deviations; write parts of U from 0 to 0.5, such as {SIGMAS}")
     return found
 
 
-def check(cases: Sequence[Case]) -> None:
-    """Whether such users can be: means within [0, U], and someone in either group. Raises HatcastError."""
+def check_cases(cases: Sequence[Case]) -> None:
+    """Check that users' means can be within [0, U] and that both groups have users. Raises HatcastError."""
     for case in cases:
         if max(case.sigma, case.sigma_local) + abs(case.gap) / 2 > 0.5:
             raise HatcastError(f"--gap: with sigma {case.sigma:g} users' means would leave [0, U]; use less of either")
@@ -136,7 +136,7 @@ def curves(
     seed: int,
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[Curve]:
-    """Every axis through every case. `progress` is told of each simulated point."""
+    """Return the curves of every axis through every case. Calls `progress` after each simulated point."""
     draws = Draws(seed)
     found = []
     for axis, case in product(AXES, cases):
@@ -155,7 +155,7 @@ def curves(
 
 
 def number_of_points(cases: Sequence[Case]) -> int:
-    """How often `curves` tells its progress."""
+    """Return the number of points that `curves` reports as progress."""
     return len(cases) * sum(map(len, AXES.values()))
 
 
@@ -171,7 +171,7 @@ def _line(axis: str, case: Case, estimator: HybridEstimator) -> list[tuple[float
 
 
 def _points(axis: str, case: Case, estimators: Sequence[HybridEstimator], runs: int, draws: Draws) -> dict[str, Point]:
-    """Of each estimator. case: with whole users; x is where it stands, not where it was asked for."""
+    """Return a point for each estimator. case: with integer numbers of users, so x may differ from that of the axis."""
     setting, found = case.setting, {}
     squares = squared_errors(case, estimators, runs, draws)
     for each in estimators:
@@ -188,17 +188,17 @@ def _points(axis: str, case: Case, estimators: Sequence[HybridEstimator], runs: 
 
 
 def squared_errors(case: Case, estimators: Sequence[HybridEstimator], runs: int, draws: Draws) -> dict[str, Floats]:
-    """[runs] squared errors against the mean of all users, in parts of U, of these and of both baselines.
+    """Return [runs] squared errors against the mean of all users, in parts of U, of these and of both baselines.
 
-    As `stream.hybrid.estimate` does: the exact central mean on the grid with noise for the widened distance, reports
-    with noise each, the blend on the grid.
+    As `stream.hybrid.estimate` does: the exact central mean on the grid, with noise for the widened distance; reports
+    with their own noise; the blend rounded to the grid.
     """
     users, central = round(case.users), round(case.users * case.share)
     local = users - central
     parameters = HybridParameters(_UPPER_MILLI, _GRID, case.epsilon, case.epsilon, _spread(case))
     middle, half_gap = _STEPS / 2, case.gap * _STEPS / 2
     means = [
-        middle + shift + sigma * _STEPS * (2 * draws.heads(number, runs) / number - 1)
+        middle + shift + sigma * _STEPS * (2 * draws.binomial(number, runs) / number - 1)
         for number, sigma, shift in ((central, case.sigma, -half_gap), (local, case.sigma_local, half_gap))
     ]
     target = (central * means[0] + local * means[1]) / users
@@ -221,24 +221,24 @@ def _spread(case: Case) -> Spread:
 
 
 def _ratio(squares: dict[str, Floats], name: str) -> tuple[float, float]:
-    """R as simulated, and its standard error (delta method)."""
+    """Return the simulated R and its standard error (delta method)."""
     best = min((squares["tcm_only"], squares["full_lm"]), key=lambda each: float(each.mean()))
     own = squares[name]
     ratio = float(best.mean() / own.mean())
-    off = best / best.mean() - own / own.mean()
-    return ratio, ratio * float(off.std(ddof=1)) / len(off) ** 0.5
+    deviations = best / best.mean() - own / own.mean()
+    return ratio, ratio * float(deviations.std(ddof=1)) / len(deviations) ** 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Amplification:
-    """Epsilon against those who see only the blend, by share, for a coalition of so large a part of local users."""
+    """Epsilon against viewers of the output, by central share. coalition: its share of the local users."""
 
     coalition: float
     points: tuple[tuple[float, float], ...]
 
 
 def amplifications(case: Case) -> list[Amplification]:
-    """Of KVH with Gaussian noise for (case.epsilon, DELTA), along the axis `share`.    [H, Figure 7]"""
+    """Return the amplifications of KVH with Gaussian noise for (case.epsilon, DELTA), over `share`.    [H, Figure 7]"""
     noise = GaussianNoise(1.0, case.epsilon, DELTA)
     places = [here.whole for share in AXES["share"] if (here := case.at("share", share)).has_both_groups]
     kvh = HYBRID_ESTIMATORS["kvh"]

@@ -1,4 +1,4 @@
-"""The hybrid model's comparison as tables, as JSON and as a plot."""
+"""Comparison of the hybrid model as tables, as JSON and as a plot."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ _MEASURE: Final = "relative improvement R"
 
 
 def tables_of(curves: Sequence[Curve], amplifications: Sequence[Amplification], title: str) -> Iterator[Table]:
-    """One an axis, and one of what output viewers can tell."""
+    """Yield a table per axis, and one of epsilon against output viewers."""
     for axis in AXES:
         rows = [curve for curve in curves if curve.axis == axis]
         points = [point for row in rows for point in row.points if point.standard_error]
@@ -46,7 +46,10 @@ def tables_of(curves: Sequence[Curve], amplifications: Sequence[Amplification], 
 
 
 def as_json(curves: Sequence[Curve], amplifications: Sequence[Amplification]) -> dict[str, Any]:
-    """{"improvement": {axis: {estimator: {sigma: [point]}}}, "amplification": {coalition: [[share, epsilon]]}}"""
+    """Return the curves and amplifications.
+
+    {"improvement": {axis: {estimator: {sigma: [point]}}}, "amplification": {coalition: [[share, epsilon]]}}
+    """
     improvement: dict[str, dict[str, dict[str, Any]]] = {}
     for curve in curves:
         improvement.setdefault(curve.axis, {}).setdefault(curve.estimator, {})[f"{curve.sigma:g}"] = [
@@ -67,10 +70,10 @@ def as_json(curves: Sequence[Curve], amplifications: Sequence[Amplification]) ->
 
 
 def plot(curves: Sequence[Curve], amplifications: Sequence[Amplification], title: str, path: Path) -> None:
-    """Lines by the lemmas, points as simulated, a panel an axis. Raises HatcastError if it cannot be written."""
-    from hatcast.agents.research.figures import figure_in
+    """Plot lemmas as lines and simulations as points, a panel per axis. Raises HatcastError if it cannot be written."""
+    from hatcast.agents.research.figures import open_figure
 
-    with figure_in(path, title, (8.5, 7.2)) as figure:
+    with open_figure(path, title, (8.5, 7.2)) as figure:
         first, *others, last = figure.subplots(2, 2).flat
         for axis, panel in zip(AXES, (first, *others), strict=True):
             _improvements(panel, [curve for curve in curves if curve.axis == axis])
@@ -84,7 +87,7 @@ def _improvements(panel: "Axes", curves: Sequence[Curve]) -> None:
     sigmas = [*dict.fromkeys(curve.sigma for curve in curves)]
     for curve in curves:
         if not curve.line:
-            continue  # one group has nobody anywhere along it
+            continue  # one group is empty along the whole axis
         colour = _COLOURS[sigmas.index(curve.sigma) % len(_COLOURS)]
         style = _STYLES[names.index(curve.estimator) % len(_STYLES)]
         label = f"{curve.estimator}, sigma {curve.sigma:g} U"

@@ -1,4 +1,4 @@
-"""What is evaluated on: counts in a file, or one HAT of a recording."""
+"""Input of a comparison: a file of counts, or one HAT of a recording."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Final, Literal
 import msgspec
 import numpy as np
 
-from hatcast.agents.config.settings import Settings, load_settings, settings_of
+from hatcast.agents.config.settings import Settings, load_settings, parse_settings
 from hatcast.agents.research.evaluate.comparison import Hat
 from hatcast.agents.research.evaluate.values import VALUES, Readings, recorded, vectors
 from hatcast.stream.errors import HatcastError, RecordingError
@@ -15,18 +15,18 @@ from hatcast.stream.estimators import Users
 from hatcast.stream.estimators.grouping import Counts
 
 Scaling = tuple[Literal["samples", "users"], int]
-"""Every user with so many times its readings, or so many of every user"""
-_MOST_READINGS: Final = 2**31  # of all users: products of two such numbers fit into 64 bits
+"""N times the readings of every user, or N copies of every user"""
+_READINGS_MAX: Final = 2**31  # of all users: products of two such numbers fit into 64 bits
 
 
 class _Published(Readings, frozen=True, rename={"upper_bound": "U"}, kw_only=True):
-    """A file of counts and, if it has them, the statistics of their readings."""
+    """File of counts, optionally with the statistics of their readings."""
 
     counts: list[int]
 
 
 def hat_of_counts(path: Path, values: str, scaling: Scaling | None, dimensions: int) -> tuple[Hat, str]:
-    """Simulated readings for the counts in a file; of more than one dimension: `vectors`. Raises RecordingError."""
+    """Return a simulated HAT with the counts of a file, and its name. Raises RecordingError."""
     try:
         given = msgspec.json.decode(path.read_bytes(), type=list[int] | _Published)
     except OSError as error:
@@ -34,10 +34,10 @@ def hat_of_counts(path: Path, values: str, scaling: Scaling | None, dimensions: 
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise RecordingError(str(path), "has no counts", 'write [12, 7] or {"counts": [12, 7]}') from None
     counts, readings = (given, Readings()) if isinstance(given, list) else (given.counts, given)
-    if not counts or min(counts) < 1 or sum(counts) >= _MOST_READINGS:
-        raise RecordingError(str(path), "has a count below 1, none, or too many readings", "write counts of 1 or more")
+    if not counts or min(counts) < 1 or sum(counts) >= _READINGS_MAX:
+        raise RecordingError(str(path), "has a count below 1, no count, or too many readings", "write counts from 1 on")
     if not (0 < readings.upper_bound < 2e6 and readings.variance > 0):
-        raise RecordingError(str(path), "has a U or a variance that is none", "write numbers above 0")
+        raise RecordingError(str(path), "has a U or a variance out of range", "write numbers above 0")
     scaled = scale(np.array(sorted(counts, reverse=True), np.int64), scaling)
     upper_bound_milli = round(readings.upper_bound * 1000)
     if dimensions > 1:
@@ -49,9 +49,10 @@ def hat_of_counts(path: Path, values: str, scaling: Scaling | None, dimensions: 
 def hat_of_recording(
     source: tuple[Path, str, Path | None], key: str | None, scaling: Scaling | None, progress: Callable[[int], None]
 ) -> tuple[Hat, str]:
-    """A HAT of a recording (file, format, configuration), `cell/date/slot`, or the one with most users.
+    """Return a HAT of a recording, with the same speeds in every run, and its name. Raises HatcastError.
 
-    Its speeds are the same in each run. Raises HatcastError.
+    source   (file, format, configuration)
+    key      `cell/date/slot`; None: the HAT with most users
     """
     path, feed_format, config = source
     settings = _settings(config, feed_format)
@@ -61,7 +62,7 @@ def hat_of_recording(
     if key is None:
         key = max(sorted(hats), key=lambda each: len(hats[each].counts))
     elif key not in hats:
-        raise HatcastError(f"--hat: {key} has no reading; `hatcast batch --contributions` lists those that have")
+        raise HatcastError(f"--hat: {key} has no reading; `hatcast batch --contributions` lists the HATs with readings")
     users = hats[key]
     repeated = scaling[1] if scaling and scaling[0] == "users" else 1
     means = np.repeat(users.sums / users.counts, repeated)
@@ -69,11 +70,11 @@ def hat_of_recording(
 
 
 def scale(counts: Counts, scaling: Scaling | None) -> Counts:
-    """Counts times N, or each of them N times. Raises HatcastError where the result is too large to simulate."""
+    """Multiply the counts by N, or repeat each N times. Raises HatcastError if the result is too large to simulate."""
     if scaling is None:
         return counts
     kind, times = scaling
-    if int(counts.sum()) * times >= _MOST_READINGS:
+    if int(counts.sum()) * times >= _READINGS_MAX:
         raise HatcastError(f"--scaling: {times} times as many {kind} are too many readings; use a smaller number")
     return counts * times if kind == "samples" else np.repeat(counts, times)
 
@@ -83,7 +84,7 @@ def _settings(config: Path | None, feed_format: str) -> Settings:
         return load_settings(config)
     from hatcast.agents.demo.defaults import demo_policy
 
-    return settings_of({"policy": demo_policy(feed_format)}, Path(), {})
+    return parse_settings({"policy": demo_policy(feed_format)}, Path(), {})
 
 
 def _hats(path: Path, feed_format: str, settings: Settings, progress: Callable[[int], None]) -> dict[str, Users]:
@@ -95,10 +96,10 @@ def _hats(path: Path, feed_format: str, settings: Settings, progress: Callable[[
     from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
     from hatcast.stream.release.hats import users_of
 
-    kept = RetainChunks()
+    retained = RetainChunks()
     with open_recording([path], FORMATS[feed_format]) as recording:
-        # They break ties of counts, and so group users: one key, so that a table can be made again.
+        # A constant key, for reproducible results: pseudonyms break ties of counts, and so decide the grouping.
         pseudonyms = Pseudonyms(bytes(KEY_BYTES))
-        fold_recording(recording, Job(settings.policy, pseudonyms, now_ms(), kept, progress))
-    hats = {f"{hat.cell}/{hat.slot}": users_of(kept.chunks(hat).readings) for hat in kept.hats()}
+        fold_recording(recording, Job(settings.policy, pseudonyms, now_ms(), retained, progress))
+    hats = {f"{hat.cell}/{hat.slot}": users_of(retained.chunks(hat).readings) for hat in retained.hats()}
     return {key: users for key, users in hats.items() if len(users.counts)}

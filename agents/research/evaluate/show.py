@@ -1,4 +1,4 @@
-"""A comparison as a table, and as a plot."""
+"""Comparison of estimators as a table, as JSON and as a plot."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -15,13 +15,13 @@ _DIGITS: Final = 4
 _MARKERS: Final = "osD^v<>pPX*"
 
 
-def measured(dimensions: int) -> str:
-    """What the numbers are."""
+def measure_name(dimensions: int) -> str:
+    """Return the name of the measure."""
     return "mean absolute error" if dimensions == 1 else "mean l1 error"
 
 
 def table_of(errors: Errors, title: str, measure: str) -> Table:
-    """Estimators down, epsilons across; the least of each epsilon in bold, of those that make the same promise."""
+    """Return a table: a row per estimator, a column per epsilon; the least error under `replace` in bold."""
     epsilons = list(next(iter(errors.values())))
     worst = max(
         (each.standard_error / each.mae for row in errors.values() for each in row.values() if each.mae), default=0
@@ -29,13 +29,13 @@ def table_of(errors: Errors, title: str, measure: str) -> Table:
     table = Table(
         title=title,
         title_justify="left",
-        caption=" ".join([f"{measure} in km/h; standard errors are up to {worst:.1%} of it.", *_remarks(errors)]),
+        caption=" ".join([f"{measure} in km/h; standard errors are up to {worst:.1%} of it.", *_caption_notes(errors)]),
     )
     table.add_column("estimator", overflow="fold")
     for epsilon in epsilons:
         table.add_column(f"eps {epsilon:g}", justify="right", no_wrap=True, min_width=7)
-    alike = [row for name, row in errors.items() if not hides_presence(name)]
-    least = {epsilon: min((row[epsilon].mae for row in alike), default=None) for epsilon in epsilons}
+    replacing = [row for name, row in errors.items() if not hides_presence(name)]
+    least = {epsilon: min((row[epsilon].mae for row in replacing), default=None) for epsilon in epsilons}
     for name, row in errors.items():
         cells = ["-" if math.isnan(each.mae) else f"{each.mae:.3f}" for each in row.values()]
         table.add_row(
@@ -48,8 +48,8 @@ def table_of(errors: Errors, title: str, measure: str) -> Table:
     return table
 
 
-def _remarks(errors: Errors) -> Iterator[str]:
-    """What has to be known to compare rows of different promises."""
+def _caption_notes(errors: Errors) -> Iterator[str]:
+    """Yield the notes that a reader needs to compare rows with different guarantees."""
     hiding = {name: row for name, row in errors.items() if hides_presence(name)}
     if not hiding:
         return
@@ -60,17 +60,17 @@ def _remarks(errors: Errors) -> Iterator[str]:
         f"its eps with twice that of the others{': ' if pairs else ''}{', '.join(pairs)}."
     )
     if any(name.split(":")[1:] == [] for name in hiding):
-        yield "Its array length is the median count here; a policy has to write a number."
+        yield "Its array length is the median count here; in a policy it is a number."
     for name, row in hiding.items():
-        often = [
+        suppressions = [
             f"{error.suppressed:.0%} of runs at eps {epsilon:g}" for epsilon, error in row.items() if error.suppressed
         ]
-        if often:
-            yield f"Noise suppressed {name} in {', '.join(often)}: no part of its errors."
+        if suppressions:
+            yield f"Noise suppressed {name} in {', '.join(suppressions)}: these are not in its errors."
 
 
 def as_json(errors: Errors) -> dict[str, dict[str, float | None]]:
-    """{estimator: {epsilon: mean absolute error}}; null where all runs were suppressed."""
+    """Return {estimator: {epsilon: mean absolute error}}; null if all runs were suppressed."""
     return {
         name: {
             f"{epsilon:g}": None if math.isnan(error.mae) else round(error.mae, _DIGITS)
@@ -81,7 +81,7 @@ def as_json(errors: Errors) -> dict[str, dict[str, float | None]]:
 
 
 def suppressed(errors: Errors) -> dict[str, dict[str, float]]:
-    """{estimator: {epsilon: share of the runs}}, of those that noise can suppress."""
+    """Return {estimator: {epsilon: share of suppressed runs}} of the estimators that noise can suppress."""
     return {
         name: {f"{epsilon:g}": round(error.suppressed, _DIGITS) for epsilon, error in row.items()}
         for name, row in errors.items()
@@ -90,19 +90,19 @@ def suppressed(errors: Errors) -> dict[str, dict[str, float]]:
 
 
 def _line(name: str, epsilons: Sequence[float]) -> tuple[Sequence[float], str, str]:
-    """Where points stand, the legend and the style. What is above one another hides a replaced bus equally well."""
+    """Return x values, label and style of a line. Points with the same x hide a replaced bus equally well."""
     if hides_presence(name):
         return [2 * epsilon for epsilon in epsilons], f"{name} (add_remove), at 2 eps", "--"
     return epsilons, name, "-"
 
 
 def plot(errors: Errors, title: str, measure: str, path: Path) -> None:
-    """A line an estimator, in the format of the file's ending. Raises HatcastError if it cannot be written."""
+    """Plot a line per estimator, in the format of the file's suffix. Raises HatcastError if it cannot be written."""
     from matplotlib.ticker import FuncFormatter
 
-    from hatcast.agents.research.figures import axes_of
+    from hatcast.agents.research.figures import open_axes
 
-    with axes_of(path, title) as axes:
+    with open_axes(path, title) as axes:
         for (name, row), marker in zip(errors.items(), cycle(_MARKERS), strict=False):
             xs, label, style = _line(name, sorted(row))
             axes.plot(

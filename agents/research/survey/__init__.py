@@ -1,1 +1,1 @@
-"""`hatcast survey`: recordings of any size to the figures of `stream/survey`, in bounded memory."""
+"""`hatcast survey`: compute the figures of `stream/survey` from recordings of any size, in bounded memory."""

@@ -1,4 +1,4 @@
-"""Rows to figures, with polars, a part of a date at a time."""
+"""Compute a survey's figures from rows, with polars, one part of a date at a time."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -15,10 +15,10 @@ from hatcast.stream.survey.selection import Counts
 _TOTALS: Final = {"cell": pl.Int64, "slot": pl.Int32, "users": pl.Int64}
 
 
-class ResolutionCount:
-    """What is added up at one resolution: histograms, and users by (cell, slot of the day) over all dates.
+class ResolutionCounter:
+    """Counts at one resolution: histograms, and users by (cell, slot of the day) over all dates.
 
-    Memory: the HATs of one date, the cells times the slots of a day, and as many numbers as there are values.
+    Memory: the HATs of one date, cells times slots of a day, and one number per distinct value of each histogram.
     """
 
     def __init__(self, resolution: int) -> None:
@@ -31,7 +31,7 @@ class ResolutionCount:
         self._date = pl.DataFrame(schema=_TOTALS)
 
     def add_part(self, part: pl.DataFrame) -> None:
-        """All rows of some users of one date."""
+        """Add all rows of some users of the current date."""
         cell = cell_column(self.resolution)
         entered = (
             part.lazy()
@@ -43,22 +43,22 @@ class ResolutionCount:
         )
         self._readings += _histogram(entered["readings"])
         self._hats_per_user_day += _histogram(entered.group_by("user").len()["len"])
-        self._date = _added([self._date, _totals_of(entered)])
+        self._date = _sum_users([self._date, _totals_of(entered)])
 
     def end_date(self) -> None:
-        """The parts so far were all of one date."""
+        """Complete the current date: later parts belong to another one."""
         hats, self._date = self._date, pl.DataFrame(schema=_TOTALS)
         self._users += _histogram(hats["users"])
         self._hats += len(hats)
-        self._totals = _added([self._totals, hats])
+        self._totals = _sum_users([self._totals, hats])
 
     def counts(self, slots: Sequence[int]) -> tuple[list[int], Counts]:
-        """The cells with a reading, and users of each of the slots, summed over dates: [cells, slots]."""
+        """Return the cells with a reading, and daily users summed over dates [cells, slots]."""
         cells = self._totals["cell"].unique().sort().to_list()
         return cells, _matrix(self._totals, cells, slots)
 
     def figures(self, busy_cells: int) -> Resolution:
-        """The figures, once all dates are added."""
+        """Return the figures, once all dates are added."""
         return Resolution(
             resolution=self.resolution,
             cells=self._totals["cell"].n_unique(),
@@ -75,10 +75,11 @@ class ResolutionCount:
 def capped_counts(
     spill: Spill, dates: Iterable[str], candidates: Sequence[int], slots: Sequence[int], cap: int
 ) -> Counts:
-    """S(c, t) of user-days capped at `cap` pairs: [candidates, slots]. Not private yet.
+    """Return S(c, t) [candidates, slots] with each user-day capped at `cap` pairs (c, t). Not private yet.
 
-    spill   of readings in candidates, with cells of their resolution only
-    `hatcast.stream.survey.selection`, step 1
+    It is step 1 of `hatcast.stream.survey.selection`.
+
+    spill   readings in candidates, with the cells of their resolution only
     """
     totals, (cell,) = pl.DataFrame(schema=_TOTALS), spill.columns
     for local_date in dates:
@@ -92,16 +93,16 @@ def capped_counts(
                 .head(cap)
                 .collect()
             )
-            totals = _added([totals, _totals_of(entered)])
+            totals = _sum_users([totals, _totals_of(entered)])
     return _matrix(totals, candidates, slots)
 
 
 def _totals_of(entered: pl.DataFrame) -> pl.DataFrame:
-    """(user, cell, slot), each once, to users by cell and slot."""
+    """Count users by cell and slot. entered: distinct (user, cell, slot)."""
     return entered.group_by("cell", "slot").agg(pl.len().cast(pl.Int64).alias("users"))
 
 
-def _added(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def _sum_users(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(parts).group_by("cell", "slot").agg(pl.col("users").sum())
 
 
@@ -111,7 +112,7 @@ def _histogram(values: pl.Series) -> Counter[int]:
 
 
 def _matrix(totals: pl.DataFrame, cells: Sequence[int], slots: Sequence[int]) -> Counts:
-    """users by [cells, slots]; 0 where nobody was. What is in neither list is left out."""
+    """Return users [cells, slots], 0 without users. Other cells and slots are left out."""
     counts = np.zeros((len(cells), len(slots)), np.int64)
     row_of = {cell: row for row, cell in enumerate(cells)}
     column_of = {slot: column for column, slot in enumerate(slots)}

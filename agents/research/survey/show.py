@@ -9,35 +9,35 @@ from rich.table import Table
 
 from hatcast.agents.research.survey.run import Days, Selection, Survey
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.survey.figures import Histogram, Resolution, dropped, spread_of
+from hatcast.stream.survey.figures import Histogram, Resolution, dropped_share, summarize
 
-_MOST_CAPS: Final = 512  # of a curve
+_CAPS_MAX: Final = 512  # points of a curve
 
 
-def table_of(found: Survey, policy: Policy, users: Fraction) -> Table:
-    """A column a resolution."""
+def table_of(survey: Survey, policy: Policy, users: Fraction) -> Table:
+    """Return a table with a column per resolution."""
     table = Table(
         title="Recordings as HATs, by H3 resolution. Not private",
         title_justify="left",
-        caption=_caption(found, policy, users),
+        caption=_caption(survey, policy, users),
         caption_justify="left",
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
     )
     table.add_column("resolution", no_wrap=True)
-    for each in found.resolutions:
+    for each in survey.resolutions:
         table.add_column(str(each.resolution), justify="right")
-    columns = [_column(each, policy.max_hats_per_day) for each in found.resolutions]
+    columns = [_column(each, policy.max_hats_per_day) for each in survey.resolutions]
     for row in columns[0]:
         table.add_row(row, *(column[row] for column in columns))
     return table
 
 
 def _column(each: Resolution, cap: int) -> dict[str, str]:
-    users, readings, hats = spread_of(each.users), spread_of(each.readings), spread_of(each.hats_per_user_day)
+    users, readings, hats = summarize(each.users), summarize(each.readings), summarize(each.hats_per_user_day)
 
     def with_drop(value: int) -> str:
-        return f"{value} ({dropped(each.hats_per_user_day, value):.1%})"
+        return f"{value} ({dropped_share(each.hats_per_user_day, value):.1%})"
 
     return {
         "edge, km": f"{each.edge_km:.3g}",
@@ -50,33 +50,36 @@ def _column(each: Resolution, cap: int) -> dict[str, str]:
         "readings, 95 %": f"{readings.p95}",
         "day, median": with_drop(hats.median),
         "day, 95 %": with_drop(hats.p95),
-        "day, most": with_drop(hats.most),
-        f"at K = {cap}": f"({dropped(each.hats_per_user_day, cap):.1%})",
+        "day, most": with_drop(hats.maximum),
+        f"at K = {cap}": f"({dropped_share(each.hats_per_user_day, cap):.1%})",
         "busy cells": f"{each.busy_cells:,}",
     }
 
 
-def _caption(found: Survey, policy: Policy, users: Fraction) -> str:
+def _caption(survey: Survey, policy: Policy, users: Fraction) -> str:
     return (
-        "Of HATs with a reading. users: of a HAT; readings: of a user in a HAT; day: HATs of a user's day, in brackets "
-        "what K = max_hats_per_day of that number would drop, as a share of all (user, HAT). Busy cells have "
-        f"{busy(policy, users, found.days)} of {policy.timezone}; means are over {_counted(found.number_of_days)}."
+        "HATs with a reading. users: of a HAT; readings: of a user in a HAT; day: HATs of a user's day, in brackets "
+        "the share of all (user, HAT) that K = max_hats_per_day of that number would drop. Busy cells have "
+        f"{busy_criterion(policy, users, survey.days)} of {policy.timezone}; "
+        f"means are over {_number_of_days(survey.number_of_days)}."
     )
 
 
-def survey_json(found: Survey, policy: Policy, users: Fraction) -> dict[str, Any]:
-    """The same for programs, with the whole distributions; `private` is false."""
+def survey_json(survey: Survey, policy: Policy, users: Fraction) -> dict[str, Any]:
+    """Return the survey as a JSON object, with the complete distributions; `private` is false."""
     return {
         "private": False,
-        "settings": {**_settings(policy, users, found.days), "number_of_days": found.number_of_days},
-        "outcomes": found.outcomes,
-        "resolutions": {str(each.resolution): _resolution_json(each, policy) for each in found.resolutions},
-        "busy_cells": [f"{cell:x}" for cell in found.busy],
+        "settings": {**_settings(policy, users, survey.days), "number_of_days": survey.number_of_days},
+        "outcomes": survey.outcomes,
+        "resolutions": {str(each.resolution): _resolution_json(each, policy) for each in survey.resolutions},
+        "busy_cells": [f"{cell:x}" for cell in survey.busy],
     }
 
 
 def _resolution_json(each: Resolution, policy: Policy) -> dict[str, Any]:
-    drops = each.dropped() | {policy.max_hats_per_day: dropped(each.hats_per_user_day, policy.max_hats_per_day)}
+    drops = each.dropped_shares() | {
+        policy.max_hats_per_day: dropped_share(each.hats_per_user_day, policy.max_hats_per_day)
+    }
     return {
         "cells": each.cells,
         "hats": each.hats,
@@ -91,12 +94,12 @@ def _resolution_json(each: Resolution, policy: Policy) -> dict[str, Any]:
 
 
 def _spread_json(histogram: Histogram) -> dict[str, Any]:
-    spread = spread_of(histogram)
+    spread = summarize(histogram)
     return {
         "mean": round(spread.mean, 4),
         "median": spread.median,
         "p95": spread.p95,
-        "max": spread.most,
+        "max": spread.maximum,
         "histogram": {str(value): histogram[value] for value in sorted(histogram)},
     }
 
@@ -114,7 +117,7 @@ def _settings(policy: Policy, users: Fraction, days: Days) -> dict[str, Any]:
 
 
 def selection_json(chosen: Selection, policy: Policy, users: Fraction, days: Days, epsilon: float) -> dict[str, Any]:
-    """A private selection, all of which may be published."""
+    """Return a private selection as a JSON object, all of which may be published."""
     number = (days[1] - days[0]).days + 1
     return {
         "private": True,
@@ -125,25 +128,26 @@ def selection_json(chosen: Selection, policy: Policy, users: Fraction, days: Day
         "epsilon_of_each_day": epsilon,
         "epsilon_of_a_user_on_all_days": epsilon * number,
         "noise": {"kind": "laplace", "scale": chosen.scale, "unit": "mean daily users"},
-        "cells": [f"{cell:x}" for cell in chosen.kept],
+        "cells": [f"{cell:x}" for cell in chosen.selected],
     }
 
 
-def charge(days: Days, epsilon: float) -> str:
-    """What a private selection costs, for a person who has to keep account of it."""
+def charge_notice(days: Days, epsilon: float) -> str:
+    """Return one line on the charge of a private selection, for the person who accounts for it."""
     number = (days[1] - days[0]).days + 1
     return (
-        f"epsilon {epsilon:g} is charged to each local day from {days[0]} to {days[1]} ({_counted(number)}), "
-        f"{epsilon * number:g} to a user of all of them: a policy that lists these cells books it there, others do not"
+        f"epsilon {epsilon:g} is charged to each local day from {days[0]} to {days[1]} ({_number_of_days(number)}), "
+        f"{epsilon * number:g} to a user of all of them: the ledger of a policy that lists these cells records it, "
+        "others do not"
     )
 
 
-def _counted(days: int) -> str:
+def _number_of_days(days: int) -> str:
     return f"{days} day" if days == 1 else f"{days} days"
 
 
-def busy(policy: Policy, users: Fraction, days: Days) -> str:
-    """What a cell has that is listed."""
+def busy_criterion(policy: Policy, users: Fraction, days: Days) -> str:
+    """Return the criterion of busy cells in words."""
     first, end = policy.hours
     return (
         f"a mean of more than {float(users):g} users a day, {days[0]} to {days[1]}, in every slot from {first:02}:00 "
@@ -151,17 +155,17 @@ def busy(policy: Policy, users: Fraction, days: Days) -> str:
     )
 
 
-def plot(found: Survey, policy: Policy, path: Path) -> None:
-    """Users of a HAT, and what a cap drops, a line a resolution. Raises HatcastError if it cannot be written."""
-    from hatcast.agents.research.figures import figure_in
+def plot(survey: Survey, policy: Policy, path: Path) -> None:
+    """Plot users per HAT and the drop by caps, a line per resolution. Raises HatcastError if it cannot be written."""
+    from hatcast.agents.research.figures import open_figure
 
-    with figure_in(path, f"Not private: {found.days[0]} to {found.days[1]}", (9, 3.8)) as figure:
+    with open_figure(path, f"Not private: {survey.days[0]} to {survey.days[1]}", (9, 3.8)) as figure:
         users, caps = figure.subplots(1, 2)
-        for each in found.resolutions:
+        for each in survey.resolutions:
             label = f"resolution {each.resolution}"
             users.plot(*_above(each.users), drawstyle="steps-pre", linewidth=1, label=label)
             values = _caps(max(each.hats_per_user_day))
-            caps.plot(values, [dropped(each.hats_per_user_day, cap) for cap in values], linewidth=1, label=label)
+            caps.plot(values, [dropped_share(each.hats_per_user_day, cap) for cap in values], linewidth=1, label=label)
         users.set(xlabel="users of a HAT", ylabel="share of HATs with at least as many", xscale="log", ylim=(0, 1.02))
         caps.axvline(policy.max_hats_per_day, linestyle=":", linewidth=1, color="black")
         caps.set(xlabel="max_hats_per_day (dotted: the policy's)", ylabel="share of (user, HAT) that it drops")
@@ -180,4 +184,4 @@ def _above(histogram: Histogram) -> tuple[list[int], list[float]]:
 
 
 def _caps(most: int) -> list[int]:
-    return [*range(0, most, max(1, most // _MOST_CAPS)), most]
+    return [*range(0, most, max(1, most // _CAPS_MAX)), most]

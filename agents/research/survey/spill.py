@@ -1,6 +1,6 @@
-"""Rows on disk, a folder for each local date, so that memory holds a part of one date at a time.
+"""Spill rows to disk, one folder per local date, so that memory holds one part of one date at a time.
 
-Raw data: the folder can be read by its owner only, and is deleted whatever ends the run, SIGKILL apart.
+The rows are raw data: only their owner can read the folder, and every end of the run except SIGKILL deletes it.
 """
 
 import signal
@@ -18,16 +18,16 @@ import polars as pl
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.survey.rows import DayRows
 
-_GROUP_ROWS: Final = 1 << 15  # what is skipped or read as one
+_GROUP_ROWS: Final = 1 << 15  # of a Parquet row group, which is read or skipped as a whole
 _USERS: Final = 1 << 64
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What memory holds at once.
+class MemoryLimits:
+    """Limits of the rows in memory.
 
-    chunk_rows   before they are written
-    part_rows    of a date while it is counted; the day of a single user is held whatever it has
+    chunk_rows   rows before they are written
+    part_rows    rows of a date that are counted at once, about; all rows of one user's day are always together
     """
 
     chunk_rows: int = 1 << 18
@@ -37,7 +37,7 @@ class Held:
 class Spill:
     """Rows by local date, in Parquet files sorted by user.
 
-    columns   of cells
+    columns   names of the columns with cells
     """
 
     def __init__(self, folder: Path, resolutions: Sequence[int], part_rows: int) -> None:
@@ -47,14 +47,14 @@ class Spill:
         self._rows: dict[str, int] = {}
         self._files = 0
 
-    def write(self, taken: Mapping[str, DayRows]) -> None:
-        """Append rows. Raises HatcastError where the disk is full."""
+    def write(self, rows_by_date: Mapping[str, DayRows]) -> None:
+        """Append rows. Raises HatcastError if the disk is full."""
         try:
-            for local_date, rows in taken.items():
+            for local_date, rows in rows_by_date.items():
                 self._write(local_date, rows)
-        except (OSError, pl.exceptions.PolarsError):  # of polars, whatever failed when it wrote
+        except (OSError, pl.exceptions.PolarsError):  # polars raises several types for a failed write
             raise HatcastError(
-                f"temporary files cannot be written in {self._folder.parent}: make room there, or set TMPDIR"
+                f"temporary files cannot be written in {self._folder.parent}: free space there, or set TMPDIR"
             ) from None
 
     def _write(self, local_date: str, rows: DayRows) -> None:
@@ -77,13 +77,13 @@ class Spill:
         self._files += 1
 
     def dates(self) -> list[str]:
-        """The local dates that have rows."""
+        """Return the local dates that have rows, sorted."""
         return sorted(self._rows)
 
     def parts(self, local_date: str) -> Iterator[pl.DataFrame]:
-        """The rows of a date in parts of about `part_rows`, each with all rows of its users.
+        """Yield the rows of a date in parts of about `part_rows`, each with all rows of its users.
 
-        Pseudonyms are evenly spread, so equal ranges of them have about equally many users.
+        Pseudonyms are uniform, so equal ranges of them have about equally many users.
         """
         parts = -(-self._rows[local_date] // self._part_rows)
         scanned = pl.scan_parquet(sorted((self._folder / local_date).glob("*.parquet")))
@@ -94,13 +94,13 @@ class Spill:
 
 
 def cell_column(resolution: int) -> str:
-    """The name of the column of cells of a resolution."""
+    """Return the name of the column with the cells of a resolution."""
     return f"cell_{resolution}"
 
 
 @contextmanager
 def open_spill(resolutions: Sequence[int], part_rows: int) -> Iterator[Spill]:
-    """A spill in a new folder of mode 700 below TMPDIR, deleted at the end; SIGTERM and SIGHUP end as Ctrl-C does."""
+    """Yield a spill in a new folder of mode 700 below TMPDIR, deleted at the end, also on SIGTERM, SIGHUP, Ctrl-C."""
     before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         with tempfile.TemporaryDirectory(prefix="hatcast-survey-") as folder:
