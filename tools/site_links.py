@@ -1,17 +1,28 @@
 """MkDocs hook for links to files outside docs/.
 
 In the repository such a link opens the file. The site has no source files, so it shows the link's text only.
+CONTRIBUTING.md is the exception: it becomes a page of the site.
 """
 
 import re
-from posixpath import dirname, join, normpath
+from pathlib import Path
+from posixpath import dirname, join, normpath, relpath
 from typing import Final
 
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import Files
+from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+CONTRIBUTING: Final = "../CONTRIBUTING.md"  # as seen from docs/
+PAGE: Final = "contributing.md"
 _LINK: Final = re.compile(r"(?<!!)\[([^\]]+)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Add CONTRIBUTING.md to the pages, with its links as seen from docs/."""
+    text = (Path(config.docs_dir) / CONTRIBUTING).read_text(encoding="utf-8")
+    files.append(File.generated(config, PAGE, content=_LINK.sub(_as_in_docs, text)))
+    return files
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -25,6 +36,12 @@ def without_outside_links(markdown: str, folder: str) -> str:
 
     def replaced(link: re.Match[str]) -> str:
         target = normpath(join(folder, link[2]))
+        if target == CONTRIBUTING:
+            return f"[{link[1]}]({relpath(PAGE, folder or '.')}{link[3] or ''})"
         return link[1] if target.startswith("../") else link[0]
 
     return _LINK.sub(replaced, markdown)
+
+
+def _as_in_docs(link: re.Match[str]) -> str:
+    return f"[{link[1]}]({relpath(link[2], 'docs')}{link[3] or ''})"

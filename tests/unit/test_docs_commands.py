@@ -1,4 +1,4 @@
-"""Commands, options and links in README.md and docs/ are there."""
+"""Commands, options and links in README.md, CONTRIBUTING.md and docs/ are there."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from tests.commands import problem_of, said_in
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _BLOCKS = re.compile(r"^( *)```[a-z]*\n(.*?)^\1```$|^((?:    .*\n)+)", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`((?:hatcast|scripts/demo)(?:\s[^`]+)?)`")
 _LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
