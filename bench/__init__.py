@@ -1,1 +1,1 @@
-"""Benchmarks on real services: `scripts/bench NAME [--json]`. What each shows, and its limits: docs/benchmarks.md."""
+"""Benchmarks on real services: `scripts/bench NAME [--json]`. docs/benchmarks.md explains each and its limits."""

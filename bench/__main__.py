@@ -1,4 +1,4 @@
-"""`python -m bench NAME [options]`"""
+"""Run a benchmark: `python -m bench NAME [options]`."""
 
 import sys
 from importlib import import_module
@@ -12,7 +12,7 @@ NAMES: Final = ("ingest", "release", "ledger", "soak", "fold", "feeds", "estimat
 
 
 def main() -> int:
-    """Run one benchmark; 0: all limits kept, 1: one is not, 2: wrong usage."""
+    """Run one benchmark and return the exit code. 0: within all limits, 1: a limit is missed, 2: wrong usage."""
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name not in NAMES:
         print(f"usage: scripts/bench {{{'|'.join(NAMES)}}} [--json] [--help]", file=sys.stderr)

@@ -1,6 +1,6 @@
-"""A city of buses as ITMS reports them, the same every time: 3,000 vehicles, each heard every 10 s.
+"""Deterministic city of 3,000 buses in ITMS format, each with a report every 10 s.
 
-A 28 x 28 km box, about 180 H3 cells of resolution 7; a quarter of the buses stand at any moment.
+It is a box of 28 x 28 km, about 180 H3 cells of resolution 7; a quarter of the buses stand still at any moment.
 """
 
 import math
@@ -28,10 +28,11 @@ KEYS: Final = [plate.encode() for plate in PLATES]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One report, in pieces, so that it can be sent again with another time.
+    """One ITMS report, split at its time, so that it can be sent again with another time.
 
-    second    since the start
-    head      the record up to its time; `tail` what follows the time
+    second   seconds since the start
+    head     the record before its time
+    tail     the record after its time
     """
 
     vehicle: int
@@ -40,13 +41,13 @@ class Report:
     tail: bytes
 
     def at(self, start: datetime) -> bytes:
-        """The record, if the start was then."""
+        """Return the record, with its time relative to `start`."""
         time = (start + timedelta(seconds=self.second)).isoformat().encode()
         return self.head + time + self.tail
 
 
 def reports(seed: int = 7) -> Iterator[Report]:
-    """Reports in order of time, without end."""
+    """Yield reports in order of time, without end."""
     random = np.random.default_rng(seed)
     phase = random.integers(0, STEP_S, VEHICLES)
     order = np.argsort(phase, kind="stable").tolist()
@@ -89,7 +90,7 @@ def _pieces(vehicle: int, second: int, delay: int, speed: int, place: tuple[floa
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A record as it goes to Kafka."""
+    """A Kafka record to send."""
 
     key: bytes
     arrival_ms: int
@@ -97,9 +98,9 @@ class Sent:
 
 
 def workload(records: int) -> Iterator[Sent]:
-    """The ingest benchmark's records: the city's, with a little of what goes wrong among them.
+    """Yield the ingest benchmark's records: the city's, with some faults.
 
-    Of 10,000 records 100 come twice, 10 are too fast, 10 lie at (0, 0) and 1 is cut short.
+    Of 10,000 records 100 are duplicates, 10 are too fast, 10 are at (0, 0) and 1 is truncated.
     """
     sent = 0
     for report in reports():

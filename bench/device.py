@@ -1,4 +1,4 @@
-"""10^4 devices in one process: their readings, their slots' ends, and what of one core that takes at real pace."""
+"""CPU of 10^4 devices in one process: their readings, their slots' ends, and the share of a core at real pace."""
 
 import tempfile
 import threading
@@ -33,7 +33,7 @@ from tests.services import RedisServer, open_kafka
 
 SLOT_END_S: Final = 60.0  # of CPU, for 10^4 devices
 CORE_SHARE: Final = 0.25
-READINGS_AN_HOUR: Final = 360  # of a bus that sends one each 10 s
+READINGS_AN_HOUR: Final = 360  # of a bus that sends one every 10 s
 MORNING: Final = 1_641_096_000_000  # 2022-01-02 09:30 in Surat
 FAR: Final = 1 << 60
 _RING: Final = 5  # hexagons around one
@@ -48,7 +48,7 @@ _RING: Final = 5  # hexagons around one
 @click.option("--readings", default=200_000, show_default=True, type=click.IntRange(1_000))
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1))
 def command(as_json: bool, devices: int, hats: int, readings: int, rounds: int) -> int:  # noqa: FBT001 - click's way
-    """CPU of devices: a reading, and a slot's end with draw, durable store and send."""
+    """Measure devices' CPU: per reading, and per slot end with draw, durable store and send."""
     with open_kafka() as kafka, tempfile.TemporaryDirectory(prefix="hatcast-bench-") as folder:
         say(f"Kafka: {kafka.source}")
         config = write_settings(
@@ -78,7 +78,7 @@ def command(as_json: bool, devices: int, hats: int, readings: int, rounds: int) 
 
 
 class Round:
-    """One round, with a topic and a state file of its own."""
+    """One round, with its own topic and state file."""
 
     def __init__(self, settings: Settings, topic: str, state: Path) -> None:
         self._settings = settings
@@ -87,7 +87,7 @@ class Round:
         self._state = state
 
     def fold_ns(self, devices: int, readings: int) -> float:
-        """CPU nanoseconds of a reading, from the source on: as a fleet takes it, ticks included, without its draws."""
+        """Return CPU nanoseconds per reading from the source on, with heartbeats and without draws."""
         city = make_city(CityOptions(vehicles=devices, seed=1), Calendar(self._settings.policy))
         records = [(at, Recorded(b"", each, at)) for at, each in islice(city.readings(MORNING), readings)]
         with self._open() as (outbox, reporter):
@@ -100,7 +100,7 @@ class Round:
             )
 
     def slot_end_s(self, devices: int, hats: int) -> tuple[float, float, float]:
-        """Of all devices at once: seconds of CPU, seconds on the wall, bytes of the state file."""
+        """End the slot of all devices; return seconds of CPU, seconds of wall time, and bytes of the state file."""
         slot = self._rules.calendar.slot_at(MORNING)
         cells = sorted(h3.grid_disk(h3.latlng_to_cell(21.2, 72.8, 7), _RING))[:hats]
         own = [OwnHat(f"BUS-{n}", slot, cell, Fraction(30_000 + n)) for cell in cells for n in range(devices)]
@@ -127,11 +127,11 @@ class Round:
 
 
 def _cpu(work: Callable[[], object]) -> float:
-    """Seconds of all threads, librdkafka's too."""
+    """Return CPU seconds of all threads, librdkafka's too."""
     begun = time.process_time()
     work()
     return time.process_time() - begun
 
 
 def _silent(_: int, __: int) -> None:
-    """Nothing is shown."""
+    """Ignore progress."""

@@ -1,4 +1,4 @@
-"""What it costs to show the map to a thousand people: CPU and memory of `hatcast display` on one core."""
+"""CPU and memory of `hatcast display` with a thousand viewers, on one core."""
 
 import asyncio
 import os
@@ -22,8 +22,8 @@ from hatcast.agents.demo.embedded import Services
 from tests.browser.day import TOPICS, Day
 from tests.displaying import CELLS, release
 
-MOST_CORE: Final = 0.5  # of one, where an hour closes every second: 3,600 times as fast as in a city
-MOST_KB: Final = 100.0  # of memory for a viewer, with what its socket holds
+MOST_CORE: Final = 0.5  # of one core, if an hour closes every second: 3,600 times as fast as in a city
+MOST_KB: Final = 100.0  # of memory per viewer, with the socket's buffers
 _KEPT_HOURS: Final = 24
 _PATIENCE_S: Final = 120.0
 _HEXAGONS_OUT: Final = 8  # rings around the middle: 217 hexagons
@@ -31,7 +31,7 @@ _LOOK_S: Final = 0.005
 
 
 class Viewer:
-    """One who has the map open: reads all, looks at nothing. The first also unpacks, to know what has come."""
+    """Client that reads the event stream. One that `looks` also decompresses it, to see which releases have arrived."""
 
     def __init__(self, *, looks: bool) -> None:
         self._unpack = zlib.decompressobj(31) if looks else None
@@ -40,9 +40,9 @@ class Viewer:
         self.text = b""
 
     async def follow(self, host: str, port: int) -> None:
-        """Until cancelled."""
+        """Read the stream until cancelled."""
         reader, writer = await asyncio.open_connection(host, port)
-        # HTTP/1.0, so that the body comes without frames of its own
+        # HTTP/1.0, so that the body is not chunked
         writer.write(b"GET /api/v1/events HTTP/1.0\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n")
         await reader.readuntil(b"\r\n\r\n")
         while data := await reader.read(65_536):
@@ -58,7 +58,7 @@ class Viewer:
 @click.option("--viewers", default=1_000, show_default=True, type=click.IntRange(1, 4_000))
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1))
 def command(as_json: bool, viewers: int, rounds: int) -> int:  # noqa: FBT001 - click's way
-    """CPU seconds for an hour's close that all viewers see, and memory by viewer. The server has one core."""
+    """Measure CPU seconds for an hour's close that all viewers see, and memory per viewer. The server has one core."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a viewer is an open file here too
     cells = sorted(h3.grid_disk(CELLS[0], _HEXAGONS_OUT))
@@ -76,7 +76,7 @@ def command(as_json: bool, viewers: int, rounds: int) -> int:  # noqa: FBT001 - 
 
 
 def hour_of(hour: int, cells: Sequence[str]) -> list[bytes]:
-    """An hour's releases, whose digits do not repeat: they are what is left to send once all else is compressed."""
+    """Return an hour's releases with random digits, which do not compress."""
     drawn = random.Random(hour)
     return [release(hour, cell, f"{drawn.uniform(10, 60):.3f}") for cell in cells]
 
@@ -115,12 +115,12 @@ async def _measure(day: Day, cells: Sequence[str], number: int, rounds: int) -> 
 
 
 def _came(viewers: Sequence[Viewer], records: Sequence[bytes]) -> bool:
-    """Whether all of these have come to all."""
+    """Return whether all viewers have received all records."""
     return all(each in viewers[0].text for each in records) and _even(viewers)
 
 
 def _even(viewers: Sequence[Viewer]) -> bool:
-    """Whether all have as much as the first: what they are sent is the same bytes."""
+    """Return whether all viewers have received as many bytes as the first: the streams are identical."""
     return all(viewer.received == viewers[0].received for viewer in viewers)
 
 

@@ -1,4 +1,4 @@
-"""Time and memory of every estimator by the number of users. No services."""
+"""Time and memory of every estimator by number of users. No services."""
 
 import json
 import math
@@ -24,10 +24,10 @@ from hatcast.stream.mechanisms.system import SystemNoise
 
 COUNTS: Final = Path(__file__).parents[1] / "tests" / "data" / "itms_like_counts.json"
 UPPER_BOUND: Final = 65_000
-PLACES: Final = 50  # of an array, where no rule may read counts
+PLACES: Final = 50  # array length of estimators that may not choose it by counts
 MOST_SECONDS: Final = 1.0  # of a million users
-MOST_BYTES: Final = 400.0  # a user
-MOST_GROWTH: Final = 1.35  # L log L makes 1.1 from 10^4 to 10^5; the square of L would make 2
+MOST_BYTES: Final = 400.0  # per user
+MOST_GROWTH: Final = 1.35  # exponent of L; L log L gives 1.1 from 10^4 to 10^5, L^2 gives 2
 
 
 @click.command()
@@ -35,7 +35,7 @@ MOST_GROWTH: Final = 1.35  # L log L makes 1.1 from 10^4 to 10^5; the square of 
 @click.option("--most", default=6, show_default=True, type=click.IntRange(4, 6), help="Up to 10^N users.")
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1))
 def command(as_json: bool, most: int, rounds: int) -> int:  # noqa: FBT001 - click's way
-    """Seconds and peak memory of grouping, estimate and noise for 10^3 users and more, and how time grows."""
+    """Measure seconds and peak memory of grouping, estimate and noise from 10^3 users on, and the growth of time."""
     figures = [
         figure for name, each, settled in _contenders() for figure in _figures(name, each, settled, most, rounds)
     ]
@@ -44,7 +44,7 @@ def command(as_json: bool, most: int, rounds: int) -> int:  # noqa: FBT001 - cli
 
 
 def _contenders() -> Iterator[tuple[str, Estimator, Parameters]]:
-    """Every estimator with its defaults, and with each grouping where it has one."""
+    """Yield every estimator with its defaults, and with each grouping if it has one."""
     for name, estimator in ESTIMATORS.items():
         parameters = _parameters(estimator)
         if parameters.grouping is None:
@@ -64,7 +64,7 @@ def _figures(name: str, estimator: Estimator, parameters: Parameters, most: int,
     return [
         *(Figure(f"{name}_10e{round(math.log10(n))}_s", t, "CPU s") for n, t in zip(sizes[:-1], seconds, strict=False)),
         Figure(f"{name}_10e{most}_s", seconds[-1], "CPU s", most=MOST_SECONDS),
-        # Below 10^4 users what is the same for any number of them takes most of the time.
+        # Below 10^4 users constant costs dominate.
         Figure(f"{name}_growth", _growth(sizes[1:], seconds[1:]), "exponent of L"),
         Figure(
             f"{name}_bytes_per_user",
@@ -76,7 +76,7 @@ def _figures(name: str, estimator: Estimator, parameters: Parameters, most: int,
 
 
 def _rules(most: int, rounds: int) -> Iterator[Figure]:
-    """What the array length takes alone."""
+    """Yield the time of each array length rule alone."""
     counts = users_like_itms(10**most).counts
     for name, rule in RULES.items():
         seconds = _least(partial(rule, counts, 1.0), rounds)
@@ -84,7 +84,7 @@ def _rules(most: int, rounds: int) -> Iterator[Figure]:
 
 
 def _unlike_counts(rounds: int) -> list[Figure]:
-    """BESTFIT where no two users have equal counts, so that none go in runs."""
+    """Measure BESTFIT without equal counts, so that no users are placed in runs."""
     sizes = [10_000, 30_000, 100_000]
     seconds = []
     for size in sizes:
@@ -98,7 +98,7 @@ def _unlike_counts(rounds: int) -> list[Figure]:
 
 
 def _choice(rounds: int) -> Figure:
-    """One exact selection among 10^5 candidates."""
+    """Measure one exact selection among 10^5 candidates."""
     costs, weights = np.abs(np.arange(100_000) - 10_000), np.full(100_000, 3)
     seconds = max(
         _least(partial(SystemNoise().choose, weights, costs, rate), rounds)
@@ -108,7 +108,7 @@ def _choice(rounds: int) -> Figure:
 
 
 def users_like_itms(size: int) -> Users:
-    """The counts of the ITMS-like HAT repeated, any sums."""
+    """Return users with the counts of the ITMS-like HAT, repeated, and random sums."""
     counts = np.sort(np.resize(np.array(json.loads(COUNTS.read_text())["counts"], np.int64), size))[::-1].copy()
     return Users(counts, np.random.default_rng(1).integers(0, counts * UPPER_BOUND, endpoint=True))
 
@@ -128,12 +128,12 @@ def _parameters(estimator: Estimator) -> Parameters:
 
 
 def _growth(sizes: Sequence[int], seconds: Sequence[float]) -> float:
-    """The slope in logarithms."""
+    """Return the slope of log(seconds) over log(sizes)."""
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
 
 def _least(work: Callable[[], object], rounds: int) -> float:
-    """CPU seconds: on a busy machine, far steadier than the time on the wall."""
+    """Return the least CPU seconds: on a busy machine far steadier than wall time."""
 
     def once() -> float:
         begun = time.process_time_ns()
@@ -144,7 +144,7 @@ def _least(work: Callable[[], object], rounds: int) -> float:
 
 
 def _peak(estimator: Estimator, parameters: Parameters, users: Users) -> float:
-    """Bytes a user that are held at once, without the users themselves."""
+    """Return peak memory in bytes per user, without the users themselves."""
     tracemalloc.start()
     try:
         estimator.estimate(users, parameters, SystemNoise())

@@ -1,4 +1,4 @@
-"""Readings a second and core that each feed decodes, and takes from recordings and messages. No services."""
+"""Readings per second and core of each format: decoded, from recordings and from messages. No services."""
 
 import gc
 import io
@@ -17,7 +17,7 @@ from google.transit.gtfs_realtime_pb2 import FeedMessage
 from bench.city import START, reports
 from bench.figures import Figure, middle, show
 from hatcast.agents.recordings.parquet import parquet_records
-from hatcast.stream.readings.formats import FORMATS, Feed, Recorded, itms
+from hatcast.stream.readings.formats import FORMATS, Format, Recorded, itms
 from hatcast.stream.readings.formats.capmetro import COLUMNS
 from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.reading import Reading, parse_time
@@ -31,7 +31,7 @@ LEAST_GTFS_RT: Final = 50_000.0
 @click.option("--records", default=50_000, show_default=True)
 @click.option("--rounds", default=7, show_default=True)
 def command(as_json: bool, records: int, rounds: int) -> int:  # noqa: FBT001 - click's way
-    """Readings a second of CPU, by feed: decoded one by one, and from a recording."""
+    """Measure readings per CPU second of each format: decoded one by one, and from a recording."""
     bodies = _bodies(records)
     work: dict[str, Callable[[], int]] = {}
     for name, body in bodies.items():
@@ -46,7 +46,7 @@ def command(as_json: bool, records: int, rounds: int) -> int:  # noqa: FBT001 - 
     gc.collect()
     gc.freeze()
     rates: dict[str, list[float]] = {name: [] for name in work}
-    for _ in range(rounds):  # in turns, so that a slow moment is everyone's
+    for _ in range(rounds):  # in turns, so that a slow moment affects all of them
         for name, run in work.items():
             rates[name].append(_rate(run, records))
     return show(
@@ -61,7 +61,7 @@ def _figure(name: str, rates: list[float]) -> Figure:
 
 
 def _rate(run: Callable[[], int], records: int) -> float:
-    """Readings a second of CPU: on a busy machine, far steadier than the time on the wall."""
+    """Return readings per CPU second: on a busy machine far steadier than wall time."""
     begun = time.process_time()
     found = run()
     seconds = time.process_time() - begun
@@ -70,12 +70,12 @@ def _rate(run: Callable[[], int], records: int) -> float:
     return records / seconds
 
 
-def _decoding(feed: Feed, values: list[bytes]) -> Callable[[], int]:
+def _decoding(feed: Format, values: list[bytes]) -> Callable[[], int]:
     decode = feed.decode
     return lambda: sum(decode(value) is not None for value in values)
 
 
-def _split(feed: Feed, body: bytes) -> int:
+def _split(feed: Format, body: bytes) -> int:
     return _decoding(feed, feed.split(body))()
 
 
@@ -83,12 +83,12 @@ def _recorded(read: Callable[[BinaryIO, str], Iterator[Recorded]], body: bytes) 
     return sum(record.reading is not None for record in read(io.BytesIO(body), "recording"))
 
 
-def _records_of(feed: Feed, body: bytes) -> list[bytes]:
+def _records_of(feed: Format, body: bytes) -> list[bytes]:
     return [record.raw for record in feed.records(io.BytesIO(body), feed.name)]
 
 
 def _bodies(records: int) -> dict[str, bytes]:
-    """The city of the other benchmarks as a recording of each feed."""
+    """Return the city of the other benchmarks as a recording in each format."""
     values = [report.at(START) for report in islice(reports(), records)]
     readings = [reading for value in values if (reading := itms.decode(value)) is not None]
     lines = {

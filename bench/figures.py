@@ -1,4 +1,4 @@
-"""What a benchmark found: named figures, some of them against a limit, as a table or as one flat JSON object."""
+"""Results of a benchmark: named figures, some with a limit, as a table or as one flat JSON object."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from rich.table import Table
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number. `low` and `high` are the spread over runs; `least` or `most` is the limit it is held to."""
+    """One result. `low` and `high` are the spread over runs; `least` or `most` is the limit."""
 
     name: str
     value: float
@@ -24,14 +24,14 @@ class Figure:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the limit is kept; None without a limit."""
+        """True if the value is within the limit; None without a limit."""
         if self.least is None and self.most is None:
             return None
         return (self.least is None or self.value >= self.least) and (self.most is None or self.value <= self.most)
 
     @property
     def limit(self) -> str:
-        """The limit, for people."""
+        """The limit in words."""
         if self.least is not None:
             return f"at least {self.least:g}"
         return "" if self.most is None else f"at most {self.most:g}"
@@ -40,12 +40,12 @@ class Figure:
 def middle(
     name: str, values: Sequence[float], unit: str, *, least: float | None = None, most: float | None = None
 ) -> Figure:
-    """The median of some runs, with their spread."""
+    """Return the median of several runs, with their spread."""
     return Figure(name, median(values), unit, min(values), max(values), least, most)
 
 
 def show(title: str, figures: Sequence[Figure], *, as_json: bool) -> int:
-    """Print on standard output; the exit code: 1 if a limit is not kept."""
+    """Print the figures to standard output; return the exit code, 1 if a limit is missed."""
     missed = [figure for figure in figures if figure.holds is False]
     if as_json:
         print(json.dumps(_flat(figures)))
@@ -90,5 +90,5 @@ def _text(value: float) -> str:
 
 
 def say(text: str) -> None:
-    """Progress, on standard error."""
+    """Print progress to standard error."""
     print(text, file=sys.stderr, flush=True)

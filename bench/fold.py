@@ -1,4 +1,4 @@
-"""Nanoseconds of the parts that every record, user or HAT crosses. No services."""
+"""CPU time of each step per record, user or HAT. No services."""
 
 import gc
 import time
@@ -39,7 +39,7 @@ Frames = list[tuple[int, list[int], list[bytes]]]
 @click.option("--records", default=200_000, show_default=True)
 @click.option("--rounds", default=5, show_default=True)
 def command(as_json: bool, records: int, rounds: int) -> int:  # noqa: FBT001 - click's way
-    """Nanoseconds of decode, fold, packing and release."""
+    """Measure nanoseconds of decode, fold, packing and release."""
     with TemporaryDirectory(prefix="hatcast-bench-") as folder:
         services = KafkaServer("localhost:9092", "none"), RedisServer("redis://localhost", "none")
         settings = load_settings(write_settings(Path(folder) / "hatcast.toml", *services, "bench-fold"))
@@ -54,7 +54,7 @@ def command(as_json: bool, records: int, rounds: int) -> int:  # noqa: FBT001 - 
 
 
 def _frames(records: int) -> Frames:
-    """The workload as the transport hands it over."""
+    """Return the workload in batches, as the transport delivers it."""
     waiting: list[tuple[list[int], list[bytes]]] = [([], []) for _ in range(PARTITIONS)]
     frames: Frames = []
     for record in workload(records):
@@ -111,7 +111,7 @@ def _round(settings: Settings, frames: Frames, records: int) -> dict[str, float]
 
 
 def _time(work: Callable[[], object], number: int) -> float:
-    """CPU nanoseconds each: on a busy machine, far steadier than the time on the wall."""
+    """Return CPU nanoseconds per item: on a busy machine far steadier than wall time."""
     begun = time.process_time_ns()
     work()
     return (time.process_time_ns() - begun) / number

@@ -1,4 +1,4 @@
-"""A ledger of 10^5 entries: what one more costs, how long it takes to read, to start on, and to have back."""
+"""Costs of a ledger of 10^5 entries: one more commit, reading it, starting a worker on it, and recovering it."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ from tests.integration.health import LISTEN, is_ready
 from tests.services import KafkaServer, RedisServer, open_kafka, open_redis
 
 MOST_S: Final = 1.0
-MOST_GROWTH: Final = 1.5  # of a commit's cost, from 10^2 to all entries
+MOST_GROWTH: Final = 1.5  # of a commit's CPU, from 10^2 to all entries
 MOST_OVER_READING: Final = 8.0
 _SMALL: Final = 100
 _READY_S: Final = 120.0
@@ -38,7 +38,7 @@ _LOOK_S: Final = 0.01
 @click.option("--entries", default=100_000, show_default=True, type=click.IntRange(2_000))
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1))
 def command(as_json: bool, entries: int, rounds: int) -> int:  # noqa: FBT001 - click's way
-    """Seconds of a ledger of many entries, and whether one more costs what the first one did."""
+    """Measure a ledger of many entries, and whether the last commit costs as much as the first."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     with open_kafka() as kafka, open_redis() as redis, tempfile.TemporaryDirectory(prefix="hatcast-bench-") as folder:
         say(f"Kafka: {kafka.source}, Redis: {redis.source}")
@@ -48,7 +48,7 @@ def command(as_json: bool, entries: int, rounds: int) -> int:  # noqa: FBT001 - 
 
 
 class Bench:
-    """The parts; each has a pipeline, so a policy and topics, of its own."""
+    """The parts of the benchmark. Each has its own pipeline, so its own policy and topics."""
 
     def __init__(self, kafka: KafkaServer, redis: RedisServer, folder: Path, entries: int, rounds: int) -> None:
         self._kafka = kafka
@@ -58,7 +58,7 @@ class Bench:
         self._rounds = rounds
 
     def in_memory(self) -> Iterator[Figure]:
-        """The arithmetic alone: every entry on one day."""
+        """Measure the arithmetic alone, with every entry on one day."""
         say("in memory")
         with self._pipeline("memory") as pipeline:
             policy = pipeline.settings.policy
@@ -71,7 +71,7 @@ class Bench:
         yield middle("charges_in_memory_cpu_s", seconds, "s of CPU", most=MOST_S)
 
     def in_a_file(self) -> Iterator[Figure]:
-        """The ledger of `hatcast batch`: every entry on one day."""
+        """Measure the ledger of `hatcast batch`, with every entry on one day."""
         say("in a file")
         with self._pipeline("file") as pipeline:
             policy, entries = pipeline.settings.policy, Entries(pipeline, self._entries, self._entries)
@@ -92,10 +92,10 @@ class Bench:
             yield Figure("file_open_cpu_s", time.process_time() - begun, "s of CPU", most=MOST_S)
 
     def in_redis(self) -> Iterator[Figure]:
-        """The ledger of workers: every entry on one day, through the script that commits."""
+        """Measure the workers' ledger, with every entry on one day, through the commit script."""
         say("in Redis")
         with self._pipeline("empty") as empty, self._pipeline("full") as full:
-            self._until_ready(empty)  # recovers the ledger; made, too, are the topics
+            self._until_ready(empty)  # creates the topics and recovers the ledger
             self._until_ready(full)
             yield from asyncio.run(self._commits(full))
             yield from self._reading(full)
@@ -152,7 +152,7 @@ class Bench:
         yield middle("ready_more_cpu_s", more, "s of CPU", most=MOST_S)
 
     def _until_ready(self, pipeline: Pipeline) -> Spent:
-        """A worker's start, until it says that it can do all of its work: the ledger is recovered then."""
+        """Start a worker and wait until it is ready: its ledger is recovered then."""
         begun = time.monotonic()
         with closing(pipeline.start("worker")) as worker:
             while not is_ready(worker):
@@ -164,7 +164,7 @@ class Bench:
         return spent
 
     def lost(self) -> Iterator[Figure]:
-        """The entries on ten days, published; then Redis is emptied, and then restarted."""
+        """Measure recovery of published entries on ten days, after Redis was emptied and after a restart."""
         say("lost and rebuilt")
         with self._pipeline("lost") as pipeline:
             found = rebuilt(pipeline, self._entries, -(-self._entries // 10))

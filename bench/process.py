@@ -1,4 +1,4 @@
-"""A contender is a process of its own; this is what the system knows about it."""
+"""Start benchmark processes, and read their CPU time and memory from the system."""
 
 import os
 import subprocess
@@ -13,12 +13,12 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 def peak_mb(pid: int | str = "self") -> float:
-    """The most memory (resident, MB of 10^6 bytes) that a process has had. Not ru_maxrss: that is handed down."""
+    """Return a process's peak resident memory, in MB of 10^6 bytes. Children inherit ru_maxrss, so it is not used."""
     return _status(pid, "VmHWM") / 1000 * 1.024
 
 
 def resident_mb(pid: int | str = "self") -> float:
-    """The memory (resident, MB) that a process has now."""
+    """Return a process's resident memory, in MB."""
     return _status(pid, "VmRSS") / 1000 * 1.024
 
 
@@ -30,18 +30,18 @@ def _status(pid: int | str, field: str) -> int:
 
 
 def cpu_s(pid: int | str = "self") -> float:
-    """CPU seconds, user and system, of all threads of a process so far."""
+    """Return the CPU seconds, user and system, of all threads of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def start(module: str, *arguments: str) -> "subprocess.Popen[bytes]":
-    """`python -m MODULE ARGUMENTS` from the repository; warnings go to our standard error."""
+    """Start `python -m MODULE ARGUMENTS` from the repository; its standard output goes to our standard error."""
     return subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=2)
 
 
 def run(module: str, *arguments: str, timeout: float = 900.0) -> None:
-    """The same, to its end. Raises RuntimeError if it fails."""
+    """Run `python -m MODULE ARGUMENTS` to its end. Raises RuntimeError if it fails."""
     process = start(module, *arguments)
     try:
         if process.wait(timeout) != 0:
@@ -51,7 +51,7 @@ def run(module: str, *arguments: str, timeout: float = 900.0) -> None:
 
 
 def end(processes: Sequence["subprocess.Popen[bytes]"], seconds: float = 30.0) -> None:
-    """Ask them to end, and see to it."""
+    """Terminate the processes; kill those that do not end in time."""
     for process in processes:
         if process.poll() is None:
             process.terminate()

@@ -1,4 +1,4 @@
-"""Records into Kafka, as fast as librdkafka takes them."""
+"""Produce records to Kafka as fast as librdkafka can."""
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -6,7 +6,7 @@ from bench.city import Sent
 
 
 class RecordedProducer:
-    """Sends with acks=all, keyed by vehicle with murmur2, timestamps given."""
+    """Producer with acks=all, keys partitioned by murmur2, and explicit timestamps."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.refused: list[KafkaError] = []
@@ -24,7 +24,7 @@ class RecordedProducer:
         self._sent = 0
 
     def send(self, topic: str, record: Sent, partition: int = -1) -> None:
-        """Hand over one record; waits where too many are on their way."""
+        """Produce one record, waiting while the queue is full."""
         while True:
             try:
                 self._producer.produce(
@@ -38,7 +38,7 @@ class RecordedProducer:
             self._producer.poll(0)
 
     def flush(self) -> None:
-        """Wait until the broker has all; raises KafkaException if it refused one."""
+        """Wait until the broker has all records. Raises KafkaException if it rejected one."""
         unsent = self._producer.flush(120)
         if self.refused or unsent:
             raise KafkaException(self.refused[0] if self.refused else KafkaError(KafkaError._MSG_TIMED_OUT))  # noqa: SLF001 - its name

@@ -1,4 +1,4 @@
-"""The configuration of the benchmarks: as a newcomer would write it, with what a benchmark has to change."""
+"""Configuration of the benchmarks: the defaults, except what a benchmark has to change."""
 
 from pathlib import Path
 from typing import Final
@@ -54,7 +54,7 @@ def write_settings(
     name: str,
     **changed: str | int,
 ) -> Path:
-    """hatcast.toml with the checkpoint interval of every second and `min_interval` 10 s; returns its path."""
+    """Write hatcast.toml with the default checkpoint interval, 1 s, and `min_interval` 10 s; return its path."""
     given = {**_DEFAULTS, **changed}
     path.write_text(_TEXT.format(kafka=kafka.bootstrap_servers, redis=redis.url, name=name, **given))
     return path

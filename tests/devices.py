@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from hatcast.agents.config.settings import settings_of
+from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.device.fold import Rules
 from hatcast.stream.policy.policy import Policy
 
@@ -28,7 +28,7 @@ def policy_table(**changes: Any) -> dict[str, Any]:
 
 
 def policy_of(**changes: Any) -> Policy:
-    return settings_of({"policy": policy_table(**changes)}, Path(), {}).policy
+    return parse_settings({"policy": policy_table(**changes)}, Path(), {}).policy
 
 
 def rules_of(most_hats: int | None = None, **changes: Any) -> Rules:

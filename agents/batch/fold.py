@@ -118,7 +118,7 @@ class _Partition(Generic[V]):
             self._retain(ended=False)
 
     def apply_dumped(self, offsets: Sequence[int], timestamps: Sequence[int], values: Sequence[V | None]) -> None:
-        """Fold records of a dump up to the first that is dated too far ahead of the clock, as a worker does."""
+        """Fold records of a dump up to the first whose timestamp is too far in the future, as a worker does."""
         allowed = 0 if self.ahead else self.fold.count_within_max_ahead(self._job.now_ms, timestamps)
         if allowed < len(timestamps) and self.ahead is None:
             self.ahead = Ahead(offsets[allowed], timestamps[allowed], self._job.policy.max_ahead_ms)

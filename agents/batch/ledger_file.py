@@ -182,11 +182,11 @@ class LedgerFile:
 
     def summary(self, date: str) -> DaySummary:
         """Return a day's ledger, as published on `hats.budget`."""
-        day, own, run = self._day(date), self.policy.name, self._database.execute
-        ours = day.policies.get(own) or PolicyDay(self.policy.max_hats_per_day)
+        day, name, run = self._day(date), self.policy.name, self._database.execute
+        ours = day.policies.get(name) or PolicyDay(self.policy.max_hats_per_day)
         (sequence,) = run("SELECT sequence FROM days WHERE date = ?", (date,)).fetchone() or (0,)
-        (releases,) = run("SELECT releases FROM spent WHERE date = ? AND policy = ?", (date, own)).fetchone() or (0,)
-        fineness = run("SELECT fineness, charges FROM fineness WHERE date = ? AND policy = ?", (date, own)).fetchall()
+        (releases,) = run("SELECT releases FROM spent WHERE date = ? AND policy = ?", (date, name)).fetchone() or (0,)
+        fineness = run("SELECT fineness, charges FROM fineness WHERE date = ? AND policy = ?", (date, name)).fetchall()
         return DaySummary(
             releases=releases,
             epsilon_sum=sum(ours.costs.values()),  # not summed by SQLite, which rounds beyond 64 bits
@@ -196,7 +196,7 @@ class LedgerFile:
             sequence=sequence,
             levels=day.levels,
             total=self._total(),
-            policy_levels=day.policy_levels(own),
+            policy_levels=day.policy_levels(name),
             fineness=dict(fineness),
             queries=dict(ours.queries),
         )

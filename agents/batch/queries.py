@@ -26,14 +26,14 @@ _ANSWERS: Final = 500  # per commit
 class Answers:
     """The answers of one run, and their inputs.
 
-    kept      retained contributions of closed HATs
-    has_lost  whether records of a local date were deleted
-    first_ms  start (ms UTC) of the policy's first slot, under `add_remove`; None if there is none
-    until     first local date of the next policy; None if all days are ours
+    retained   retained contributions of closed HATs
+    has_lost   whether records of a local date were deleted
+    first_ms   start (ms UTC) of the policy's first slot, under `add_remove`; None if there is none
+    until      first local date of the next policy; None if all days are ours
     """
 
     calendar: Calendar
-    kept: RetainChunks
+    retained: RetainChunks
     ledger: LedgerFile
     noise: Noise
     has_lost: Callable[[str], bool]
@@ -52,7 +52,7 @@ class Answers:
 
         is_due   whether a closing slot is final
         """
-        found = query_periods(self.ledger.policy, self.calendar, self.kept.stripped_slots())
+        found = query_periods(self.ledger.policy, self.calendar, self.retained.stripped_slots())
         periods = [period for period in found if self._is_ours(period) and is_due(period.closing)]
         return self._records((period, cell) for period in periods for cell in self._cells(period))
 
@@ -67,8 +67,8 @@ class Answers:
 
     def _draw(self, period: QueryPeriod, cell: str) -> QueryRelease:
         slots = [slot for slot in period.slots if self._is_complete(slot)]
-        kept = {slot.date: self.kept.stripped(slot.key).get(cell, b"") for slot in slots}
-        days = {date: RetainedDay.of([chunks]) for date, chunks in kept.items()}
+        chunks = {slot.date: self.retained.stripped(slot.key).get(cell, b"") for slot in slots}
+        days = {date: RetainedDay.of([each]) for date, each in chunks.items()}
         return query_release_of(period, self.calendar, cell, days, self.noise)
 
     def _is_complete(self, slot: Slot) -> bool:
@@ -76,7 +76,7 @@ class Answers:
         if self.ledger.policy.relation is Relation.ADD_REMOVE:
             begun = self.first_ms is not None and slot.start_ms >= self.first_ms
         else:
-            begun = bool(self.kept.stripped(slot.key))
+            begun = bool(self.retained.stripped(slot.key))
         return begun and not self.has_lost(slot.date)
 
     def _is_ours(self, period: QueryPeriod) -> bool:
@@ -84,4 +84,4 @@ class Answers:
         return self.until is None or period.closing.date < self.until
 
     def _cells(self, period: QueryPeriod) -> list[str]:
-        return sorted({cell for slot in period.slots for cell in self.kept.stripped(slot.key)})
+        return sorted({cell for slot in period.slots for cell in self.retained.stripped(slot.key)})

@@ -40,7 +40,7 @@ Days = tuple[date, date]
 
 
 def release_final(
-    folded: FoldResult, kept: RetainChunks, ledger: LedgerFile, noise: Noise, days: Days | None = None
+    folded: FoldResult, retained: RetainChunks, ledger: LedgerFile, noise: Noise, days: Days | None = None
 ) -> Iterator[bytes]:
     """Yield the one record of each final HAT, by slot, then cell, after it is durable in the ledger.
 
@@ -64,23 +64,24 @@ def release_final(
             return incomplete_of(policy, calendar, hat.slot, hat.cell)
         if not room:
             return exhausted_of(policy, calendar, hat.slot, hat.cell)
-        return release_of(policy, calendar, hat.slot, hat.cell, kept.chunks(hat), noise)
+        return release_of(policy, calendar, hat.slot, hat.cell, retained.chunks(hat), noise)
 
-    dates = {slot.date for slot in slots} if hidden else {hat.date for hat in kept.hats()}
+    dates = {slot.date for slot in slots} if hidden else {hat.date for hat in retained.hats()}
     ledger.users.reject_unknown(date for date in dates if until is None or date < until)
     first_ms = min((slot.start_ms for slot in slots), default=None)
-    answers, is_due = Answers(calendar, kept, ledger, noise, has_lost, first_ms, until), _reached(folded, kept, policy)
-    hats = _listed(folded, policy, slots) if hidden else _with_data(folded, kept, policy)
+    answers = Answers(calendar, retained, ledger, noise, has_lost, first_ms, until)
+    is_due = _reached(folded, retained, policy)
+    hats = _listed(folded, policy, slots) if hidden else _with_data(folded, retained, policy)
     for due in _batches((hat for hat in hats if until is None or hat.slot < until), policy):
         records = {name: ledger.find(name) for name in (_name(policy, hat) for hat in due)}
         missing = [hat for hat, record in zip(due, records.values(), strict=True) if record is None]
         room = _has_room(ledger, missing)
         for at in range(0, len(missing), _HATS):
             batch = missing[at : at + _HATS]
-            entered = {_name(policy, hat): kept.entered(hat, ledger.users.pseudonyms.key) for hat in batch}
+            entered = {_name(policy, hat): retained.entered(hat, ledger.users.pseudonyms.key) for hat in batch}
             records |= ledger.commit([draw(hat, room=room) for hat in batch], now_ms(), entered)
         for hat in due:
-            kept.close(hat, strips=is_queried(policy, hat.date))
+            retained.close(hat, strips=is_queried(policy, hat.date))
         yield from (record for record in records.values() if record is not None)
         if hidden:
             yield from answers.closing(due[0].slot)
@@ -88,15 +89,15 @@ def release_final(
         yield from answers.due(is_due)
 
 
-def count_changed(folded: FoldResult, kept: RetainChunks, ledger: LedgerFile) -> int:
+def count_changed(folded: FoldResult, retained: RetainChunks, ledger: LedgerFile) -> int:
     """Count the HATs of these files whose record, of an earlier run, was made from other readings.
 
     The count is public under `replace` only. Call this before `release_final`, which drops the contributions.
     """
     key, changed = ledger.users.pseudonyms.key, set(folded.late_hats)
-    for hat in kept.hats():
+    for hat in retained.hats():
         digest = ledger.users.digest(hat.date, hat.place)
-        if digest is not None and digest != kept.entered(hat, key).digest:
+        if digest is not None and digest != retained.entered(hat, key).digest:
             changed.add((hat.slot, hat.cell))
     return len(changed)
 
@@ -116,17 +117,17 @@ def _losses(folded: FoldResult, policy: Policy) -> Callable[[str], bool]:
     return has_lost
 
 
-def _with_data(folded: FoldResult, kept: RetainChunks, policy: Policy) -> Iterator[RetainedHat]:
-    return (hat for hat in kept.hats() if folded.is_final(hat.end_ms + policy.lateness_ms))
+def _with_data(folded: FoldResult, retained: RetainChunks, policy: Policy) -> Iterator[RetainedHat]:
+    return (hat for hat in retained.hats() if folded.is_final(hat.end_ms + policy.lateness_ms))
 
 
-def _reached(folded: FoldResult, kept: RetainChunks, policy: Policy) -> Callable[[Slot], bool]:
+def _reached(folded: FoldResult, retained: RetainChunks, policy: Policy) -> Callable[[Slot], bool]:
     """Return a function that tests whether a slot is final, even without data.
 
     As after replay's last heartbeat, a recording ends with its last arrival or the close of its last HAT, whichever is
     later. A period that closes after that may have days that are still to come.
     """
-    last_ms = max((hat.end_ms + policy.lateness_ms for hat in kept.hats()), default=0)
+    last_ms = max((hat.end_ms + policy.lateness_ms for hat in retained.hats()), default=0)
     end_ms = max(last_ms, folded.last_ms or 0)
     return lambda slot: closes_at(slot, policy) <= end_ms and folded.is_final(closes_at(slot, policy))
 

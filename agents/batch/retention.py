@@ -105,13 +105,13 @@ class RetainChunks:
 
     def chunks(self, hat: RetainedHat) -> HatChunks:
         """Return the chunks of a HAT from all partitions; empty for a HAT without users."""
-        return HatChunks(*(list(kept.get(hat, {}).values()) for kept in (self._hats, self._reports)))
+        return HatChunks(*(list(chunks.get(hat, {}).values()) for chunks in (self._hats, self._reports)))
 
     def entered(self, hat: RetainedHat, key: bytes) -> Entered:
         """Return the users of a HAT. `key`: of the digest, so that times cannot be guessed from it."""
         readings, reports = (
-            sorted((row.pseudonym, row.seen) for chunk in kept.get(hat, {}).values() for row in unpack(chunk))
-            for kept in (self._hats, self._reports)
+            sorted((row.pseudonym, row.seen) for chunk in chunks.get(hat, {}).values() for row in unpack(chunk))
+            for chunks in (self._hats, self._reports)
         )
         digest = blake2b(len(readings).to_bytes(8, "big"), digest_size=_DIGEST_BYTES, key=key)
         for pseudonym, seen in (*readings, *reports):

@@ -1,4 +1,4 @@
-"""`hatcast`: one command a file. A command is loaded when it is named, so that `--help` is quick."""
+"""`hatcast`: one command per file. A command is imported when it is called, so that `--help` is fast."""
 
 import difflib
 import importlib
@@ -12,57 +12,57 @@ from hatcast.agents.errors.extras import missing_extra
 from hatcast.agents.errors.unexpected import install_hooks, last_line, shows_texts, trace_of
 from hatcast.stream.errors import HatcastError
 
-# In the order of a newcomer's day, with the line that `hatcast --help` shows.
+# In the order in which a new user needs them, with the line that `hatcast --help` shows.
 COMMANDS: Final[dict[str, str]] = {
-    "demo": "All of it on this machine: a feed, a worker, a live map.",
-    "init": "Write a first hatcast.toml, after a few questions, and check it.",
+    "demo": "Run everything on this machine: a feed, a worker, a live map.",
+    "init": "Write and check a first hatcast.toml, after a few questions.",
     "worker": "Fold telemetry and release private means, against your Kafka and Redis.",
     "feed": "Send telemetry: MQTT, GTFS-RT, AMQP, a recording or a synthetic city.",
-    "device": "A device that does not trust the operator, or a fleet of them.",
-    "batch": "The same fold over files, in one process without services.",
+    "device": "Run a device that does not trust the operator, or a fleet of them.",
+    "batch": "Fold and release recordings, in one process without services.",
     "tail": "Follow the releases.",
-    "display": "A live map in the browser, and its JSON API.",
-    "budget": "What has been spent, by day.",
-    "status": "Operator: offsets, clocks, outcomes, open HATs.",
+    "display": "Serve a live map and its JSON API.",
+    "budget": "Show the spent privacy budget, by day.",
+    "status": "Operator: offsets, watermarks, outcomes, open HATs.",
     "contributions": "Operator: open contributions. Reads raw data, not private.",
-    "dump": "Operator: a topic as lines, for `batch --format kafka`.",
-    "survey": "Which resolution, which cells? Over recordings. Reads raw data, not private.",
+    "dump": "Operator: write a topic as lines, for `batch --format kafka`.",
+    "survey": "Find a resolution and cells in recordings. Reads raw data, not private.",
     "cluster": "Private K-means over recordings, in the central, local or hybrid model.",
     "evaluate": "Compare estimators by simulation; releases nothing.",
     "doctor": "Check brokers, topics, Redis, clocks and configuration.",
-    "completion": "Shell code that completes commands with the Tab key.",
+    "completion": "Print shell code that completes commands with the Tab key.",
 }
 
 
 class Commands(click.Group):
-    """Loads `agents/cli/NAME.py` for the command NAME; each has a click command called `command`."""
+    """Command group that imports `agents/cli/NAME.py` for the command NAME; each defines `command`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the order of `COMMANDS`."""
+        """Return the names, in the order of `COMMANDS`."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name; None if there is none, which click reports as wrong usage."""
+        """Return the command of a name, or None, which click reports as a usage error."""
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(f"hatcast.agents.cli.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The table of commands, without loading any of them."""
+        """Write the table of commands without importing any of them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """What begins so, without loading any command; click's own would load all of them at each Tab."""
-        commands = [CompletionItem(name, help=said) for name, said in COMMANDS.items() if name.startswith(incomplete)]
+        """Complete command names without importing the commands: click's own method would import all at each Tab."""
+        commands = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
         return commands + click.Command.shell_complete(self, ctx, incomplete)
 
 
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Start here:  hatcast demo. Each command's --help has an example.",
+    epilog="Start here:  hatcast demo. The --help of each command has an example.",
 )
 @click.version_option(package_name="hatcast")
 def hatcast() -> None:
@@ -70,27 +70,27 @@ def hatcast() -> None:
 
 
 def main() -> None:
-    """The console script. A refusal is one line on standard error and exit 1, wrong usage one and exit 2.
+    """Run the console script. An error is one line on standard error: exit code 1, or 2 for a usage error.
 
-    So is an error that nobody foresaw: its type and its place, see agents/errors/unexpected.py.
+    An unexpected error also is one line, its type and place: see agents/errors/unexpected.py.
     """
     install_hooks()
     try:
         hatcast.main(prog_name="hatcast", standalone_mode=False)  # also as `python -m hatcast.agents.cli`
-    except HatcastError as refusal:
-        print(f"hatcast: {refusal}", file=sys.stderr)
+    except HatcastError as error:
+        print(f"hatcast: {error}", file=sys.stderr)
         sys.exit(1)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
-    except click.exceptions.NoArgsIsHelpError as asked:  # a group that was named without a command
-        asked.show()
-        sys.exit(asked.exit_code)
-    except click.UsageError as wrong:
-        print(usage_line(wrong), file=sys.stderr)
-        sys.exit(wrong.exit_code)
-    except click.ClickException as wrong:
-        wrong.show()
-        sys.exit(wrong.exit_code)
+    except click.exceptions.NoArgsIsHelpError as usage:  # a command group without a command
+        usage.show()
+        sys.exit(usage.exit_code)
+    except click.UsageError as error:
+        print(usage_line(error), file=sys.stderr)
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         sys.exit(130)
     except BrokenPipeError:  # the reader of our output left, as in `hatcast tail | head`
@@ -103,11 +103,11 @@ def main() -> None:
         sys.exit(1)
 
 
-def usage_line(wrong: click.UsageError) -> str:
-    """What is wrong, and where it says what is right: one line."""
-    path = "hatcast" if wrong.ctx is None else wrong.ctx.command_path
-    said = " ".join(wrong.format_message().split()).rstrip(".")
-    if wrong.ctx is not None and wrong.ctx.command is hatcast and said.startswith("No such command"):
-        near = difflib.get_close_matches(said.split("'")[1], COMMANDS, n=1)
-        said += f", did you mean {near[0]}?" if near and "mean" not in said else ""
-    return f"{path}: {said[:1].lower()}{said[1:]}; see {path} --help"
+def usage_line(error: click.UsageError) -> str:
+    """Return a usage error as one line that names the --help to read."""
+    path = "hatcast" if error.ctx is None else error.ctx.command_path
+    message = " ".join(error.format_message().split()).rstrip(".")
+    if error.ctx is not None and error.ctx.command is hatcast and message.startswith("No such command"):
+        similar = difflib.get_close_matches(message.split("'")[1], COMMANDS, n=1)
+        message += f", did you mean {similar[0]}?" if similar and "mean" not in message else ""
+    return f"{path}: {message[:1].lower()}{message[1:]}; see {path} --help"

@@ -1,4 +1,4 @@
-"""`python -m hatcast.agents.cli`: the command without its console script, as tests start it."""
+"""`python -m hatcast.agents.cli`: the `hatcast` command without its console script, for tests."""
 
 from hatcast.agents.cli import main
 

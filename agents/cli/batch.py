@@ -1,4 +1,4 @@
-"""`hatcast batch`"""
+"""`hatcast batch`: fold and release recordings without services."""
 
 import secrets
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from hatcast.agents.batch.fold import Folded, Job, fold_dump, fold_recording
+from hatcast.agents.batch.fold import FoldResult, Job, fold_dump, fold_recording
 from hatcast.agents.batch.retention import RetainChunks, RetainNothing, RetainTotals, Retention, Totals
 from hatcast.agents.cli.options import config_option, days_of, json_option
 from hatcast.agents.clock import now_ms
@@ -25,7 +25,7 @@ from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.worker.folds import fold_maker, report_fold_maker
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.partition_fold import Earlier
+from hatcast.stream.fold.partition_fold import EarlierRuns
 from hatcast.stream.policy.policy import Relation
 from hatcast.stream.policy.query_keys import Period
 from hatcast.stream.readings.formats import FORMATS
@@ -36,19 +36,25 @@ if TYPE_CHECKING:
     from hatcast.agents.batch.ledger_file import LedgerFile
 
 _CHANGED: Final = (
-    "HATs that an earlier run has released from other readings: {}. They keep their values, and readings that are new"
-    " in these files do not count there; run batch when all files of an hour are there"
+    "HATs that an earlier run released from other readings: {}. They keep their values, and new readings in these"
+    " files do not count there; run batch when all files of an hour are complete"
 )
 
 
 @click.command(epilog="Example:  hatcast batch suratITMS.json --format itms --config hatcast.toml")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-@click.option("--format", "name", type=click.Choice([*FORMATS, DUMP.name]), required=True, help="What the files hold.")
+@click.option("--format", "name", type=click.Choice([*FORMATS, DUMP.name]), required=True, help="Format of the files.")
 @config_option
-@click.option("--contributions", is_flag=True, help="Also users, readings, sum and maximum of each HAT. Not private.")
-@click.option("--ledger", type=click.Path(path_type=Path), help="Release each HAT once, charged in this file.")
-@click.option("--days", callback=days_of, metavar="FIRST,LAST", help="Under add_remove: the local dates to release.")
-@click.option("--reports", type=click.Path(path_type=Path), help="Of devices: the output of `hatcast dump reports`.")
+@click.option(
+    "--contributions", is_flag=True, help="Also print users, readings, sum and maximum of each HAT. Not private."
+)
+@click.option(
+    "--ledger", type=click.Path(path_type=Path), help="Release each HAT once, and charge it in this ledger file."
+)
+@click.option("--days", callback=days_of, metavar="FIRST,LAST", help="Under add_remove: local dates to release.")
+@click.option(
+    "--reports", type=click.Path(path_type=Path), help="Reports of devices: the output of `hatcast dump reports`."
+)
 @json_option
 def command(
     *,
@@ -61,16 +67,16 @@ def command(
 ) -> None:
     """Fold recordings, or the output of `hatcast dump`, in one process without services.
 
-    Prints what became of the records; with --contributions the true figures of each HAT, in milli-units; with
-    --ledger the releases, and the same ones whenever it is run again. Under add_remove these are all listed cells of
-    all slots from the first arrival to the last; who was first and last is told by that, unless --days names them.
+    Prints the records by outcome; with --contributions the true figures of each HAT, in milli-units; with --ledger the
+    releases, and the same releases whenever it runs again. Under add_remove it releases all listed cells of all slots
+    from the first arrival to the last; this reveals the first and the last arrival, unless you name --days.
 
-    Runs with one ledger go on where the last one ended: a vehicle enters max_hats_per_day HATs of a day over all of
-    them. A HAT is released once, so run it when all files of an hour are there: what comes later does not count. The
-    ledger file holds pseudonyms and their key, so it is not private.
+    Runs with the same ledger continue each other: a vehicle enters at most max_hats_per_day HATs of a day over all
+    runs. A HAT is released once, so run it when all files of an hour are complete: later readings do not count. The
+    ledger file contains pseudonyms and their key, so it is not private.
 
-    Then the answers to the policy's queries over days, of periods that are over, each once too. They are made from the
-    files of one run: a day that is not in them is missing, so name the files of a whole period together.
+    Then it prints the answers to the policy's queries over days, for periods that are over, each once. They use the
+    files of one run: a day without files is missing, so name the files of a whole period together.
     """
     ledger, days = release["ledger"], release["days"]
     if contributions and ledger is not None:
@@ -80,9 +86,11 @@ def command(
         raise click.UsageError('--days is for --ledger under relation = "add_remove"')
     reports: Path | None = release["reports"]
     if reports is not None and not settings.policy.takes_reports:
-        raise click.UsageError(f"--reports is for estimators that take some; {settings.policy.estimator} does not")
+        raise click.UsageError(f"--reports is for estimators that read reports; {settings.policy.estimator} does not")
     if reports is None and settings.policy.takes_reports and ledger is not None:
-        raise click.UsageError("the policy's releases need what devices sent: name `hatcast dump reports` as --reports")
+        raise click.UsageError(
+            "the policy's releases need the reports of devices: give the output of `hatcast dump reports` as --reports"
+        )
     given = _Files(files, name, settings, reports)
     if ledger is not None:
         _release(given, ledger, days, as_json=as_json)
@@ -103,93 +111,95 @@ def command(
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """What is read, and how."""
+    """Input files and their format."""
 
     paths: tuple[Path, ...]
-    form: str
+    format: str
     settings: Settings
     reports: Path | None = None
 
 
-def _fold(given: _Files, keeper: Retention, ledger: "LedgerFile | None" = None) -> Folded:
-    """Fold all files, after what a ledger has of earlier runs. A run without a ledger or a key makes its own key."""
+def _fold(given: _Files, retention: Retention, ledger: "LedgerFile | None" = None) -> FoldResult:
+    """Fold all files, continuing the ledger's earlier runs. Without a ledger and a user key, use a random key."""
     settings, started_ms = given.settings, now_ms()
     own_key = settings.user_key or secrets.token_bytes(KEY_BYTES)
     pseudonyms = Pseudonyms(own_key) if ledger is None else ledger.users.pseudonyms
     calendar = Calendar(settings.policy)
 
-    def job(progress: Callable[[int], None], earlier: Earlier | None) -> Job:
-        return Job(settings.policy, pseudonyms, started_ms, keeper, progress, earlier)
+    def job(progress: Callable[[int], None], earlier: EarlierRuns | None) -> Job:
+        return Job(settings.policy, pseudonyms, started_ms, retention, progress, earlier)
 
     vehicles, devices = (None, None) if ledger is None else (ledger.users.vehicles, ledger.users.devices)
 
-    feed = DUMP if given.form == DUMP.name else FORMATS[given.form]
-    with _progress() as of, open_recording(given.paths, feed) as recording:
+    feed = DUMP if given.format == DUMP.name else FORMATS[given.format]
+    with _progress() as start_bar, open_recording(given.paths, feed) as recording:
         if feed is not DUMP:
-            folded = fold_recording(recording, job(of(len(recording)), vehicles))
+            folded = fold_recording(recording, job(start_bar(len(recording)), vehicles))
         else:
             dump = Dump(recording, ", ".join(map(str, given.paths)))
             make = fold_maker(settings.policy, calendar, pseudonyms, settings, dump.head.partitions)
-            folded = fold_dump(dump, job(of(len(recording)), vehicles), make)
+            folded = fold_dump(dump, job(start_bar(len(recording)), vehicles), make)
     if given.reports is None:
-        return _told(folded)
-    with _progress() as of, open_recording([given.reports], DUMP) as recording:
+        return _warn_incomplete(folded)
+    with _progress() as start_bar, open_recording([given.reports], DUMP) as recording:
         dump = Dump(recording, str(given.reports))
         if dump.head.topic == settings.topics.telemetry:
             raise HatcastError(
                 f"{given.reports} is a dump of telemetry: give --reports the output of `hatcast dump reports`"
             )
         make_reports = report_fold_maker(settings.policy, calendar, pseudonyms, dump.head.partitions)
-        return _told(folded.beside(fold_dump(dump, job(of(len(recording)), devices), make_reports)))
+        return _warn_incomplete(
+            folded.merged_with(fold_dump(dump, job(start_bar(len(recording)), devices), make_reports))
+        )
 
 
-def _told(folded: Folded) -> Folded:
-    """Say which partitions were not folded to their ends."""
-    for why in folded.ahead:
-        click.echo(why, err=True)
+def _warn_incomplete(folded: FoldResult) -> FoldResult:
+    """Warn about partitions that were not folded to their ends."""
+    for warning in folded.ahead:
+        click.echo(warning, err=True)
     return folded
 
 
 @contextmanager
 def _progress() -> Iterator[Callable[[int], Callable[[int], None]]]:
-    """A bar on standard error, where that is a terminal. Yields: records to come -> what is told of each lot."""
+    """Yield a function total -> advance(records) that starts a progress bar; no output without a terminal."""
     console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("reading", total=None)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("reading", total=None)
 
-        def of(records: int) -> Callable[[int], None]:
-            bar.update(task, description="folding", total=records)
-            return lambda done: bar.advance(task, done)
+        def start_bar(total: int) -> Callable[[int], None]:
+            progress.update(task, description="folding", total=total)
+            return lambda records: progress.advance(task, records)
 
-        yield of
+        yield start_bar
 
 
 def _release(given: _Files, path: Path, days: tuple[date, date] | None, *, as_json: bool) -> None:
-    # Loaded here: noise and accounting take seconds, and folding alone needs neither.
+    # Imported here: noise and accounting take seconds to import, and folding needs neither.
     from hatcast.agents.batch.ledger_file import open_ledger
-    from hatcast.agents.batch.release import changed_since, release_final
+    from hatcast.agents.batch.release import count_changed, release_final
     from hatcast.agents.cli.budget_tables import budget_table
     from hatcast.stream.mechanisms.system import SystemNoise
     from hatcast.stream.release.hats import budget_record
 
-    policy, kept = given.settings.policy, RetainChunks()
+    policy, chunks = given.settings.policy, RetainChunks()
     with open_ledger(path, policy, given.settings.user_key) as ledger:
-        folded = _fold(given, kept, ledger)
-        if policy.relation is Relation.REPLACE and (changed := changed_since(folded, kept, ledger)):
+        folded = _fold(given, chunks, ledger)
+        if policy.relation is Relation.REPLACE and (changed := count_changed(folded, chunks, ledger)):
             click.echo(_CHANGED.format(changed), err=True)
-        records = release_final(folded, kept, ledger, SystemNoise(), days)
+        records = release_final(folded, chunks, ledger, SystemNoise(), days)
         if as_json:
             for record in records:
                 click.echo(record)
             return
-        if policy.relation is Relation.REPLACE:  # else what is shown beside releases must not tell counts
+        if policy.relation is Relation.REPLACE:  # under add_remove the counts are private
             _show_outcomes(folded, as_json=False)
-        found = [msgspec.json.decode(record, type=_Release) for record in records]
-        releases = [release for release in found if not release.query]
-        answers = [release for release in found if release.query]
+        decoded = [msgspec.json.decode(record, type=_Release) for record in records]
+        releases = [release for release in decoded if not release.query]
+        answers = [release for release in decoded if release.query]
         ledger_days = [
             msgspec.json.decode(budget_record(policy, date, ledger.summary(date)))
-            for date in sorted({date for release in found for date in release.dates})
+            for date in sorted({date for release in decoded for date in release.dates})
         ]
     console = Console()
     console.print(_releases_table(releases))
@@ -198,7 +208,7 @@ def _release(given: _Files, path: Path, days: tuple[date, date] | None, *, as_js
     console.print(budget_table(ledger_days))
 
 
-def _show_outcomes(folded: Folded, *, as_json: bool) -> None:
+def _show_outcomes(folded: FoldResult, *, as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode({"outcomes": folded.outcomes}, order="sorted"))
         return
@@ -222,7 +232,7 @@ def _show_hats(hats: dict[str, Totals]) -> None:
 
 
 class _Release(msgspec.Struct):
-    """What the tables show of a record: of a HAT, or of an answer to a query."""
+    """Displayed fields of a release of a HAT, or of an answer to a query."""
 
     date: str
     slot: str
@@ -240,24 +250,24 @@ class _Release(msgspec.Struct):
 
     @property
     def dates(self) -> list[str]:
-        """The local dates whose budget it is charged to."""
+        """Local dates whose budget it is charged to."""
         return Period(date.fromisoformat(self.first_date), self.days).dates if self.query else [self.date]
 
     @property
-    def told(self) -> str:
-        """The status of an answer, why there is none, and which days it leaves out."""
+    def status_text(self) -> str:
+        """Status of an answer, with the reason if there is none and the number of days it uses."""
         if self.mean is not None and self.days_used < self.days:
             return f"{self.status}, {self.days_used} of {self.days} days"
         return f"{self.status} ({self.reason})" if self.reason else self.status
 
     @property
     def period(self) -> str:
-        """The dates that an answer is about."""
+        """Period of an answer."""
         return f"{self.first_date} to {self.last_date}" if self.days > 1 else self.first_date
 
     @property
     def numbers(self) -> tuple[str, str]:
-        """The mean and the interval, as shown."""
+        """Mean and interval as text."""
         unit = {"vehicles/day": "a day"}.get(self.unit, self.unit)
         mean = "" if self.mean is None else f"{self.mean:.1f} {unit}"
         return mean, "" if self.interval95 is None else "{:.1f} to {:.1f}".format(*self.interval95)
@@ -271,16 +281,16 @@ def _releases_table(releases: list[_Release]) -> Table:
 
 
 def _show_answers(console: Console, answers: list[_Release]) -> None:
-    """A table a query and period."""
+    """Print a table for each query and period."""
     tables: dict[tuple[str, str], Table] = {}
     for answer in answers:
         table = tables.get((answer.query, answer.first_date))
         if table is None:
             title = f"Answers to {answer.query}, {answer.period}"
             table = tables[answer.query, answer.first_date] = _table(title, "slot", "cell", "status")
-        table.add_row(answer.slot, answer.cell, answer.told, *answer.numbers)
+        table.add_row(answer.slot, answer.cell, answer.status_text, *answer.numbers)
     if not tables:
-        console.print("no answers to queries: none has a period that is over in these files")
+        console.print("no answers to queries: no period of a query is over in these files")
     for table in tables.values():
         console.print(table)
 

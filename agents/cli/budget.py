@@ -1,4 +1,4 @@
-"""`hatcast budget`: the ledger, by day."""
+"""`hatcast budget`: show the ledger, by day."""
 
 import asyncio
 from dataclasses import replace
@@ -13,11 +13,11 @@ from rich.padding import Padding
 from rich.table import Table
 
 from hatcast.agents.cli.budget_explained import Paragraph, explanation, figures
-from hatcast.agents.cli.budget_tables import budget_table, query_table, report_view, today_line
+from hatcast.agents.cli.budget_tables import budget_table, query_table, report_cost_table, today_line
 from hatcast.agents.cli.options import config_option, json_option
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
-from hatcast.agents.redis.connection import CONNECT_SECONDS, connect_redis_async, redis_refusal
+from hatcast.agents.redis.connection import CONNECT_SECONDS, connect_redis_async, redis_error
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.stream.budget.report_table import LEAST_USER_DAYS, REPORT, report_table
 from hatcast.stream.errors import HatcastError
@@ -26,19 +26,18 @@ from hatcast.stream.policy.query_keys import DAYS_MAX
 from hatcast.stream.release.hats import budget_record
 
 _DAYS: Final = 30
-_PATIENCE_S: Final = 2.0  # for a ledger that --explain can do without
+_EXPLAIN_TIMEOUT_S: Final = 2.0  # --explain also works without the ledger
 _WIDTH_MAX: Final = 100
-_REPORT_WORDS: Final = """\
-The report adds up its two monthly queries and nothing else. A mean of every HAT, hour by hour, reads the same bus's \
-day as well, and losses add up: a bus in {k} HATs loses {k} x {epsilon:g} more, so its day costs {whole:.3f} and not \
-{cumulative:.3f}.
-K and N are settings here, max_hats_per_day and min_n. The report reads both off its data, which leaks and does not \
-bind the next day. It prints no N but the least, {least}: as min_n that would charge {charged:.3f} for query 1. {n} is \
-the one N, the same in all {k} HATs, that comes to its {q1:.3f}."""
+_REPORT_TEXT: Final = """\
+The report adds up its two monthly queries only. The mean of every HAT, hour by hour, reads the same bus's day too, \
+and losses add up: a bus in {k} HATs loses {k} x {epsilon:g} more, so its day costs {whole:.3f}, not {cumulative:.3f}.
+Here K and N are settings, max_hats_per_day and min_n. The report computes both from its data, which leaks information \
+and does not bind the next day. The only N that it prints is the least, {least}: as min_n it would charge \
+{charged:.3f} for query 1. {n} is the one N, the same in all {k} HATs, that gives its {q1:.3f}."""
 
 
 class _Options(TypedDict):
-    """What click hands over."""
+    """Parsed command-line options."""
 
     config: Path
     as_json: bool
@@ -50,13 +49,17 @@ class _Options(TypedDict):
 @click.command(epilog="Example:  hatcast budget --explain --days 31")
 @config_option
 @json_option
-@click.option("--explain", is_flag=True, help="Say in words what one bus's day can lose. Works without Redis.")
+@click.option("--explain", is_flag=True, help="Explain in words what one bus's day can lose. Works without Redis.")
 @click.option(
-    "--days", type=click.IntRange(1, DAYS_MAX), help=f"With --explain: and over so many days.  [default: {_DAYS}]"
+    "--days", type=click.IntRange(1, DAYS_MAX), help=f"With --explain: also over this many days.  [default: {_DAYS}]"
 )
-@click.option("--report", is_flag=True, help="The report's table, recomputed, beside the whole cost. Reads nothing.")
+@click.option(
+    "--report",
+    is_flag=True,
+    help="Show the report's table, recomputed, next to the total cost. Needs no configuration.",
+)
 def command(**given: Unpack[_Options]) -> None:
-    """What has been spent, by day: the most that one bus's day may have cost, what today can still cost, and its limit.
+    """Show the spent budget by day: the most that one bus's day may have cost, its limit, what today can still cost.
 
     With --json the days are the records of hats.budget.
     """
@@ -71,7 +74,7 @@ def command(**given: Unpack[_Options]) -> None:
     if given["explain"]:
         _explain(settings, given["days"] or _DAYS, as_json=given["as_json"])
         return
-    days, followed = asyncio.run(_read(settings))
+    days, next_policy = asyncio.run(_read(settings))
     if given["as_json"]:
         click.echo(msgspec.json.encode(days))
         return
@@ -81,43 +84,43 @@ def command(**given: Unpack[_Options]) -> None:
         console.print(budget_table(days))
     else:
         console.print("nothing has been released yet")
-    console.print(today_line(policy, days, today, followed))
-    if policy.queries or policy.chosen is not None:
+    console.print(today_line(policy, days, today, next_policy))
+    if policy.queries or policy.selection_cost is not None:
         console.print(query_table(policy, days, today))
 
 
-async def read_budget(settings: Settings, patience_s: float = CONNECT_SECONDS) -> list[dict[str, Any]]:
-    """The records of `hats.budget`, made from the ledger itself; oldest day first. Raises HatcastError."""
-    days, _ = await _read(settings, patience_s)
+async def read_budget(settings: Settings, timeout_s: float = CONNECT_SECONDS) -> list[dict[str, Any]]:
+    """Return the records of `hats.budget`, made from the ledger, oldest day first. Raises HatcastError."""
+    days, _ = await _read(settings, timeout_s)
     return days
 
 
 async def _read(
-    settings: Settings, patience_s: float = CONNECT_SECONDS
+    settings: Settings, timeout_s: float = CONNECT_SECONDS
 ) -> tuple[list[dict[str, Any]], tuple[str, str] | None]:
-    """The same, and which policy follows this one from when on."""
+    """Return the records, and (name, first date) of the next policy, if any."""
     policy = settings.policy
-    redis = await connect_redis_async(settings, patience_s)
+    redis = await connect_redis_async(settings, timeout_s)
     try:
         ledger = LedgerStore(redis, settings.topics.telemetry, policy)
         days = [
             msgspec.json.decode(budget_record(policy, date, await ledger.summary(date)))
             for date in await ledger.dates()
         ]
-        successor = await ledger.successor()
+        next_policy = await ledger.next_policy()
     except RedisError as error:
-        raise redis_refusal(settings, error) from None
+        raise redis_error(settings, error) from None
     finally:
         await redis.aclose()
-    return days, None if successor is None else (successor.name, successor.from_date)
+    return days, None if next_policy is None else (next_policy.name, next_policy.from_date)
 
 
 def _explain(settings: Settings, days: int, *, as_json: bool) -> None:
     ledger: list[dict[str, Any]] | str
     try:
-        ledger = asyncio.run(read_budget(settings, _PATIENCE_S))
-    except HatcastError as refusal:
-        ledger = str(refusal)
+        ledger = asyncio.run(read_budget(settings, _EXPLAIN_TIMEOUT_S))
+    except HatcastError as error:
+        ledger = str(error)
     if as_json:
         click.echo(msgspec.json.encode(figures(settings.policy, days, ledger)))
         return
@@ -127,7 +130,7 @@ def _explain(settings: Settings, days: int, *, as_json: bool) -> None:
 
 
 def show_paragraph(console: Console, paragraph: Paragraph) -> None:
-    """A heading, its sums, its text."""
+    """Print a heading, its sums and its text."""
     console.print(paragraph.heading, style="bold")
     if paragraph.sums:
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
@@ -141,9 +144,9 @@ def show_paragraph(console: Console, paragraph: Paragraph) -> None:
 
 
 def _report(*, as_json: bool) -> None:
-    found = report_table(REPORT)
+    costs = report_table(REPORT)
     if as_json:
-        parts = {"query_1": float(found.query_1), "query_2": float(found.query_2)}
+        parts = {"query_1": float(costs.query_1), "query_2": float(costs.query_2)}
         click.echo(
             msgspec.json.encode(
                 {
@@ -155,26 +158,26 @@ def _report(*, as_json: bool) -> None:
                         "scale": float(REPORT.scale),
                         "epsilon": float(REPORT.epsilon),
                     },
-                    "report": parts | {"cumulative": float(found.cumulative)},
-                    "in_all": {"hats": float(found.hats)} | parts | {"cumulative": float(found.whole)},
+                    "report": parts | {"cumulative": float(costs.cumulative)},
+                    "in_all": {"hats": float(costs.hats)} | parts | {"cumulative": float(costs.total)},
                 }
             )
         )
         return
     console = _console()
-    console.print(report_view(REPORT))
+    console.print(report_cost_table(REPORT))
     least = replace(REPORT, user_days=LEAST_USER_DAYS)
-    words = _REPORT_WORDS.format(
+    text = _REPORT_TEXT.format(
         least=least.user_days,
         charged=float(report_table(least).query_1),
         k=REPORT.most_hats,
         n=REPORT.user_days,
         epsilon=float(REPORT.epsilon),
-        q1=float(found.query_1),
-        cumulative=float(found.cumulative),
-        whole=float(found.whole),
+        q1=float(costs.query_1),
+        cumulative=float(costs.cumulative),
+        whole=float(costs.total),
     )
-    console.print(words, highlight=False)
+    console.print(text, highlight=False)
 
 
 def _console() -> Console:

@@ -1,6 +1,6 @@
-"""What a policy can cost one bus, in plain words: for readers who never heard of epsilon.
+"""Text of `hatcast budget --explain`: what a policy can cost one bus, for readers who do not know epsilon.
 
-All figures follow from the policy; only the last paragraph is of the ledger.
+All figures follow from the policy, except in the last paragraph, which describes the ledger.
 """
 
 import math
@@ -11,19 +11,19 @@ from typing import Any, Final
 import msgspec
 
 from hatcast.stream.budget.per_user import DayLoss, day_loss
-from hatcast.stream.hybrid import delta_of_one
+from hatcast.stream.hybrid import delta_per_hat
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.records import BudgetRecord
 from hatcast.stream.units import NANO
 
-_STRONG: Final = 1.0  # epsilon up to which an even guess stays below 73.2 %
-_WEAK: Final = 10.0  # above it the factor excludes nothing: 22,000 and more. As acknowledge_weak_privacy has it
-_SEEN: Final = 10  # HATs of a bus that shows what a bus in few of them loses
+_STRONG: Final = 1.0  # epsilon up to which a guess of 50 % becomes at most 73.2 %
+_WEAK: Final = 10.0  # above it the factor, 22,000 or more, excludes nothing: the limit of acknowledge_weak_privacy
+_EXAMPLE_HATS: Final = 10  # of the example of a bus in few HATs
 
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A heading and what is under it; `sums` are lines of (what, how, epsilon)."""
+    """Paragraph with a heading; `sums` are lines of (item, formula, epsilon)."""
 
     heading: str
     text: str = ""
@@ -31,14 +31,14 @@ class Paragraph:
 
 
 def explanation(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | str) -> list[Paragraph]:
-    """What one bus's day, and so many of them, can lose under a policy.
+    """Return the paragraphs on what one day, and `days` days, of a bus can lose under a policy.
 
-    ledger   records of `hats.budget`, oldest first; or why they could not be read
+    ledger   records of `hats.budget`, oldest first, or the reason that they could not be read
     """
     loss = day_loss(policy)
     return [
         _sums(policy, loss),
-        Paragraph("What that means", _meaning(policy, loss)),
+        Paragraph("What this means", _meaning(policy, loss)),
         Paragraph(f"Over {days} days" if days > 1 else "As (epsilon, delta)", _over(policy, loss, days)),
         Paragraph("What is hidden, and what is not", _hidden(policy)),
         Paragraph("What has been spent", _spent(policy, days, ledger)),
@@ -46,16 +46,17 @@ def explanation(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | st
 
 
 def figures(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | str) -> dict[str, Any]:
-    """The same for programs. `ledger` is null where it could not be read."""
+    """Return the figures of `explanation` as JSON. `ledger` is null if it could not be read."""
     loss = day_loss(policy)
     return {
         "policy": policy.name,
         "policy_id": policy.policy_id,
         "unit": policy.unit,
         "relation": policy.relation.value,
-        "hat": {"epsilon": loss.epsilon / NANO, "with_queries": loss.place / NANO} | _with_delta(delta_of_one, policy),
+        "hat": {"epsilon": loss.epsilon / NANO, "with_queries": loss.per_hat / NANO}
+        | _with_delta(delta_per_hat, policy),
         "day": {
-            "hats": loss.places,
+            "hats": loss.most_hats,
             "epsilon_hats": loss.hats / NANO,
             "queries": [
                 {
@@ -69,13 +70,13 @@ def figures(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | str) -
             ],
             "limit": loss.limit / NANO,
             "bound": loss.bound / NANO,
-            "epsilon_delta": {"epsilon": loss.finer(1, policy.delta), "delta": policy.delta},
+            "epsilon_delta": {"epsilon": loss.epsilon_at_delta(1, policy.delta), "delta": policy.delta},
         }
         | _with_delta(lambda each: each.delta, policy),
         "days": days,
         "over_days": {
-            "bound": loss.over(days, policy.total_limit_nano) / NANO,
-            "epsilon_delta": {"epsilon": _finer(policy, loss, days), "delta": policy.delta},
+            "bound": loss.over_days(days, policy.total_limit_nano) / NANO,
+            "epsilon_delta": {"epsilon": _composed(policy, loss, days), "delta": policy.delta},
         }
         | _with_delta(lambda each: days * each.delta, policy),
         "ledger": None
@@ -89,29 +90,29 @@ def figures(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | str) -
 
 
 def _with_delta(delta: Callable[[Policy], float], policy: Policy) -> dict[str, float]:
-    """Of the epsilons beside it, where they are not pure."""
+    """Return the delta of a policy with (epsilon, delta) guarantees, nothing for pure epsilon."""
     return {} if policy.is_pure else {"delta": delta(policy)}
 
 
 def factor(epsilon: float) -> str:
-    """e^epsilon, as people read it."""
+    """Return e^epsilon as readable text."""
     if epsilon > math.log(1e6):
         return f"about 10^{epsilon / math.log(10):.0f}"
     return f"{math.exp(epsilon):.3g}" if epsilon < math.log(1000) else f"{math.exp(epsilon):,.0f}"
 
 
 def certainty(epsilon: float) -> str:
-    """How sure one can become, by what costs epsilon, of what was as likely as not: in per cent, rounded up."""
+    """Return the largest posterior probability of a guess with prior 1/2, in per cent, rounded up."""
     share = math.ceil(1e5 / (1 + math.exp(-epsilon))) / 1000
     return f"{share:.4g} %" if share < 99 else f"{share:g} %"
 
 
 def _sums(policy: Policy, loss: DayLoss) -> Paragraph:
-    rows = [(f"{loss.places} HATs, each released once", f"{loss.places} x {_n(loss.epsilon)}", _n(loss.hats))]
+    rows = [(f"{loss.most_hats} HATs, each released once", f"{loss.most_hats} x {_n(loss.epsilon)}", _n(loss.hats))]
     rows += [
         (
             f"query {query.name}, over {query.days} day{'s' if query.days > 1 else ''}",
-            f"{loss.places} x {_n(query.epsilon_nano)}",
+            f"{loss.most_hats} x {_n(query.epsilon_nano)}",
             _n(loss.queries[query.name].amount),
         )
         for query in policy.queries
@@ -120,45 +121,45 @@ def _sums(policy: Policy, loss: DayLoss) -> Paragraph:
     rows.append(("allowed (daily_limit)", "", _n(loss.limit)))
     rows.append(("so one bus's day loses at most", "", _n(loss.bound)))
     text = (
-        f"A HAT is one hexagon in one timeslot of one day. A bus is counted in at most {loss.places} of them a day;"
-        " further ones are left out, so this is enforced and not hoped for."
+        f"A HAT is one hexagon in one timeslot of one day. A bus is counted in at most {loss.most_hats} of them a day;"
+        " further ones are left out, so this limit always holds."
     )
     if policy.queries:
         text += (
-            " A query reads every HAT on each of its days, so it is charged for all of them, in full, on every one of"
-            " its days, before the first release of the day."
+            " A query reads every HAT on each of its days, so each of these days is charged for all HATs, in full,"
+            " before its first release."
         )
-    if (chosen := policy.chosen) is not None:
+    if (selection := policy.selection_cost) is not None:
         text += (
-            f" The list of cells was chosen with noise: that has cost {_n(chosen.epsilon_nano)} on each day from"
-            f" {chosen.first} to {chosen.last}, whatever is released of them, and comes on top there."
+            f" The list of cells was selected with noise: this has cost {_n(selection.epsilon_nano)} on each day from"
+            f" {selection.first} to {selection.last}, in addition to the releases of these days."
         )
     text += (
-        f" The loss is measured in epsilon. Other policies on the same telemetry add to it; all together stay within"
-        f" {_n(loss.limit)} a day."
+        f" The loss is measured in epsilon. Other policies on the same telemetry add to it; all policies together stay"
+        f" within {_n(loss.limit)} a day."
     )
     if not policy.is_pure:
         text += (
-            f" Noise is Gaussian, so each HAT's {_n(loss.epsilon)} has a delta of its own, {delta_of_one(policy):.3g}:"
-            f" what a day loses holds with delta = {policy.delta:g}, and deltas of other such policies add to it."
+            f" The noise is Gaussian, so each HAT's {_n(loss.epsilon)} has its own delta, {delta_per_hat(policy):.3g}:"
+            f" the loss of a day holds with delta = {policy.delta:g}, and the deltas of other such policies add to it."
         )
-    return Paragraph(f"What one bus's day can lose under policy {policy.name}, at most", text, tuple(rows))
+    return Paragraph(f"The most that one bus's day can lose under policy {policy.name}", text, tuple(rows))
 
 
 def _meaning(policy: Policy, loss: DayLoss) -> str:
-    one, day = loss.place / NANO, loss.bound / NANO
+    hat, day = loss.per_hat / NANO, loss.bound / NANO
     differ = (
         "whether one bus was there on one day"
         if policy.relation is Relation.ADD_REMOVE
         else "how fast one bus went on one day"
     )
-    said = "its release and the queries that read it" if policy.queries else "its release"
-    but = "" if policy.is_pure else f", but for a chance of {policy.delta:g} in the whole day (delta)"
+    sources = "its release and the queries that read it" if policy.queries else "its release"
+    exception = "" if policy.is_pure else f", but for a probability of {policy.delta:g} for the whole day (delta)"
     text = (
-        f"Think of two cities that differ only in {differ}. Whatever is published, it is at most e^epsilon times as"
-        f" likely in one as in the other{but}. For one HAT, {said}, that is e^{_n(loss.place)}, a factor of"
-        f" {factor(one)}: somebody who thought a guess about the bus in that HAT as likely as not can become at most"
-        f" {certainty(one)} sure of it."
+        f"Compare two cities that differ only in {differ}. Every published result is at most e^epsilon times as likely"
+        f" in one as in the other{exception}. For one HAT, {sources}, that is e^{_n(loss.per_hat)}, a factor of"
+        f" {factor(hat)}: an observer for whom a guess about the bus in that HAT was 50 % likely can become at most"
+        f" {certainty(hat)} sure of it."
     )
     text += f" For the whole day it is e^{_n(loss.bound)}, a factor of {factor(day)}"
     if day <= _STRONG:
@@ -166,50 +167,49 @@ def _meaning(policy: Policy, loss: DayLoss) -> str:
     if day <= _WEAK:
         return (
             f"{text}: at most {certainty(day)} sure of anything about the bus's day. That still excludes something,"
-            " but it is no strong protection."
+            " but it is not strong protection."
         )
-    text += (
-        ". A factor of that size excludes nothing: for the day as a whole this bound is no protection by itself. What"
-    )
-    if one > _WEAK:
-        return f"{text} is proved of a single HAT is no better: this policy hides hardly anything."
-    few = min(_SEEN, loss.places)
+    text += ". A factor of that size excludes nothing: for the day as a whole this bound gives no protection by itself."
+    if hat > _WEAK:
+        return f"{text} The bound for a single HAT is no better: this policy hides hardly anything."
+    few = min(_EXAMPLE_HATS, loss.most_hats)
     return (
-        f"{text} protects is the bound for a single HAT, and that a bus in fewer of them loses less: one in {few}"
-        f" loses {_n(min(few * loss.place, loss.bound))}. What shows in a single HAT is hidden as well as that; what"
-        " shows in many at once, such as that a bus went fast all day, may not be hidden at all."
+        f"{text} The protection comes from the bound for a single HAT, and a bus in fewer HATs loses less: one in {few}"
+        f" loses {_n(min(few * loss.per_hat, loss.bound))}. A fact that shows in a single HAT is protected by"
+        " that bound; one that shows in many HATs at once, such as that a bus went fast all day, may not be hidden at"
+        " all."
     )
 
 
 def _over(policy: Policy, loss: DayLoss, days: int) -> str:
     day = (
-        f"Added up more finely, as (epsilon, delta), a day loses at most {loss.finer(1, policy.delta):.4g}, but for a"
-        f" chance of about delta = {policy.delta:g} that it is more."
+        f"Composed as (epsilon, delta), a day loses at most {loss.epsilon_at_delta(1, policy.delta):.4g}, but for a"
+        f" probability of about delta = {policy.delta:g} that it loses more."
     )
     if days == 1:
         return day
-    most, total = loss.over(days, policy.total_limit_nano), policy.total_limit_nano
+    most, total = loss.over_days(days, policy.total_limit_nano), policy.total_limit_nano
     if total is None:
         text = (
-            "The promise is for one day: each day of a bus is protected by itself, and losses add up. Over"
-            f" {days} days the same bus can lose {days} x {_n(loss.bound)} = {_n(most)}, and so on for ever."
+            "The guarantee is for one day: each day of a bus is protected separately, and losses add up. Over"
+            f" {days} days the same bus can lose {days} x {_n(loss.bound)} = {_n(most)}, and more on every further day."
         )
         if not policy.is_pure:
-            text += f" So do their deltas: {days} x {policy.delta:g}."
+            text += f" The deltas add up too: {days} x {policy.delta:g}."
     else:
         text = (
-            f"The promise is for all time: all days of a bus together lose at most {_n(total)} (total_limit), then"
+            f"The guarantee is for all time: all days of a bus together lose at most {_n(total)} (total_limit), then"
             f" nothing more is released. {days} days can lose {_n(most)}."
         )
-    return f"{text} {day} Over {days} days that is {_finer(policy, loss, days):.4g}."
+    return f"{text} {day} Over {days} days that is {_composed(policy, loss, days):.4g}."
 
 
 def _hidden(policy: Policy) -> str:
     if policy.relation is Relation.ADD_REMOVE:
         text = (
             "Hidden is whether a bus was there at all that day, where and when, how many readings it sent and how fast"
-            " it went. Public are the policy and its list of cells. What one bus can change in the moment of sending is"
-            " not covered (docs/privacy.md)."
+            " it went. Public are the policy and its list of cells. How one bus can shift the time at which a release"
+            " is sent is not covered (docs/privacy.md)."
         )
     else:
         also = ["that it was there", "in which hexagons and hours", "how many readings it sent"]
@@ -219,26 +219,26 @@ def _hidden(policy: Policy) -> str:
             also.append(f"that one was broken or above {policy.reject_above / 1000:g} km/h")
         text = (
             f"Hidden is how fast a bus went. Not hidden is {', '.join(also[:-1])}, and {also[-1]}: relation replace"
-            " takes all that for public. To hide it too there is add_remove."
+            " treats all of that as public. To hide it too, use add_remove."
         )
-    text += " A bus is what has one id: one that has several is several buses here, and each can lose this much"
-    return f"{text}." if policy.unit == "user" else f"{text}; one that drives past midnight is two days."
+    text += " A bus means one id: a bus with several ids counts as several buses, and each of them can lose this much"
+    return f"{text}." if policy.unit == "user" else f"{text}; a bus that drives past midnight counts as two days."
 
 
 def _spent(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | str) -> str:
     if isinstance(ledger, str):
-        return f"All figures above follow from the policy. What has been spent is not known here: {ledger}."
+        return f"All figures above follow from the policy. The spent budget is not known here: {ledger}."
     if not ledger:
-        return "All figures above follow from the policy. The ledger says that nothing has been released yet."
+        return "All figures above follow from the policy. According to the ledger, nothing has been released yet."
     newest = [_record(day) for day in ledger[-days:]]
-    dearest = max(newest, key=lambda record: record.epsilon_user_day)
+    costliest = max(newest, key=lambda record: record.epsilon_user_day)
     number = f"{len(newest)} day{'s' if len(newest) > 1 else ''}"
     text = (
-        "All figures above follow from the policy; these are the ledger's, for all policies of the telemetry topic."
-        f" Of its newest {number}, {newest[0].date} to {newest[-1].date}, a bus"
+        "All figures above follow from the policy; the following are from the ledger, for all policies of the telemetry"
+        f" topic. Over its newest {number}, {newest[0].date} to {newest[-1].date}, a bus"
         f" that was there on all of them has lost at most {sum(record.epsilon_user_day for record in newest):g}; on the"
-        f" dearest, {dearest.date}, {dearest.epsilon_user_day:g}, or {dearest.epsilon_delta.epsilon:.4g} as (epsilon,"
-        f" delta)."
+        f" costliest day, {costliest.date}, {costliest.epsilon_user_day:g}, or"
+        f" {costliest.epsilon_delta.epsilon:.4g} as (epsilon, delta)."
     )
     last = newest[-1]
     if last.total is not None and last.total_limit is not None:
@@ -246,9 +246,9 @@ def _spent(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | str) ->
     return text
 
 
-def _finer(policy: Policy, loss: DayLoss, days: int) -> float:
-    finer = loss.finer(days, policy.delta)
-    return min(finer, loss.over(days, policy.total_limit_nano) / NANO) if policy.is_pure else finer
+def _composed(policy: Policy, loss: DayLoss, days: int) -> float:
+    composed = loss.epsilon_at_delta(days, policy.delta)
+    return min(composed, loss.over_days(days, policy.total_limit_nano) / NANO) if policy.is_pure else composed
 
 
 def _record(day: dict[str, Any]) -> BudgetRecord:

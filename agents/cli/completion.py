@@ -1,4 +1,4 @@
-"""`hatcast completion`: what a shell needs to complete commands and options."""
+"""`hatcast completion`: shell code for tab completion."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,10 +12,10 @@ _SHELLS: Final[Mapping[str, type[ShellComplete]]] = {"bash": BashComplete, "zsh"
 @click.command(epilog='Example:  eval "$(hatcast completion bash)"')
 @click.argument("shell", type=click.Choice(list(_SHELLS)))
 def command(shell: str) -> None:
-    """Print the shell code that completes hatcast's commands, options and their values with the Tab key.
+    """Print shell code that completes the commands, options and option values of hatcast with the Tab key.
 
-    bash and zsh: put the example's line, with your shell, into ~/.bashrc or ~/.zshrc. fish: hatcast completion fish >
-    ~/.config/fish/completions/hatcast.fish
+    bash and zsh: add the line of the example, with the name of your shell, to ~/.bashrc or ~/.zshrc. fish: hatcast
+    completion fish > ~/.config/fish/completions/hatcast.fish
     """
     root = click.get_current_context().find_root().command
     click.echo(_SHELLS[shell](root, {}, "hatcast", "_HATCAST_COMPLETE").source())

@@ -1,4 +1,4 @@
-"""`hatcast contributions`: the open contributions, in the format of `batch --contributions`."""
+"""`hatcast contributions`: print the open contributions, in the format of `batch --contributions`."""
 
 import asyncio
 from pathlib import Path
@@ -21,7 +21,7 @@ Totals = tuple[int, int, int, int]
 @config_option
 @json_option
 def command(config: Path, as_json: bool) -> None:
-    """What open HATs hold: users, readings, sum and maximum in milli-units. Reads raw data, not private."""
+    """Print the users, readings, sum and maximum (in milli-units) of open HATs. Reads raw data, not private."""
     settings = load_settings(config)
     click.echo("reads raw data, not private", err=True)
     outcomes, hats = asyncio.run(read_contributions(settings))
@@ -34,7 +34,7 @@ def command(config: Path, as_json: bool) -> None:
 
 
 async def read_contributions(settings: Settings) -> tuple[dict[str, int], dict[str, Totals]]:
-    """Outcomes, and per HAT `cell/date/slot` (users, count, sum, max), of the stored state."""
+    """Return outcomes, and HAT `cell/date/slot` -> (users, count, sum, max), from the stored state."""
     redis = await connect_redis_async(settings)
     name = settings.policy.name
     try:

@@ -1,4 +1,4 @@
-"""`hatcast demo`"""
+"""`hatcast demo`: run the demo."""
 
 from contextlib import suppress
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`hatcast device`: a device of the local model, or a fleet of them."""
+"""`hatcast device`: run a device of the local model, or a fleet of them."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from hatcast.agents.cli.options import config_option, json_option, vehicles_of
-from hatcast.agents.cli.signals import stopping
+from hatcast.agents.cli.signals import stop_on_signals
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.device.run import DeviceOptions, run_city, run_live, run_recording
 from hatcast.agents.device.sources import FleetFilter, SingleVehicleFilter, read_lines, vehicles_in
@@ -41,7 +41,7 @@ Examples:
 def _own_id(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
     vehicle = None if text is None else canonical_vehicle(text)
     if text is not None and vehicle is None:
-        raise click.BadParameter("is no vehicle's id: write one of 1 to 128 bytes")
+        raise click.BadParameter("not a vehicle id: write 1 to 128 bytes")
     return vehicle
 
 
@@ -49,50 +49,54 @@ def _own_id(_: click.Context, __: click.Parameter, text: str | None) -> str | No
 @click.argument("files", nargs=-1, metavar="[FILE...]")
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), default="jsonl", show_default=True)
 @click.option("--mqtt", metavar="URL", help="Live, mqtt://user@host:1883/topic or mqtts://; HATCAST_FEED_PASSWORD.")
-@click.option("--vehicle", callback=_own_id, metavar="ID", help="Whose device it is, where the source has several.")
-@click.option("--fleet", type=click.IntRange(min=1), metavar="N", help="Trial: the first N vehicles, a device each.")
+@click.option("--vehicle", callback=_own_id, metavar="ID", help="Vehicle of this device, if the source has several.")
+@click.option(
+    "--fleet", type=click.IntRange(min=1), metavar="N", help="Trial: a device for each of the first N vehicles."
+)
 @click.option(
     "--vehicles-file",
     "vehicles",
     type=click.Path(path_type=Path),
     callback=vehicles_of,
-    help="Trial: a device for each vehicle in this file, one id a line.",
+    help="Trial: a device for each vehicle in this file, one id per line.",
 )
-@click.option("--synthetic", is_flag=True, help="Trial: a fleet in a city that does not exist.")
-@click.option("--seed", type=int, help="The same city each time.")
+@click.option("--synthetic", is_flag=True, help="Trial: a fleet in a synthetic city.")
+@click.option("--seed", type=int, help="Seed: the same city each time.")
 @click.option(
     "--speedup",
     type=click.FloatRange(min=0),
-    help="Of recorded time. 60: an hour a minute; 0: as fast as it goes.  [default: 1]",
+    help="Of recorded time. 60: an hour per minute; 0: as fast as possible.  [default: 1]",
 )
-@click.option("--for", "seconds", type=click.FloatRange(min=0), help="Stop after so many seconds.")
-@click.option("--no-end", is_flag=True, help="When the source ends, leave its last slot unreported.")
+@click.option("--for", "seconds", type=click.FloatRange(min=0), help="Stop after this many seconds.")
+@click.option("--no-end", is_flag=True, help="Do not report the last slot when the source ends.")
 @click.option(
     "--state",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="What it must not forget.  [default: hatcast/device.db in $XDG_STATE_HOME or ~/.local/state]",
+    help="State file.  [default: hatcast/device.db in $XDG_STATE_HOME or ~/.local/state]",
 )
-@click.option("--max-hats-per-day", type=click.IntRange(min=1), help="Send fewer reports a day than the policy allows.")
+@click.option(
+    "--max-hats-per-day", type=click.IntRange(min=1), help="Most reports a day, if fewer than the policy allows."
+)
 @config_option
 @json_option
 def command(*, files: tuple[str, ...], config: Path, as_json: bool, **given: Any) -> None:
-    """Be a device that does not trust the operator: read its own readings, send one noisy mean a hexagon and hour.
+    """Run a device that does not trust the operator: it sends one noisy mean per hexagon and hour.
 
-    FILEs are recordings; - is standard input, one JSON reading a line, as they are made. No reading leaves the device.
-    At the end of a slot it takes its mean in each hexagon, cuts it to [0, upper_bound], adds its own noise for
-    local_epsilon, stores the report in its state file and sends it, always as the same bytes. The state file keeps it
-    from ever drawing twice: do not delete it while its day lasts, and give each device its own.
+    FILEs are recordings; - is standard input, with one live JSON reading per line. No reading leaves the device. At the
+    end of a slot it clips its mean in each hexagon to [0, upper_bound], adds its own noise for local_epsilon, stores
+    the report in its state file and sends it, always as the same bytes. The state file prevents a second draw: do not
+    delete it before the day is over, and give each device its own.
 
-    What that hides is how fast the bus went (relation "replace"): the operator never learns the mean, only the noisy
-    number. What it does not hide is where and when the bus was: a report names its hexagon and slot, and the reports of
-    one day carry one random id, so that they can be told to be from one device. The next day's id is another one.
+    This hides how fast the bus went (relation "replace"): the operator never learns the mean, only the noisy value. It
+    does not hide where and when the bus was: a report names its hexagon and slot, and all reports of a day have the
+    same random id, so they can be linked to one device. The id changes every day.
 
-    The first hexagons of a day are reported, up to max_hats_per_day and as many as daily_limit pays for. A live device
-    that is killed loses the readings of the slot that is open; it never reports a slot twice.
+    The first hexagons of a day are reported, up to max_hats_per_day and up to daily_limit. A live device that is killed
+    loses the readings of the open slot; it never reports a slot twice.
     """
     options = _options(files, given)
     settings = load_settings(config)
-    with stopping() as stop, _timer(given["seconds"], stop):
+    with stop_on_signals() as stop, _timer(given["seconds"], stop):
         if files == (_STDIN,) or given["mqtt"] is not None:
             summary = _live(settings, given, options, stop)
         elif given["synthetic"]:
@@ -106,25 +110,25 @@ def command(*, files: tuple[str, ...], config: Path, as_json: bool, **given: Any
 
 
 def _options(files: tuple[str, ...], given: dict[str, Any]) -> DeviceOptions:
-    """Raises click.UsageError for options that do not go together."""
+    """Return the device options. Raises click.UsageError for options that exclude each other."""
     live, synthetic = _STDIN in files or given["mqtt"] is not None, given["synthetic"]
     fleet = given["fleet"] is not None or given["vehicles"] is not None
-    for wrong, what in (
-        (_STDIN in files and len(files) > 1, "- is standard input, and the only source then"),
+    for wrong, message in (
+        (_STDIN in files and len(files) > 1, "- is standard input and must be the only source"),
         (
             bool(files) + synthetic + (given["mqtt"] is not None) != 1,
-            "name FILEs, or - for standard input, or --mqtt, or --synthetic: one of them",
+            "name one source: FILEs, - for standard input, --mqtt or --synthetic",
         ),
         (synthetic and given["fleet"] is None, "--synthetic needs --fleet N"),
         (synthetic and given["vehicles"] is not None, "--vehicles-file is for a recording"),
         (given["seed"] is not None and not synthetic, "--seed is for --synthetic"),
         (live and fleet, "a fleet needs a recording or --synthetic"),
         (live and given["speedup"] is not None, "--speedup is for recordings"),
-        (fleet and given["vehicle"] is not None, "--vehicle is for one device, and a fleet has many"),
-        (fleet and given["state"] is None, "a fleet needs --state FILE, a new one for a new trial"),
+        (fleet and given["vehicle"] is not None, "--vehicle is for one device, not for a fleet"),
+        (fleet and given["state"] is None, "a fleet needs --state FILE, a new file for each trial"),
     ):
         if wrong:
-            raise click.UsageError(what)
+            raise click.UsageError(message)
     return DeviceOptions(
         state=given["state"] or _default_state(), most_hats=given["max_hats_per_day"], with_end=not given["no_end"]
     )
@@ -152,19 +156,19 @@ def _timer(seconds: float | None, stop: threading.Event) -> Iterator[None]:
 
 def _live(settings: Settings, given: dict[str, Any], options: DeviceOptions, stop: threading.Event) -> Summary:
     configure_logs()
-    feed, takes = FORMATS[given["form"]], _of(given["vehicle"], "the source")
+    feed, accepts = FORMATS[given["form"]], _filter(given["vehicle"], "the source")
     if given["mqtt"] is None:
-        # A stream of its own: Python closes that of sys.stdin when it ends, which a thread that reads it forbids.
-        lines = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115 - read for as long as the process lives
-        return run_live(settings, read_lines(lines, feed.decode), takes, options, stop)
-    # Loaded here: whoever reads a file needs no MQTT.
+        # Its own file object: Python closes sys.stdin at exit, which fails while a thread reads it.
+        lines = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115 - read until the process ends
+        return run_live(settings, read_lines(lines, feed.decode), accepts, options, stop)
+    # Imported here: only this source needs MQTT.
     from hatcast.agents.device.mqtt import MqttTopic, mqtt_readings
 
     with mqtt_readings(MqttTopic.parse(given["mqtt"], os.environ), feed) as arrived:
-        return run_live(settings, arrived, takes, options, stop)
+        return run_live(settings, arrived, accepts, options, stop)
 
 
-def _of(vehicle: str | None, source: str) -> Callable[[Reading], bool]:
+def _filter(vehicle: str | None, source: str) -> Callable[[Reading], bool]:
     return SingleVehicleFilter(source) if vehicle is None else FleetFilter(frozenset((vehicle,)))
 
 
@@ -174,29 +178,29 @@ def _recorded(
     pace = replay_pace(settings.policy, _speedup(given), stop)
     with open_recording(files, FORMATS[given["form"]]) as recording:
         if given["fleet"] is None and given["vehicles"] is None:
-            takes = _of(given["vehicle"], ", ".join(files))
+            accepts = _filter(given["vehicle"], ", ".join(files))
             if given["vehicle"] is None and len(vehicles_in(recording)) > 1:
                 raise HatcastError(
-                    f"{', '.join(files)} has readings of several vehicles: name the device's own with --vehicle, or try"
+                    f"{', '.join(files)} has readings of several vehicles: name this device's with --vehicle, or run"
                     " many devices with --fleet"
                 )
-            summary = run_recording(settings, recording, takes, options, pace, heartbeats=False)
+            summary = run_recording(settings, recording, accepts, options, pace, heartbeats=False)
             if summary.finished and not summary.readings:
-                raise HatcastError(f"{', '.join(files)} has no reading of the device's vehicle: correct --vehicle")
+                raise HatcastError(f"{', '.join(files)} has no reading of this vehicle: correct --vehicle")
             return summary
         fleet = _fleet(recording, given["vehicles"], given["fleet"])
         return run_recording(settings, recording, FleetFilter(fleet), options, pace, heartbeats=True)
 
 
 def _fleet(recording: Recording, listed: frozenset[str] | None, number: int | None) -> frozenset[str]:
-    """The vehicles of a fleet; says so where they are fewer than was asked for."""
-    there = vehicles_in(recording)
-    chosen = sorted(there if listed is None else there & listed)
-    if not chosen:
+    """Return the vehicles of a fleet; warn if there are fewer than requested."""
+    recorded = vehicles_in(recording)
+    vehicles = sorted(recorded if listed is None else recorded & listed)
+    if not vehicles:
         raise HatcastError("the recording has none of the vehicles in --vehicles-file: correct the file")
-    missing = 0 if listed is None else len(listed - there)
+    missing = 0 if listed is None else len(listed - recorded)
     if missing:
         click.echo(f"{missing} of the vehicles in --vehicles-file are not in the recording", err=True)
-    if number is not None and number > len(chosen):
-        click.echo(f"there are {len(chosen)} vehicles to choose from, so all of them are devices", err=True)
-    return frozenset(chosen[:number])
+    if number is not None and number > len(vehicles):
+        click.echo(f"there are only {len(vehicles)} vehicles: each is a device", err=True)
+    return frozenset(vehicles[:number])

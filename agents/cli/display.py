@@ -1,4 +1,4 @@
-"""`hatcast display`"""
+"""`hatcast display`: serve the live map."""
 
 import asyncio
 import signal
@@ -17,8 +17,8 @@ log = structlog.get_logger()
 
 @click.command(epilog="Example:  hatcast display --config hatcast.toml --host 0.0.0.0 --port 8080")
 @config_option
-@click.option("--host", metavar="HOST", help="Where to listen.  [default: display.listen, 127.0.0.1]")
-@click.option("--port", type=click.IntRange(0, 65535), help="0: any that is free.  [default: display.listen, 8080]")
+@click.option("--host", metavar="HOST", help="Address to listen on.  [default: display.listen, 127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port; 0: any free port.  [default: display.listen, 8080]")
 @metrics_listen_option
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
@@ -26,13 +26,13 @@ log = structlog.get_logger()
 def command(config: Path, host: str | None, port: int | None, metrics_listen: Address | None, log_level: str) -> None:
     """Serve the live map and its JSON API, until Ctrl-C or SIGTERM.
 
-    It reads what is public, hats.means and hats.budget, and nothing else. Put a proxy with TLS before it where others
-    are to look; run as many as you like.
+    It reads only the public topics hats.means and hats.budget. Put a TLS proxy in front of it before you open it to
+    others; run any number of instances.
     """
     settings = load_settings(config)
     configure_logs(log_level)
-    given = settings.display.listen
-    listen = Address(host or given.host, given.port if port is None else port)
+    default = settings.display.listen
+    listen = Address(host or default.host, default.port if port is None else port)
     asyncio.run(_serve(settings, listen, metrics_listen))
 
 
@@ -45,16 +45,16 @@ async def _serve(settings: Settings, listen: Address, metrics_listen: Address | 
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, stopping.set)
-    async with AsyncExitStack() as ends:
+    async with AsyncExitStack() as stack:
         display = Display(settings, listen)
         if metrics_listen is not None:
             operators = OperatorServer(metrics_listen, Process.DISPLAY, display.parts, METRICS_LISTEN)
-            ends.push_async_callback(operators.stop)
+            stack.push_async_callback(operators.stop)
             await operators.start()
-        ends.push_async_callback(display.stop)
+        stack.push_async_callback(display.stop)
         address = await display.start()
         log.info("map served", url=f"http://{address}/")
-        over = [asyncio.create_task(display.wait()), asyncio.create_task(stopping.wait())]
-        done, _ = await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
+        tasks = [asyncio.create_task(display.wait()), asyncio.create_task(stopping.wait())]
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()

@@ -1,4 +1,4 @@
-"""`hatcast doctor`: is everything there, and set so that the promises can be kept?"""
+"""`hatcast doctor`: check the configuration and the services."""
 
 import sys
 from dataclasses import asdict
@@ -20,9 +20,9 @@ _STYLES = {State.OK: "green", State.WARNING: "yellow", State.PROBLEM: "bold red"
 @config_option
 @json_option
 def command(config: Path, *, as_json: bool) -> None:
-    """Check configuration, brokers, topics, Redis, clocks and what the first start fixed; say what to change.
+    """Check the configuration, brokers, topics, Redis, clocks and stored policy; name the fix for each problem.
 
-    Nothing is changed. Exit 1 if there is a problem, one that keeps a worker from starting or from its promises.
+    Changes nothing. Exits with 1 if a problem would keep a worker from starting or break its guarantees.
     """
     checks = list(examine(config))
     problems = sum(check.state is State.PROBLEM for check in checks)
@@ -42,7 +42,7 @@ def _show(checks: list[Check]) -> None:
     for check in checks:
         table.add_row(Text(check.name), Text(check.state, style=_STYLES[check.state]), Text(check.found))
     console.print(table)
-    # Below the table, unbroken: some of it is there to be copied.
+    # Below the table and unwrapped, so that commands can be copied.
     for check in checks:
         if check.mend:
             line = Text.assemble((check.state, _STYLES[check.state]), f"  {check.name}: {check.mend}")

@@ -1,4 +1,4 @@
-"""`hatcast dump`: a topic as lines, for `batch --format kafka`."""
+"""`hatcast dump`: write a topic as lines, for `batch --format kafka`."""
 
 import gzip
 import os
@@ -27,27 +27,27 @@ GZIP_LEVEL: Final = 3  # on telemetry a third larger than level 6, in a third of
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
-    help="Write to this file, packed if it ends in .gz.  [default: standard output]",
+    help="Write to this file, compressed if it ends in .gz.  [default: standard output]",
 )
 def command(topic: str, config: Path, output: Path | None) -> None:
-    """Print a topic as lines for `batch --format kafka`: from the log's start to its end at this moment.
+    """Print a topic as lines for `batch --format kafka`: from its first record to the current end.
 
     TOPIC is telemetry, reports, means, queries, budget or dead_letters, as named under [topics], or any other topic.
-    The first line tells the topic, its partitions and the offsets where they start; the others are records, with key
-    and value in base64. Reads raw data, not private.
+    The first line has the topic, its partitions and their start offsets; the other lines are records, with key and
+    value in base64. Reads raw data, not private.
     """
     settings = load_settings(config)
     name, public = _resolve(settings, topic)
     if not public:
         click.echo("reads raw data, not private", err=True)
-    with open_dump(settings, name) as dump, _sink(output) as sink, _progress(dump) as advance:
+    with open_dump(settings, name) as dump, _open_sink(output) as write, _progress(dump) as advance:
         for lines, records in dump.chunks():
-            sink(lines)
+            write(lines)
             advance(records)
 
 
 def _resolve(settings: Settings, topic: str) -> tuple[str, bool]:
-    """The topic's name, and whether what it holds is published anyway."""
+    """Return the topic's name, and whether its records are public."""
     topics = settings.topics
     roles = {
         "telemetry": topics.telemetry,
@@ -62,26 +62,28 @@ def _resolve(settings: Settings, topic: str) -> tuple[str, bool]:
 
 
 @contextmanager
-def _sink(output: Path | None) -> Iterator[Callable[[bytes], None]]:
-    """Takes bytes and keeps them, or fails. A file has its name only once it is complete.
+def _open_sink(output: Path | None) -> Iterator[Callable[[bytes], None]]:
+    """Yield a function that writes all bytes to the output. A file gets its name when it is complete.
 
-    Raises HatcastError: nothing may be lost without a word. BrokenPipeError passes, as the reader chose to leave.
+    Raises HatcastError if a write fails. BrokenPipeError passes through: the reader chose to stop.
     """
-    where = "standard output" if output is None else str(output)
+    target = "standard output" if output is None else str(output)
     try:
         if output is None:
-            # Past Python's buffer: what is in there is tried again at exit, after the error was told.
+            # Unbuffered: Python would retry a buffered write at exit, after the error was reported.
             yield lambda data: write_all(sys.stdout.fileno(), data)
         elif output.exists() and not output.is_file():
             with output.open("wb", buffering=0) as device:
                 yield lambda data: write_all(device.fileno(), data)
         else:
             with _complete_or_absent(output) as file:
-                yield lambda data: _all(file, data)
+                yield lambda data: _write(file, data)
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise HatcastError(f"{where} cannot be written ({error.strerror or error}): the dump is not complete") from None
+        raise HatcastError(
+            f"{target} cannot be written ({error.strerror or error}): the dump is not complete"
+        ) from None
 
 
 @contextmanager
@@ -90,9 +92,9 @@ def _complete_or_absent(output: Path) -> Iterator[BinaryIO]:
     try:
         with part.open("wb") as plain:
             if output.suffix == ".gz":
-                # No name and no time inside: equal logs give equal files.
-                with gzip.GzipFile("", "wb", GZIP_LEVEL, plain, mtime=0) as packed:
-                    yield cast("BinaryIO", packed)
+                # No file name and no time in the header: equal logs give equal files.
+                with gzip.GzipFile("", "wb", GZIP_LEVEL, plain, mtime=0) as compressed:
+                    yield cast("BinaryIO", compressed)
             else:
                 yield plain
             plain.flush()
@@ -103,13 +105,13 @@ def _complete_or_absent(output: Path) -> Iterator[BinaryIO]:
         raise
 
 
-def _all(file: BinaryIO, data: bytes) -> None:
+def _write(file: BinaryIO, data: bytes) -> None:
     file.write(data)
 
 
 @contextmanager
 def _progress(dump: Dump) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error, if that is a terminal."""
+    """Yield a function that advances a progress bar; no output without a terminal."""
     console = Console(stderr=True)
     with Progress(
         TextColumn("{task.description}"),

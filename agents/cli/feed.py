@@ -1,4 +1,4 @@
-"""`hatcast feed`: telemetry from live sources, from a recording, or from a city that does not exist."""
+"""`hatcast feed`: send telemetry from live sources, from a recording, or from a synthetic city."""
 
 import sys
 import threading
@@ -10,7 +10,7 @@ import click
 
 from hatcast.agents.cli import feed_live
 from hatcast.agents.cli.options import METRICS_LISTEN, config_option, except_option, json_option, metrics_listen_option
-from hatcast.agents.cli.signals import stopping
+from hatcast.agents.cli.signals import stop_on_signals
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Address, load_settings
 from hatcast.agents.recordings.files import open_recording
@@ -32,19 +32,19 @@ for _live in (feed_live.mqtt, feed_live.gtfs_rt, feed_live.amqp):
 
 
 @command.command(
-    short_help="Recordings, as they arrived then.",
+    short_help="Recordings, with their recorded arrival times.",
     epilog="Example:  hatcast feed replay 2017-03-21.csv.gz --format capmetro --speedup 60",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--format", "feed", type=click.Choice(list(FORMATS)), required=True, help="What the files are.")
+@click.option("--format", "feed", type=click.Choice(list(FORMATS)), required=True, help="Format of the files.")
 @click.option(
     "--speedup",
     type=click.FloatRange(min=0),
     default=1.0,
     show_default=True,
-    help="60: a recorded hour a minute; 0: as fast as it goes.",
+    help="60: a recorded hour per minute; 0: as fast as possible.",
 )
-@click.option("--no-end", is_flag=True, help="Leave out the last ticks, which close the last slot.")
+@click.option("--no-end", is_flag=True, help="Omit the last heartbeat records, which close the last slot.")
 @except_option
 @metrics_listen_option
 @config_option
@@ -58,12 +58,16 @@ def replay(
     left_out: frozenset[str] | None,
     **shared: Any,
 ) -> None:
-    """Send recordings with their recorded arrival times, in that order; plain, gzip or Parquet files.
+    """Send recordings in the order of their recorded arrival times; plain, gzip or Parquet files.
 
-    The topic must keep records of that time: telemetry_retention = "none". Ctrl-C ends it with what was sent.
+    The topic must retain records of that age: telemetry_retention = "none". Ctrl-C stops it after the records sent.
     """
     settings = load_settings(shared["config"])
-    with open_recording(files, FORMATS[feed]) as recording, stopping() as stop, _served(shared["metrics_listen"]):
+    with (
+        open_recording(files, FORMATS[feed]) as recording,
+        stop_on_signals() as stop,
+        _operator_server(shared["metrics_listen"]),
+    ):
         summary = run_replay(settings, recording, speedup, stop, with_end=not no_end, left_out=left_out or frozenset())
     summary.show(as_json=shared["as_json"])
     if not summary.finished:
@@ -90,7 +94,7 @@ def _instant(_: click.Context, __: click.Parameter, text: str | None) -> int | N
 
 
 @command.command(
-    short_help="A city of buses that does not exist.",
+    short_help="A synthetic city of buses.",
     epilog="Example:  hatcast feed synthetic --vehicles 1000 --speedup 60 --for 300",
 )
 @click.option("--vehicles", type=click.IntRange(1, 100_000), default=300, show_default=True)
@@ -99,24 +103,24 @@ def _instant(_: click.Context, __: click.Parameter, text: str | None) -> int | N
     type=click.FloatRange(min=0),
     default=1.0,
     show_default=True,
-    help="60: an hour a minute, beginning in the past, at real pace once it reaches now. 0: as fast as it goes.",
+    help="60: an hour per minute, from a past time on, in real time once it reaches now. 0: as fast as possible.",
 )
-@click.option("--for", "seconds", type=click.FloatRange(min=0), help="Stop after so many seconds.")
-@click.option("--start", callback=_instant, metavar="TIME", help="When the city begins: ISO 8601 with its offset.")
-@click.option("--centre", callback=_place, metavar="LAT,LON", help="Where the city is.  [default: Surat, India]")
-@click.option("--seed", type=int, help="The same city and the same traffic each time.")
+@click.option("--for", "seconds", type=click.FloatRange(min=0), help="Stop after this many seconds.")
+@click.option("--start", callback=_instant, metavar="TIME", help="Start of the city's time: ISO 8601 with an offset.")
+@click.option("--centre", callback=_place, metavar="LAT,LON", help="Centre of the city.  [default: Surat, India]")
+@click.option("--seed", type=int, help="Seed: the same city and traffic each time.")
 @metrics_listen_option
 @config_option
 @json_option
 def synthetic(
     *, config: Path, as_json: bool, seconds: float | None, metrics_listen: Address | None, **chosen: Any
 ) -> None:
-    """Send the readings of a city of buses that does not exist, until Ctrl-C or --for.
+    """Send the readings of a synthetic city of buses, until Ctrl-C or --for.
 
-    Rush hours go by the policy's time zone. With a speed-up it begins 30 days ago, or half of the topic's retention.
+    Rush hours follow the policy's time zone. With a speed-up it starts 30 days ago, or half of the topic's retention.
     """
     settings = load_settings(config)
-    with stopping() as stop, _served(metrics_listen):
+    with stop_on_signals() as stop, _operator_server(metrics_listen):
         timer = None if seconds is None else threading.Timer(seconds, stop.set)
         if timer is not None:
             timer.daemon = True
@@ -127,8 +131,8 @@ def synthetic(
     summary.show(as_json=as_json)
 
 
-def _served(listen: Address | None) -> AbstractContextManager[None]:
-    """What operators look at, beside the feed."""
+def _operator_server(listen: Address | None) -> AbstractContextManager[None]:
+    """Serve metrics and health checks during the feed."""
     if listen is None:
         return nullcontext()
     from hatcast.agents.monitoring.kinds import Process

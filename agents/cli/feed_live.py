@@ -44,12 +44,12 @@ def _filters(_: click.Context, __: click.Parameter, topics: tuple[str, ...]) -> 
             Wildcard(topic)
         except ValueError:
             raise click.BadParameter(
-                f"{topic!r} is no filter: + and # stand alone between slashes, and # comes last"
+                f"{topic!r} is not a topic filter: + and # stand alone between slashes, and # comes last"
             ) from None
     return topics
 
 
-def _together(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
+def _combined(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
     def decorate(function: Function) -> Function:
         for option in reversed(options):
             function = option(function)
@@ -58,15 +58,15 @@ def _together(*options: Callable[[Function], Function]) -> Callable[[Function], 
     return decorate
 
 
-_running = _together(
+_common = _combined(
     config_option,
-    click.option("--for", "seconds", type=click.FloatRange(min=0), help="Stop after so many seconds."),
+    click.option("--for", "seconds", type=click.FloatRange(min=0), help="Stop after this many seconds."),
     click.option(
         "--buffer",
         type=click.IntRange(1, 1_000_000),
         default=10_000,
         show_default=True,
-        help="Readings on their way to Kafka at most; then the source waits.",
+        help="Most readings on the way to Kafka; then the source waits.",
     ),
     metrics_listen_option,
     click.option(
@@ -74,21 +74,21 @@ _running = _together(
     ),
     json_option,
 )
-_ca_file = click.option("--ca-file", type=_FILE, help="Who signs the source's certificate.  [default: the system's]")
-_broker = _together(
-    click.option("--host", required=True, help="The broker."),
-    click.option("--port", type=click.IntRange(1, 65_535), help="Its port.  [default: the usual one]"),
-    click.option("--user", help="Who we are there."),
-    click.option("--password-file", type=_FILE, help="Its password; else HATCAST_FEED_PASSWORD."),
-    click.option("--tls", is_flag=True, help="Encrypted; the certificate is checked."),
+_ca_file = click.option("--ca-file", type=_FILE, help="CA file for the source's certificate.  [default: the system's]")
+_broker = _combined(
+    click.option("--host", required=True, help="Host of the broker."),
+    click.option("--port", type=click.IntRange(1, 65_535), help="Port of the broker.  [default: the standard port]"),
+    click.option("--user", help="User name."),
+    click.option("--password-file", type=_FILE, help="File with the password; else HATCAST_FEED_PASSWORD."),
+    click.option("--tls", is_flag=True, help="Use TLS; the certificate is verified."),
     _ca_file,
-    click.option("--cert-file", type=_FILE, help="Our own certificate, where the broker wants one."),
-    click.option("--key-file", type=_FILE, help="Its private key."),
+    click.option("--cert-file", type=_FILE, help="Client certificate, if the broker requires one."),
+    click.option("--key-file", type=_FILE, help="Private key of the client certificate."),
 )
 
 
 @click.command(
-    short_help="MQTT: what buses publish.",
+    short_help="An MQTT topic.",
     epilog="Example:  hatcast feed mqtt --host mqtt.hsl.fi --tls --format hfp --topic '/hfp/v2/journey/ongoing/vp/#'",
 )
 @_broker
@@ -98,26 +98,31 @@ _broker = _together(
     multiple=True,
     required=True,
     callback=_filters,
-    help="A filter, with + and #; may be repeated.",
+    help="Topic filter, with + and #; may be repeated.",
 )
-@click.option("--format", "feed", type=click.Choice(list(FORMATS)), required=True, help="What the payloads are.")
-@click.option("--qos", type=click.IntRange(0, 1), default=1, show_default=True, help="0: nothing is sent again.")
-@click.option("--client-id", help="Whose session the broker keeps.  [default: by topics, target and machine]")
-@click.option("--session", callback=_duration, default="1d", show_default=True, help="How long it keeps it (MQTT 5).")
+@click.option("--format", "feed", type=click.Choice(list(FORMATS)), required=True, help="Format of the payloads.")
+@click.option(
+    "--qos", type=click.IntRange(0, 1), default=1, show_default=True, help="0: lost messages are not sent again."
+)
+@click.option("--client-id", help="Client id of the session.  [default: by topics, target and machine]")
+@click.option("--session", callback=_duration, default="1d", show_default=True, help="Expiry of the session (MQTT 5).")
 @click.option("--protocol", type=click.Choice(["5", "3.1.1"]), default="5", show_default=True)
-@_running
+@_common
 def mqtt(**given: Any) -> None:
-    """Send what an MQTT broker publishes, until Ctrl-C, SIGTERM or --for.
+    """Send the messages of an MQTT topic, until Ctrl-C, SIGTERM or --for.
 
-    At QoS 1 the broker hears of a message once Kafka has its readings, and keeps what comes while this bridge is away.
+    At QoS 1 a message is acknowledged once Kafka has its readings, and the broker queues messages while this bridge is
+    disconnected.
     """
     _check_tls(given)
     settings = _settings(given)
     from hatcast.agents.sources.mqtt import MqttSource, Subscription
 
-    access = _access(given, _MQTT_PORTS)
-    wanted = Subscription(given["topics"], given["qos"], given["client_id"], int(given["session"]), given["protocol"])
-    _run(given, settings, given["feed"], lambda: MqttSource(access, wanted, settings.topics.telemetry))
+    endpoint = _endpoint(given, _MQTT_PORTS)
+    subscription = Subscription(
+        given["topics"], given["qos"], given["client_id"], int(given["session"]), given["protocol"]
+    )
+    _run(given, settings, given["feed"], lambda: MqttSource(endpoint, subscription, settings.topics.telemetry))
 
 
 @click.command(
@@ -126,18 +131,16 @@ def mqtt(**given: Any) -> None:
     epilog="Example:  hatcast feed gtfs-rt https://agency.example/vehiclepositions.pb --every 15s",
 )
 @click.argument("url")
-@click.option("--every", callback=_duration, default="15s", show_default=True, help="How often it is asked.")
-@click.option("--key-header", metavar="NAME", help="The header for an API key, such as X-API-Key.")
-@click.option(
-    "--key-parameter", metavar="NAME", help="The query parameter for an API key, where it is none of a header."
-)
-@click.option("--key-file", type=_FILE, help="The API key; else HATCAST_FEED_KEY.")
+@click.option("--every", callback=_duration, default="15s", show_default=True, help="Polling interval.")
+@click.option("--key-header", metavar="NAME", help="Header of the API key, such as X-API-Key.")
+@click.option("--key-parameter", metavar="NAME", help="Query parameter of the API key, if it is not sent in a header.")
+@click.option("--key-file", type=_FILE, help="File with the API key; else HATCAST_FEED_KEY.")
 @_ca_file
-@_running
+@_common
 def gtfs_rt(**given: Any) -> None:
-    """Ask an address for vehicle positions again and again, until Ctrl-C, SIGTERM or --for.
+    """Poll a URL for vehicle positions, until Ctrl-C, SIGTERM or --for.
 
-    What has not changed is not sent twice: neither a whole answer nor a vehicle whose timestamp has not moved.
+    Unchanged data is not sent twice: neither an unchanged response nor a vehicle with an unchanged timestamp.
     """
     if not _is_address(given["url"]):
         raise click.UsageError("write the address as http://host/... or https://host/...")
@@ -166,30 +169,38 @@ def gtfs_rt(**given: Any) -> None:
     epilog="Example:  hatcast feed amqp --host databroker.example --tls --vhost IUDX --user me --queue itms",
 )
 @_broker
-@click.option("--queue", required=True, help="What is read; it is there, unless --exchange is given.")
+@click.option("--queue", required=True, help="Queue to consume; it must exist unless --exchange is given.")
 @click.option("--vhost", default="/", show_default=True)
-@click.option("--exchange", help="Make the queue, durable, and bind it to this exchange.")
-@click.option("--routing-key", default="#", show_default=True, help="Of that binding.")
+@click.option("--exchange", help="Create the queue as durable and bind it to this exchange.")
+@click.option("--routing-key", default="#", show_default=True, help="Routing key of that binding.")
 @click.option(
-    "--format", "feed", type=click.Choice(list(FORMATS)), default="itms", show_default=True, help="What the bodies are."
+    "--format",
+    "feed",
+    type=click.Choice(list(FORMATS)),
+    default="itms",
+    show_default=True,
+    help="Format of the bodies.",
 )
-@_running
+@_common
 def amqp(**given: Any) -> None:
-    """Send what is in a queue, until Ctrl-C, SIGTERM or --for. A message leaves it once Kafka has its readings."""
+    """Send the messages of a queue, until Ctrl-C, SIGTERM or --for.
+
+    A message is acknowledged once Kafka has its readings.
+    """
     _check_tls(given)
     settings = _settings(given)
     from hatcast.agents.sources.amqp import AmqpQueue, AmqpSource
 
-    access = _access(given, _AMQP_PORTS)
-    wanted = AmqpQueue(given["queue"], given["vhost"], given["exchange"], given["routing_key"])
-    _run(given, settings, given["feed"], lambda: AmqpSource(access, wanted))
+    endpoint = _endpoint(given, _AMQP_PORTS)
+    queue = AmqpQueue(given["queue"], given["vhost"], given["exchange"], given["routing_key"])
+    _run(given, settings, given["feed"], lambda: AmqpSource(endpoint, queue))
 
 
 def _is_address(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # such as a port that is no number
+    except ValueError:  # such as a port that is not a number
         return False
 
 
@@ -208,7 +219,7 @@ def _settings(given: dict[str, Any]) -> Settings:
     return settings
 
 
-def _access(given: dict[str, Any], ports: tuple[int, int]) -> "Endpoint":
+def _endpoint(given: dict[str, Any], ports: tuple[int, int]) -> "Endpoint":
     from hatcast.agents.sources.endpoint import PASSWORD_VARIABLE, Endpoint, read_secret, tls_context
 
     tls = tls_context(given["ca_file"], given["cert_file"], given["key_file"]) if given["tls"] else None

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options and option callbacks that several commands share."""
 
 from datetime import date
 from pathlib import Path
@@ -17,13 +17,13 @@ config_option = click.option(
     show_default=True,
     help="The configuration file.",
 )
-_DRAWN: Final = (".svg", ".png", ".pdf")
+_PLOT_SUFFIXES: Final = (".svg", ".png", ".pdf")
 
 
-def _drawable(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
-    # Before what is drawn is computed, which may take hours.
-    if path is not None and path.suffix not in _DRAWN:
-        raise click.BadParameter(f"name a file that ends in {', '.join(_DRAWN)}")
+def _check_plot_file(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
+    # Checked before the computation, which may take hours.
+    if path is not None and path.suffix not in _PLOT_SUFFIXES:
+        raise click.BadParameter(f"name a file that ends in {', '.join(_PLOT_SUFFIXES)}")
     return path
 
 
@@ -31,8 +31,8 @@ plot_option = click.option(
     "--plot",
     "plot_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    callback=_drawable,
-    help="Also draw it: out.svg, out.png.",
+    callback=_check_plot_file,
+    help="Also write a plot: out.svg, out.png or out.pdf.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
@@ -42,8 +42,8 @@ def _listen(_: click.Context, __: click.Parameter, text: str | None) -> Address 
         return None
     try:
         return parse_address(text, METRICS_LISTEN)
-    except SettingError as refusal:
-        raise click.BadParameter(str(refusal)) from None
+    except SettingError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 METRICS_LISTEN: Final = "--metrics-listen"
@@ -51,22 +51,22 @@ metrics_listen_option = click.option(
     METRICS_LISTEN,
     callback=_listen,
     metavar="ADDRESS",
-    help="For operators: serve /metrics, /livez and /readyz there, such as 127.0.0.1:9465.",
+    help="For operators: serve /metrics, /livez and /readyz at this address, such as 127.0.0.1:9465.",
 )
 
 
 def vehicles_of(_: click.Context, __: click.Parameter, path: Path | None) -> frozenset[str] | None:
-    """The callback of an option that names a file of vehicles: their canonical ids."""
+    """Callback of an option that names a file of vehicles: return their canonical ids."""
     if path is None:
         return None
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise click.BadParameter(f"{path} cannot be read ({type(error).__name__}): name a text file") from None
-    found = [canonical_vehicle(line) for line in lines if line.strip()]
-    if not found or None in found:
-        raise click.BadParameter(f"{path} is no list of vehicles: write one id a line")
-    return frozenset(vehicle for vehicle in found if vehicle is not None)
+    vehicles = [canonical_vehicle(line) for line in lines if line.strip()]
+    if not vehicles or None in vehicles:
+        raise click.BadParameter(f"{path} is not a list of vehicles: write one id per line")
+    return frozenset(vehicle for vehicle in vehicles if vehicle is not None)
 
 
 except_option = click.option(
@@ -74,12 +74,12 @@ except_option = click.option(
     "left_out",
     type=click.Path(path_type=Path),
     callback=vehicles_of,
-    help="Leave out the vehicles in this file, one id a line: those that `hatcast device --vehicles-file` plays.",
+    help="Leave out the vehicles in this file, one id per line: those of `hatcast device --vehicles-file`.",
 )
 
 
 def days_of(_: click.Context, __: click.Parameter, text: str | None) -> tuple[date, date] | None:
-    """The callback of an option `FIRST,LAST`: two local dates, both included."""
+    """Callback of an option `FIRST,LAST`: return two local dates, both inclusive."""
     if text is None:
         return None
     try:

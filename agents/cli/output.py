@@ -1,10 +1,10 @@
-"""Bytes to a descriptor, past Python's buffer: what fails is told at once and is not tried again at exit."""
+"""Unbuffered writes to a file descriptor: an error is raised at once and not repeated when Python exits."""
 
 import os
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """All of `data`: a pipe takes what fits. Raises OSError, BrokenPipeError among them."""
-    left = memoryview(data)
-    while left:
-        left = left[os.write(descriptor, left) :]
+    """Write all of `data`, in several writes if necessary. Raises OSError, such as BrokenPipeError."""
+    remaining = memoryview(data)
+    while remaining:
+        remaining = remaining[os.write(descriptor, remaining) :]

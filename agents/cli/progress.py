@@ -1,4 +1,4 @@
-"""How far a command is, on standard error."""
+"""Progress bars on standard error."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,12 +9,12 @@ from rich.progress import Progress
 
 @contextmanager
 def progress_bars() -> Iterator[Callable[[str, int | None], Callable[[int], None]]]:
-    """A bar a part, where that is a terminal. Yields: what, how much -> what is told of each part."""
+    """Yield a function (description, total) -> advance(steps) that adds a bar; no output without a terminal."""
     console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
 
-        def of(what: str, total: int | None) -> Callable[[int], None]:
-            task = bar.add_task(what, total=total)
-            return lambda done: bar.advance(task, done)
+        def add_bar(description: str, total: int | None) -> Callable[[int], None]:
+            task = progress.add_task(description, total=total)
+            return lambda steps: progress.advance(task, steps)
 
-        yield of
+        yield add_bar

@@ -1,4 +1,4 @@
-"""How a command that runs for long is ended."""
+"""Signal handling of long-running commands."""
 
 import signal
 import threading
@@ -8,18 +8,18 @@ from types import FrameType
 
 
 @contextmanager
-def stopping() -> Iterator[threading.Event]:
-    """An event that Ctrl-C or SIGTERM sets, so that what was sent is finished; a second one interrupts at once."""
+def stop_on_signals() -> Iterator[threading.Event]:
+    """Yield an event that Ctrl-C or SIGTERM sets, for a clean stop; a second signal raises KeyboardInterrupt."""
     stop = threading.Event()
 
-    def ask(_: int, __: FrameType | None) -> None:
+    def handle(_: int, __: FrameType | None) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

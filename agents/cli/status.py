@@ -1,4 +1,4 @@
-"""`hatcast status`: what the stored state says, exactly."""
+"""`hatcast status`: show the stored state."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from hatcast.agents.redis.slot_progress import Mark, Progress
 from hatcast.agents.release.query_inputs import unanswered
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.watermark import slowest
+from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.units import NANO
 
@@ -36,7 +36,7 @@ from hatcast.stream.units import NANO
 @config_option
 @json_option
 def command(config: Path, as_json: bool) -> None:
-    """Offsets, clocks, outcomes, open and unpublished HATs, from the stored state. For operators: not private."""
+    """Show offsets, watermarks, outcomes, open and unpublished HATs of the stored state. For operators: not private."""
     settings = load_settings(config)
     status = asyncio.run(read_status(settings)) | {"registry": asyncio.run(read_registered(settings))}
     if as_json:
@@ -47,100 +47,102 @@ def command(config: Path, as_json: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Topic:
-    """What is stored of a topic's partitions."""
+    """Stored state of a topic's partitions; watermarks in ms UTC."""
 
-    clocks: list[int | None]
+    watermarks: list[int | None]
     offsets: list[int | None]
     outcomes: dict[str, int]
 
-    def told(self, ranges: Sequence[tuple[int, int]]) -> dict[str, Any]:
-        """Beside the topic itself: by partition, first offset and end."""
-        rows = zip(self.offsets, ranges, self.clocks, strict=True)
+    def report(self, ranges: Sequence[tuple[int, int]]) -> dict[str, Any]:
+        """Return the state as JSON. `ranges`: (first, end) offsets of each partition of the topic."""
+        rows = zip(self.offsets, ranges, self.watermarks, strict=True)
         return {
             "partitions": [
-                {"partition": partition, "offset": offset, "end": end, "clock": clock}
-                for partition, (offset, (_, end), clock) in enumerate(rows)
+                {"partition": partition, "offset": offset, "end": end, "clock": watermark}
+                for partition, (offset, (_, end), watermark) in enumerate(rows)
             ],
             "outcomes": {outcome: records for outcome, records in self.outcomes.items() if records},
         }
 
 
 async def _read_topic(store: PartitionStore) -> _Topic:
-    return _Topic(await store.clocks(), await store.offsets(), await store.outcomes())
+    return _Topic(await store.watermarks(), await store.offsets(), await store.outcomes())
 
 
 async def read_status(settings: Settings) -> dict[str, Any]:
-    """The stored state of the policy in `settings`, beside the ends of the telemetry topic."""
+    """Return the stored state of the policy in `settings`, and the end offsets of its topics."""
     policy = settings.policy
     redis = await connect_redis_async(settings)
     try:
-        stored = await redis.hget(DomainKeys(settings.topics.telemetry).policy(policy.name), "partitions")
-        if stored is None:
+        partitions = await redis.hget(DomainKeys(settings.topics.telemetry).policy(policy.name), "partitions")
+        if partitions is None:
             raise HatcastError(
                 f"no worker has started policy {policy.name!r} on this Redis yet: start one, or check redis.url"
             )
-        store = HatStore.of(redis, policy, int(stored))
+        store = HatStore.of(redis, policy, int(partitions))
         ledger = LedgerStore(redis, settings.topics.telemetry, policy)
-        clocks = await store.clocks()
+        watermarks = await store.watermarks()
         topics = {"": await _read_topic(store.telemetry)}
         if store.reports is not None:
             topics["reports"] = await _read_topic(store.reports)
         slots = await store.open_slots()
         cells = {slot: await store.cells(slot) for slot in slots}
         total = await ledger.total()
-        unpublished = {date: n for date in await ledger.unsealed_dates() if (n := await ledger.unpublished(date))}
+        unpublished = {date: n for date in await ledger.unsealed_dates() if (n := await ledger.count_unpublished(date))}
         progress = await ledger.progress.read()
-        successor = await ledger.successor()
-        kept = RetainedStore(redis, policy.name, int(stored))
-        asked = {}
+        next_policy = await ledger.next_policy()
+        retained = RetainedStore(redis, policy.name, int(partitions))
+        queries = {}
         if policy.queries:
-            due = await unanswered(store, kept, ledger, policy)
-            asked = {"kept_slots": sorted(await kept.slots()), "unanswered": due}
+            count = await unanswered(store, retained, ledger, policy)
+            queries = {"kept_slots": sorted(await retained.slots()), "unanswered": count}
     finally:
         await redis.aclose()
-    least = slowest(clocks)
+    watermark = min_watermark(watermarks)
     calendar = Calendar(policy)
     names = {"": settings.topics.telemetry, "reports": settings.topics.reports}
-    found = {key: one.told(topic_range(settings, names[key])) for key, one in topics.items()}
+    reports = {key: topic.report(topic_range(settings, names[key])) for key, topic in topics.items()}
     return (
         _slots(policy, calendar, progress, store.partitions)
-        | asked
+        | queries
         | {
             "policy": policy.name,
             "policy_id": policy.policy_id,
-            **found.pop(""),
-            **found,
-            # Every slot that ended at or before this instant is final.
-            "closed_through": None if least is None else calendar.local(least - policy.lateness_ms).isoformat(),
-            "open_hats": sum(len(found) for found in cells.values()),
+            **reports.pop(""),
+            **reports,
+            # Every slot that ends at or before this time is final.
+            "closed_through": None if watermark is None else calendar.local(watermark - policy.lateness_ms).isoformat(),
+            "open_hats": sum(map(len, cells.values())),
             "open_slots": sorted(slots),
             "unpublished": unpublished,
-            "replaced_by": None if successor is None else {"policy": successor.name, "from": successor.from_date},
+            "replaced_by": None if next_policy is None else {"policy": next_policy.name, "from": next_policy.from_date},
         }
         | ({} if policy.total_limit is None else {"total": total.spent / NANO, "total_limit": policy.total_limit})
     )
 
 
 async def read_registered(settings: Settings) -> dict[str, Any]:
-    """The registry topic, and policy name -> record of all policies of this telemetry. Raises HatcastError."""
+    """Return the registry topic and its records, by policy name. Raises HatcastError."""
     registry = Registry(settings)
     try:
         policies = (await registry.read()).policies
-    except UnknownTopicOrPartitionError:  # of a worker of before there were registries
+    except UnknownTopicOrPartitionError:  # started by a version without registries
         policies = {}
     except KafkaError as error:
-        raise HatcastError(f"{broker_name(settings)} was lost ({type(error).__name__}): see that it runs") from None
+        raise HatcastError(
+            f"lost the connection to {broker_name(settings)} ({type(error).__name__}): check that it runs"
+        ) from None
     return {"topic": registry.topic, "policies": dict(policies)}
 
 
 def _slots(policy: Policy, calendar: Calendar, progress: Progress, partitions: int) -> dict[str, str | None]:
-    """Under `add_remove` open HATs do not tell what is to be released: that goes by slots."""
+    """Return the progress by slots, which replaces that by open HATs under `add_remove`."""
     if policy.relation is not Relation.ADD_REMOVE:
         return {}
     first, through = progress.first_ms, progress.through(Mark.PUBLISHED, range(partitions))
     return {
         "first_slot": None if first is None else calendar.local(first).isoformat(),
-        # Every slot from the first on that ended at or before this instant is published.
+        # Every slot from the first on that ends at or before this time is published.
         "released_through": calendar.local(through).isoformat() if through else None,
     }
 
@@ -151,18 +153,18 @@ def _show(status: dict[str, Any], settings: Settings) -> None:
     _show_topic(console, calendar, settings.topics.telemetry, status)
     if "reports" in status:
         _show_topic(console, calendar, settings.topics.reports, status["reports"])
-    console.print(f"closed through  {status['closed_through'] or 'nothing yet: a partition has no clock'}")
+    console.print(f"closed through  {status['closed_through'] or 'nothing yet: a partition has no watermark'}")
     if "first_slot" in status:
-        console.print(f"first slot      {status['first_slot'] or 'unknown: no worker has told Redis'}")
+        console.print(f"first slot      {status['first_slot'] or 'unknown: no worker has stored it'}")
         console.print(f"released through {status['released_through'] or 'nothing yet'}")
     console.print(f"open HATs       {status['open_hats']} in {len(status['open_slots'])} slots")
     console.print(f"unpublished     {sum(status['unpublished'].values())} releases")
     if "unanswered" in status:
         console.print(
-            f"unanswered      {status['unanswered']} queries; {len(status['kept_slots'])} slots kept for them"
+            f"unanswered      {status['unanswered']} queries; {len(status['kept_slots'])} slots retained for them"
         )
-    if (by := status["replaced_by"]) is not None:
-        console.print(f"replaced        by {by['policy']} from {by['from']} on")
+    if (next_policy := status["replaced_by"]) is not None:
+        console.print(f"replaced        by {next_policy['policy']} from {next_policy['from']} on")
     for name, record in status["registry"]["policies"].items():
         console.print(
             f"registered      {name}: {record.policy_id}, {record.partitions} partitions by {record.partitioner},"
@@ -174,20 +176,20 @@ def _show(status: dict[str, Any], settings: Settings) -> None:
         )
 
 
-def _show_topic(console: Console, calendar: Calendar, name: str, told: Mapping[str, Any]) -> None:
+def _show_topic(console: Console, calendar: Calendar, name: str, topic: Mapping[str, Any]) -> None:
     partitions = Table(title=f"Partitions of {name}")
     for column in ("partition", "offset", "end", "behind"):
         partitions.add_column(column, justify="right")
-    partitions.add_column("clock")
-    for row in told["partitions"]:
+    partitions.add_column("watermark")
+    for row in topic["partitions"]:
         offset = row["offset"]
         behind = "" if offset is None else str(row["end"] - offset)
-        clock = "" if row["clock"] is None else calendar.local(row["clock"]).isoformat(sep=" ", timespec="seconds")
-        partitions.add_row(str(row["partition"]), str(offset or 0), str(row["end"]), behind, clock)
+        watermark = "" if row["clock"] is None else calendar.local(row["clock"]).isoformat(sep=" ", timespec="seconds")
+        partitions.add_row(str(row["partition"]), str(offset or 0), str(row["end"]), behind, watermark)
     console.print(partitions)
     outcomes = Table(title=f"Records of {name} by outcome")
     outcomes.add_column("outcome")
     outcomes.add_column("records", justify="right")
-    for outcome, records in told["outcomes"].items():
+    for outcome, records in topic["outcomes"].items():
         outcomes.add_row(outcome, f"{records:,}")
     console.print(outcomes)

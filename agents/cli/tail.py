@@ -18,7 +18,7 @@ from hatcast.agents.kafka.tail import Shown, follow, read_release
 
 
 class _Options(TypedDict):
-    """What click hands over."""
+    """Parsed command-line options."""
 
     config: Path
     as_json: bool
@@ -32,16 +32,16 @@ class _Options(TypedDict):
 @click.command(epilog="Example:  hatcast tail --from-beginning --json --for 10 > releases.jsonl")
 @config_option
 @json_option
-@click.option("--means", is_flag=True, help="Only the means, hour by hour: hats.means.")
+@click.option("--means", is_flag=True, help="Only the means: hats.means.")
 @click.option("--queries", is_flag=True, help="Only the answers to queries over days: hats.queries.")
-@click.option("--from-beginning", is_flag=True, help="Show what was published before, too.")
-@click.option("--for", "seconds", type=click.FloatRange(min=0, min_open=True), help="Stop after so many seconds.")
-@click.option("--max", "most", type=click.IntRange(min=1), help="Stop after so many releases.")
+@click.option("--from-beginning", is_flag=True, help="Also show earlier releases.")
+@click.option("--for", "seconds", type=click.FloatRange(min=0, min_open=True), help="Stop after this many seconds.")
+@click.option("--max", "most", type=click.IntRange(min=1), help="Stop after this many releases.")
 def command(**given: Unpack[_Options]) -> None:
     """Show releases as they are published, until Ctrl-C: means, and answers to queries.
 
-    With --json each line is a record's bytes as they stand on the topic; one with "query" is the answer to a query.
-    A release may come twice: then its release_id and all its bytes are equal.
+    With --json each line is the original record; a record with "query" is the answer to a query. A release may appear
+    twice, with the same release_id and the same bytes.
     """
     settings = load_settings(given["config"])
     both = given["means"] == given["queries"]
@@ -49,7 +49,7 @@ def command(**given: Unpack[_Options]) -> None:
     topics += [settings.topics.queries] if both or given["queries"] else []
     console = Console(highlight=False, soft_wrap=True)
     stopping = threading.Event()
-    # Raised anywhere in the Kafka client, KeyboardInterrupt may be swallowed there: this is how one leaves for sure.
+    # The Kafka client may swallow a KeyboardInterrupt: an event stops the loop reliably.
     signal.signal(signal.SIGINT, lambda _signal, _frame: stopping.set())
     records = follow(
         settings, topics, stopping.is_set, from_beginning=given["from_beginning"], seconds=given["seconds"]
@@ -62,9 +62,9 @@ def command(**given: Unpack[_Options]) -> None:
 
 
 def release_line(release: Shown | None) -> Text:
-    """A release, or the answer to a query, as a line for people."""
+    """Return a release, or the answer to a query, as a line of text."""
     if release is None:
-        return Text("a record that is no release", style="dim")
+        return Text("a record that is not a release", style="dim")
     dates = f"{release.first_date} to {release.date}" if release.days > 1 else release.date
     line = Text.assemble(f"{dates} {release.slot}-{release.end[11:16]}  ", (release.cell, "cyan"), "  ")
     if release.query:

@@ -1,4 +1,4 @@
-"""`hatcast worker`"""
+"""`hatcast worker`: run one worker."""
 
 import asyncio
 from dataclasses import replace
@@ -20,25 +20,25 @@ from hatcast.agents.monitoring.logs import configure_logs
 @click.option(
     "--accept-gap",
     is_flag=True,
-    help="Go on where telemetry was deleted unread; what is unreleased of those days is published as incomplete.",
+    help="Continue after telemetry was deleted unread; unreleased HATs of those days are published as incomplete.",
 )
 @click.option(
     "--accept-volatile-state",
     is_flag=True,
-    help="Start on a Redis that evicts keys or has no persistence: for trials, where state may be lost.",
+    help="Start on a Redis that evicts keys or does not persist: for trials, where state may be lost.",
 )
 def command(
     config: Path, metrics_listen: Address | None, log_level: str, accept_gap: bool, accept_volatile_state: bool
 ) -> None:
     """Fold telemetry and release private means, until Ctrl-C or SIGTERM.
 
-    Run as many as you like: they share the partitions, and any of them may be killed at any time.
+    Run any number of workers: they share the partitions, and each may be killed at any time.
     """
     settings = load_settings(config)
     if metrics_listen is not None:
         settings = replace(settings, listen=metrics_listen)
     configure_logs(log_level)
-    # Loaded after the configuration was read: a mistake in it is told at once.
+    # Imported after the configuration is read, so that its errors are reported at once.
     from hatcast.agents.kafka.topics import ensure_topics
     from hatcast.agents.redis.durability import ensure_durable
     from hatcast.agents.worker.worker import run_worker

@@ -53,7 +53,7 @@ class SingleVehicleFilter:
             self._vehicle = vehicle
         if vehicle != self._vehicle:
             raise HatcastError(
-                f"{self._source} has readings of several vehicles: name the device's own with --vehicle, or try many"
+                f"{self._source} has readings of several vehicles: name this device's with --vehicle, or run many"
                 " devices with --fleet"
             )
         return True

@@ -3,7 +3,7 @@
 -- ARGV     prefix, users in a chunk, bytes of a pseudonym ('' to retain nothing), then for each HAT: slot, cell, the
 --          least watermark (ms UTC) that closes it
 -- A partition whose watermark went back (its Redis was restored) deletes nothing: it folds these records again.
-local prefix, clock = ARGV[1], parse_integer(get(KEYS[1], 'clock') or '-1', KEYS[1])
+local prefix, watermark = ARGV[1], parse_integer(get(KEYS[1], 'clock') or '-1', KEYS[1])
 local pseudonym, deleted = tonumber(ARGV[3]), {}
 
 -- hatcast.stream.fold.packing.strip: header, counts, totals, maxima
@@ -20,19 +20,19 @@ end
 
 for i = 4, #ARGV, 3 do
   local slot, cell = ARGV[i], ARGV[i + 1]
-  if clock >= tonumber(ARGV[i + 2]) then
-    local hats, kept = prefix .. 'hats:' .. slot, {}
+  if watermark >= tonumber(ARGV[i + 2]) then
+    local hats, retained = prefix .. 'hats:' .. slot, {}
     local users = get_number(hats, cell)
     for chunk = 0, math.ceil(users / tonumber(ARGV[2])) - 1 do
       local key = prefix .. 'c:' .. slot .. '/' .. cell .. '/' .. chunk
       if pseudonym then
         local bytes = get_string(key)
-        if bytes then kept[#kept + 1] = strip(bytes, key) end
+        if bytes then retained[#retained + 1] = strip(bytes, key) end
       end
       remove(key)
     end
-    if #kept > 0 then
-      set(prefix .. 'k:' .. slot, cell, table.concat(kept))
+    if #retained > 0 then
+      set(prefix .. 'k:' .. slot, cell, table.concat(retained))
       set(prefix .. 'kept', slot, get(prefix .. 'slots', slot) or reject('damaged', prefix .. 'slots'))
     end
     if get(hats, cell) then

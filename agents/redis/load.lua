@@ -2,10 +2,10 @@
 -- KEYS[1]  {name:p}:state
 -- ARGV     prefix, users in a chunk, then for each HAT: slot, cell, the least watermark (ms UTC) that closes it
 -- Returns for each HAT its chunks; or nil if the watermark is missing or too small for one of them.
-local clock = tonumber(redis.call('HGET', KEYS[1], 'clock') or '-1')
+local watermark = tonumber(redis.call('HGET', KEYS[1], 'clock') or '-1')
 local found = {}
 for i = 3, #ARGV, 3 do
-  if clock < tonumber(ARGV[i + 2]) then return nil end
+  if watermark < tonumber(ARGV[i + 2]) then return nil end
   local users = tonumber(redis.call('HGET', ARGV[1] .. 'hats:' .. ARGV[i], ARGV[i + 1]) or '0')
   local chunks = {}
   for chunk = 0, math.ceil(users / tonumber(ARGV[2])) - 1 do

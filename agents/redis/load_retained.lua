@@ -12,11 +12,11 @@ for i = 4, 3 + number do
 end
 answer[3] = data
 for c = 4 + number, #ARGV do
-  local kept = {}
+  local by_slot = {}
   for i = 4, 3 + number do
     if redis.call('HEXISTS', prefix .. 'hats:' .. ARGV[i], ARGV[c]) == 1 then return nil end
-    kept[#kept + 1] = redis.call('HGET', prefix .. 'k:' .. ARGV[i], ARGV[c]) or ''
+    by_slot[#by_slot + 1] = redis.call('HGET', prefix .. 'k:' .. ARGV[i], ARGV[c]) or ''
   end
-  answer[#answer + 1] = kept
+  answer[#answer + 1] = by_slot
 end
 return answer

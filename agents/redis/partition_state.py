@@ -89,7 +89,7 @@ class PartitionStore:
             pipe.hgetall(keys.outcomes)
             pipe.hkeys(keys.slots)
             pipe.hgetall(keys.days)
-            (clock, complete_from, offset, gap), outcomes, slots, days = await pipe.execute()
+            (watermark, complete_from, offset, gap), outcomes, slots, days = await pipe.execute()
             for slot in slots:
                 pipe.hgetall(keys.hats(slot.decode()))
             hats = await pipe.execute() if slots else []
@@ -107,10 +107,10 @@ class PartitionStore:
         ]
         found = await self._get([key for _, chunks in (*wanted, *of_days) for key in chunks])
         return Stored(
-            watermark=None if clock is None else int(clock),
+            watermark=None if watermark is None else int(watermark),
             complete_from=None if complete_from is None else int(complete_from),
             # A first start above offset 0: the records before it were deleted.
-            missing=gap is not None or (clock is None and offset not in (None, b"0")),
+            missing=gap is not None or (watermark is None and offset not in (None, b"0")),
             outcomes={outcome.decode(): int(records) for outcome, records in outcomes.items()},
             hats={hat: [chunk for key in chunks if (chunk := found.get(key))] for hat, chunks in wanted},
             days={date: [chunk for key in chunks if (chunk := found.get(key))] for date, chunks in of_days},
@@ -139,7 +139,7 @@ class PartitionStore:
 
     async def watermarks(self) -> list[int | None]:
         """Return every partition's stored watermark (ms UTC)."""
-        return [None if clock is None else int(clock) for clock in await self._read_field("clock")]
+        return [None if watermark is None else int(watermark) for watermark in await self._read_field("clock")]
 
     async def offsets(self) -> list[int | None]:
         """Return every partition's stored offset, which is the next record to read."""

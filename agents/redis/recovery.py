@@ -138,9 +138,9 @@ class RecoveryStore:
 
         replaced   token of a recovery in progress that does not end, to be replaced by a new one
         """
-        own = secrets.token_hex(16)
-        token, fenced = await self._begin(keys=[self._keys.recovery, self._keys.ends], args=[own, replaced])
-        return Attempt(token.decode(), token.decode() == own, fenced == b"1")
+        new = secrets.token_hex(16)
+        token, fenced = await self._begin(keys=[self._keys.recovery, self._keys.ends], args=[new, replaced])
+        return Attempt(token.decode(), token.decode() == new, fenced == b"1")
 
     async def store_ends(self, attempt: Attempt, ends: Mapping[OutputPartition, Position]) -> bool:
         """Store the offsets up to which a recovery reads, once all publishers are fenced; False if another began."""
@@ -235,7 +235,7 @@ class RecoveryStore:
         found = await self._redis.hget(key, published.release_id)
         return found if isinstance(found, bytes) else None
 
-    async def supersede(self, kept: Published, sent: Published) -> None:
+    async def supersede(self, unsent: Published, sent: Published) -> None:
         """Replace a record that was never sent by the one that was sent, with its charge."""
         keys, date, name = self._keys, sent.date, sent.name
         await self._supersede(
@@ -250,7 +250,7 @@ class RecoveryStore:
                 name,
                 sent.release_id,
                 sent.place,
-                *(part for each in (kept, sent) for part in (each.record, str(each.charge), each.fineness)),
+                *(part for each in (unsent, sent) for part in (each.record, str(each.charge), each.fineness)),
             ],
         )
 

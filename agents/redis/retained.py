@@ -92,8 +92,8 @@ class RetainedStore:
         ]
         data = {slot for _, _, there, *_ in answers for slot, has in zip(slots, there, strict=True) if has}
         parts: dict[tuple[str, str], list[bytes]] = {}
-        for _, _, _, *kept in answers:
-            for cell, of_cell in zip(cells, kept, strict=True):
+        for _, _, _, *by_cell in answers:
+            for cell, of_cell in zip(cells, by_cell, strict=True):
                 for slot, part in zip(slots, of_cell, strict=True):
                     if part:
                         parts.setdefault((cell, slot), []).append(part)

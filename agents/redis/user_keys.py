@@ -62,9 +62,9 @@ async def stored_user_keys(redis: AnyRedis, states: Iterable[PartitionKeys]) -> 
             continue
         if isinstance(answer, Exception):
             raise answer
-        fingerprint, made = answer
+        fingerprint, key = answer
         if fingerprint is not None:
-            found.append((keys, StoredKey(fingerprint.decode(), made)))
+            found.append((keys, StoredKey(fingerprint.decode(), key)))
     return found
 
 
@@ -74,14 +74,14 @@ async def restore_made_key(redis: AnyRedis, keys: DomainKeys, registered: str | 
     It restores the registered key, else the key of most states. A stored key that some state was folded under too is
     not replaced.
     """
-    made = {copy.fingerprint: copy.key for copy in copies if copy.key is not None}
+    copied = {copy.fingerprint: copy.key for copy in copies if copy.key is not None}
     votes = Counter(copy.fingerprint for copy in copies if copy.key is not None)
     found: Any = await redis.hmget(keys.user_key, ["fingerprint", "key"])  # bytes, but the types allow for text
-    here, own = "" if found[0] is None else found[0].decode(), found[1]
-    if here and (own is None or here in made or here == registered):
+    fingerprint, key = "" if found[0] is None else found[0].decode(), found[1]
+    if fingerprint and (key is None or fingerprint in copied or fingerprint == registered):
         return
-    wanted = registered if registered in made else None
-    if wanted is None and not here and votes:
+    wanted = registered if registered in copied else None
+    if wanted is None and not fingerprint and votes:
         wanted = votes.most_common(1)[0][0]
     if wanted is not None:
-        await Script(redis, "restore_key")(keys=[keys.user_key], args=[here, wanted, made[wanted] or b""])
+        await Script(redis, "restore_key")(keys=[keys.user_key], args=[fingerprint, wanted, copied[wanted] or b""])

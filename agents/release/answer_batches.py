@@ -38,7 +38,7 @@ def by_asked(due: Iterable[DueAnswer]) -> Iterator[list[DueAnswer]]:
 
 def answer_proposal_of(answer: QueryRelease, at_ms: int, release_partition: int) -> AnswerProposal:
     """Return what the ledger is asked to commit, by the owner of a release partition."""
-    asked = answer.asked
+    asked = answer.query_period
     return AnswerProposal(
         release_id=answer.release_id,
         date=answer.date,

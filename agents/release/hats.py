@@ -38,11 +38,11 @@ from hatcast.agents.release.counters import Closing, count_published
 from hatcast.agents.release.lots import publish_by_owner
 from hatcast.agents.release.queries import QueryReleaser
 from hatcast.agents.release.query_inputs import NEVER
-from hatcast.stream.accounting.composition import composed
+from hatcast.stream.accounting.composition import composed_epsilon
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.watermark import slowest
+from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.mechanisms import Noise
-from hatcast.stream.queries import is_read
+from hatcast.stream.queries import is_queried
 from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.release.hats import HatChunks, Release, exhausted_of, incomplete_of, release_id, release_of
 
@@ -84,7 +84,7 @@ class Releaser:
 
     async def prepare(self) -> None:
         """Load what the first release would hold up the event loop for: dp-accounting takes a second or two."""
-        await asyncio.to_thread(composed, {self._policy.epsilon_nano: 1}, self._policy.delta)
+        await asyncio.to_thread(composed_epsilon, {self._policy.epsilon_nano: 1}, self._policy.delta)
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Release what becomes final, until `stopping` is set. A failed round is tried again: Redis has all of it."""
@@ -142,7 +142,7 @@ class Releaser:
     async def due(self, owned: frozenset[int]) -> list[DueRelease]:
         """Our final HATs, by slot, then cell: the order in which a tight budget serves them."""
         with self._trouble.doing("read the clocks of the partitions"):
-            least = slowest(await self._store.clocks())
+            least = min_watermark(await self._store.watermarks())
         if least is None or not owned:
             return []
         until = await self.until()
@@ -160,13 +160,13 @@ class Releaser:
 
     async def final_slots(self) -> list[str]:
         """The slots that are final, and of which not all is published, whoever owns it."""
-        least, until = slowest(await self._store.clocks()), await self.until()
+        least, until = min_watermark(await self._store.watermarks()), await self.until()
         closed = -1 if least is None else least - self._policy.lateness_ms
         return [key for key, end in (await self._store.open_slots()).items() if end <= closed and key < until]
 
     async def until(self) -> str:
         """The local date from which another policy releases; greater than any date where there is none."""
-        successor = await self._ledger.successor()
+        successor = await self._ledger.next_policy()
         return NEVER if successor is None else successor.from_date
 
     async def is_done(self, until: str) -> bool:
@@ -177,8 +177,8 @@ class Releaser:
 
     async def _is_closed(self, until: str) -> bool:
         """Whether no partition takes readings of days before a local date any more."""
-        least = slowest(await self._store.clocks())
-        return least is not None and least >= self._calendar.end_before(until) + self._policy.lateness_ms
+        least = min_watermark(await self._store.watermarks())
+        return least is not None and least >= self._calendar.previous_day_end(until) + self._policy.lateness_ms
 
     def release_partition(self, one: DueRelease) -> int:
         """Whose owner releases it."""
@@ -230,7 +230,7 @@ class Releaser:
         Days that begin before `complete_from` (ms UTC) have lost records: their HATs are incomplete.
         """
         made = None
-        if complete_from is not None and self._calendar.days_start(date_of(due[0])) < complete_from:
+        if complete_from is not None and self._calendar.day_start(date_of(due[0])) < complete_from:
             made = incomplete_of
         elif not await self.has_room(due):
             made = exhausted_of
@@ -290,10 +290,10 @@ class Releaser:
     async def mark(self, date: str, due: Sequence[DueRelease]) -> None:
         """marked: Kafka has them."""
         with self._trouble.doing("mark releases as published"):
-            await self._ledger.mark(date, [one.release_id for one in due])
+            await self._ledger.mark_published(date, [one.release_id for one in due])
 
     async def delete(self, due: Sequence[DueRelease]) -> None:
         """deleted: their contributions, but for what queries over days will read."""
-        keep = is_read(self._policy, date_of(due[0]))
+        keep = is_queried(self._policy, date_of(due[0]))
         with self._trouble.doing("delete contributions"):
             await self._store.delete([one.hat for one in due], keep=keep)

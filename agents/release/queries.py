@@ -17,19 +17,19 @@ from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.ledger import Committed, LedgerStore
-from hatcast.agents.redis.retained import Gap, Kept, RetainedStore
+from hatcast.agents.redis.retained import Gap, Retained, RetainedStore
 from hatcast.agents.release.answer_batches import ANSWERS, DueAnswer, answer_proposal_of, batches_of, by_asked
 from hatcast.agents.release.budget_records import budget_message
 from hatcast.agents.release.counters import count_published
 from hatcast.agents.release.lots import publish_by_owner
 from hatcast.agents.release.query_inputs import asked_of_kept
 from hatcast.stream.fold.hats import Calendar, Slot
-from hatcast.stream.fold.watermark import closes_at, slowest
+from hatcast.stream.fold.watermark import closes_at, min_watermark
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Relation
 from hatcast.stream.queries import RetainedDay
 from hatcast.stream.readings.partitioner import by_murmur2
-from hatcast.stream.release.queries import QueryPeriod, QueryRelease, asked_about, query_release_of
+from hatcast.stream.release.queries import QueryPeriod, QueryRelease, query_periods, query_release_of
 from hatcast.stream.release.schedule import listed_cells, released_at_ms
 
 __all__ = ["DueAnswer", "QueryReleaser"]
@@ -56,13 +56,13 @@ class QueryReleaser:
 
         until   the local date from which another policy releases
         """
-        least = slowest(await store.clocks())
+        least = min_watermark(await store.watermarks())
         if least is None or not owned:
             return
         newest = self._calendar.slot_at(least - self._policy.lateness_ms).key
         looked = (newest, until, owned, self._recovery.guard.token)
         # Of a cluster a node may be lost that has HATs, which are kept again, and not the one that has the ledger.
-        if self._looked == (looked, await self._kept.numbers()):
+        if self._looked == (looked, await self._kept.slot_counts()):
             return
         open_slots = await store.open_slots()
         # Final ones will be released by us or others, and kept: then there is more to look for.
@@ -75,7 +75,7 @@ class QueryReleaser:
         ]
         done &= await self.answer(over, owned, until)
         if done:
-            self._looked = (looked, await self._kept.numbers())
+            self._looked = (looked, await self._kept.slot_counts())
 
     async def are_open(self, until: str) -> bool:
         """Whether anything is kept for a query that ends before a local date: it is not answered by all, or not yet."""
@@ -131,7 +131,7 @@ class QueryReleaser:
         """Whether all workers have committed their answers about the listed cells."""
         cells = listed_cells(self._policy)
         for one in asked:
-            if await self._ledger.missing(one.closing.date, [one.release_id(cell) for cell in cells]):
+            if await self._ledger.count_missing(one.closing.date, [one.release_id(cell) for cell in cells]):
                 return False
         return True
 
@@ -171,7 +171,7 @@ class QueryReleaser:
         told by its cells together. Whoever publishes the last answer finds all the others published, and deletes.
         """
         over = {slot.key for one in asked for slot in one.slots}
-        for reader in asked_about(self._policy, self._calendar, over):
+        for reader in query_periods(self._policy, self._calendar, over):
             if reader.closing.date < until and not await self._is_answered(reader):
                 over.difference_update(slot.key for slot in reader.slots)
         hats = [(key, cell) for key in sorted(over) for cell in await self._kept.cells([key])]
@@ -187,17 +187,17 @@ class QueryReleaser:
 
     # The named steps. Tests wrap them from their own entry point.
 
-    async def load(self, due: Sequence[DueAnswer]) -> Kept | None:
+    async def load(self, due: Sequence[DueAnswer]) -> Retained | None:
         """loaded: what is kept of the period; None if a clock is too small, or one of the HATs is open."""
         asked = due[0].asked
         slots, closes_ms = [slot.key for slot in asked.slots], closes_at(asked.closing, self._policy)
         return await self._kept.load(slots, closes_ms, [one.cell for one in due])
 
-    async def draw(self, due: Sequence[DueAnswer], kept: Kept, first_ms: int) -> list[QueryRelease]:
+    async def draw(self, due: Sequence[DueAnswer], kept: Retained, first_ms: int) -> list[QueryRelease]:
         """drawn: each answer with its noise, in a thread."""
         return await asyncio.to_thread(self._draw, due, kept, first_ms)
 
-    def _draw(self, due: Sequence[DueAnswer], kept: Kept, first_ms: int) -> list[QueryRelease]:
+    def _draw(self, due: Sequence[DueAnswer], kept: Retained, first_ms: int) -> list[QueryRelease]:
         asked = due[0].asked
         there = [slot for slot in asked.slots if not self._is_missing(slot, kept, first_ms)]
         return [
@@ -211,11 +211,11 @@ class QueryReleaser:
             for one in due
         ]
 
-    def _is_missing(self, slot: Slot, kept: Kept, first_ms: int) -> bool:
+    def _is_missing(self, slot: Slot, kept: Retained, first_ms: int) -> bool:
         """Whether the slot cannot be read whole, by what is public."""
         if slot.start_ms < first_ms or (not self._by_cell and slot.key not in kept.data):
             return True
-        starts, closes_ms = self._calendar.days_start(slot.date), closes_at(slot, self._policy)
+        starts, closes_ms = self._calendar.day_start(slot.date), closes_at(slot, self._policy)
         return any(_lost(gap, starts, closes_ms) for gap in kept.gaps)
 
     async def commit(self, answers: Sequence[QueryRelease]) -> list[Committed]:
@@ -248,11 +248,11 @@ class QueryReleaser:
 
     async def mark(self, due: Sequence[DueAnswer]) -> None:
         """marked: Kafka has them."""
-        await self._ledger.mark(due[0].asked.closing.date, [one.release_id for one in due])
+        await self._ledger.mark_published(due[0].asked.closing.date, [one.release_id for one in due])
 
     async def delete(self, hats: Sequence[tuple[str, str]]) -> None:
         """deleted: what was kept of these (slot, cell)."""
-        await self._kept.forget(hats)
+        await self._kept.delete(hats)
 
 
 def _lost(gap: Gap, starts_ms: int, closes_ms: int) -> bool:

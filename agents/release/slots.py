@@ -17,12 +17,12 @@ from hatcast.agents.release.batches import HATS, DueRelease, batches_of
 from hatcast.agents.release.hats import ROUND_S, Releaser
 from hatcast.stream.accounting.ledger import fits
 from hatcast.stream.fold.hats import Slot
-from hatcast.stream.fold.watermark import closes_at, slowest
+from hatcast.stream.fold.watermark import closes_at, min_watermark
 from hatcast.stream.queries import reservations
 from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.release.hats import release_id
-from hatcast.stream.release.queries import asked_in
-from hatcast.stream.release.schedule import listed_cells, released_at_ms, sent_from_ms, slots_due
+from hatcast.stream.release.queries import query_periods_of
+from hatcast.stream.release.schedule import earliest_send_ms, listed_cells, released_at_ms, slots_due
 
 _LOOKS: Final = 10  # at the marks of other workers, within a round
 
@@ -49,9 +49,9 @@ class SlotReleaser(Releaser):
             return True
         names = [release_id(self._policy, slot, cell) for cell in cells]
         while True:  # until no other worker has committed of this slot between the looks: a slot has an end
-            missing = await self._ledger.missing(date, names)
+            missing = await self._ledger.count_missing(date, names)
             summary = await self._ledger.summary(date)
-            if missing == await self._ledger.missing(date, names):
+            if missing == await self._ledger.count_missing(date, names):
                 return fits(summary, self._policy, missing, reservations(self._policy, date))
 
     async def _advance(self, owned: frozenset[int], stopping: asyncio.Event) -> int:
@@ -59,7 +59,7 @@ class SlotReleaser(Releaser):
         done = 0
         for slot in await self._slots(owned):
             # Not by the clocks alone: what moved them past the slot may be a record of one bus.
-            if stopping.is_set() or now_ms() < sent_from_ms(slot, self._policy):
+            if stopping.is_set() or now_ms() < earliest_send_ms(slot, self._policy):
                 break
             done += await self._release(slot, owned, stopping)
             if not await self._all(Mark.PUBLISHED, slot, stopping):
@@ -67,7 +67,7 @@ class SlotReleaser(Releaser):
         return done
 
     async def _slots(self, owned: frozenset[int]) -> list[Slot]:
-        progress, least = await self._ledger.progress.read(), slowest(await self._store.clocks())
+        progress, least = await self._ledger.progress.read(), min_watermark(await self._store.watermarks())
         if progress.first_ms is None or least is None or not owned:
             return []
         done, until = self._through(progress, Mark.PUBLISHED), await self.until()
@@ -132,7 +132,7 @@ class SlotReleaser(Releaser):
         if self.queries is None or first_ms is None:
             return self.queries is None
         ending = [
-            asked for asked in asked_in(self._policy, self._calendar, slot.date, slot.name) if asked.closing == slot
+            asked for asked in query_periods_of(self._policy, self._calendar, slot.date, slot.name) if asked.closing == slot
         ]
         if not ending:
             return True
@@ -156,17 +156,17 @@ class SlotReleaser(Releaser):
         Contributions to slots before the first, and those that were folded again, since Redis had lost them, after
         their slot was published; of these a query over days may have to read what is kept.
         """
-        progress, least = await self._ledger.progress.read(), slowest(await self._store.clocks())
+        progress, least = await self._ledger.progress.read(), min_watermark(await self._store.watermarks())
         if progress.first_ms is None or least is None:
             return
         published = self._through(progress, Mark.PUBLISHED)
         for key, end in (await self._store.open_slots()).items():
-            slot, closes = self._calendar.named(*key.split("/")), end + self._policy.lateness_ms
+            slot, closes = self._calendar.slot_named(*key.split("/")), end + self._policy.lateness_ms
             if slot is None or least < closes or (published < end and slot.start_ms >= progress.first_ms):
                 continue
             keep = slot.start_ms >= progress.first_ms and any(
                 asked.closing.end_ms > published
-                for asked in asked_in(self._policy, self._calendar, slot.date, slot.name)
+                for asked in query_periods_of(self._policy, self._calendar, slot.date, slot.name)
             )
             cells = [cell for cell in await self._store.cells(key) if self._partition(cell) in owned]
             for at in range(0, len(cells), HATS):

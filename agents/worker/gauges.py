@@ -70,10 +70,10 @@ class Gauges:
 
     def _clocks(self) -> Figures:
         return {
-            (fold.label(partition),): held.fold.clock / 1000
+            (fold.label(partition),): held.fold.watermark / 1000
             for fold in self._folds
             for partition, held in fold.ingest.held.items()
-            if held.fold.clock is not None
+            if held.fold.watermark is not None
         }
 
     def _behind(self) -> Figures:
@@ -110,8 +110,8 @@ class Gauges:
         self._releaser.closing.only(await self._releaser.final_slots(), asked_s)
         METERS.set(declared.OPEN_SLOTS, len(await self._store.open_slots()))
         dates = await self._ledger.unsealed_dates()
-        METERS.set(declared.UNPUBLISHED, sum([await self._ledger.unpublished(date) for date in dates]))
-        clocks = [clock for clock in await self._store.clocks() if clock is not None]
+        METERS.set(declared.UNPUBLISHED, sum([await self._ledger.count_unpublished(date) for date in dates]))
+        clocks = [clock for clock in await self._store.watermarks() if clock is not None]
         if clocks:
             summary = await self._ledger.summary(self._calendar.local(max(clocks)).date().isoformat())
             limit = self._policy.daily_limit_nano if summary.limit is None else summary.limit

@@ -56,7 +56,7 @@ class HeartbeatSender:
         ]
         if not idle:
             return
-        clocks = [clock for clock in await self._store.clocks() if clock is not None]
+        clocks = [clock for clock in await self._store.watermarks() if clock is not None]
         if not clocks or now_ms() - max(clocks) > LIVE_MS:
             return
         for partition in idle:

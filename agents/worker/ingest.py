@@ -19,7 +19,7 @@ from hatcast.agents.kafka.dead_letters import DeadLetters
 from hatcast.agents.monitoring.declarations import CHECKPOINT_SECONDS, CHECKPOINTS, READINGS, REBALANCES
 from hatcast.agents.monitoring.failures import FailureLog, back_off_s
 from hatcast.agents.monitoring.meters import METERS
-from hatcast.agents.redis.identity import other_count
+from hatcast.agents.redis.identity import partition_count_error
 from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.user_keys import OtherUserKey, StoredKey
 from hatcast.agents.release.counters import count_outcomes
@@ -102,7 +102,7 @@ class Ingest:
         METERS.count(REBALANCES)
         count = self.frames.partition_count()
         if count not in (None, self._store.partitions):  # the topic has grown while we ran
-            self._fail(other_count(self._store.name, self._store.partitions, count))
+            self._fail(partition_count_error(self._store.name, self._store.partitions, count))
             return
         self.waits.keep_only(partitions)
         for partition in partitions:
@@ -147,10 +147,10 @@ class Ingest:
             # Whatever was made up to here may have stood in the deleted records.
             held.fold.complete_from = frame.timestamps[0] + held.fold.policy.max_ahead_ms
             held.missing = False
-        clock = held.fold.clock
+        clock = held.fold.watermark
         undecodable = held.fold.apply(now, frame.timestamps, frame.values)
         held.next, held.epoch = frame.next, frame.epoch
-        if held.fold.clock != clock if self.by_clock else frame.offsets:
+        if held.fold.watermark != clock if self.by_clock else frame.offsets:
             held.heard_s = monotonic_s()
         for index in undecodable:
             self._dead_letters.add(partition, frame.offsets[index], "undecodable")
@@ -221,7 +221,7 @@ class Ingest:
                 self._load_soon(partition)
                 return False
             held.base = following
-            held.fold.forget_closed()
+            held.fold.drop_closed()
             if held.epoch is not None:
                 self.frames.acknowledge(partition, held.epoch, following)
             return True

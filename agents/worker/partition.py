@@ -33,7 +33,7 @@ class Held:
 
     def split(self, frame: RecordBatch, now_ms: int) -> tuple[RecordBatch, Ahead | None]:
         """The part of a frame that a clock of `now_ms` allows, and the record behind it that it does not allow yet."""
-        allowed = self.fold.allowed(now_ms, frame.timestamps)
+        allowed = self.fold.count_within_max_ahead(now_ms, frame.timestamps)
         if allowed == len(frame.timestamps):
             return frame, None
         ahead = Ahead(frame.offsets[allowed], frame.timestamps[allowed], self.fold.policy.max_ahead_ms)

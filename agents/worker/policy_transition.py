@@ -20,7 +20,7 @@ from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import PartitionStore
-from hatcast.agents.redis.policy_transition import Begun, NextPolicy, PolicyTransitionStore
+from hatcast.agents.redis.policy_transition import AlreadyBegun, NextPolicy, PolicyTransitionStore
 from hatcast.agents.release.budget_records import budget_message
 from hatcast.agents.release.hats import Releaser
 from hatcast.stream.errors import HatcastError
@@ -90,10 +90,10 @@ class PolicyTransition:
     async def look(self, releaser: Releaser) -> None:
         """Follow again what a Redis that went back does not know, and see whether our days are over."""
         policy = self._policy
-        unknown = policy.replaces is not None and await self._store.successor(policy.replaces) is None
+        unknown = policy.replaces is not None and await self._store.next_policy(policy.replaces) is None
         if unknown and await self._follow():
             await self._announce()
-        successor = await self._ledger.successor()
+        successor = await self._ledger.next_policy()
         if successor is not None and await self._is_over(successor.from_date, releaser):
             log.info("replaced", by=successor.name, from_date=successor.from_date)
             self.over.set()
@@ -109,7 +109,7 @@ class PolicyTransition:
         if not self.over.is_set():
             return
         try:
-            successor = await self._ledger.successor()
+            successor = await self._ledger.next_policy()
             if successor is not None:
                 await store.sweep(successor.from_date)
         except RedisError as error:  # the next start of this policy will
@@ -130,10 +130,10 @@ class PolicyTransition:
         old, ours = self._policy.replaces, NextPolicy(str(self._policy.from_date), self._policy.name)
         if old is None:
             return
-        if await self._store.successor(old) is None:
+        if await self._store.next_policy(old) is None:
             await self._check(old, ours.from_date)
         kept = await self._store.claim(old, ours)
-        if isinstance(kept, Begun):
+        if isinstance(kept, AlreadyBegun):
             raise self._begun(f"has released {kept.last} already")
         if kept != ours:
             raise HatcastError(
@@ -163,10 +163,10 @@ class PolicyTransition:
             )
         calendar = Calendar(self._policy)
         try:
-            starts = calendar.days_start(first)
+            starts = calendar.day_start(first)
         except ValueError:
             raise HatcastError(f"policy.from: {self._policy.timezone} has no day {first}: use another date") from None
-        clocks = await PartitionStore(self._redis, old, known.partitions).clocks()
+        clocks = await PartitionStore(self._redis, old, known.partitions).watermarks()
         reached = max((clock for clock in clocks if clock is not None), default=now_ms())
         if reached >= starts:
             raise self._begun(f"has come to {calendar.local(reached).isoformat(timespec='seconds')}")

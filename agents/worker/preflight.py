@@ -19,8 +19,8 @@ from hatcast.agents.kafka.registry.checks import check_facts, other_domain
 from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.kafka.topics import TopicReport, check_topics
 from hatcast.agents.redis.clients import SyncRedis, primaries
-from hatcast.agents.redis.connection import connect_redis, redis_name, redis_refusal
-from hatcast.agents.redis.durability import KEEPS_ALL, Persistence, info, read_durability
+from hatcast.agents.redis.connection import connect_redis, redis_error, redis_name
+from hatcast.agents.redis.durability import NO_EVICTION, Persistence, info, read_durability
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.worker.registration import configured_key, own_record
 from hatcast.stream.errors import HatcastError
@@ -84,7 +84,7 @@ def examine(config: Path) -> Iterator[Check]:
     except HatcastError as refusal:
         yield Check("redis", State.PROBLEM, "not usable", str(refusal))
     except RedisError as error:
-        yield Check("redis", State.PROBLEM, "failed", str(redis_refusal(settings, error)))
+        yield Check("redis", State.PROBLEM, "failed", str(redis_error(settings, error)))
 
 
 def _topic_checks(topics: TopicReport) -> Iterator[Check]:
@@ -143,12 +143,14 @@ def _redis_checks(redis: "Redis", node: str) -> Iterator[Check]:
     last_write = str(kept.get("aof_last_write_status", "ok"))
     yield _persistence_check(f"redis persistence{node}", durability.persistence, last_write)
     limit = int(memory.get("maxmemory", 0))
-    if durability.eviction == KEEPS_ALL:
+    if durability.eviction == NO_EVICTION:
         yield Check(f"redis eviction{node}", State.OK, durability.eviction)
     elif durability.eviction is None:
-        yield Check(f"redis eviction{node}", State.WARNING, "not told", f"make sure of `maxmemory-policy {KEEPS_ALL}`")
+        yield Check(
+            f"redis eviction{node}", State.WARNING, "not told", f"make sure of `maxmemory-policy {NO_EVICTION}`"
+        )
     else:
-        mend = f"set `maxmemory-policy {KEEPS_ALL}`: it may delete contributions and the ledger; workers do not start"
+        mend = f"set `maxmemory-policy {NO_EVICTION}`: it may delete contributions and the ledger; workers do not start"
         yield Check(f"redis eviction{node}", State.WARNING, durability.eviction, mend)
     if limit:
         used = int(memory.get("used_memory", 0)) / limit
@@ -208,7 +210,7 @@ def _stored_checks(redis: SyncRedis, settings: Settings, partitions: int | None)
         yield Check("stored policy", State.PROBLEM, f"{name!r} was started as another policy", mend)
     else:
         yield Check("stored policy", State.OK, policy_id)
-    yield from _successor_check(_text(redis.hget(keys.successors, name)))
+    yield from _successor_check(_text(redis.hget(keys.next_policies, name)))
     if count is not None and partitions is not None:
         if int(count) == partitions:
             yield Check("stored partitions", State.OK, count)

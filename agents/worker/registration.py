@@ -16,11 +16,11 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.registry import Facts, PolicyRecord, Registry, Topics, UserKey, policy_key
 from hatcast.agents.kafka.registry.checks import check_facts, check_policy_record, other_domain, with_todays_key
 from hatcast.agents.redis.clients import AnyRedis
-from hatcast.agents.redis.connection import patiently
-from hatcast.agents.redis.identity import check_policy, claim_policy, claim_user_key, keep_user_key
+from hatcast.agents.redis.connection import with_retries
+from hatcast.agents.redis.identity import check_policy, claim_policy, claim_user_key, restore_user_key
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.slot_progress import ProgressStore
-from hatcast.agents.redis.user_keys import StoredKey, folded_under, other_user_key, restore_made_key
+from hatcast.agents.redis.user_keys import StoredKey, restore_made_key, stored_user_keys, user_key_mismatch
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Relation
 from hatcast.stream.readings.pseudonyms import Pseudonyms
@@ -67,7 +67,7 @@ class Registration:
         """Compare with the registry and with Redis; nothing is written. Raises HatcastError and KafkaError."""
         settings, name = self._settings, self._policy.name
         own = self._own(configured_key(self._settings))
-        await patiently(settings, self._check_redis)
+        await with_retries(settings, self._check_redis)
         facts = await self._registry.read()
         check_facts(facts, own)
         if name not in facts.policies:
@@ -80,10 +80,10 @@ class Registration:
         """
         settings, policy = self._settings, self._policy
         facts = await self._registry.read()
-        self.pseudonyms = await patiently(settings, lambda: self._choose_user_key(facts))
+        self.pseudonyms = await with_retries(settings, lambda: self._choose_user_key(facts))
         own = self._own(UserKey(fingerprint=self.pseudonyms.fingerprint, made=settings.user_key is None))
         if policy.relation is Relation.ADD_REMOVE:
-            own = await patiently(settings, lambda: self._with_first_slot(own))
+            own = await with_retries(settings, lambda: self._with_first_slot(own))
         before = facts.policies.get(policy.name)
         facts = await self._registry.write(lambda found: _decide(found, own))
         self._record = facts.policies[policy.name]
@@ -91,14 +91,14 @@ class Registration:
             log.info("policy registered", policy=policy.name, policy_id=policy.policy_id)
         elif before.user_key != self._record.user_key:
             log.warning("another user key is registered: Redis has lost the first one", policy=policy.name)
-        await patiently(settings, self.restore)
+        await with_retries(settings, self.restore)
 
     async def restore(self) -> None:
         """Put back in Redis what it may have lost of the policy and the user key. Raises HatcastError if they changed."""
         policy, domain = self._policy, self._domain
         await claim_policy(self._redis, domain, policy, self._partitions)
         await self._redis.set(domain.registered(policy.name), self.record.encoded())
-        await keep_user_key(self._redis, domain, self.pseudonyms, given=self._settings.user_key is not None)
+        await restore_user_key(self._redis, domain, self.pseudonyms, given=self._settings.user_key is not None)
         if self.record.first_slot_ms is not None:
             await self._progress.restore(self.record.first_slot_ms)
 
@@ -131,13 +131,13 @@ class Registration:
         if given is None:
             registered = stored or next(iter(facts.policies.values()), None)
             fingerprint = registered.user_key.fingerprint if registered is not None else None
-            copies = [copy for _, copy in await folded_under(self._redis, _states(facts, self._own_states()))]
+            copies = [copy for _, copy in await stored_user_keys(self._redis, _states(facts, self._own_states()))]
             await restore_made_key(self._redis, self._domain, fingerprint, copies)
         users = await claim_user_key(self._redis, self._domain, given)
         if stored is not None and stored.user_key.fingerprint != users.fingerprint:
-            for keys, copy in await folded_under(self._redis, self._own_states()):
+            for keys, copy in await stored_user_keys(self._redis, self._own_states()):
                 if copy.fingerprint != users.fingerprint:
-                    raise other_user_key(keys.name, keys.partition, copy.fingerprint, users.fingerprint)
+                    raise user_key_mismatch(keys.name, keys.partition, copy.fingerprint, users.fingerprint)
         return users
 
     def _own_states(self) -> list[PartitionKeys]:

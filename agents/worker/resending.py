@@ -35,7 +35,7 @@ class Resender:
     async def resend(self, dates: list[str], owned: frozenset[int]) -> None:
         """Send what of these dates is ours and not published. Raises NotHeld and KafkaError, as a release does."""
         for date in dates:
-            if not await self._ledger.unpublished(date):
+            if not await self._ledger.count_unpublished(date):
                 continue
             by_owner: dict[int, dict[str, bytes]] = {}
             for release_id, record in (await self._ledger.unpublished_records(date)).items():
@@ -49,7 +49,7 @@ class Resender:
         messages = [self._message(release_id, record) for release_id, record in records.items()]
         messages.append(budget_message(self._settings.topics, self._policy, date, summary))
         await self._recovery.publishers.publish(release_partition, messages)
-        await self._ledger.mark(date, list(records))
+        await self._ledger.mark_published(date, list(records))
 
     def _message(self, release_id: str, record: bytes) -> Message:
         topics, read = self._settings.topics, msgspec.json.decode(record, type=_Record)

@@ -22,7 +22,7 @@ from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.release.hats import Releaser
 from hatcast.agents.worker.resending import Resender
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.watermark import slowest
+from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.policy.policy import Relation
 
 log = structlog.get_logger()
@@ -67,7 +67,7 @@ class Sealer:
 
     async def seal(self, releaser: Releaser) -> None:
         """Seal what is over now."""
-        least = slowest(await self._store.clocks())
+        least = min_watermark(await self._store.watermarks())
         if least is None:
             return
         # The first date that a partition still takes readings of, or that is of the policy which follows ours.
@@ -78,7 +78,7 @@ class Sealer:
         # A record of a sealed day that is here again, from another copy of Redis, was never sent, or is published.
         unsealed = [each for each in dates if each > self._recovery.sealed_through]
         await self._resender.resend(unsealed, owned)
-        if _SEALER in owned and not any([await self._ledger.unpublished(each) for each in unsealed]):
+        if _SEALER in owned and not any([await self._ledger.count_unpublished(each) for each in unsealed]):
             await self._seal(today, dates)
 
     async def _seal(self, today: str, dates: Sequence[str]) -> None:
@@ -104,9 +104,9 @@ class Sealer:
         before   through which date Redis was sealed; not before `through` where a crash cut that seal short
         """
         found = set(dates)
-        if self._policy.chosen is not None:
+        if self._policy.selection_cost is not None:
             since = before if before < through else ""
-            found.update(each for each in self._policy.chosen.dates if since < each <= through)
+            found.update(each for each in self._policy.selection_cost.dates if since < each <= through)
         for query in self._policy.queries:
             for each in dates:
                 period = query.period_of(each)
@@ -118,7 +118,7 @@ class Sealer:
         first_ms = done_ms = None
         if self._policy.relation is Relation.ADD_REMOVE:
             first_ms = (await self._ledger.progress.read()).first_ms
-            done_ms = self._calendar.end_before(today)
+            done_ms = self._calendar.previous_day_end(today)
         return Sealed(
             policy=self._policy.name,
             through=through,

@@ -27,7 +27,7 @@ from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.monitoring.server import OperatorServer
 from hatcast.agents.recovery import Domain, LedgerRecovery
 from hatcast.agents.redis.clients import AnyRedis
-from hatcast.agents.redis.connection import connect_redis_async, patiently, redis_refusal, watch_reconnects
+from hatcast.agents.redis.connection import connect_redis_async, redis_error, watch_reconnects, with_retries
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
@@ -101,7 +101,7 @@ class Worker:
         await self.succession.settle()
         await registration.register()
         spent = SpentCells(settings, SpentStore(redis, settings.topics.telemetry, policy), ledger, producer)
-        await patiently(settings, spent.settle)
+        await with_retries(settings, spent.settle)
         self.folds = self._topic_folds(store, producer, calendar, registration.pseudonyms)
 
         async def restore() -> None:
@@ -111,7 +111,7 @@ class Worker:
         for fold in self.folds:
             self._held.push_async_callback(fold.dead_letters.flush)
             fold.prepare(client, restore, registration.stored_key, accept_gap=self.accept_gap)
-            fold.ingest.went_back = recovery.doubt
+            fold.ingest.went_back = recovery.require_catch_up
         self._confirm_topics(registration.record)
         self.ingest = self.folds[0].ingest
         self.releaser = self._releaser(redis, store, ledger, recovery)
@@ -137,7 +137,7 @@ class Worker:
 
         store = RecoveryStore(redis, settings.topics.telemetry, settings.policy.name)
         recovery = LedgerRecovery(settings, store, publishers, domain, topic_ids)
-        watch_reconnects(redis, recovery.doubt)
+        watch_reconnects(redis, recovery.require_catch_up)
         return recovery
 
     def _releaser(self, redis: AnyRedis, store: HatStore, ledger: LedgerStore, recovery: LedgerRecovery) -> Releaser:
@@ -251,7 +251,7 @@ class Worker:
             where, why = broker_name(self.settings), cause_of(error).text
             raise HatcastError(f"{where} was lost during the start ({why}): start again once it answers") from None
         except RedisError as error:
-            raise redis_refusal(self.settings, error) from None
+            raise redis_error(self.settings, error) from None
 
     async def run(self, stopping: Awaitable[Any]) -> None:
         """From start to stop: until `stopping` is done, or the policy is replaced. Raises what ended it otherwise."""
@@ -285,7 +285,7 @@ async def run_worker(settings: Settings, partitions: int, *, accept_gap: bool = 
     except HatcastError:
         raise
     except RedisError as error:  # of the start: what runs waits for Redis to come back
-        raise redis_refusal(settings, error) from error
+        raise redis_error(settings, error) from error
     except Exception as error:
         log.exception("worker failed")
         raise HatcastError(f"the worker failed ({brief(error)}); its log has the details") from error

@@ -1,4 +1,4 @@
-"""Records a second: (a) a plain loop, (b) our worker, (c) stock Faust, on one topic, in turns, each checked."""
+"""Compare records per second of (a) a plain loop, (b) our worker and (c) stock Faust; every result is checked."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ PREFIX: Final = "bench-prefix"
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a contender has to find in a topic."""
+    """Expected result of a contender for a topic."""
 
     topic: str
     records: int
@@ -56,7 +56,7 @@ class Run:
 @click.option("--stock-records", default=200_000, show_default=True, help="For stock Faust, which is slow.")
 @click.option("--rounds", default=3, show_default=True)
 def command(as_json: bool, records: int, stock_records: int, rounds: int) -> int:  # noqa: FBT001 - click's way
-    """Records a second of our worker, of a plain loop and of stock Faust."""
+    """Measure records per second of our worker, of a plain loop and of stock Faust."""
     with open_kafka() as kafka, open_redis() as redis, tempfile.TemporaryDirectory(prefix="hatcast-bench-") as folder:
         say(f"Kafka: {kafka.source}, Redis: {redis.source}")
         bench = Bench(kafka, redis, Path(folder))
@@ -68,7 +68,7 @@ def command(as_json: bool, records: int, stock_records: int, rounds: int) -> int
 
 
 class Bench:
-    """The runs of all contenders on one pair of services."""
+    """Runs of all contenders on one Kafka and one Redis."""
 
     def __init__(self, kafka: KafkaServer, redis: RedisServer, folder: Path) -> None:
         self._kafka = kafka
@@ -79,7 +79,7 @@ class Bench:
         self._redis_cpu_us: list[float] = []
 
     def produce(self, records: int, prefix: int) -> tuple[Expected, Expected]:
-        """Both topics, and what there is to be found in each."""
+        """Fill both topics; return the expected result of each."""
         settings = load_settings(write_settings(self._folder / "produce.toml", self._kafka, self._redis, "produce"))
         ensure_telemetry(settings)
         self._kafka.create_topic(PREFIX, PARTITIONS)
@@ -99,7 +99,7 @@ class Bench:
         return expected[0], expected[1]
 
     def round(self, number: int, whole: Expected, prefix: Expected) -> None:
-        """Each contender once, one after the other."""
+        """Run each contender once, one after the other."""
         plain = self._contend("plain", number, whole)
         self._keep("plain", whole, plain, plain["outcomes"], plain["hats"])
         before = self._redis_now()
@@ -142,13 +142,13 @@ class Bench:
         )
 
     def _redis_now(self) -> tuple[int, float]:
-        """Bytes of data, CPU seconds."""
+        """Return Redis' bytes of data and CPU seconds."""
         with self._redis.client() as client:
             info = client.info()
         return int(info["used_memory_dataset"]), float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
 
     def figures(self) -> list[Figure]:
-        """Medians, their spread over the rounds, and the limits."""
+        """Return the medians, their spread over the rounds, and the limits."""
         plain, worker, stock = self._runs["plain"], self._runs["worker"], self._runs["stock"]
         figures = [
             _ratio("worker_over_plain", worker, plain, WORKER_OVER_PLAIN),
@@ -172,7 +172,7 @@ def _expected(topic: str, records: int, reference: Reference) -> Expected:
 
 
 def _ratio(name: str, ours: Sequence[Run], theirs: Sequence[Run], least: float) -> Figure:
-    """The ratio of the medians; its spread is that of the rounds."""
+    """Return the ratio of the medians, with the spread over the rounds."""
     medians = [middle("rate", [one.rate for one in runs], "").value for runs in (ours, theirs)]
     rounds = [one.rate / other.rate for one, other in zip(ours, theirs, strict=True)]
     return Figure(name, medians[0] / medians[1], "times", min(rounds), max(rounds), least=least)

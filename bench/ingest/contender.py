@@ -1,4 +1,4 @@
-"""What the contenders share: their task, their stopwatch, and what they leave behind for the comparison."""
+"""Task, stopwatch and result file that all contenders share."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Fold the first `records` of a topic, which has no more; write the result as JSON."""
+    """A contender's task: fold the `records` records of a topic, and write the result as JSON."""
 
     settings: Settings
     topic: str
@@ -30,42 +30,42 @@ class Task:
 
     @classmethod
     def given(cls) -> "Task":
-        """From the command line: configuration, topic, records, result."""
+        """Parse the command line: configuration, topic, records, result."""
         config, topic, records, result = sys.argv[1:]
         return cls(load_settings(Path(config)), topic, int(records), Path(result))
 
     def folds(self) -> list[Fold]:
-        """The worker's own folds, one a partition."""
+        """Return the worker's folds, one per partition."""
         policy = self.settings.policy
         make = fold_maker(policy, Calendar(policy), Pseudonyms(bytes(KEY_BYTES)), self.settings, PARTITIONS)
         return [make(partition) for partition in range(PARTITIONS)]
 
 
 class Stopwatch:
-    """From the first record to the end; starting it again changes nothing."""
+    """Stopwatch from the first record to the end. Later starts change nothing."""
 
     def __init__(self) -> None:
         self._from: tuple[float, float] | None = None
         self._to: tuple[float, float] | None = None
 
     def start(self) -> None:
-        """The first record is here."""
+        """Start at the first record."""
         if self._from is None:
             self._from = (time.monotonic(), cpu_s())
 
     def stop(self) -> None:
-        """All is done."""
+        """Stop when all records are folded."""
         self._to = (time.monotonic(), cpu_s())
 
     def result(self) -> dict[str, Any]:
-        """Seconds, CPU seconds in them, and peak memory of the process."""
+        """Return wall seconds, CPU seconds and peak memory of the process."""
         if self._from is None or self._to is None:
             raise RuntimeError("the stopwatch did not run")
         return {"seconds": self._to[0] - self._from[0], "cpu_s": self._to[1] - self._from[1], "peak_mb": peak_mb()}
 
 
 def write(task: Task, stopwatch: Stopwatch, folds: Iterable[Fold]) -> None:
-    """The result of a contender that keeps its state in memory."""
+    """Write the result of a contender with its state in memory."""
     result = stopwatch.result()
     outcomes: dict[str, int] = {}
     hats: Totals = {}

@@ -1,4 +1,4 @@
-"""(b) Our worker: all of `hatcast worker`, with a stopwatch at its first frame and at its last checkpoint."""
+"""(b) Our worker: all of `hatcast worker`, with a stopwatch from its first batch to its last checkpoint."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ def _watch(stopwatch: Stopwatch, records: int) -> None:
 
     async def first_fold(self: Ingest, frame: RecordBatch) -> None:
         stopwatch.start()
-        setattr(Ingest, "fold", fold)  # noqa: B010 - from here on the product's own
+        setattr(Ingest, "fold", fold)  # noqa: B010 - restore the product's method
         await fold(self, frame)
 
     async def watched(self: PartitionStore, partition: int, base: int, following: int, changes: Changes) -> bool:

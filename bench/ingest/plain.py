@@ -1,4 +1,4 @@
-"""(a) The limit: a plain loop over confluent-kafka, the same decode and the same fold, all in memory."""
+"""(a) Upper bound: a plain confluent-kafka loop with the same decode and fold, in memory."""
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -14,7 +14,7 @@ def main() -> None:
     consumer = Consumer(
         {
             "bootstrap.servers": task.settings.kafka.bootstrap_servers,
-            "group.id": "bench-plain",  # needed by the library; nothing is committed
+            "group.id": "bench-plain",  # required by the library; no offset is committed
             "enable.auto.commit": False,
             "fetch.queue.backoff.ms": 5,
             "queued.max.messages.kbytes": 262_144,

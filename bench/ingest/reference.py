@@ -1,6 +1,6 @@
-"""The oracle: spec/fold.md once more, straight and slow, without a line of the product.
+"""Reference implementation of docs/specification/fold.md, simple and slow, without the product's code.
 
-Written for the workload: one time zone without changes of the clock, speeds as whole km/h, nothing late.
+It covers the workload only: one time zone without clock changes, integer km/h, no late readings.
 """
 
 import json
@@ -20,13 +20,13 @@ Totals = dict[str, tuple[int, int, int, int]]
 
 @dataclass
 class Reference:
-    """Records by outcome, and the readings of every user in every HAT: {step: km/h}."""
+    """Reference fold: records by outcome, and each user's readings in every HAT, {step: km/h}."""
 
     outcomes: dict[str, int] = field(default_factory=dict)
     hats: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
 
     def add(self, value: bytes) -> None:
-        """One record."""
+        """Fold one record."""
         outcome = self._fold(value)
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
 
@@ -53,11 +53,11 @@ class Reference:
 
     @property
     def entries(self) -> int:
-        """(user, HAT) pairs."""
+        """Number of (user, HAT) pairs."""
         return sum(len(users) for users in self.hats.values())
 
     def totals(self) -> Totals:
-        """Per HAT: users, readings, their sum and their maximum in milli-units."""
+        """Return users, readings, sum and maximum (milli-units) by HAT."""
         found = {}
         for hat, users in self.hats.items():
             speeds = [speed for steps in users.values() for speed in steps.values()]

@@ -1,4 +1,4 @@
-"""(c) Stock Faust: one record at a time, its agent calling the same fold, all in memory."""
+"""(c) Stock Faust: an agent that calls the same fold for one record at a time, in memory."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from hatcast.agents.clock import now_ms
 
 
 def main() -> None:
-    """Fold the task's records in an idiomatic agent; ends the process when they are through."""
+    """Fold the task's records in an idiomatic agent, then end the process."""
     task = Task.given()
     folds = task.folds()
     stopwatch = Stopwatch()
@@ -32,7 +32,7 @@ def main() -> None:
             if not left:
                 stopwatch.stop()
                 write(task, stopwatch, folds)
-                os._exit(0)  # its own end would take longer than the run
+                os._exit(0)  # Faust's shutdown would take longer than the run
 
     app.agent(app.topic(task.topic, value_serializer="raw", key_serializer="raw"))(fold_all)
     sys.argv[1:] = ["--quiet", "worker", "--without-web", "--loglevel", "error"]

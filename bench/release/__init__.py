@@ -1,4 +1,4 @@
-"""From final to published: one HAT of up to a million users, and 5,000 HATs of 300 users at once."""
+"""Time from final to published: one HAT of up to a million users, and 5,000 HATs of 300 users at once."""
 
 import asyncio
 import subprocess
@@ -31,7 +31,7 @@ ESTIMATORS: Final = ("array_averaging", "baseline")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is released, by which estimator, by how many workers."""
+    """One case: the HATs, the estimator and the number of workers."""
 
     name: str
     shape: Shape
@@ -44,9 +44,9 @@ class Case:
 class Run:
     """One release.
 
-    seconds    from the last checkpoint that made the HATs final until a reader of committed records has seen all
-    cpu_s      of the workers in this time
-    before_mb  resident memory of the largest worker before; peak_mb: the most it ever had
+    seconds    from the checkpoint that made the HATs final until a read_committed consumer has seen all releases
+    cpu_s      CPU of the workers in this time
+    before_mb  resident memory of the largest worker before; peak_mb: its peak
     """
 
     seconds: float
@@ -56,7 +56,7 @@ class Run:
 
 
 def cases(largest: int) -> list[Case]:
-    """All of them, the small ones first."""
+    """Return all cases, small ones first."""
     found, many = [], Shape(5_000, 300, 100_000)
     for estimator in ESTIMATORS:
         for power in range(3, 7):
@@ -75,7 +75,7 @@ def cases(largest: int) -> list[Case]:
 @click.option("--largest", default=1_000_000, show_default=True, help="Users of the largest HAT.")
 @click.option("--only", default="", help="Only cases whose name contains this.")
 def command(as_json: bool, rounds: int, largest: int, only: str) -> int:  # noqa: FBT001 - click's way
-    """Seconds from final to published."""
+    """Measure seconds from final to published."""
     runs: dict[str, list[Run]] = {}
     chosen = [case for case in cases(largest) if only in case.name]
     with open_kafka() as kafka, open_redis() as store, tempfile.TemporaryDirectory(prefix="hatcast-bench-") as folder:
@@ -100,7 +100,7 @@ def _figures(case: Case, runs: dict[str, list[Run]]) -> Iterator[Figure]:
 
 
 class Bench:
-    """One run of a case, with a policy and a topic of its own."""
+    """One run of a case, with its own policy and topic."""
 
     def __init__(self, kafka: KafkaServer, store: RedisServer, folder: Path, case: Case, number: int) -> None:
         self._kafka = kafka
@@ -119,7 +119,7 @@ class Bench:
         )
 
     def run(self) -> Run:
-        """Prepare, start the workers, make the slot final, wait for the releases."""
+        """Prepare the state, start the workers, make the slot final, and wait for the releases."""
         settings, case = load_settings(self._config), self._case
         ensure_topics(settings)
         asyncio.run(_fill(settings, case.shape))
@@ -162,7 +162,7 @@ async def _fill(settings: Settings, shape: Shape) -> None:
 
 @contextmanager
 def _workers(config: Path, number: int) -> Iterator[list["subprocess.Popen[bytes]"]]:
-    """`hatcast worker`, as anybody starts it."""
+    """Start `hatcast worker` processes with the usual command."""
     started = [
         start("hatcast.agents.cli", "worker", "--config", str(config), "--log-level", "warning") for _ in range(number)
     ]

@@ -1,4 +1,4 @@
-"""Open HATs in Redis, written through the product's own checkpoint: 1.5 million records would tell nothing more."""
+"""Write open HATs to Redis through the product's checkpoint, which is equivalent to folding 1.5 million records."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ COUNT_MAX: Final = 360  # a reading every 10 s of the hour
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How many HATs become final at once, how many users each has, and of how many users of the day."""
+    """HATs that become final at once, users of each, and distinct users of the day."""
 
     hats: int
     users: int
@@ -35,22 +35,22 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class SlotTimes:
-    """The slot's end, and the clock that makes it final (ms UTC)."""
+    """The slot's end, and the watermark that makes it final (ms UTC)."""
 
     end_ms: int
     closes_ms: int
 
 
 def slot_times(settings: Settings) -> SlotTimes:
-    """Of the one slot that is used."""
-    slot = Calendar(settings.policy).named(DATE, NAME)
+    """Return the times of the only slot in use."""
+    slot = Calendar(settings.policy).slot_named(DATE, NAME)
     if slot is None:
         raise ValueError(SLOT)
     return SlotTimes(slot.end_ms, closes_at(slot, settings.policy))
 
 
 async def fill(redis: Redis, settings: Settings, shape: Shape) -> None:
-    """Write a state in which the slot is open: offset 0, no clock yet."""
+    """Write a state in which the slot is open: offset 0, no watermark yet."""
     store = PartitionStore(redis, settings.policy.name, PARTITIONS)
     end = slot_times(settings).end_ms
     cells = _cells(shape.hats)
@@ -61,7 +61,7 @@ async def fill(redis: Redis, settings: Settings, shape: Shape) -> None:
     users = [_user(pseudonyms, counts, speeds, each) for each in range(shape.users_of_day)]
     for partition in range(PARTITIONS):
         await store.open(partition, 0)
-        for at in range(0, len(cells), 500):  # a script of a few MB, as a checkpoint is
+        for at in range(0, len(cells), 500):  # a few MB per script call, like a checkpoint
             changes = Changes(None, {}, slots={SLOT: end}, hats={SLOT: {}})
             for number, cell in enumerate(cells[at : at + 500], start=at):
                 here = [users[each] for each in _users_of(number, shape) if each % PARTITIONS == partition]

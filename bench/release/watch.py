@@ -1,4 +1,4 @@
-"""A release as the world sees it: the clocks in Redis on one side, the records that Kafka shows on the other."""
+"""Watch a release from outside: the watermarks in Redis, and the committed records in Kafka."""
 
 import threading
 import time
@@ -19,14 +19,14 @@ _LOOK_S: Final = 0.005
 
 
 class Clocks:
-    """The stored state of all partitions."""
+    """Stored watermarks of all partitions."""
 
     def __init__(self, redis: RedisServer, name: str) -> None:
         self._redis = redis.client()
         self._keys = [PartitionKeys(name, partition).state for partition in range(PARTITIONS)]
 
     def wait_for(self, clock_ms: int) -> float:
-        """When (monotonic seconds) the last partition's stored clock got there."""
+        """Wait until all stored watermarks have reached `clock_ms`; return the time (monotonic seconds)."""
         deadline = time.monotonic() + PATIENCE_S
         clocks: list[bytes | None] = []
         while time.monotonic() < deadline:
@@ -41,12 +41,12 @@ class Clocks:
         raise TimeoutError(f"the clocks did not get to {clock_ms}: {clocks}")
 
     def close(self) -> None:
-        """Let the connection go."""
+        """Close the connection."""
         self._redis.close()
 
 
 class Published(threading.Thread):
-    """Reads the releases of a policy as a consumer of committed records does; notes when the last was seen."""
+    """Thread that consumes a policy's releases with read_committed, and records when it has seen the last."""
 
     def __init__(self, kafka: KafkaServer, topic: str, name: str, number: int) -> None:
         super().__init__(daemon=True)
@@ -68,7 +68,7 @@ class Published(threading.Thread):
         self._consumer.assign([TopicPartition(topic, each, end) for each, end in enumerate(ends)])
 
     def run(self) -> None:
-        """Until all releases were seen."""
+        """Consume until all releases were seen."""
         status = msgspec.json.Decoder(_Status).decode
         with closing(self._consumer):
             while not self.stopped and len(self.statuses) < self._number:
@@ -86,13 +86,13 @@ class _Status(msgspec.Struct):
 
 
 def wait_for_group(kafka: KafkaServer, group: str, members: int, alive: Callable[[], bool]) -> None:
-    """Until so many workers share the partitions. Raises RuntimeError if they are not alive."""
+    """Wait until `members` workers share the partitions. Raises RuntimeError if they are not alive."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         try:
             found = admin.describe_consumer_groups([group])[group].result()
-        except KafkaException:  # nobody has asked for its coordinator yet
+        except KafkaException:  # the group has no coordinator yet
             found = None
         owned = [] if found is None else [len(each.assignment.topic_partitions) for each in found.members]
         stable = found is not None and found.state == ConsumerGroupState.STABLE

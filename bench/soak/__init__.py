@@ -1,4 +1,4 @@
-"""Full load for ten minutes: hours close and are released meanwhile, and memory stays where it is."""
+"""Memory under full load for ten minutes, while hours close and are released."""
 
 import tempfile
 import time
@@ -20,13 +20,13 @@ from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from tests.services import RedisServer, open_kafka, open_redis
 
 GROWTH_PERCENT: Final = 5.0  # from the first to the last third of what follows the warm-up
-OPEN_GROWTH_PERCENT: Final = 25.0  # a saw of one hour's teeth; contributions that stayed would double it each hour
+OPEN_GROWTH_PERCENT: Final = 25.0  # a sawtooth with a period of one hour; a leak of contributions doubles it each hour
 NAME: Final = "bench-soak"
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What is seen at one moment. Memory in MB."""
+    """Measurements at one moment. Memory in MB."""
 
     seconds: float
     records: int
@@ -42,7 +42,7 @@ class Sample:
 @click.option("--every", default=10, show_default=True, help="Seconds between rows.")
 @click.option("--warm-up", default=120, show_default=True, help="Seconds that do not count.")
 def command(as_json: bool, seconds: int, every: int, warm_up: int) -> int:  # noqa: FBT001 - click's way
-    """Memory of a worker and of Redis under full load."""
+    """Measure the memory of a worker and of Redis under full load."""
     with open_kafka() as kafka, open_redis() as store, tempfile.TemporaryDirectory(prefix="hatcast-bench-") as folder:
         say(f"Kafka: {kafka.source}, Redis: {store.source}")
         config = write_settings(
@@ -59,7 +59,7 @@ def command(as_json: bool, seconds: int, every: int, warm_up: int) -> int:  # no
         kafka.create_topic(
             NAME,
             PARTITIONS,
-            # By size, though a worker warns of it: ten minutes are 10 GB, and a benchmark is no place for them.
+            # Retention by size, although a worker warns of it: ten minutes are 10 GB, too much for a benchmark.
             {
                 "retention.ms": "-1",
                 "retention.bytes": str(1 << 29),
@@ -87,7 +87,7 @@ def _watch(store: RedisServer, pid: int, seconds: int, every: int) -> list[Sampl
     samples: list[Sample] = []
     with closing(_Redis(store)) as redis:
         while redis.records() == 0:
-            time.sleep(0.1)  # the first checkpoint begins the ten minutes
+            time.sleep(0.1)  # the measured time begins with the first checkpoint
         begun = time.monotonic()
         while not samples or samples[-1].seconds < seconds:
             time.sleep(max(0.0, begun + len(samples) * every - time.monotonic()))
@@ -103,7 +103,7 @@ def _watch(store: RedisServer, pid: int, seconds: int, every: int) -> list[Sampl
 
 
 class _Redis:
-    """What the store holds: open contributions, and the ledger, which keeps every release for good."""
+    """Memory of Redis: open contributions, and the ledger, which stores every release permanently."""
 
     def __init__(self, store: RedisServer) -> None:
         self._client = store.client()
@@ -111,11 +111,11 @@ class _Redis:
         self._states = [PartitionKeys(NAME, partition).state for partition in range(PARTITIONS)]
 
     def records(self) -> int:
-        """Folded and stored."""
+        """Return the number of records that were folded and stored."""
         return sum(int(self._client.hget(key, "offset") or 0) for key in self._states)
 
     def sample(self, seconds: float, worker_mb: float) -> Sample:
-        """Now."""
+        """Return the current measurements."""
         dates = [date.decode() for date in self._client.smembers(self._domain.dates) if isinstance(date, bytes)]
         keys = list(self._client.scan_iter(f"{self._domain.prefix}*", count=1_000))
         ledger = sum(int(self._client.memory_usage(key, samples=20) or 0) for key in keys)
@@ -152,7 +152,7 @@ def _figures(samples: Sequence[Sample], warm_up: int) -> list[Figure]:
 
 
 def _growth(values: Sequence[float]) -> float:
-    """From the first to the last third, by their medians: hours that open and close make a saw of every curve."""
+    """Return the growth from the first to the last third, in %, by their medians, since every curve is a sawtooth."""
     third = max(1, len(values) // 3)
     first, last = median(values[:third]), median(values[-third:])
     return 100 * (last - first) / first

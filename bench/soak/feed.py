@@ -1,4 +1,4 @@
-"""A feed that keeps ahead of a worker: the city's ten minutes over and over, each time dated ten minutes later."""
+"""Feed that stays ahead of a worker: it repeats ten minutes of the city, each time dated ten minutes later."""
 
 import signal
 import sys
@@ -16,13 +16,13 @@ from hatcast.agents.redis.keys import PartitionKeys
 from tests.services import RedisServer
 
 LOOP_S: Final = 600
-AHEAD: Final = 400_000  # records that wait for the worker, at most
+AHEAD: Final = 400_000  # records that the worker has not folded yet, at most
 LOOK: Final = 20_000
 START: Final = datetime(2022, 1, 2, 0, 0, tzinfo=OFFSET)
 
 
 def main() -> None:
-    """Feed until SIGTERM. Arguments: the configuration, the URL of Redis."""
+    """Feed until SIGTERM. Arguments: configuration, Redis URL."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     settings = load_settings(Path(sys.argv[1]))
     redis = RedisServer(sys.argv[2], "given").client()

@@ -1,4 +1,4 @@
-"""Memory and speed of `hatcast survey` by the number of readings. No services."""
+"""Memory and speed of `hatcast survey` by number of readings. No services."""
 
 import json
 import tempfile
@@ -12,14 +12,14 @@ from bench.process import run
 from bench.survey.recording import write_recording
 
 GROWTH: Final = 1.35  # of memory, from a tenth of the readings to all
-OVER_READING: Final = 6.0  # CPU of a reading, in that of taking it from its file
+OVER_READING: Final = 6.0  # CPU per reading, as a multiple of the CPU for only reading it from its file
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="One flat JSON object.")
 @click.option("--readings", default=10_000_000, show_default=True, type=click.IntRange(1_000_000))
 def command(as_json: bool, readings: int) -> int:  # noqa: FBT001 - click's way
-    """Peak memory with a tenth of the readings on a day, with all of them on ten days, and with all of them on one."""
+    """Measure peak memory with a tenth of the readings on one day, with all on ten days, and with all on one day."""
     with tempfile.TemporaryDirectory(prefix="hatcast-bench-") as folder:
         path = Path(folder) / "recording.jsonl"
         tenth = _measured(path, "a tenth", readings // 10, 1)
@@ -40,7 +40,7 @@ def command(as_json: bool, readings: int) -> int:  # noqa: FBT001 - click's way
 
 
 def _measured(path: Path, name: str, readings: int, days: int) -> dict[str, float]:
-    """One run in a process of its own."""
+    """Run one survey in its own process."""
     write_recording(path, readings, days)
     found = path.with_suffix(".json")
     run("bench.survey.ours", str(path), str(readings), str(found), timeout=7200)

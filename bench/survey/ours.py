@@ -1,4 +1,4 @@
-"""One survey, and what its process needed: FILE READINGS OUT."""
+"""Run one survey and write its time and memory. Arguments: FILE READINGS OUT."""
 
 import json
 import sys
@@ -19,12 +19,12 @@ READ_ALONE: Final = 300_000
 
 
 def main() -> None:
-    """Survey the file; then read a part of it and do nothing with it."""
+    """Survey the file; then only read a part of it, for comparison."""
     path, readings, out = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     sizes = [0]
 
     def look(what: str, _: int) -> None:
-        if what == "counting days":  # all rows are written by then
+        if what == "counting days":  # all rows have been written
             folders = Path(tempfile.gettempdir()).glob("hatcast-survey-*")
             sizes.append(sum(file.stat().st_size for folder in folders for file in folder.rglob("*.parquet")))
 

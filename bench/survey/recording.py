@@ -1,4 +1,4 @@
-"""Canonical records of a city's buses over days, the same every time."""
+"""Deterministic recording of a city's buses over several days, as canonical records."""
 
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,7 @@ _STEP: Final = 0.002  # degrees
 
 
 def write_recording(path: Path, readings: int, days: int) -> None:
-    """Each day from 9 to 21 o'clock, all buses in turn."""
+    """Write the recording: all buses in turn, from 9 to 21 o'clock each day."""
     random = np.random.default_rng(1)
     steps = -(-readings // (days * VEHICLES))
     place = [low + (high - low) * random.random(VEHICLES) for low, high in _BOX]

@@ -1,1 +1,1 @@
-"""Ledger arithmetic: the charge of a day of releases, and its composition to (epsilon, delta)."""
+"""Privacy accounting: a day's cost per user, and its composition to (epsilon, delta)."""

@@ -1,9 +1,9 @@
-"""A day's loss as (epsilon, delta): its charges, composed by privacy loss distributions.    [design 4, Budget]
+"""Composition of a day's charges to (epsilon, delta) by privacy loss distributions (PLDs).
 
-Each charge stands for a mechanism that is no worse, at any (epsilon, delta), than a pair of distributions: randomised
-response of that epsilon, whatever the mechanism; where it is known to be Laplace noise, a Laplace pair, which composes
-to less. Pairs that dominate each charge dominate them all, also where each was chosen after the ones before
-[Zhu, Dong, Wang 2022]. The proofs are in docs/privacy.md, "The reported (epsilon, delta)".
+Each charge is replaced by a dominating pair of distributions: randomised response of its epsilon, which dominates any
+mechanism, or a Laplace pair if the mechanism is known to be Laplace noise. The Laplace pair composes to less. The
+product of dominating pairs dominates the composition, adaptive composition included [Zhu, Dong, Wang 2022]. Proofs:
+docs/privacy.md, "The reported (epsilon, delta)".
 """
 
 import math
@@ -19,22 +19,22 @@ from hatcast.stream.units import NANO
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-_WEAKEST: Final = 20.0  # a charge above it is too weak for the finer figure to be worth its cost
-_MIXTURE: Final = 16  # levels; more are too mixed
-_FINE_ENOUGH: Final = 3  # noise of a smaller scale than 8 steps differs too much from the continuous one
-_FEW: Final = 2_000  # charges
-_FINE: Final = 9  # bits of the greatest epsilon that losses are rounded up to: too large by less than a millionth
-_COARSE: Final = 7  # the same by 1e-5; 10,000 charges take 0.1 s
-_ROUNDING: Final = 1e-15  # of delta and of each charge: what floating point may lose
+_MAX_EPSILON: Final = 20.0  # of one charge; above it a PLD gains too little for its cost
+_MAX_LEVELS: Final = 16  # different charges; with more the plain sum is returned
+_MIN_FINENESS: Final = 3  # below a scale of 8 steps discrete noise differs too much from continuous noise
+_FINE_MAX_COUNT: Final = 2_000  # charges composed with _FINE_BITS; more with _COARSE_BITS
+_FINE_BITS: Final = 9  # losses are rounded up to 2**-9 of the largest epsilon: error below 1e-6
+_COARSE_BITS: Final = 7  # error below 1e-5; 10,000 charges take 0.1 s
+_FLOAT_ERROR: Final = 1e-15  # of delta, for each charge
 
 
 @dataclass(frozen=True, slots=True)
 class ChargeSplit:
-    """How a charge was spent. The sum of all shares is 1.
+    """Mechanisms that one charge paid for. All shares sum to 1.
 
-    noises      shares of epsilon that went into Laplace noise on integers
-    selections  shares that went into private selections
-    fineness    no noise had a scale below 2**fineness
+    noises      shares of epsilon of Laplace noise on integers
+    selections  shares of epsilon of private selections
+    fineness    every noise had a scale of at least 2**fineness grid steps
     """
 
     noises: tuple[Fraction, ...]
@@ -44,7 +44,7 @@ class ChargeSplit:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """`count` mechanisms of a kind: Laplace noise, or anything."""
+    """`count` equal mechanisms: Laplace noise, or any mechanism that is `epsilon`-DP."""
 
     laplace: bool
     epsilon: float
@@ -53,43 +53,43 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class KnownCharges:
-    """Charges of which it is known how they were spent: `count` of `level` (1e-9) each."""
+    """Charges whose mechanisms are known: `count` charges of `level` (1e-9) each."""
 
     level: int
     count: int
-    spending: ChargeSplit
+    split: ChargeSplit
 
 
 def composed_epsilon(levels: Mapping[int, int], delta: float, known: KnownCharges | None = None) -> float:
-    """The epsilon of (epsilon, delta) that these charges compose to; never above their sum.
+    """Return the epsilon that these charges compose to at `delta`; never above their sum.
 
-    levels   charge in 1e-9 -> how often one user may have met it
-    known    some of them; all others count as randomised response, which dominates any mechanism of its epsilon
-    Pessimistic throughout. Takes up to a second for 10,000 charges the first time, 2 s more for loading dp-accounting.
+    levels   charge in 1e-9 -> largest number of such charges of one user
+    known    charges whose mechanisms are known; all others are composed as randomised response
+    Rounds upwards throughout. The first call takes up to 1 s for 10,000 charges, plus 2 s to import dp-accounting.
     """
     charges = {level: count for level, count in levels.items() if count}
-    plain = sum(level * count for level, count in charges.items()) / NANO
-    margin = sum(charges.values()) * _ROUNDING
-    if not charges or max(charges) > _WEAKEST * NANO or len(charges) > _MIXTURE or delta < 100 * margin:
-        return plain
-    figures = [plain, _epsilon(_pure(charges), delta - margin)]
-    if known is not None and known.spending.fineness >= _FINE_ENOUGH:
+    plain_sum = sum(level * count for level, count in charges.items()) / NANO
+    margin = sum(charges.values()) * _FLOAT_ERROR
+    if not charges or max(charges) > _MAX_EPSILON * NANO or len(charges) > _MAX_LEVELS or delta < 100 * margin:
+        return plain_sum
+    bounds = [plain_sum, _epsilon(_pure_parts(charges), delta - margin)]
+    if known is not None and known.split.fineness >= _MIN_FINENESS:
         others = Counter(charges) - Counter({known.level: known.count})
-        figures.append(_epsilon((*_spent(known), *_pure(others)), delta - margin))
-    return min(figures)
+        bounds.append(_epsilon((*_known_parts(known), *_pure_parts(others)), delta - margin))
+    return min(bounds)
 
 
-def _pure(charges: Mapping[int, int]) -> tuple[_Part, ...]:
+def _pure_parts(charges: Mapping[int, int]) -> tuple[_Part, ...]:
     return tuple(_Part(laplace=False, epsilon=level / NANO, count=charges[level]) for level in sorted(charges))
 
 
-def _spent(known: KnownCharges) -> tuple[_Part, ...]:
-    """Equal parts are one, so that they are composed together."""
+def _known_parts(known: KnownCharges) -> tuple[_Part, ...]:
+    """Return the mechanisms of known charges; equal ones as one part, which composes faster."""
     counts = Counter[tuple[bool, float]]()
-    for share in known.spending.noises:
-        # e + 2 ln cosh(1 / (2 scale)), and ln cosh(x) is at most x^2 / 2.
-        counts[True, float(share * known.level) / NANO + 0.25 ** (known.spending.fineness + 1)] += known.count
-    for share in known.spending.selections:
+    for share in known.split.noises:
+        # Discrete noise has epsilon e + 2 ln cosh(1 / (2 scale)), and ln cosh(x) is at most x^2 / 2.
+        counts[True, float(share * known.level) / NANO + 0.25 ** (known.split.fineness + 1)] += known.count
+    for share in known.split.selections:
         counts[False, float(share * known.level) / NANO] += known.count
     return tuple(_Part(laplace, epsilon, count) for (laplace, epsilon), count in counts.items())
 
@@ -105,24 +105,26 @@ def _epsilon(parts: tuple[_Part, ...], delta: float) -> float:
 
 
 def _interval(parts: Sequence[_Part]) -> float:
-    """What losses are rounded up to: a part of the greatest epsilon, and a power of 2 below that of the greatest pure
-    one, which has two losses only: rounding does not touch those that are multiples.
+    """Return the value discretization interval of the PLDs.
+
+    It is the largest pure epsilon divided by a power of 2. Randomised response has two losses only, -epsilon and
+    epsilon, and rounding leaves multiples of the interval unchanged.
     """
-    bits = _FINE if sum(part.count for part in parts) <= _FEW else _COARSE
-    greatest = max(part.epsilon for part in parts)
-    pure = max((part.epsilon for part in parts if not part.laplace), default=greatest)
-    return math.ldexp(pure, -max(0, bits + math.ceil(math.log2(pure / greatest))))
+    bits = _FINE_BITS if sum(part.count for part in parts) <= _FINE_MAX_COUNT else _COARSE_BITS
+    largest = max(part.epsilon for part in parts)
+    pure = max((part.epsilon for part in parts if not part.laplace), default=largest)
+    return math.ldexp(pure, -max(0, bits + math.ceil(math.log2(pure / largest))))
 
 
 def _distribution(part: _Part, interval: float) -> "PrivacyLossDistribution":
-    from dp_accounting.pld import common  # noqa: PLC0415 - takes two seconds, and most commands compose nothing
+    from dp_accounting.pld import common  # noqa: PLC0415 - the import takes 2 s and most commands compose nothing
     from dp_accounting.pld import privacy_loss_distribution as pld  # noqa: PLC0415 - as above
 
     if part.laplace:
-        one = pld.from_laplace_mechanism(1 / part.epsilon, value_discretization_interval=interval)
+        single = pld.from_laplace_mechanism(1 / part.epsilon, value_discretization_interval=interval)
     else:
-        # A whole number of intervals, so that the library does not round the negative loss up by one more.
+        # A multiple of the interval: otherwise the library rounds the negative loss up by one interval more.
         epsilon = math.ceil(part.epsilon / interval) * interval
         pure = common.DifferentialPrivacyParameters(epsilon, 0.0)
-        one = pld.from_privacy_parameters(pure, value_discretization_interval=interval)
-    return one.self_compose(part.count) if part.count > 1 else one
+        single = pld.from_privacy_parameters(pure, value_discretization_interval=interval)
+    return single.self_compose(part.count) if part.count > 1 else single

@@ -1,14 +1,14 @@
-"""Ledger arithmetic: what a day of releases costs one user.    [estimators.md, section 7; design 4, Budget]
+"""Ledger arithmetic: cost of a day of releases for one user.    [docs/specification/estimators.md, section 7]
 
-Charges are integers of 1e-9 epsilon. Under one policy, e(cell, slot) is the sum of all charges that read that cell and
-slot of a day, and a user's day costs at most the sum of the K largest, because a user enters at most K HATs. Two
-policies may let one user into different HATs, so a day costs at most the sum of what each of them costs
-(docs/privacy.md, "Several policies"). The ledger keeps e as *levels* (how many cells and slots have which e), so that
-one more charge costs O(levels), not O(HATs).
+Charges are integers in 1e-9 epsilon. For one policy and day, e(cell, slot) is the sum of all charges of releases that
+read this cell and slot. A user enters at most K HATs, so a user's day costs at most the sum of the K largest e. Two
+policies may admit a user to different HATs, so the costs of several policies add up (docs/privacy.md, "Several
+policies"). The ledger stores e as *levels*, e -> number of cells and slots, so that a charge takes O(levels) instead of
+O(HATs).
 
-A query over days reads every cell and slot alike, so it adds the same to each e, and to a day's cost as many times that
-as a user can enter HATs. This is reserved on each of its days before the day's first release: sum of the K largest of
-(e + q) = sum of the K largest e + K q, with e = 0 where nothing else was charged.
+A query over days reads every cell and slot, so it adds its charge q to each e: the sum of the K largest (e + q) is the
+sum of the K largest e, plus K q, with e = 0 where nothing else was charged. K q is reserved on each of the query's days
+before the first release of that day.
 """
 
 from collections import Counter
@@ -21,22 +21,22 @@ from hatcast.stream.units import NANO
 
 
 def largest_charges(levels: Mapping[int, int], cap: int | None) -> Counter[int]:
-    """The `cap` largest e(cell, slot), as levels; None: all of them.
+    """Return the `cap` largest e(cell, slot), as levels; all of them if `cap` is None.
 
-    levels   e(cell, slot) in 1e-9 -> how many cells and slots have it
+    levels   e(cell, slot) in 1e-9 -> number of cells and slots with this e
     """
-    found: Counter[int] = Counter()
+    largest: Counter[int] = Counter()
     left = cap
     for level in sorted(levels, reverse=True):
         taken = levels[level] if left is None else min(left, levels[level])
         if taken > 0:
-            found[level] = taken
+            largest[level] = taken
         left = None if left is None else left - taken
-    return found
+    return largest
 
 
 def day_cost(levels: Mapping[int, int], cap: int | None) -> int:
-    """The sum of the `cap` largest e(cell, slot), in 1e-9; None: of all."""
+    """Return the sum (1e-9) of the `cap` largest e(cell, slot); the sum of all if `cap` is None."""
     cost, left = 0, sum(levels.values()) if cap is None else cap
     for level in sorted(levels, reverse=True):
         taken = min(left, levels[level])
@@ -47,10 +47,10 @@ def day_cost(levels: Mapping[int, int], cap: int | None) -> int:
 
 @dataclass(slots=True)
 class Total:
-    """What all days of a domain cost a user that was there on each of them.    [unit `user`]
+    """Cost of all days of a domain, for a user who was present on each of them (privacy unit `user`).
 
-    spent   1e-9: the sum of the days' costs
-    limit   1e-9: the least `total_limit` of the policies that charged; None: none of them has one
+    spent   1e-9: sum of the days' costs
+    limit   1e-9: smallest `total_limit` of the policies that charged; None if none of them has a limit
     """
 
     spent: int = 0
@@ -59,9 +59,10 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """What a query over days costs a user's day: `epsilon` (1e-9) in each of the `places` that it can have entered.
+    """Reservation of a query over days on one day: `epsilon` (1e-9) for each of the `places` a user may have entered.
 
-    places is 0 where the day had no room for it: then the query is not answered. What is spent already needs no room.
+    places     0 if the day's budget had no room: then the query is not answered
+    is_spent   the epsilon is spent already, so it is reserved even above the limits
     """
 
     places: int
@@ -70,19 +71,19 @@ class Reserved:
 
     @property
     def amount(self) -> int:
-        """1e-9."""
+        """Reserved cost of a user's day, in 1e-9."""
         return self.places * self.epsilon
 
 
 @dataclass(slots=True)
 class PolicyDay:
-    """One policy's charges of a day.
+    """Charges of one policy on one day.
 
-    cap      its K
-    costs    `cell/slot` -> e(cell, slot) in 1e-9, of HATs
-    levels   e -> how many cells and slots have it
-    hats     1e-9: of the K largest
-    queries  by name
+    cap      K of the policy
+    costs    `cell/slot` -> e(cell, slot) of its HATs, in 1e-9
+    levels   e -> number of cells and slots with this e
+    hats     sum of the K largest e, in 1e-9
+    queries  query name -> its reservation
     """
 
     cap: int
@@ -93,21 +94,21 @@ class PolicyDay:
 
     @property
     def cost(self) -> int:
-        """1e-9: what the day costs a user."""
+        """Cost of the day for one user, in 1e-9."""
         return self.hats + sum(reserved.amount for reserved in self.queries.values())
 
     def add_charge(self, place: str, charge: int) -> None:
-        """One more charge on a `cell/slot`."""
+        """Add a charge (1e-9) to a `cell/slot`."""
         self.levels = self._levels_with(place, charge)
         self.costs[place] = self.costs.get(place, 0) + charge
         self.hats = day_cost(self.levels, self.cap)
 
     def cost_increase(self, place: str, charge: int) -> int:
-        """How much more the day would cost with one more charge."""
+        """Return by how much a charge (1e-9) on `cell/slot` would raise the day's cost."""
         return day_cost(self._levels_with(place, charge), self.cap) - self.hats
 
     def _levels_with(self, place: str, charge: int) -> dict[int, int]:
-        """The levels after one more charge."""
+        """Return the levels with a charge added to `cell/slot`."""
         before, levels = self.costs.get(place, 0), self.levels.copy()
         levels[before + charge] = levels.get(before + charge, 0) + 1
         if before:
@@ -119,9 +120,9 @@ class PolicyDay:
 
 @dataclass(slots=True)
 class DayLedger:
-    """One day's charges of a domain, by policy.
+    """Charges of one day of a domain, by policy.
 
-    limit   1e-9: the least `daily_limit` of the policies that charged; None: none has
+    limit   1e-9: smallest `daily_limit` of the policies that charged; None if no policy has charged
     """
 
     policies: dict[str, PolicyDay] = field(default_factory=dict)
@@ -129,84 +130,84 @@ class DayLedger:
 
     @property
     def cost(self) -> int:
-        """The most that a user's day costs, in 1e-9."""
+        """Upper bound of a user's cost on this day, in 1e-9."""
         return sum(policy.cost for policy in self.policies.values())
 
     @property
     def levels(self) -> Counter[int]:
-        """The charges that one user may have met: of each policy the K largest, and its queries'."""
+        """Largest charges of one user, as levels: of each policy the K largest of HATs, and those of its queries."""
         return sum((user_charges(p.levels, p.cap, p.queries.values()) for p in self.policies.values()), Counter[int]())
 
     def policy_levels(self, name: str) -> Counter[int]:
-        """Those of them that are of this policy's HATs."""
+        """Return the K largest charges of this policy's HATs, as levels."""
         policy = self.policies.get(name)
         return Counter() if policy is None else largest_charges(policy.levels, policy.cap)
 
     def charge(self, policy: Policy, place: str, charge: int, total: Total) -> bool:
-        """Book a charge (1e-9) on `cell/slot` if day and total stay within the limits; False leaves all as it was."""
-        own = self._policy_day(policy)
-        if not self._spend(policy, own.cost_increase(place, charge), total):
+        """Charge `cell/slot` (1e-9) if day and total stay within the limits; else change nothing and return False."""
+        policy_day = self._policy_day(policy)
+        if not self._spend(policy, policy_day.cost_increase(place, charge), total):
             return False
-        own.add_charge(place, charge)
-        self.policies[policy.name] = own
+        policy_day.add_charge(place, charge)
+        self.policies[policy.name] = policy_day
         return True
 
     def reserve(self, policy: Policy, wanted: Mapping[str, Reserved], total: Total) -> list[str]:
-        """Settle what was not settled yet of the queries that read this day; returns their names.
+        """Reserve the queries that read this day and have no reservation yet; return their names.
 
-        Each is reserved in full, or not at all where day or total leave no room for it: for good.
+        A query is reserved in full, or with 0 places if day or total leave no room for it. This is final.
         """
-        own = self._policy_day(policy)
-        new = [name for name in wanted if name not in own.queries]
+        policy_day = self._policy_day(policy)
+        new = [name for name in wanted if name not in policy_day.queries]
         for name in new:
-            self.policies[policy.name] = own
-            fits = self._spend(policy, wanted[name].amount, total, must=wanted[name].is_spent)
-            own.queries[name] = wanted[name] if fits else Reserved(0, wanted[name].epsilon)
+            self.policies[policy.name] = policy_day
+            fits = self._spend(policy, wanted[name].amount, total, is_spent=wanted[name].is_spent)
+            policy_day.queries[name] = wanted[name] if fits else Reserved(0, wanted[name].epsilon)
         return new
 
     def _policy_day(self, policy: Policy) -> PolicyDay:
         return self.policies.get(policy.name) or PolicyDay(policy.max_hats_per_day)
 
-    def _spend(self, policy: Policy, grown: int, total: Total, *, must: bool = False) -> bool:
-        """Raise the total by what the day is going to cost more, if the limits allow it, or it must be."""
-        day_limit = _least(self.limit, policy.daily_limit_nano)
-        total_limit = _least(total.limit, policy.total_limit_nano)
-        if not must and day_limit is not None and self.cost + grown > day_limit:
+    def _spend(self, policy: Policy, amount: int, total: Total, *, is_spent: bool = False) -> bool:
+        """Add the amount (1e-9) to the total if both limits allow it; if `is_spent`, whatever the limits."""
+        day_limit = _smaller_limit(self.limit, policy.daily_limit_nano)
+        total_limit = _smaller_limit(total.limit, policy.total_limit_nano)
+        if not is_spent and day_limit is not None and self.cost + amount > day_limit:
             return False
-        if not must and total_limit is not None and total.spent + grown > total_limit:
+        if not is_spent and total_limit is not None and total.spent + amount > total_limit:
             return False
         self.limit = day_limit
-        total.spent, total.limit = total.spent + grown, total_limit
+        total.spent, total.limit = total.spent + amount, total_limit
         return True
 
 
 def user_charges(levels: Mapping[int, int], cap: int | None, queries: Iterable[Reserved]) -> Counter[int]:
-    """What one user may have met of a policy: the K largest charges of HATs, and each query's in all its places."""
-    met = largest_charges(levels, cap)
+    """Return the largest charges of one user under a policy, as levels: K HATs, and all places of each query."""
+    charges = largest_charges(levels, cap)
     for reserved in queries:
-        met[reserved.epsilon] += reserved.places
-    return +met
+        charges[reserved.epsilon] += reserved.places
+    return +charges
 
 
-def _least(one: int | None, other: int | None) -> int | None:
+def _smaller_limit(one: int | None, other: int | None) -> int | None:
     return min((limit for limit in (one, other) if limit is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class DaySummary:
-    """What `hats.budget` tells of a day and a policy.
+    """Summary of a policy's day, as published in `hats.budget`.
 
-    releases          HATs released
-    epsilon_sum       1e-9: the sum of the charges
-    epsilon_user_day  1e-9: the most that one user's day has cost so far, over all policies of the domain
-    shared            another policy of the domain has charged this day too
-    limit             1e-9: the least of the charging policies' daily limits; None: nothing was charged
+    releases          number of HATs released
+    epsilon_sum       1e-9: sum of the charges
+    epsilon_user_day  1e-9: upper bound of a user's cost on this day so far, over all policies of the domain
+    shared            whether another policy of the domain has charged this day too
+    limit             1e-9: smallest daily limit of the policies that charged; None if nothing was charged
     sequence          number of changes of the day's ledger
-    levels            the charges that one user may have met: of each policy the K largest, and its queries'
-    total             of the domain
-    own               those levels that are of this policy's HATs
-    fineness          `mechanisms.grid.fineness` -> how many of this policy's charges had noise of that fineness
-    queries           of this policy, by name: what is reserved for them
+    levels            largest charges of one user: of each policy the K largest of HATs, and those of its queries
+    total             total of the domain
+    policy_levels     K largest charges of this policy's HATs, as levels
+    fineness          `mechanisms.grid.fineness` -> number of this policy's charges whose noise had that fineness
+    queries           name of a query of this policy -> its reservation
     """
 
     releases: int
@@ -223,10 +224,10 @@ class DaySummary:
 
     @property
     def least_fineness(self) -> int | None:
-        """Of all charges of this policy's HATs, if they are equal and each is on a place of its own; None otherwise.
+        """Smallest fineness of this policy's HATs; None unless all charges are equal and on different places.
 
-        If the charges' mean is the largest level, all of them are that level. Where some were booked by a version that
-        did not keep fineness, it is not known of each.
+        If the mean charge equals the largest level, all charges equal it. None also if an older version, which did not
+        store fineness, made some of the charges.
         """
         largest = max(self.policy_levels, default=0)
         if self.epsilon_sum != self.releases * largest or sum(self.fineness.values()) != self.releases:
@@ -235,25 +236,25 @@ class DaySummary:
 
 
 def fits(summary: DaySummary, policy: Policy, releases: int, wanted: Mapping[str, Reserved]) -> bool:
-    """Whether so many more releases of a policy, each of a HAT of its own, keep the day and the total within limits.
+    """Return whether this many more releases, each of a different HAT, keep day and total within the limits.
 
-    wanted   the queries that read the day: what is not settled of them comes first, as at a commit
+    wanted   queries that read the day; those without a reservation are reserved first, as at a commit
     """
     levels = Counter(summary.policy_levels)
     levels[policy.epsilon_nano] += releases
-    grown = day_cost(levels, policy.max_hats_per_day) - day_cost(summary.policy_levels, policy.max_hats_per_day)
+    increase = day_cost(levels, policy.max_hats_per_day) - day_cost(summary.policy_levels, policy.max_hats_per_day)
     day = DayLedger({"": PolicyDay(0, hats=summary.epsilon_user_day, queries={})}, summary.limit)
     total = Total(summary.total.spent, summary.total.limit)
-    day.reserve(policy, {name: one for name, one in wanted.items() if name not in summary.queries}, total)
-    day_limit = _least(day.limit, policy.daily_limit_nano)
-    total_limit = _least(total.limit, policy.total_limit_nano)
-    if day_limit is not None and day.cost + grown > day_limit:
+    day.reserve(policy, {name: query for name, query in wanted.items() if name not in summary.queries}, total)
+    day_limit = _smaller_limit(day.limit, policy.daily_limit_nano)
+    total_limit = _smaller_limit(total.limit, policy.total_limit_nano)
+    if day_limit is not None and day.cost + increase > day_limit:
         return False
-    return total_limit is None or total.spent + grown <= total_limit
+    return total_limit is None or total.spent + increase <= total_limit
 
 
 def decimal(nano: int) -> Decimal:
-    """A charge as the decimal that is published: 1e-9 without trailing zeros, at least one digit after the point."""
+    """Return a charge (1e-9) as a decimal for publication: no trailing zeros, at least one digit after the point."""
     value = (Decimal(nano) / NANO).normalize()
     exponent = value.as_tuple().exponent
     return value if isinstance(exponent, int) and exponent < 0 else value.quantize(Decimal("0.1"))

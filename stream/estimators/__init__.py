@@ -1,6 +1,7 @@
 """Estimators: private means of one HAT, one file each.
 
-To add one: a file here, a name below, a row in docs/estimators.md. Laws, oracle, benches and settings read this table.
+To add one: a file here, a name below, a row in docs/estimators.md. Law tests, oracle, benchmarks and the configuration
+read this table.
 """
 
 from collections.abc import Mapping
@@ -38,7 +39,7 @@ ESTIMATORS: Final[Mapping[str, Estimator]] = MappingProxyType(
 ESTIMATOR_KEYS: Final[Mapping[str, EstimatorKeys]] = MappingProxyType(
     {name: each.keys for name, each in ESTIMATORS.items()}
 )
-"""What `read_policy` checks `[policy.estimator]` against."""
+"""Estimator name -> its keys; `read_policy` validates `[policy.estimator]` with them."""
 
 __all__ = [
     "ESTIMATORS",

@@ -1,4 +1,4 @@
-"""What LEVY and QUANTILE share: the mean of array means, clipped to an interval drawn before.    [M III.D, III.E]"""
+"""Base of LEVY and QUANTILE: the mean of array means, clipped to a privately drawn interval.    [M III.D, III.E]"""
 
 from abc import ABC, abstractmethod
 from fractions import Fraction
@@ -14,39 +14,39 @@ NOISE_SHARE: Final = Fraction(1, 2)
 
 
 class ClippedMeans(ABC):
-    """(1/K) sum_k cut(A_k, a, b), A_k the mean of array k, [a, b] = `parameters.interval` (milli-units).
+    """(1/K) sum_k clip(A_k, a, b), A_k the mean of array k, [a, b] = `parameters.interval` (milli-units).
 
-    Sensitivity (replace): min(s (b - a), U) / K, s = 1 for BESTFIT and 2 for WRAPAROUND. Given [a, b], which is public
-    once drawn: one user is part of s arrays at most, and each clipped mean stays within [a, b]; and clipping brings no
-    two means further apart, so that the sum moves by no more than it does unclipped, which is U (see ArrayAveraging).
+    Sensitivity (replace): min(s (b - a), U) / K, s = 1 for BESTFIT and 2 for WRAPAROUND, given [a, b], which is public
+    once drawn. One user is in at most s arrays, and each clipped mean is within [a, b]. Clipping never increases a
+    difference, so the sum moves by at most as much as it does unclipped, which is U (see ArrayAveraging).
     """
 
     def value(self, users: Users, parameters: Parameters) -> Fraction:
-        """The mean of clipped array means. See Estimator."""
+        """Return the mean of the clipped array means. See Estimator."""
         arrays = arrays_of(users.counts, parameters)
         return _value(_means(users, arrays, parameters), parameters)
 
     def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
-        """min(s (b - a), U) / K. See Estimator."""
+        """Return min(s (b - a), U) / K. See Estimator."""
         return _sensitivity(arrays_of(counts, parameters), parameters)
 
     def bias(self, counts: Counts, _parameters: Parameters) -> None:
-        """None: it depends on the interval drawn. See Estimator."""
+        """Return None: the bias depends on the drawn interval. See Estimator."""
         if not len(counts):
             raise EmptyHat
 
     def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
-        """See Estimator. Half of epsilon draws the interval, half is for the noise."""
+        """See Estimator. Half of epsilon pays for the interval, half for the noise."""
         if not len(users.counts):
             return None
         arrays = arrays_of(users.counts, parameters)
         means = _means(users, arrays, parameters)
-        settled = parameters.clipped_to(self.interval(means, arrays, parameters, noise))
-        return with_noise(_value(means, settled), _sensitivity(arrays, settled), settled, noise, NOISE_SHARE)
+        clipped = parameters.clipped_to(self.interval(means, arrays, parameters, noise))
+        return with_noise(_value(means, clipped), _sensitivity(arrays, clipped), clipped, noise, NOISE_SHARE)
 
     @abstractmethod
     def interval(self, means: ArrayMeans, arrays: Arrays, parameters: Parameters, noise: Noise) -> Interval:
-        """What means are clipped to, drawn for half of epsilon."""
+        """Draw the interval that means are clipped to, for half of epsilon."""
 
 
 def _means(users: Users, arrays: Arrays, parameters: Parameters) -> ArrayMeans:

@@ -1,4 +1,4 @@
-"""Sums of fractions over a million users, exact and without a loop over users."""
+"""Exact sums of fractions over a million users, in vectorised form."""
 
 import math
 from collections.abc import Mapping
@@ -11,16 +11,16 @@ from hatcast.stream.estimators.grouping import Arrays, Counts, Integers
 
 
 def total(numbers: Integers) -> int:
-    """The sum, whatever its size."""
+    """Return the exact sum, even if it overflows 64 bits."""
     return sums_of_runs(numbers, np.zeros(1, np.int64))[0] if len(numbers) else 0
 
 
 Weights = tuple[Integers, Integers]
-"""(places, fills), [L] each: every user's mean weighs places / fills"""
+"""(places, fills), [L] each: a user's mean has weight places / fills"""
 
 
 def weights_in(counts: Counts, arrays: Arrays) -> Weights:
-    """What users' means weigh in the sum of all array means: a user with q places in arrays of fill f, q / f."""
+    """Return the users' weights in the sum of all array means: q / f for q places in arrays of fill f."""
     places = np.zeros(len(counts), np.int64)
     np.add.at(places, arrays.users, arrays.places)
     fills = np.ones(len(counts), np.int64)
@@ -29,15 +29,15 @@ def weights_in(counts: Counts, arrays: Arrays) -> Weights:
 
 
 def capped_weights(counts: Counts, length: int) -> Weights:
-    """Users weigh their readings, up to `length` of them: min(m_l, m)."""
+    """Return min(m_l, m) as weights: a user's number of readings m_l, capped at the length m."""
     return np.minimum(counts, length), np.ones(len(counts), np.int64)
 
 
 def weighted_sum(counts: Counts, sums: Integers, weights: Weights) -> Fraction:
-    """The sum of weight times mean over all users, in milli-units. Sums may be negative: a coordinate of vectors.
+    """Return the sum of weight times mean over all users, in milli-units. `sums` may be negative (vector coordinates).
 
-    A user adds q s_l / (m_l f). In lowest terms q / (m_l f) is 1 / f or 1 / m_l for all that lie whole in arrays, so
-    that few denominators remain.
+    A user adds q s_l / (m_l f). In lowest terms q / (m_l f) is 1 / f or 1 / m_l for each user that lies whole in its
+    arrays, so there are few different denominators.
     """
     places, fills = weights
     starts = _starts_of_runs(counts, places, fills)
@@ -51,7 +51,7 @@ def weighted_sum(counts: Counts, sums: Integers, weights: Weights) -> Fraction:
 
 
 def excess_weight(counts: Counts, weights: Weights, sum_of_weights: int) -> Fraction:
-    """sum_l (m_l / M - v_l)^+, v_l = weight / sum_of_weights: how much weight is where the plain mean has more."""
+    """Return sum_l (m_l / M - v_l)^+, v_l = weight / sum_of_weights: weight that the plain mean has in excess of v."""
     places, fills = weights
     readings = total(counts)
     starts = _starts_of_runs(counts, places, fills)
@@ -68,12 +68,12 @@ def excess_weight(counts: Counts, weights: Weights, sum_of_weights: int) -> Frac
 
 
 def ceil_2_over(epsilon: float) -> int:
-    """ceil(2 / epsilon), epsilon being the decimal that was written: 2 / 0.1 is 20."""
+    """Return ceil(2 / epsilon), with epsilon as its decimal text: 2 / 0.1 is 20."""
     return math.ceil(2 / Fraction(Decimal(repr(epsilon))))
 
 
 def _starts_of_runs(*columns: Integers) -> Integers:
-    """Where any of the columns changes."""
+    """Return the indexes at which any of the columns changes."""
     changed = np.zeros(len(columns[0]), np.bool_)
     changed[:1] = True
     for column in columns:
@@ -82,7 +82,7 @@ def _starts_of_runs(*columns: Integers) -> Integers:
 
 
 def _lowest_terms(places: Integers, counts: Integers, fills: Integers) -> tuple[Integers, Integers]:
-    """places / (counts fills). Counts are below 2**31 (see Users), so that the product fits into 64 bits."""
+    """Reduce places / (counts fills). Counts are below 2**31 (see Users), so the product fits into 64 bits."""
     common = np.gcd(places, fills)
     places, fills = places // common, fills // common
     common = np.gcd(places, counts)
@@ -90,9 +90,9 @@ def _lowest_terms(places: Integers, counts: Integers, fills: Integers) -> tuple[
 
 
 def sums_of_runs(numbers: Integers, starts: Integers) -> list[int]:
-    """The sum of each run. The halves of 64-bit numbers are added apart, since a sum of many may not fit.
+    """Return the sum of each run. The 32-bit halves are added separately, because a sum of many may overflow.
 
-    Of a negative number the high half is rounded down, so that the low one is 0 or more as for all others.
+    The high half is rounded down, so the low half is 0 or more also for negative numbers.
     """
     high = np.add.reduceat(numbers >> 32, starts).tolist()
     low = np.add.reduceat(numbers & 0xFFFFFFFF, starts).tolist()
@@ -100,9 +100,9 @@ def sums_of_runs(numbers: Integers, starts: Integers) -> list[int]:
 
 
 def sum_of_fractions(numerators: Mapping[int, int]) -> Fraction:
-    """The sum of numerator / denominator over a table denominator -> numerator.
+    """Return the sum of numerator / denominator over a table denominator -> numerator.
 
-    In pairs, like with like: with thousands of denominators a running sum would take the square of the time.
+    Adds in pairs: with thousands of denominators a running sum would take quadratic time.
     """
     summands = [Fraction(numerator, denominator) for denominator, numerator in sorted(numerators.items())]
     while len(summands) > 1:

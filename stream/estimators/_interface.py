@@ -1,12 +1,12 @@
-"""What an estimator is: public parameters and per-user (count, sum) in, one noisy number out.
+"""Estimator interface: public parameters and per-user (count, sum) in, one noisy number out.
 
-- Parameters: public; bounds, epsilon, grid, how users are grouped
-- Users: private; counts and sums, in an order that no speed decides
-- Estimator: value and sensitivity before noise, and the two together with noise
-- Estimate: what may be published
+- Parameters: public; bounds, epsilon, grid, grouping of users
+- Users: private; counts and sums, in an order that does not depend on speeds
+- Estimator: value and sensitivity before noise, and the noisy estimate
+- Estimate: the publishable result
 
-What an estimator has selected privately, an interval to clip to, has been paid for and is public from then on. So it is
-one more parameter, which `value` and `sensitivity` read.
+A privately selected interval to clip to is paid for and public once drawn. So it becomes a parameter, which `value` and
+`sensitivity` read.
 """
 
 import math
@@ -27,38 +27,38 @@ from hatcast.stream.mechanisms import MAX_SCALE, MAX_VALUE, Noise, Noisy
 from hatcast.stream.mechanisms.grid import Grid, clip, quantile95
 from hatcast.stream.policy.policy import EstimatorKeys, Policy
 
-MAX_COUNT: Final = 2**31  # of one user in one HAT: products of two counts fit into 64 bits
-MAX_READINGS: Final = 2**62  # of one HAT
-MAX_UPPER_BOUND: Final = 2**31  # milli-units: so does a user's sum
+MAX_COUNT: Final = 2**31  # readings of one user in one HAT: products of two counts fit into 64 bits
+MAX_READINGS: Final = 2**62  # readings of one HAT
+MAX_UPPER_BOUND: Final = 2**31  # milli-units: a user's sum fits into 64 bits
 
 NOISE_ONLY: Final[Mapping[str, Fraction]] = MappingProxyType({"noise": Fraction(1)})
-"""`shares` of an estimator that selects nothing"""
+"""`shares` of an estimator without private selection"""
 NOISES: Final = frozenset({"noise", "numerator", "denominator"})
-"""names of `shares` that go into Laplace noise on integers; all others go into private selections"""
+"""names of `shares` that pay for Laplace noise on integers; all others pay for private selections"""
 ARRAY_CHOICES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"grouping": tuple(GROUPINGS), "array_length": tuple(RULES)}
 )
 """`EstimatorKeys.choices` of an estimator with arrays"""
 
 Interval = tuple[Fraction, Fraction]
-"""(a, b), 0 <= a <= b <= U, milli-units: what array means are clipped to"""
+"""(a, b), 0 <= a <= b <= U, milli-units: the interval that array means are clipped to"""
 
 
 class BadUsers(ValueError):
-    """Counts or sums break what the fold promises. The message has no data in it."""
+    """Counts or sums violate the invariants of the fold. The message contains no data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """All that is public. Raises SettingError where no estimate could keep its promise.
+    """Public parameters of an estimate. Raises SettingError if no estimate could satisfy them.
 
     upper_bound_milli  U, milli-units
-    epsilon            of the whole estimate
-    grouping           a name of GROUPINGS; None where the estimator has no arrays
-    array_length       a name of RULES or a number of places; None likewise
-    quantiles          a name of QUANTILES; None but for the estimator of that name
-    interval           what was selected privately; None before, and where nothing is: all of [0, U]
-    weight_threshold   readings; with a noisy weight below it a HAT is suppressed. None but for a ratio of noisy sums
+    epsilon            epsilon of the whole estimate
+    grouping           a name of GROUPINGS; None for estimators without arrays
+    array_length       a name of RULES or a number of places; None for estimators without arrays
+    quantiles          a name of QUANTILES; None except for `quantile`
+    interval           the privately selected interval; None before or without selection, meaning all of [0, U]
+    weight_threshold   readings; a HAT with a smaller noisy weight is suppressed. None except for a ratio of noisy sums
     """
 
     upper_bound_milli: int
@@ -72,15 +72,15 @@ class Parameters:
 
     def __post_init__(self) -> None:
         if not 1 <= self.upper_bound_milli < MAX_UPPER_BOUND:
-            raise SettingError("policy.upper_bound", "is no upper bound", "write km/h above 0, such as 65.0")
+            raise SettingError("policy.upper_bound", "is out of range", "write km/h above 0, such as 65.0")
         if not 0 < self.epsilon < math.inf:
-            raise SettingError("policy.privacy.epsilon", "is no epsilon", "use a number above 0, such as 1.0")
+            raise SettingError("policy.privacy.epsilon", "is out of range", "use a number above 0, such as 1.0")
         if self.grid.milli > self.upper_bound_milli:
-            raise SettingError("policy.grid", "has no step within the upper bound", "write km/h, such as 0.001")
+            raise SettingError("policy.grid", "is larger than the upper bound", "write km/h, such as 0.001")
         a, b = self.bounds
         if not 0 <= a <= b <= self.upper_bound_milli:
-            raise ValueError("an interval lies within [0, U]")
-        # No sensitivity is above U and no share of epsilon below a quarter, so that no draw is ever refused for width.
+            raise ValueError("the interval must lie within [0, U]")
+        # No sensitivity exceeds U and no share of epsilon is below 1/4, so no draw is ever rejected as too wide.
         widest = 4 * self.grid.distance(Fraction(self.upper_bound_milli))
         if widest > MAX_SCALE * self.epsilon:
             raise SettingError(
@@ -90,23 +90,25 @@ class Parameters:
             self._check_ratio(self.weight_threshold)
 
     def _check_ratio(self, threshold: float) -> None:
-        """What a ratio of noisy sums needs: see `capped_ratio`."""
+        """Check the parameters of a ratio of noisy sums (`capped_ratio`). Raises SettingError."""
         if not 0 < threshold < math.inf:
             raise SettingError(
-                "policy.estimator.weight_threshold", "is no threshold", "use a number of readings above 0"
+                "policy.estimator.weight_threshold", "is out of range", "use a number of readings above 0"
             )
         length = self.array_length
         if not (isinstance(length, int) and length >= 1):
-            raise SettingError("policy.estimator.array_length", "may not depend on counts", "use a number of places")
+            raise SettingError("policy.estimator.array_length", "must not depend on counts", "use a number of places")
         widest = max(self.grid.distance(Fraction(length * self.upper_bound_milli, 2)), length)
         if widest > MAX_VALUE or 2 * widest > MAX_SCALE * self.epsilon:
             raise SettingError(
-                "policy.estimator.array_length", "needs noise too wide for 64 bits", "use less places or a coarser grid"
+                "policy.estimator.array_length",
+                "needs noise too wide for 64 bits",
+                "use fewer places or a coarser grid",
             )
 
     @classmethod
     def of(cls, policy: Policy) -> Self:
-        """The part of a policy that estimators read."""
+        """Return the parameters of a policy."""
         return cls(
             policy.upper_bound,
             Grid(policy.grid),
@@ -118,22 +120,22 @@ class Parameters:
         )
 
     def clipped_to(self, interval: Interval) -> Self:
-        """These, with an interval that has been selected."""
+        """Return a copy with the selected interval."""
         return replace(self, interval=interval)
 
     @property
     def bounds(self) -> Interval:
-        """`interval`, or all of [0, U]."""
+        """`interval`, or [0, U] without one."""
         return self.interval or (Fraction(0), Fraction(self.upper_bound_milli))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Users:
-    """The users of one HAT, largest count first, ties by pseudonym: an order that no speed decides.
+    """Users of one HAT, largest count first, ties by pseudonym: an order that does not depend on speeds.
 
-    counts   int64 [L]  readings, 1 or more
-    sums     int64 [L]  of each user's readings, milli-units
-    Raises BadUsers unless they are so.
+    counts   int64 [L]  readings per user, 1 or more
+    sums     int64 [L]  sum of each user's readings, milli-units
+    Raises BadUsers if the arrays violate this.
     """
 
     counts: Counts
@@ -142,36 +144,36 @@ class Users:
     def __post_init__(self) -> None:
         counts, sums = self.counts, self.sums
         if counts.shape != sums.shape or counts.ndim != 1 or counts.dtype != np.int64 or sums.dtype != np.int64:
-            raise BadUsers("counts and sums are two int64 arrays of one length")
+            raise BadUsers("counts and sums must be int64 arrays of equal length")
         check_counts(counts)
         if bool(np.any(sums < 0)):
             raise BadUsers("a sum is below 0")
 
     @classmethod
     def sorted(cls, pseudonyms: NDArray[np.uint64], counts: Counts, sums: Integers) -> Self:
-        """Users in any order. pseudonyms: their 8 bytes as big-endian numbers."""
+        """Sort users that are in any order. pseudonyms: their 8 bytes as big-endian numbers."""
         order = np.lexsort((pseudonyms, -counts))
         return cls(counts[order], sums[order])
 
     def checked(self, upper_bound_milli: int) -> Self:
-        """Themselves, if every mean is at most the bound: what sensitivities stand on. Raises BadUsers otherwise."""
+        """Return self if each user's mean is at most the bound, as sensitivities require. Raises BadUsers otherwise."""
         if bool(np.any(-(-self.sums // upper_bound_milli) > self.counts)):
             raise BadUsers("a user's mean is above the upper bound")
         return self
 
 
 def check_counts(counts: Counts) -> None:
-    """Sorted, each 1 or more, and few enough to be added. Raises BadUsers."""
+    """Raise BadUsers unless counts are sorted, each 1 or more, and their sum fits into 64 bits."""
     if not len(counts):
         return
     if bool(np.any(counts[1:] > counts[:-1])):
         raise BadUsers("users are not sorted by count, largest first")
     if not (counts[-1] >= 1 and counts[0] < MAX_COUNT and len(counts) * int(counts[0]) < MAX_READINGS):
-        raise BadUsers("a user has no reading, or there are more than estimators can add")
+        raise BadUsers("a user has no reading, or there are too many readings to add")
 
 
 class EmptyHat(BadUsers):
-    """Nobody is there, so there is no mean. Under `replace`, `estimate` answers None instead: the HAT is suppressed."""
+    """A HAT without users has no mean. Under `replace`, `estimate` returns None instead: the HAT is suppressed."""
 
     def __init__(self) -> None:
         super().__init__("a HAT without users has no mean")
@@ -179,14 +181,14 @@ class EmptyHat(BadUsers):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What may be published of a HAT, in grid steps: `Grid.text` and `Grid.scale_text` write it in km/h.
+    """Publishable estimate of a HAT, in grid steps; `Grid.text` and `Grid.scale_text` format it in km/h.
 
-    raw          the noisy value
-    scale        of its Laplace noise; 0: none was drawn. None for a ratio of noisy sums, whose noise has no one scale
-    top          the greatest step that is not above U
-    interval95   within [0, top]; for any data, 95 of 100 draws or more give one around the value before noise. It
-                 covers the noise only, not clipping or sampling
-    interval     what was selected privately on the way, milli-units; None where nothing was
+    raw          noisy value
+    scale        scale of its Laplace noise; 0 if none was drawn; None for a ratio of noisy sums, which has two scales
+    top          largest step that is not above U
+    interval95   within [0, top]; contains the value before noise with probability 0.95 or more, for any data. It covers
+                 the noise only, not clipping or sampling
+    interval     privately selected interval, milli-units; None without selection
     """
 
     raw: int
@@ -197,86 +199,87 @@ class Estimate:
 
     @classmethod
     def of_laplace(cls, noisy: Noisy, top: int, interval: Interval | None = None) -> Self:
-        """A number with noise on it. `interval95`: raw -+ the noise's 95 % quantile, then cut."""
-        spread = quantile95(noisy.scale)
-        ends = clip(noisy.value - spread, top), clip(noisy.value + spread, top)
+        """Return the estimate of a number with Laplace noise; `interval95` is raw -+ the noise's 95 % quantile."""
+        half_width = quantile95(noisy.scale)
+        ends = clip(noisy.value - half_width, top), clip(noisy.value + half_width, top)
         return cls(noisy.value, noisy.scale, top, ends, interval)
 
     @property
     def mean(self) -> int:
-        """`raw` cut to [0, U]."""
+        """`raw` clipped to [0, U]."""
         return clip(self.raw, self.top)
 
 
 class Estimator(Protocol):
-    """A private mean of one HAT, in one file. Its docstring gives formula, relation, source and proof.
+    """A private mean of one HAT, one per file. Its docstring gives formula, relation, source and proof.
 
     Law under `replace` (tests/laws/test_estimators.py): for neighbours `value` differs by at most `sensitivity`, which
-    is handed counts and cannot look at a speed.
-    Law under `add_remove` (tests/laws/test_add_remove.py): whoever is there, `estimate` draws for the same number of
-    terms, with the same distances and parts of epsilon; one user more or less moves each term by at most its distance.
+    is passed counts only and cannot read speeds.
+    Law under `add_remove` (tests/laws/test_add_remove.py): for any users, `estimate` draws noise for the same number of
+    terms, with the same distances and shares of epsilon; adding or removing a user moves each term by at most its
+    distance.
     """
 
     @property
     def name(self) -> str:
-        """As in `[policy.estimator]`."""
+        """Name in `[policy.estimator]`."""
         ...
 
     @property
     def keys(self) -> EstimatorKeys:
-        """The relations it is proved for; the keys of `[policy.estimator]` that it uses, with their defaults."""
+        """Relations it is proved for, and the keys of `[policy.estimator]` that it uses, with their defaults."""
         ...
 
     @property
     def shares(self) -> Mapping[str, Fraction]:
-        """What epsilon is spent on, by name. The sum is 1.
+        """Shares of epsilon, by purpose. They sum to 1.
 
-        `noise` on the value, and any private selection before it; or the noisy sums that a ratio is made of.
+        `noise` on the value and any private selection before it, or the noisy sums of a ratio.
         """
         ...
 
     def value(self, users: Users, parameters: Parameters) -> Fraction:
-        """What is published, but for noise, exactly, in milli-units. Private. Raises BadUsers, EmptyHat."""
+        """Return the exact value before noise, in milli-units. Private. Raises BadUsers, EmptyHat."""
         ...
 
     def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
-        """The most that one user can move what noise is put on, in milli-units. Public.
+        """Return the sensitivity, to one user, of the number that gets noise, in milli-units. Public.
 
-        `replace`: that is `value`, moved by the user's sum. Counts are public and decide. Raises EmptyHat.
-        `add_remove`: that is the numerator of `value`, moved when the user comes or goes. Counts are private, so
-        `parameters` alone decide: the same number for all counts and for none.
+        `replace`: the number is `value`, and the user's sum changes. Counts are public and decide. Raises EmptyHat.
+        `add_remove`: the number is the numerator of `value`, and a user is added or removed. Counts are private, so
+        only `parameters` decide: the result is the same for all counts, also for none.
         """
         ...
 
     def bias(self, counts: Counts, parameters: Parameters) -> Fraction | None:
-        """The most that `value` and the mean of all readings can differ, over all sums, in milli-units.
+        """Return the largest difference of `value` from the mean of all readings, over all sums, in milli-units.
 
-        None where it is no fixed function of the sums, since an interval is drawn first. Raises EmptyHat.
+        None if an interval is drawn first, because `value` then is not a fixed function of the sums. Raises EmptyHat.
         """
         ...
 
     def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
-        """What may be published, for exactly `parameters.epsilon`. None: suppressed.
+        """Return the noisy estimate, for exactly `parameters.epsilon`; None if suppressed.
 
-        `replace`: nothing was drawn, since nobody is there, which is public.
-        `add_remove`: all was drawn and epsilon is spent, whoever is there, nobody included.
+        `replace`: None if there are no users, which is public; no noise was drawn.
+        `add_remove`: all noise is drawn and epsilon is spent for any users, also for none.
         """
         ...
 
 
 class Linear(Estimator, Protocol):
-    """An estimator whose value is the sum of users' means, each with a public weight: it has a vector form too.
+    """An estimator whose value is a sum of users' means with public weights, so that it also has a vector form.
 
-    `sensitivity` is U times the largest weight, or more, and `bias` U times all weight that the plain mean has more of.
-    U is how far apart two means can be, and nothing else: `hatcast.stream.estimators.vectors` stands on this.
+    `sensitivity` is U times the largest weight, or more, and `bias` is U times the weight that the plain mean has in
+    excess. U only means the largest distance of two means: `hatcast.stream.estimators.vectors` relies on this.
     """
 
     def bias(self, counts: Counts, parameters: Parameters) -> Fraction:
-        """See Estimator. Never None: no interval is drawn."""
+        """See Estimator. Never None, because no interval is drawn."""
         ...
 
     def weights(self, counts: Counts, parameters: Parameters) -> tuple[Weights, int]:
-        """(places, fills) and a total: the mean of user l weighs places_l / (fills_l total); all weights make 1.
+        """Return (places, fills) and a total: user l's mean has weight places_l / (fills_l total); weights sum to 1.
 
         Raises EmptyHat.
         """
@@ -286,14 +289,14 @@ class Linear(Estimator, Protocol):
 def with_noise(
     value: Fraction, sensitivity: Fraction, parameters: Parameters, noise: Noise, share: Fraction = NOISE_ONLY["noise"]
 ) -> Estimate:
-    """A value (milli-units) on the grid, with noise for a share of epsilon."""
+    """Round a value (milli-units) to the grid and add noise, for a share of epsilon."""
     grid = parameters.grid
     noisy = noise.laplace(grid.nearest(value), grid.distance(sensitivity), epsilon_share(parameters.epsilon, share))
     return Estimate.of_laplace(noisy, grid.floor(parameters.upper_bound_milli), parameters.interval)
 
 
 def epsilon_share(epsilon: float, share: Fraction) -> float:
-    """The greatest float that is at most this share of epsilon. Halves and quarters are exact."""
+    """Return the largest float that is at most this share of epsilon. Halves and quarters are exact."""
     exact = Fraction(epsilon) * share
-    part = float(exact)
-    return part if Fraction(part) <= exact else math.nextafter(part, 0.0)
+    rounded = float(exact)
+    return rounded if Fraction(rounded) <= exact else math.nextafter(rounded, 0.0)

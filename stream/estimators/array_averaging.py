@@ -1,4 +1,4 @@
-"""ARRAY-AVERAGING: the mean of the means of arrays, so that nobody weighs more than an array.    [M III.B, Alg 1, 2]"""
+"""ARRAY-AVERAGING: the mean of array means, so no user has more weight than an array.    [M III.B, Alg 1, 2]"""
 
 from fractions import Fraction
 from types import MappingProxyType
@@ -21,15 +21,15 @@ from hatcast.stream.policy.policy import EstimatorKeys, Relation
 
 
 class ArrayAveraging:
-    """(1/K) sum_k A_k; A_k is the mean of the places taken in array k, each holding its user's own mean (milli-units).
+    """(1/K) sum_k A_k; A_k is the mean of the occupied places of array k, each with its user's own mean (milli-units).
 
     Sensitivity (replace): U / K for both groupings. A neighbour has the same counts, so the same arrays; one user's
     mean moves by at most U. BESTFIT: the user is in one array, whose mean moves by at most U. WRAPAROUND: the user has
-    q <= m places, all in full arrays, and each moves its array's mean by at most U / m: q U / m <= U in sum. (The
-    papers print 2 U / K for WRAPAROUND: true, and twice too wide.)
+    q <= m places, all in full arrays, and each moves its array's mean by at most U / m: q U / m <= U in total. (The
+    papers print 2 U / K for WRAPAROUND, which is valid but twice too large.)
 
-    Bias: each user's mean weighs v_l = (1/K) sum_k places_lk / fill_k instead of m_l / M. Both sum to 1, so the worst
-    case has mu_l = U just where m_l / M > v_l: U sum_l (m_l / M - v_l)^+.
+    Bias: each user's mean has weight v_l = (1/K) sum_k places_lk / fill_k instead of m_l / M. Both sum to 1, so the
+    worst case has mu_l = U exactly where m_l / M > v_l: U sum_l (m_l / M - v_l)^+.
     """
 
     name: str = "array_averaging"
@@ -41,24 +41,24 @@ class ArrayAveraging:
     shares: Final = NOISE_ONLY
 
     def value(self, users: Users, parameters: Parameters) -> Fraction:
-        """The mean of array means. See Estimator."""
+        """Return the mean of the array means. See Estimator."""
         return _value(users, arrays_of(users.counts, parameters), parameters)
 
     def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
-        """U / K. See Estimator."""
+        """Return U / K. See Estimator."""
         return _sensitivity(arrays_of(counts, parameters), parameters)
 
     def bias(self, counts: Counts, parameters: Parameters) -> Fraction:
-        """U sum_l (m_l / M - v_l)^+. See Estimator."""
+        """Return U sum_l (m_l / M - v_l)^+. See Estimator."""
         return parameters.upper_bound_milli * excess_weight(counts, *self.weights(counts, parameters))
 
     def weights(self, counts: Counts, parameters: Parameters) -> tuple[Weights, int]:
-        """v_l. See Linear."""
+        """Return v_l. See Linear."""
         arrays = arrays_of(counts, parameters)
         return weights_in(counts, arrays), arrays.number
 
     def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
-        """See Estimator. Groups once for value and sensitivity."""
+        """See Estimator. Groups the users once, for value and sensitivity."""
         if not len(users.counts):
             return None
         arrays = arrays_of(users.counts, parameters)
@@ -66,14 +66,17 @@ class ArrayAveraging:
 
 
 def arrays_of(counts: Counts, parameters: Parameters) -> Arrays:
-    """One or more arrays: no rule gives a length above the largest count, so that user fills one. Raises EmptyHat."""
+    """Group the users into one or more arrays. Raises EmptyHat.
+
+    There is at least one: no rule returns a length above the largest count, so the user with this count fills an array.
+    """
     if parameters.grouping is None:
         raise ValueError("an estimator with arrays needs a grouping")
     return GROUPINGS[parameters.grouping](counts, length_of(counts, parameters))
 
 
 def length_of(counts: Counts, parameters: Parameters) -> int:
-    """The array length by the rule in use. Raises EmptyHat."""
+    """Return the array length by the rule or number of the parameters. Raises EmptyHat."""
     if parameters.array_length is None:
         raise ValueError("an estimator with arrays needs an array length")
     if not len(counts):

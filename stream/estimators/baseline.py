@@ -1,4 +1,4 @@
-"""BASELINE: the plain mean of all readings, with noise for the user who has most of them.    [M III.A]"""
+"""BASELINE: the plain mean of all readings, with noise for the largest count of a user.    [M III.A]"""
 
 from fractions import Fraction
 from types import MappingProxyType
@@ -16,8 +16,8 @@ from hatcast.stream.policy.policy import EstimatorKeys, Relation
 class Baseline:
     """f = sum_l s_l / M, with M = sum_l m_l, s_l the sum of user l's readings in milli-units.
 
-    Sensitivity (replace): U m* / M, m* the largest count. A neighbour has the same counts, so the same M, and one s_l
-    elsewhere in [0, m_l U]; this moves f by at most m_l U / M.
+    Sensitivity (replace): U m* / M, m* the largest count. A neighbour has the same counts, so the same M, and another
+    value in [0, m_l U] for one s_l; this moves f by at most m_l U / M.
     """
 
     name: Final = "baseline"
@@ -25,25 +25,25 @@ class Baseline:
     shares: Final = NOISE_ONLY
 
     def value(self, users: Users, parameters: Parameters) -> Fraction:
-        """f. See Estimator."""
+        """Return f. See Estimator."""
         if not len(users.counts):
             raise EmptyHat
         return Fraction(total(users.checked(parameters.upper_bound_milli).sums), total(users.counts))
 
     def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
-        """U m* / M. See Estimator."""
+        """Return U m* / M. See Estimator."""
         if not len(counts):
             raise EmptyHat
         return Fraction(parameters.upper_bound_milli * int(counts[0]), total(counts))
 
     def bias(self, counts: Counts, _parameters: Parameters) -> Fraction:
-        """0: f is the mean of all readings. See Estimator."""
+        """Return 0: f is the mean of all readings. See Estimator."""
         if not len(counts):
             raise EmptyHat
         return Fraction(0)
 
     def weights(self, counts: Counts, _parameters: Parameters) -> tuple[Weights, int]:
-        """m_l / M. See Linear."""
+        """Return m_l / M. See Linear."""
         if not len(counts):
             raise EmptyHat
         return (counts, np.ones(len(counts), np.int64)), total(counts)

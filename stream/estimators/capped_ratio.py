@@ -1,4 +1,4 @@
-"""A weighted mean as a ratio of two noisy sums, so that counts are private too.    [estimators.md 5]"""
+"""A weighted mean as a ratio of two noisy sums, for private counts.    [docs/specification/estimators.md, section 5]"""
 
 import math
 from decimal import Decimal
@@ -18,10 +18,10 @@ _SCALES_TO_THRESHOLD: Final = 10
 
 
 def default_threshold(array_length: int, epsilon: float) -> float:
-    """20 m / epsilon: ten times the scale of the noise on W.
+    """Return 20 m / epsilon: ten times the scale of the noise on W.
 
-    There the noise on N has a scale of U/20 after the division, and an empty HAT passes once in 44,000 draws (half of
-    exp(-10)).
+    At this threshold the noise on N has a scale of U/20 after the division, and an empty HAT passes once in 44,000
+    draws (half of exp(-10)).
     """
     return float(_SCALES_TO_THRESHOLD * 2 * array_length / Fraction(Decimal(repr(epsilon))))
 
@@ -30,21 +30,21 @@ class CappedRatio:
     """N / W + U/2, of N = sum_l w_l (mu_l - U/2) and W = sum_l w_l with noise on each, w_l = min(m_l, m).
 
     mu_l is the user's own mean (milli-units), m the policy's `array_length`, a constant. Without noise this is the
-    `weighted_mean`. W (readings) gets noise at eps/2, and so does N (grid steps). Where noisy W is below
-    `weight_threshold` the HAT is suppressed.
+    `weighted_mean`. W (readings) gets noise at eps/2, and so does N (grid steps). If noisy W is below
+    `weight_threshold`, the HAT is suppressed.
 
-    Privacy (add_remove): a neighbour has one user more or less. Its w_l is an integer in [0, m], 0 where it is not in
-    this HAT, and mu_l in [0, U]; the terms of all others stay as they are, since m is no function of counts.
+    Privacy (add_remove): a neighbour has one user more or less. Its w_l is an integer in [0, m], 0 if the user is not
+    in this HAT, and mu_l is in [0, U]; the terms of all other users do not change, because m does not depend on counts.
     - W, an integer, moves by w_l <= m.
     - N moves by w_l |mu_l - U/2| <= m U/2. It is an exact fraction, rounded to steps once: d = floor(m U/2 / grid) + 1
-      steps at most. Centring at U/2 halves that: sum_l w_l mu_l would move by m U.
-    - Both are cut to what fits into 64 bits before the noise, which brings no two numbers further apart. So no data set
-      makes a draw fail: a refusal would be an output too.
-    - Distances and scales are functions of m, U, grid and eps. Both numbers are always drawn, for a HAT without users
-      too. So the pair costs eps/2 + eps/2. All that is published is computed from the pair and from what is public.
+      steps at most. Centring at U/2 halves the distance: sum_l w_l mu_l would move by m U.
+    - Both are clipped to 64 bits before the noise, which never increases a difference. So no data set makes a draw
+      fail: an error would be an output too.
+    - Distances and scales are functions of m, U, grid and eps. Both numbers are always drawn, also for a HAT without
+      users. So the pair costs eps/2 + eps/2. The release is computed from the pair and public values only.
 
     Bias: U sum_l (m_l / M - w_l / W)^+ as for WeightedMean, of the ratio without noise. Noise on W adds a bias that
-    vanishes as W grows; it is covered by `interval95`.
+    vanishes as W grows; `interval95` covers it.
     """
 
     name: Final = "capped_ratio"
@@ -57,18 +57,18 @@ class CappedRatio:
     shares: Final = MappingProxyType({"numerator": _HALF, "denominator": _HALF})
 
     def value(self, users: Users, parameters: Parameters) -> Fraction:
-        """sum_l w_l mu_l / W. See Estimator."""
+        """Return sum_l w_l mu_l / W. See Estimator."""
         if not len(users.counts):
             raise EmptyHat
         weight = total(capped_weights(users.counts, _length(parameters))[0])
         return centred_sum(users, parameters) / weight + _middle(parameters)
 
     def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
-        """The numerator's, m U/2, whatever the counts. That of the denominator is m readings. See Estimator."""
+        """Return that of the numerator, m U/2, for any counts. The denominator's is m readings. See Estimator."""
         return _length(parameters) * _middle(parameters)
 
     def bias(self, counts: Counts, parameters: Parameters) -> Fraction:
-        """U sum_l (m_l / M - w_l / W)^+. See Estimator."""
+        """Return U sum_l (m_l / M - w_l / W)^+. See Estimator."""
         if not len(counts):
             raise EmptyHat
         weights = capped_weights(counts, _length(parameters))
@@ -93,7 +93,7 @@ class CappedRatio:
 
 
 def centred_sum(users: Users, parameters: Parameters) -> Fraction:
-    """N without noise, milli-units; 0 for nobody."""
+    """Return N without noise, in milli-units; 0 without users."""
     if not len(users.counts):
         return Fraction(0)
     weights = capped_weights(users.counts, _length(parameters))
@@ -102,7 +102,7 @@ def centred_sum(users: Users, parameters: Parameters) -> Fraction:
 
 
 def min_scale(parameters: Parameters) -> int:
-    """Of the noise on the two sums, whole steps or readings: a function of the policy."""
+    """Return the smaller of the two noise scales (steps, readings), rounded down: a function of the policy alone."""
     noises = (
         (parameters.grid.distance(_length(parameters) * _middle(parameters)), "numerator"),
         (_length(parameters), "denominator"),
@@ -112,7 +112,7 @@ def min_scale(parameters: Parameters) -> int:
 
 
 def _ratio(numerator: Noisy, denominator: Noisy, parameters: Parameters) -> Estimate:
-    """What is published of two noisy sums (steps, readings above 0)."""
+    """Return the estimate from two noisy sums (steps; readings, above 0)."""
     grid = parameters.grid
     top = grid.floor(parameters.upper_bound_milli)
     raw = grid.nearest(numerator.value * grid.milli / denominator.value + _middle(parameters))
@@ -120,35 +120,35 @@ def _ratio(numerator: Noisy, denominator: Noisy, parameters: Parameters) -> Esti
 
 
 def _interval95(numerator: Noisy, denominator: Noisy, parameters: Parameters, top: int) -> tuple[int, int]:
-    """Around the ratio without noise in 95 of 100 draws.
+    """Return an interval that contains the ratio without noise with probability 0.95 or more.
 
-    Each sum is further away than its noise's 97.5 % quantile once in 40 draws, so that both are within in 38 of 40 or
-    more. N was rounded by up to half a step. The ratio is least and greatest at corners of that box; where the weight
-    could be 0, nothing is known: [0, U].
+    Each noise exceeds its quantile once in 40 draws, so both are within their quantiles in 38 of 40 draws or more. N
+    was rounded by up to half a step. The ratio is smallest and largest at corners of that box. If the weight could be
+    0, the interval is [0, U].
     """
     n, w = numerator.value, denominator.value
-    beyond_n = tail_quantile(40, numerator.scale) + _HALF
-    beyond_w = tail_quantile(40, denominator.scale)
-    if w <= beyond_w:
+    n_error = tail_quantile(40, numerator.scale) + _HALF
+    w_error = tail_quantile(40, denominator.scale)
+    if w <= w_error:
         return 0, top
-    least, most = n - beyond_n, n + beyond_n
-    low = least / (w + beyond_w if least > 0 else w - beyond_w)
-    high = most / (w - beyond_w if most > 0 else w + beyond_w)
+    n_low, n_high = n - n_error, n + n_error
+    low = n_low / (w + w_error if n_low > 0 else w - w_error)
+    high = n_high / (w - w_error if n_high > 0 else w + w_error)
     grid, middle = parameters.grid, _middle(parameters)
-    # Rounded outwards, so that the grid takes nothing away.
+    # Rounded outwards, so that rounding to the grid never narrows the interval.
     floor, ceiling = grid.floor(low * grid.milli + middle), -grid.floor(-(high * grid.milli + middle))
     return clip(floor, top), clip(ceiling, top)
 
 
 def _middle(parameters: Parameters) -> Fraction:
-    """U/2, milli-units."""
+    """Return U/2 in milli-units."""
     return Fraction(parameters.upper_bound_milli, 2)
 
 
 def _length(parameters: Parameters) -> int:
-    """The spec's m. Raises TypeError for a rule: those read counts."""
+    """Return m. Raises TypeError for a rule, because rules read counts."""
     if not isinstance(parameters.array_length, int):
-        raise TypeError("under add_remove the array length is a number of places")
+        raise TypeError("under add_remove the array length must be a number of places")
     return parameters.array_length
 
 

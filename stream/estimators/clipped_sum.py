@@ -1,4 +1,7 @@
-"""The mean of all readings with users' sums clipped as is best in the worst case.    [V, E_M], [estimators.md 4]"""
+"""The mean of all readings, with users' sums clipped optimally for the worst case.    [V, E_M]
+
+See docs/specification/estimators.md, section 4.
+"""
 
 from fractions import Fraction
 from types import MappingProxyType
@@ -14,16 +17,16 @@ from hatcast.stream.policy.policy import EstimatorKeys, Relation
 
 
 class ClippedSum:
-    """sum_l cut(s_l) / M (milli-units): the sum s_l of user l is cut to an interval of width w_l = min(U m_l, D).
+    """sum_l clip(s_l) / M (milli-units): the sum s_l of user l is clipped to an interval of width w_l = min(U m_l, D).
 
     The interval lies in the middle of [0, U m_l]. D = U times the ceil(2/eps)-th largest count; with fewer users D = 0:
     the value is U/2, no data is used and no noise is drawn.
 
-    Sensitivity (replace): D / M. A neighbour has the same counts, so the same M, D and intervals, and one sum
-    elsewhere; cut, it moves by w_l <= D at most, and by D for a user with U m_l >= D.
+    Sensitivity (replace): D / M. A neighbour has the same counts, so the same M, D and intervals, and one other sum;
+    clipped, this sum moves by at most w_l <= D, and by D for a user with U m_l >= D.
 
-    Bias: a cut sum is off by at most (U m_l - D)^+ / 2, on whichever side, and all can be so at once:
-    sum_l (U m_l - D)^+ / (2 M). With E|noise| = D / (eps M) that is least for this D and these intervals: see
+    Bias: a clipped sum is off by at most (U m_l - D)^+ / 2, on either side, and all can be so at once:
+    sum_l (U m_l - D)^+ / (2 M). Bias plus E|noise| = D / (eps M) is smallest for this D and these intervals: see
     docs/privacy.md, "The best clipping in the worst case".
     """
 
@@ -32,19 +35,19 @@ class ClippedSum:
     shares: Final = NOISE_ONLY
 
     def value(self, users: Users, parameters: Parameters) -> Fraction:
-        """sum_l cut(s_l) / M. See Estimator."""
+        """Return sum_l clip(s_l) / M. See Estimator."""
         upper = parameters.upper_bound_milli
         widths = np.minimum(users.counts * upper, _widest(users.counts, parameters))
         sums, middles = users.checked(upper).sums, users.counts * upper
-        # Twice everything, so that middles are integers: below 2^63, as U and counts are below 2^31.
+        # Everything is doubled, so that middles are integers: below 2^63, because U and counts are below 2^31.
         return Fraction(total(np.clip(2 * sums, middles - widths, middles + widths)), 2 * total(users.counts))
 
     def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
-        """D / M. See Estimator."""
+        """Return D / M. See Estimator."""
         return Fraction(_widest(counts, parameters), total(counts))
 
     def bias(self, counts: Counts, parameters: Parameters) -> Fraction:
-        """sum_l (U m_l - D)^+ / (2 M). See Estimator."""
+        """Return sum_l (U m_l - D)^+ / (2 M). See Estimator."""
         lost: Integers = np.maximum(counts * parameters.upper_bound_milli - _widest(counts, parameters), 0)
         return Fraction(total(lost), 2 * total(counts))
 
@@ -56,7 +59,7 @@ class ClippedSum:
 
 
 def _widest(counts: Counts, parameters: Parameters) -> int:
-    """D, milli-units. Raises EmptyHat."""
+    """Return D in milli-units. Raises EmptyHat."""
     if not len(counts):
         raise EmptyHat
     rank = ceil_2_over(parameters.epsilon)

@@ -9,10 +9,10 @@ from hatcast.stream.policy.policy import EstimatorKeys, Relation
 
 
 class OptArrayAveraging(ArrayAveraging):
-    """As ArrayAveraging, in formula, sensitivity (replace: U / K), bias and proof; only the default length differs.
+    """ArrayAveraging with another default array length. Formula, sensitivity (replace: U / K), bias and proof stay.
 
-    `minimax` minimises a bound of bias + E|noise| that takes the arrays as full and each place as one reading;
-    `minimax_convex` a convex stand-in for it. The length depends on counts and epsilon, which are public.
+    `minimax` minimises a bound of bias + E|noise| that assumes full arrays and one reading per place; `minimax_convex`
+    minimises a convex surrogate of it. The length depends on counts and epsilon, which are public.
     """
 
     name = "opt_array_averaging"

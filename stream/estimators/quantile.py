@@ -15,10 +15,10 @@ from hatcast.stream.estimators.grouping import Arrays, Integers
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import EstimatorKeys, Relation
 
-_SHARE: Final = Fraction(1, 4)  # of each end
+_SHARE: Final = Fraction(1, 4)  # of epsilon, for each end
 
 Rank = Callable[[int, float], int]
-"""(K, epsilon) -> how many means lie below the lower end, and above the upper one"""
+"""(K, epsilon) -> number of means below the lower end, and above the upper end"""
 
 QUANTILES: Final[Mapping[str, Rank]] = MappingProxyType(
     {
@@ -29,17 +29,18 @@ QUANTILES: Final[Mapping[str, Rank]] = MappingProxyType(
 
 
 class Quantile(ClippedMeans):
-    """(1/K) sum_k cut(A_k, a, b), [a, b] private quantiles of the array means A_k.
+    """(1/K) sum_k clip(A_k, a, b), [a, b] private quantiles of the array means A_k.
 
     `quantiles` = fixed: a tenth and nine tenths, ranks t = floor(K/10) and K - t. epsilon_dependent: t = ceil(2/eps),
-    at most floor(K/2). In whole grid steps let z_1 <= ... <= z_K be the means, z_0 = 0, z_(K+1) = the last step within
-    U. For either end, interval i is drawn with a chance proportional to (z_(i+1) - z_i) exp(-e |i - t| / (2 s)),
-    e = eps/4, then an integer uniformly in (z_i, z_(i+1)]. The ends are swapped if they come out of order.
+    at most floor(K/2). In grid steps let z_1 <= ... <= z_K be the means, z_0 = 0, z_(K+1) = the last step within U. For
+    either end, interval i is drawn with probability proportional to (z_(i+1) - z_i) exp(-e |i - t| / (2 s)), e = eps/4,
+    then an integer uniformly from (z_i, z_(i+1)]. The ends are swapped if they are out of order.
 
-    Privacy (replace): eps/4 for each end and eps/2 for the noise. A step v > 0 is drawn with a chance proportional to
-    exp(-e |i(v) - t| / (2 s)), i(v) = #{z_k < v}: of an interval's chance its steps have equal parts. One user moves
-    s array means at most, so i(v) by s at most; then each weight and their sum change by exp(e/2) at most, a chance by
-    exp(e). (The papers' constant is that of s = 1.) Sensitivity: see ClippedMeans.
+    Privacy (replace): eps/4 for each end and eps/2 for the noise. A step v > 0 is drawn with probability proportional
+    to exp(-e |i(v) - t| / (2 s)), i(v) = #{z_k < v}, because the steps of an interval share its probability equally.
+    One user moves at most s array means, so i(v) changes by at most s; then each weight and their sum change by a
+    factor of at most exp(e/2), and a probability by at most exp(e). (The papers' constant is that of s = 1.)
+    Sensitivity: see ClippedMeans.
     """
 
     name: Final = "quantile"
@@ -53,18 +54,18 @@ class Quantile(ClippedMeans):
     def interval(self, means: ArrayMeans, arrays: Arrays, parameters: Parameters, noise: Noise) -> Interval:
         """See ClippedMeans."""
         if parameters.quantiles is None:
-            raise ValueError("quantile needs to know which")
+            raise ValueError("the quantile estimator needs `quantiles`")
         grid = parameters.grid
         top = grid.floor(parameters.upper_bound_milli)
         steps = np.sort(np.minimum(means.nearest(grid.milli), top))
         rank = QUANTILES[parameters.quantiles](arrays.number, parameters.epsilon)
         rate = Fraction(parameters.epsilon) * _SHARE / (2 * arrays.split)
-        ends = [private_quantile(steps, top, each, rate, noise) for each in (rank, arrays.number - rank)]
+        ends = [private_quantile(steps, top, end_rank, rate, noise) for end_rank in (rank, arrays.number - rank)]
         return min(ends) * grid.milli, max(ends) * grid.milli
 
 
 def private_quantile(steps: Integers, top: int, rank: int, rate: Fraction, noise: Noise) -> int:
-    """A step in [1, top] that has about `rank` of the K ascending steps (each in [0, top]) below it."""
+    """Draw a step in [1, top] with about `rank` of the K ascending steps (each in [0, top]) below it."""
     borders = np.concatenate(([0], steps, [top]))
     widths = np.diff(borders)
     drawn = noise.choose(widths, np.abs(np.arange(len(widths)) - rank), rate)

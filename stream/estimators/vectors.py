@@ -1,6 +1,7 @@
-"""Means of readings in R^d: the vector form of every linear estimator.    [V], [estimators.md, section 4]
+"""Means of readings in R^d: the vector form of the linear estimators.    [V]
 
-A reading lies in the l1 ball of radius U; for d = 1 in [0, U], as a speed does. Distances are l1: a sum over axes.
+A reading lies in the l1 ball of radius U; for d = 1 in [0, U], like a speed. Distances are l1: sums over axes.
+See docs/specification/estimators.md, section 4.
 """
 
 from collections.abc import Mapping
@@ -27,23 +28,23 @@ LINEAR: Final[Mapping[str, Linear]] = MappingProxyType(
         for each in (baseline.ESTIMATOR, array_averaging.ESTIMATOR, opt_array_averaging.ESTIMATOR, weighted.ESTIMATOR)
     }
 )
-"""All that have a vector form."""
+"""The estimators with a vector form."""
 
 
 class NoVectorForm(HatcastError):
-    """An estimator is named for vectors that has no form for them."""
+    """The estimator has no vector form."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"{name} has no form for vectors; use {', '.join(LINEAR)}")
+        super().__init__(f"{name} has no vector form; use {', '.join(LINEAR)}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VectorUsers:
-    """The users of one HAT, largest count first, ties by pseudonym: an order that no reading decides.
+    """Users of one HAT, largest count first, ties by pseudonym: an order that does not depend on readings.
 
-    counts   int64 [L]      readings, 1 or more
-    sums     int64 [L, d]   of each user's readings, milli-units; d is 1 or more
-    Raises BadUsers unless they are so.
+    counts   int64 [L]      readings per user, 1 or more
+    sums     int64 [L, d]   sum of each user's readings, milli-units; d is 1 or more
+    Raises BadUsers if the arrays violate this.
     """
 
     counts: Counts
@@ -52,14 +53,14 @@ class VectorUsers:
     def __post_init__(self) -> None:
         counts, sums = self.counts, self.sums
         if counts.ndim != 1 or sums.ndim != 2 or counts.dtype != np.int64 or sums.dtype != np.int64:
-            raise BadUsers("counts are an int64 array, sums a table of int64 with a row a user")
+            raise BadUsers("counts must be a one-dimensional and sums a two-dimensional int64 array")
         if sums.shape[0] != len(counts) or sums.shape[1] < 1:
-            raise BadUsers("sums have a row for each user, and one or more columns")
+            raise BadUsers("sums must have one row per user and at least one column")
         check_counts(counts)
 
     @classmethod
     def sorted(cls, pseudonyms: NDArray[np.uint64], counts: Counts, sums: Integers) -> Self:
-        """Users in any order. pseudonyms: their 8 bytes as big-endian numbers."""
+        """Sort users that are in any order. pseudonyms: their 8 bytes as big-endian numbers."""
         order = np.lexsort((pseudonyms, -counts))
         return cls(counts[order], sums[order])
 
@@ -69,12 +70,12 @@ class VectorUsers:
         return len(self.sums.T)
 
     def checked(self, upper_bound_milli: int) -> Self:
-        """Themselves, if every mean lies in the ball (d = 1: in [0, U]). Raises BadUsers otherwise."""
+        """Return self if each user's mean lies in the ball (d = 1: in [0, U]). Raises BadUsers otherwise."""
         if self.dimensions == 1 and bool(np.any(self.sums < 0)):
             raise BadUsers("a sum is below 0")
         room = self.counts * upper_bound_milli  # below 2^62, as counts and U are below 2^31
         for column in self.sums.T:
-            # Compared before a difference is taken, since |-2^63| does not fit into 64 bits.
+            # Compared before the subtraction, because |-2^63| does not fit into 64 bits.
             if bool(np.any((column > room) | (column < -room))):
                 raise BadUsers("a user's mean is outside the ball of the upper bound")
             room = room - np.abs(column)
@@ -83,10 +84,10 @@ class VectorUsers:
 
 @dataclass(frozen=True, slots=True)
 class VectorEstimate:
-    """What may be published of a HAT.
+    """Publishable vector estimate of a HAT.
 
-    raw     [d] the noisy value, in steps of the grid
-    scale   of the Laplace noise on each coordinate, in steps
+    raw     [d] noisy value, in grid steps
+    scale   scale of the Laplace noise on each coordinate, in steps
     """
 
     raw: tuple[int, ...]
@@ -97,30 +98,31 @@ class VectorEstimate:
 class VectorForm:
     """sum_l v_l mu_l: v_l the public weights of a linear estimator, mu_l in R^d the mean of user l's readings.
 
-    D_U = 2 U is how far apart two points of the ball can be, +U and -U on one axis; for d = 1 on [0, U] it is U.
+    D_U = 2 U is the diameter of the ball, the distance of +U and -U on one axis; for d = 1 on [0, U] it is U.
 
     Sensitivity (replace), in l1: that of the estimator with D_U for U. A neighbour has the same counts, so the same
-    weights, and one mu_l elsewhere in the ball. The value moves by v_l ||mu_l - mu_l'|| <= v_l D_U: no more than the
-    estimator's own value can when that user's mean moves within [0, D_U].
+    weights, and one other mu_l in the ball. The value moves by v_l ||mu_l - mu_l'|| <= v_l D_U: no more than the
+    estimator's own value does when that user's mean moves within [0, D_U].
 
-    Privacy: each coordinate gets discrete Laplace noise of the same scale b, on its own. If the rounded value moves by
-    n_i steps in coordinate i, probabilities change by exp(sum_i |n_i| / b) at most. That sum is at most `distance` (see
-    Grid.distance for d coordinates), and b is at least distance / eps.
+    Privacy: each coordinate gets independent discrete Laplace noise of the same scale b. If the rounded value moves by
+    n_i steps in coordinate i, probabilities change by a factor of at most exp(sum_i |n_i| / b). That sum is at most
+    `distance` (see Grid.distance for d coordinates), and b is at least distance / eps.
 
     Bias, in l1: sum_l (m_l / M - v_l) mu_l is at most U sum_l |m_l / M - v_l|, reached with mu_l at +U or -U of an axis
-    by the sign. The weights of either mean make 1, so this is 2 U sum_l (m_l / M - v_l)^+: the estimator's, D_U for U.
+    by the sign. The weights of either mean sum to 1, so this is 2 U sum_l (m_l / M - v_l)^+: that of the estimator with
+    D_U for U.
 
-    Array length: `minimax` weighs the bias against E||noise||, which is d scales: D_U (1 - G/M) + c d D_U m / (eps G).
-    D_U cancels out, d does not: the rule is asked with eps / d. No other rule reads epsilon.
+    Array length: `minimax` trades the bias off against E||noise||, which is d scales: D_U (1 - G/M) + c d D_U m /
+    (eps G). D_U cancels out, d does not: the rule gets eps / d. No other rule reads epsilon.
     """
 
     estimator: Linear
     dimensions: int
 
     def value(self, users: VectorUsers, parameters: Parameters) -> tuple[Fraction, ...]:
-        """[d] what noise is put on, exactly, in milli-units. Private. Raises BadUsers, EmptyHat."""
+        """Return the exact value before noise [d], in milli-units. Private. Raises BadUsers, EmptyHat."""
         if users.dimensions != self.dimensions:
-            raise BadUsers("users have another number of dimensions")
+            raise BadUsers("users have a different number of dimensions")
         if not len(users.counts):
             raise EmptyHat
         weights, whole = self.weights(users.counts, parameters)
@@ -128,21 +130,21 @@ class VectorForm:
         return tuple(weighted_sum(users.counts, column, weights) / whole for column in sums.T)
 
     def weights(self, counts: Counts, parameters: Parameters) -> tuple[Weights, int]:
-        """v_l. See Linear."""
-        return self.estimator.weights(counts, self._on_a_line(parameters))
+        """Return v_l. See Linear."""
+        return self.estimator.weights(counts, self._scalar_parameters(parameters))
 
     def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
-        """The most that one user's sum can move `value` in l1, in milli-units. Public under `replace`."""
-        return self.estimator.sensitivity(counts, self._on_a_line(parameters))
+        """Return the l1 sensitivity of `value` to one user's sum, in milli-units. Public under `replace`."""
+        return self.estimator.sensitivity(counts, self._scalar_parameters(parameters))
 
     def worst_case_error(self, counts: Counts, parameters: Parameters) -> WorstCaseError:
-        """E_M in l1: the bias, and the sum of d scales.    [V, E_M]"""
-        line = self._on_a_line(parameters)
-        noise = self.dimensions * self.estimator.sensitivity(counts, line) / Fraction(parameters.epsilon)
-        return WorstCaseError(self.estimator.bias(counts, line), noise)
+        """Return E_M in l1: the bias, and the sum of d scales.    [V, E_M]"""
+        scalar = self._scalar_parameters(parameters)
+        noise = self.dimensions * self.estimator.sensitivity(counts, scalar) / Fraction(parameters.epsilon)
+        return WorstCaseError(self.estimator.bias(counts, scalar), noise)
 
     def estimate(self, users: VectorUsers, parameters: Parameters, noise: Noise) -> VectorEstimate | None:
-        """What may be published, for exactly `parameters.epsilon`. None: suppressed, nothing was drawn."""
+        """Return the noisy estimate, for exactly `parameters.epsilon`; None if suppressed, without drawing noise."""
         if not len(users.counts):
             return None
         grid = parameters.grid
@@ -151,16 +153,16 @@ class VectorForm:
         noisy = [noise.laplace(each, distance, parameters.epsilon) for each in values]
         return VectorEstimate(tuple(each.value for each in noisy), noisy[0].scale)
 
-    def _on_a_line(self, parameters: Parameters) -> Parameters:
-        """Those of the estimator on [0, D_U] whose weights, sensitivity and bias are those of the vectors."""
+    def _scalar_parameters(self, parameters: Parameters) -> Parameters:
+        """Return parameters for the estimator on [0, D_U], whose weights, sensitivity and bias hold for the vectors."""
         diameter = parameters.upper_bound_milli * (1 if self.dimensions == 1 else 2)
         return replace(parameters, upper_bound_milli=diameter, epsilon=parameters.epsilon / self.dimensions)
 
 
 def vector_form(name: str, dimensions: int) -> VectorForm:
-    """The form of the estimator of this name in R^d. Raises NoVectorForm; ValueError below one dimension."""
+    """Return the vector form of an estimator in R^d. Raises NoVectorForm; ValueError below one dimension."""
     if name not in LINEAR:
         raise NoVectorForm(name)
     if dimensions < 1:
-        raise ValueError("vectors have one or more coordinates")
+        raise ValueError("vectors must have at least one coordinate")
     return VectorForm(LINEAR[name], dimensions)

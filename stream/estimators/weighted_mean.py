@@ -1,4 +1,4 @@
-"""The mean of users' means, each weighed by its readings up to a limit: ARRAY-AVERAGING without arrays."""
+"""The mean of users' means, weighted by their capped numbers of readings: ARRAY-AVERAGING without arrays."""
 
 from fractions import Fraction
 from types import MappingProxyType
@@ -15,9 +15,9 @@ from hatcast.stream.policy.policy import EstimatorKeys, Relation
 class WeightedMean:
     """sum_l w_l mu_l / W, w_l = min(m_l, m), W = sum_l w_l, mu_l the user's own mean (milli-units), m the array length.
 
-    Sensitivity (replace): U m / W. A neighbour has the same counts, so the same m and weights, and one mu_l elsewhere
-    in [0, U]; this moves the mean by at most U w_l / W, and the largest w_l is m, since no rule gives a length above
-    the largest count. With the arrays of ARRAY-AVERAGING all full, K = W / m: the same noise, and no places are left.
+    Sensitivity (replace): U m / W. A neighbour has the same counts, so the same m and weights, and one other mu_l in
+    [0, U]; this moves the mean by at most U w_l / W, and the largest w_l is m, because no rule returns a length above
+    the largest count. If all arrays of ARRAY-AVERAGING are full, K = W / m: the noise is the same.
 
     Bias: U sum_l (m_l / M - w_l / W)^+, as for ArrayAveraging.
     """
@@ -29,24 +29,24 @@ class WeightedMean:
     shares: Final = NOISE_ONLY
 
     def value(self, users: Users, parameters: Parameters) -> Fraction:
-        """sum_l w_l mu_l / W. See Estimator."""
+        """Return sum_l w_l mu_l / W. See Estimator."""
         weights, whole = self.weights(users.counts, parameters)
         checked = users.checked(parameters.upper_bound_milli)
         return weighted_sum(checked.counts, checked.sums, weights) / whole
 
     def sensitivity(self, counts: Counts, parameters: Parameters) -> Fraction:
-        """U m / W. See Estimator."""
+        """Return U m / W. See Estimator."""
         length = length_of(counts, parameters)
         return Fraction(parameters.upper_bound_milli * length, total(capped_weights(counts, length)[0]))
 
     def bias(self, counts: Counts, parameters: Parameters) -> Fraction:
-        """U sum_l (m_l / M - w_l / W)^+. See Estimator."""
+        """Return U sum_l (m_l / M - w_l / W)^+. See Estimator."""
         return parameters.upper_bound_milli * excess_weight(counts, *self.weights(counts, parameters))
 
     def weights(self, counts: Counts, parameters: Parameters) -> tuple[Weights, int]:
-        """w_l / W. See Linear."""
-        found = capped_weights(counts, length_of(counts, parameters))
-        return found, total(found[0])
+        """Return w_l / W. See Linear."""
+        weights = capped_weights(counts, length_of(counts, parameters))
+        return weights, total(weights[0])
 
     def estimate(self, users: Users, parameters: Parameters, noise: Noise) -> Estimate | None:
         """See Estimator."""

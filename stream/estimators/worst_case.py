@@ -1,4 +1,4 @@
-"""The worst-case error of an estimator, bias and noise apart.    [V, E_M], [estimators.md, section 4]"""
+"""Worst-case error of an estimator, as bias and noise.    [V, E_M], [docs/specification/estimators.md, section 4]"""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -11,10 +11,10 @@ from hatcast.stream.mechanisms.grid import Grid
 
 @dataclass(frozen=True, slots=True)
 class WorstCaseError:
-    """E_M = bias + noise, in milli-units; an upper bound of the mean absolute error on every data set.
+    """E_M = bias + noise, in milli-units: an upper bound of the mean absolute error on every data set.
 
-    bias    the most that the value before noise differs from the mean of all readings, over all sums
-    noise   E|noise|: the scale sensitivity / epsilon, without the grid's widening
+    bias    largest difference of the value before noise from the mean of all readings, over all sums
+    noise   E|noise|: the scale sensitivity / epsilon, without the increase by the grid
     """
 
     bias: Fraction
@@ -34,16 +34,16 @@ def worst_case_error(
     grouping: str | None = None,
     array_length: str | int | None = None,
 ) -> WorstCaseError | None:
-    """What can be said before any speed is seen. Settings left out are the estimator's defaults.
+    """Return the worst-case error for these counts. Omitted settings are the estimator's defaults.
 
-    None for an estimator that selects an interval first: neither summand is fixed. None for a ratio of noisy sums:
-    its bias is fixed (`Estimator.bias`), but noise that is divided by noise has no mean that a formula gives.
+    None for an estimator that selects an interval first: neither summand is fixed. None for a ratio of noisy sums: its
+    bias is fixed (`Estimator.bias`), but the quotient of noisy numbers has no closed-form mean.
     Raises EmptyHat, SettingError.
     """
     defaults = estimator.keys.defaults
     parameters = Parameters(
         upper_bound_milli,
-        Grid(Decimal(upper_bound_milli) / 1000),  # plays no part: the numbers are those before rounding
+        Grid(Decimal(upper_bound_milli) / 1000),  # not used: the numbers are those before rounding
         epsilon,
         grouping or defaults.get("grouping"),
         array_length or defaults.get("array_length"),

@@ -22,10 +22,7 @@ V = TypeVar("V")
 _NO_TIME: Final = 1 << 80  # later than any arrival + max_ahead: an unreadable time ends as bad_time
 _BAD_VALUE: Final = -1
 _cell_at = h3.latlng_to_cell
-_YEARS: Final = (
-    -62_104_060_800_000,
-    253_370_764_800_000,
-)  # ms; years 2 to 9998: inside, any time zone has a local date
+_YEARS: Final = (-62_104_060_800_000, 253_370_764_800_000)  # ms; years 2 to 9998: each time zone has a local date
 
 # Plain strings: hashing a member of an Enum runs Python code, for every record.
 _UNDECODABLE, _BAD_PLACE, _BAD_SPEED = Outcome.UNDECODABLE.value, Outcome.BAD_PLACE.value, Outcome.BAD_VALUE.value

@@ -181,7 +181,7 @@ class PartitionFold(ABC, Generic[V]):
         return None
 
     def _add_vehicle(self, sent: str) -> Vehicle | None:
-        """Check and cache a vehicle id that is not in the cache (rules 3 and 10)."""
+        """Return and cache the vehicle of an id that is not in the cache; None if undecodable (rules 3 and 10)."""
         canonical = canonical_vehicle(sent)
         vehicle = None
         if canonical is not None:

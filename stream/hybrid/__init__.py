@@ -1,6 +1,7 @@
-"""The hybrid model: some devices do not trust the operator, and send their own mean with their own noise.    [H]
+"""Hybrid model: devices that do not trust the operator add noise to their own mean before they send it.    [H]
 
-To add an estimator: a file here, a name below, a row in docs/hybrid.md. Laws, settings and evaluate read this table.
+To add an estimator: a file here, a name below, a row in docs/hybrid.md. Law tests, the configuration and `evaluate`
+read this table.
 """
 
 from collections.abc import Mapping
@@ -43,7 +44,7 @@ HYBRID_ESTIMATORS: Final[Mapping[str, HybridEstimator]] = MappingProxyType(
 HYBRID_KEYS: Final[Mapping[str, EstimatorKeys]] = MappingProxyType(
     {name: keys_of(each) for name, each in HYBRID_ESTIMATORS.items()}
 )
-"""What `read_policy` checks `[policy.estimator]` against, besides the other estimators' keys."""
+"""Hybrid estimator name -> its keys; `read_policy` validates `[policy.estimator]` with them."""
 
 __all__ = [
     "HYBRID_ESTIMATORS",

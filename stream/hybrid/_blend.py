@@ -1,4 +1,7 @@
-"""The release of a hybrid estimator: two private means into one number.    [H Def 3.12; estimators.md, section 6]"""
+"""The estimate of a hybrid estimator: a blend of two private means.    [H Def 3.12]
+
+See docs/specification/estimators.md, section 6.
+"""
 
 from fractions import Fraction
 
@@ -21,28 +24,28 @@ _NOTHING = Noisy(0, 0.0)
 def estimate(
     estimator: HybridEstimator, central: Users, reports: Integers, parameters: HybridParameters, noise: Noise
 ) -> HybridEstimate | None:
-    """What may be published: w x (mean of central users' means + noise) + (1 - w) x (mean of reports), on the grid.
+    """Return w x (mean of central users' means + noise) + (1 - w) x (mean of reports), on the grid.
 
-    central   users that trust the operator, as the fold has them. Private
-    reports   int64 [(1 - c) n]: what local devices sent and `accepts` took, steps; each with its own noise
-    None: suppressed: nobody is there of whom the estimator takes anything, which is public. Nothing was drawn.
-    Raises BadUsers; SettingError where `check` would.
+    central   users that trust the operator, as folded; private
+    reports   int64 [(1 - c) n], steps: accepted reports of local devices, each with its own noise
+    None if suppressed: the groups that the estimator reads have no users, which is public; no noise was drawn.
+    Raises BadUsers; SettingError as `check` does.
 
-    Privacy (replace: counts, and who is central and who local, are public and equal for neighbours):
-    - One central user's mean elsewhere in [0, U] moves the mean of c n of them, an exact fraction, by at most
-      U / (c n); on the grid by d = floor(U / (c n grid)) + 1 steps at most. Noise is made for d at `epsilon`, once. A
-      central user is in no other part.
-    - Each report has its own user's noise, at `local_epsilon`, before it gets here (see `report`).
-    - w is a function of counts and constants. So what is published is computed from numbers that are private already.
-    The price of a central user is `charge`; with Gaussian noise `delta` comes with every epsilon. With `full_lm` each
-    central user's own mean gets the noise of `report` instead, at `local_epsilon`.
+    Privacy (replace: counts, and which users are central, are public and equal for neighbours):
+    - Another mean in [0, U] of one central user moves the mean of c n of them, an exact fraction, by at most U / (c n),
+      on the grid by at most d = floor(U / (c n grid)) + 1 steps. Noise for d is drawn once, at `epsilon`. A central
+      user is in no other term.
+    - Each report contains its user's own noise, at `local_epsilon`, before it is received (see `report`).
+    - w is a function of counts and constants. So the result is computed from numbers that are private already.
+    A central user pays `charge`; with Gaussian noise, each epsilon holds at `delta`. With `full_lm` each central user's
+    own mean gets the noise of `report` instead, at `local_epsilon`.
     """
     check(estimator, parameters)
-    _check(reports, parameters)
+    _check_reports(reports, parameters)
     means = central.checked(parameters.upper_bound_milli)
     devices = len(reports)
     if estimator.all_local:
-        reports = np.concatenate((reports, _reports_of(means, parameters, noise)))
+        reports = np.concatenate((reports, _simulated_reports(means, parameters, noise)))
         means = Users(means.counts[:0], means.sums[:0])
     weight = _weight(estimator, len(means.counts), len(reports), parameters)
     if (weight > 0 and not len(means.counts)) or (weight < 1 and not len(reports)):
@@ -53,7 +56,7 @@ def estimate(
 
 
 def _weight(estimator: HybridEstimator, central: int, local: int, parameters: HybridParameters) -> Fraction:
-    """w for these counts. A group without users weighs nothing, unless the estimator would have no other."""
+    """Return w for these counts: 0 or 1 if one group has no users, unless the estimator has a fixed weight."""
     if estimator.fixed_weight is not None:
         return estimator.fixed_weight
     if central and local:
@@ -62,9 +65,9 @@ def _weight(estimator: HybridEstimator, central: int, local: int, parameters: Hy
 
 
 def user_mean(users: Users) -> Fraction:
-    """(1/L) sum_l mu_l, milli-units, exactly: of one user or more."""
-    alone: Counts = np.ones(len(users.counts), np.int64)
-    return weighted_sum(users.counts, users.sums, (alone, alone)) / len(users.counts)
+    """Return (1/L) sum_l mu_l, exact, in milli-units. Needs at least one user."""
+    ones: Counts = np.ones(len(users.counts), np.int64)
+    return weighted_sum(users.counts, users.sums, (ones, ones)) / len(users.counts)
 
 
 def _central_mean(users: Users, parameters: HybridParameters, noise: Noise) -> Noisy:
@@ -73,34 +76,34 @@ def _central_mean(users: Users, parameters: HybridParameters, noise: Noise) -> N
     return parameters.noisy(noise, grid.nearest(user_mean(users)), distance, parameters.epsilon)
 
 
-def _reports_of(users: Users, parameters: HybridParameters, noise: Noise) -> Integers:
-    """[L] as if the users' devices had sent them."""
+def _simulated_reports(users: Users, parameters: HybridParameters, noise: Noise) -> Integers:
+    """Return the reports [L] that the users' devices would send."""
     pairs = zip(users.sums.tolist(), users.counts.tolist(), strict=True)
-    return np.array([report(Fraction(each, count), parameters, noise) for each, count in pairs], np.int64)
+    return np.array([report(Fraction(total, count), parameters, noise) for total, count in pairs], np.int64)
 
 
-def _check(reports: Integers, parameters: HybridParameters) -> None:
-    """What `accepts` promises. Raises BadUsers."""
+def _check_reports(reports: Integers, parameters: HybridParameters) -> None:
+    """Raise BadUsers for reports that `accepts` rejects."""
     if reports.ndim != 1 or reports.dtype != np.int64:
-        raise BadUsers("reports are an int64 array")
-    most = report_bound(parameters)
-    if bool(np.any((reports > most) | (reports < -most))):
-        raise BadUsers("a report is further away than any that is accepted")
+        raise BadUsers("reports must be a one-dimensional int64 array")
+    bound = report_bound(parameters)
+    if bool(np.any((reports > bound) | (reports < -bound))):
+        raise BadUsers("a report is outside of the accepted range")
 
 
 def _published(noisy: Noisy, summed: int, groups: Groups, parameters: HybridParameters) -> HybridEstimate:
-    """Of a noisy central mean, and of the sum of the reports; steps."""
+    """Return the estimate from a noisy central mean and the sum of the reports, both in steps."""
     is_gaussian, weight, local = parameters.kind is NoiseKind.GAUSSIAN, groups.weight, groups.local
     raw = round(_gaussian_blend(noisy.value, summed, groups) if is_gaussian else _blend(noisy.value, summed, groups))
     local_scale = parameters.local_scale if local else 0.0
-    spread = (gaussian_half_width if is_gaussian else half_width)(noisy.scale, local_scale, local, weight)
+    half = (gaussian_half_width if is_gaussian else half_width)(noisy.scale, local_scale, local, weight)
     variance_of = gaussian.variance if is_gaussian else variance
     share = float(weight)
     top = parameters.grid.floor(parameters.upper_bound_milli)
     return HybridEstimate(
         raw=raw,
         top=top,
-        interval95=(clip(raw - spread, top), clip(raw + spread, top)),
+        interval95=(clip(raw - half, top), clip(raw + half, top)),
         weight=weight,
         kind=parameters.kind,
         central_scale=noisy.scale,
@@ -117,7 +120,7 @@ def _blend(central: int, summed: int, groups: Groups) -> Fraction:
 
 
 def _gaussian_blend(central: int, summed: int, groups: Groups) -> Fraction:
-    """The same to half a step: the central mean's part is a whole number of single reports, see `public_epsilon`."""
+    """Return the blend, up to half a step: the central mean becomes a whole number of reports (`public_epsilon`)."""
     if not groups.local:
         return Fraction(central)
     return (round(groups.reports_in_one * central) + summed) * (1 - groups.weight) / groups.local

@@ -1,4 +1,4 @@
-"""What a user's day of Gaussian releases comes to, without amplification.    [docs/privacy.md]"""
+"""Composition of a user's day of Gaussian releases, without amplification. See docs/privacy.md."""
 
 from typing import Final
 
@@ -6,15 +6,15 @@ from hatcast.stream.hybrid._interface import HybridParameters
 from hatcast.stream.mechanisms.gaussian import composed_epsilon, deviation_for, discretization_loss
 from hatcast.stream.policy.policy import Policy
 
-_ROUNDED: Final = 1 + 1e-12  # of ratios: floating point loses less
+_ROUNDED: Final = 1 + 1e-12  # factor of ratios, above their floating-point error
 
 
 def gaussian_epsilon(policy: Policy, releases: int, delta: float, min_scale: float = 0.0) -> float:
-    """The epsilon of (epsilon, delta) of so many releases with Gaussian noise, for a user of either group.
+    """Return the epsilon, at `delta`, of this many composed Gaussian releases, for a user of either group.
 
-    delta         of all of them together, whatever each was calibrated for
-    min_scale   none of the scales of central noise was below it, steps; 0: not known
-    A scale is never below the deviation for a move by 1, times a distance of 1 step or more.
+    delta       of the composition; it need not equal the delta that each release was calibrated for
+    min_scale   lower bound of the scales of central noise, steps; 0 if not known
+    A scale is never below the deviation for sensitivity 1, times a distance of at least 1 step.
     Raises ValueError for a policy without Gaussian noise.
     """
     keys, parameters = policy.hybrid, HybridParameters.of(policy)
@@ -22,13 +22,13 @@ def gaussian_epsilon(policy: Policy, releases: int, delta: float, min_scale: flo
         raise ValueError(f"{policy.name} has no Gaussian noise")
     if not releases:
         return 0.0
-    used = [(parameters.epsilon, 1, min_scale)] if keys.use.central and not keys.use.all_local else []
+    groups = [(parameters.epsilon, 1, min_scale)] if keys.use.central and not keys.use.all_local else []
     if keys.use.local or keys.use.all_local:
-        used.append((parameters.local_epsilon, parameters.local_distance, 0.0))
-    found = 0.0
-    for epsilon, distance, least in used:
+        groups.append((parameters.local_epsilon, parameters.local_distance, 0.0))
+    largest = 0.0
+    for epsilon, distance, group_min_scale in groups:
         deviation = deviation_for(epsilon, parameters.delta)
         ratio = _ROUNDED / deviation
-        above = discretization_loss(ratio, max(least, deviation * distance))
-        found = max(found, composed_epsilon(ratio, above, releases, delta))
-    return found
+        excess_loss = discretization_loss(ratio, max(group_min_scale, deviation * distance))
+        largest = max(largest, composed_epsilon(ratio, excess_loss, releases, delta))
+    return largest

@@ -1,4 +1,4 @@
-"""How far the noise of a blend reaches: quantiles of a sum of noises."""
+"""Confidence intervals of a blend: 95 % quantiles of sums of noises."""
 
 import math
 from fractions import Fraction
@@ -13,67 +13,69 @@ from hatcast.stream.mechanisms.grid import quantile95
 _PERIOD: Final = 40.0  # standard deviations
 _TERMS: Final = 2**12
 _LEVEL: Final = 0.95 + 2e-6
-_WIDEST: Final = 5.0  # standard deviations; beyond 4.48 there is less than 5 % of anything (Chebyshev)
-_HALVINGS: Final = 30
-_NO_TAIL: Final = 0.01  # below this scale 0 comes with a chance of 1 - 2 exp(-100)
+_MAX_WIDTH: Final = 5.0  # standard deviations; beyond 4.48 any distribution has less than 5 % (Chebyshev)
+_BISECTIONS: Final = 30
+_NO_TAIL: Final = 0.01  # below this scale, noise is 0 with probability 1 - 2 exp(-100)
 _FREQUENCIES: Final = np.asarray(np.arange(1, _TERMS + 1) * (2 * math.pi / _PERIOD), np.float64)
 
 
-@lru_cache(maxsize=1024)  # settings come again every hour
+@lru_cache(maxsize=1024)  # the same settings recur every hour
 def half_width(central: float, local: float, reports: int, weight: Fraction) -> int:
-    """The h with which 95 of 100 blends or more are within h steps of the blend of all values before noise.
+    """Return h such that the blend is within h steps of the blend before noise with probability 0.95 or more.
 
     central   scale of the discrete Laplace noise on the central mean, steps
-    local     the same on each report, steps
-    reports   how many; 0 where weight is 1
-    weight    w, of the central mean
-    A noise that is alone has `quantile95`, around its value on the grid.
+    local     scale of the discrete Laplace noise on each report, steps
+    reports   number of reports; 0 if the weight is 1
+    weight    w, weight of the central mean
+    A single noise has `quantile95`, around its value on the grid.
 
-    Proof for sums. A geometric number is an exponential one rounded down, so discrete Laplace noise of scale b (the
-    difference of two geometric ones) is less than 1 from continuous Laplace noise of scale b. In the blend, a convex
-    combination, this adds up to less than 1 step; rounding of values to the grid to 1/2 at most; of the blend to 1/2
-    at most. So 2 steps more than the 95 % quantile of the continuous sum W do.
+    Proof for sums. A geometric variable is an exponential one rounded down, so discrete Laplace noise of scale b (the
+    difference of two geometric variables) is less than 1 from continuous Laplace noise of scale b. In the blend, a
+    convex combination, this adds up to less than 1 step, rounding of values to the grid to at most 1/2, and rounding of
+    the blend to at most 1/2. So h is the 95 % quantile of the continuous sum W plus 2 steps.
 
     W, in units of its standard deviation: its characteristic function is f(t) = 1 / ((1 + a^2 t^2) (1 + b^2 t^2)^k).
     Repeated with period L = 40, W has the density (1 + 2 sum_j f(t_j) cos(t_j x)) / L, t_j = 2 pi j / L; integrated
     from -q to q this gives P(|W| <= q), up to
-    - the repetitions: at most P(|W| > 35). E exp(W) is at most 2, since a^2 + k b^2 = 1/2; so at most 4 exp(-35);
-    - the terms left out: f(t) <= 2 / t^2, so at most (4 L^2 / (2 pi)^3) / J^2 < 1.6e-6 with J = 2^12 terms;
+    - the repetitions: at most P(|W| > 35). E exp(W) is at most 2, because a^2 + k b^2 = 1/2; so at most 4 exp(-35);
+    - the omitted terms: f(t) <= 2 / t^2, so at most (4 L^2 / (2 pi)^3) / J^2 < 1.6e-6 with J = 2^12 terms;
     - floating point, far less.
-    The quantile is taken for 0.95 + 2e-6.
+    The quantile is computed for 0.95 + 2e-6.
     """
     if not reports:
         return quantile95(central)
     if not weight and reports == 1:
         return quantile95(local)
-    first, others = float(weight * Fraction(central)), float((1 - weight) * Fraction(local) / reports)
-    deviation = math.sqrt(2 * (first**2 + reports * others**2))
+    central_scale, report_scale = float(weight * Fraction(central)), float((1 - weight) * Fraction(local) / reports)
+    deviation = math.sqrt(2 * (central_scale**2 + reports * report_scale**2))
     if deviation == 0:
         return 2
-    low, high = 0.0, _WIDEST
+    low, high = 0.0, _MAX_WIDTH
     squares = _FREQUENCIES**2
-    parts = np.exp(
-        -np.log1p((first / deviation) ** 2 * squares) - reports * np.log1p((others / deviation) ** 2 * squares)
+    terms = np.exp(
+        -np.log1p((central_scale / deviation) ** 2 * squares)
+        - reports * np.log1p((report_scale / deviation) ** 2 * squares)
     )
-    parts /= _FREQUENCIES
-    for _ in range(_HALVINGS):
+    terms /= _FREQUENCIES
+    for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        within = (2 * middle + 4 * float(parts @ np.sin(_FREQUENCIES * middle))) / _PERIOD
+        within = (2 * middle + 4 * float(terms @ np.sin(_FREQUENCIES * middle))) / _PERIOD
         low, high = (low, middle) if within >= _LEVEL else (middle, high)
     return math.ceil(high * deviation + 2)
 
 
 def variance(scale: float) -> float:
-    """Of the discrete Laplace noise of this scale, steps^2; 0 for scale 0. With p = exp(-1/scale): 2 p / (1 - p)^2."""
+    """Return the variance of discrete Laplace noise in steps^2: 2 p / (1 - p)^2, p = exp(-1/scale); 0 for scale 0."""
     return 0.0 if scale < _NO_TAIL else 0.5 / math.sinh(0.5 / scale) ** 2
 
 
 def gaussian_half_width(central: float, local: float, reports: int, weight: Fraction) -> int:
-    """The same for discrete Gaussian noise. A noise that is alone has `gaussian.quantile95`, around its value.
+    """Return `half_width` for discrete Gaussian noise. A single noise has `gaussian.quantile95`, around its value.
 
     Proof for sums. Each noise is at most 2 from continuous Gaussian noise (see the lemma in `mechanisms.gaussian`), so
-    in the blend both sums are; a sum of continuous ones is Gaussian. Rounding moves values to the grid by 1/2 at most,
-    the central mean in the blend by 1/2 and the blend by 1/2. So 3 1/2 steps more than the 95 % quantile do.
+    the blend of the discrete noises is at most 2 from that of the continuous ones, which is Gaussian. Rounding moves
+    values to the grid by at most 1/2, the central mean in the blend by 1/2 and the blend by 1/2. So h is the 95 %
+    quantile plus 3.5 steps.
     """
     if not reports:
         return gaussian.quantile95(central)

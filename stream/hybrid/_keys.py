@@ -1,4 +1,4 @@
-"""What a policy may say of a hybrid estimator, from what the estimator says of itself."""
+"""Policy keys of a hybrid estimator, derived from its properties."""
 
 from types import MappingProxyType
 from typing import Final
@@ -14,7 +14,7 @@ _SPREAD: Final = {
 
 
 def keys_of(estimator: HybridEstimator) -> EstimatorKeys:
-    """Proved under `replace` alone: the counts of both groups are public."""
+    """Return the keys of an estimator. It is proved under `replace` only, because the groups' counts are public."""
     fixed = estimator.fixed_weight
     use = HybridUse(
         central=estimator.all_local or fixed != 0,

@@ -1,4 +1,7 @@
-"""The two ends of a local report: what a device sends, and what the operator takes.    [H Def 3.10; estimators.md 6]"""
+"""Local reports: the noisy mean that a device sends, and the check by the operator.    [H Def 3.10]
+
+See docs/specification/estimators.md, section 6.
+"""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -8,18 +11,18 @@ from hatcast.stream.hybrid._interface import HybridParameters
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.gaussian import scale_bound
 
-_SCALES: Final = 40  # of noise beyond [0, U]: an honest device is further away once in e**40 reports
-_PLACES: Final = 40  # digits before or after the point; no more are needed, and 1E-999999999 is a long number
+_SCALES: Final = 40  # accepted noise beyond [0, U], in scales: an honest device exceeds it once in e**40 reports
+_PLACES: Final = 40  # accepted digits before or after the point; 1E-999999999 would be a very long number
 
 
 def report(mean: Fraction, parameters: HybridParameters, noise: Noise) -> int:
-    """What a device sends of its own mean in one HAT, in steps: the mean cut to [0, U], on the grid, with noise.
+    """Return a device's report of its own mean in one HAT, in steps: clipped to [0, U], on the grid, with noise.
 
     mean   milli-units, private; nothing else of the user leaves the device
-    Guarantee (replace, against everybody, the operator included): `parameters.local_epsilon`, with Gaussian noise
-    together with `parameters.delta`. Two means within [0, U]
-    are U apart at most, so their nearest steps `local_distance` = floor(U / grid) + 1 at most (see Grid.distance),
-    which is what the noise is made for. That there is a report, of this HAT, is not hidden.
+    Guarantee (replace, against everyone including the operator): `parameters.local_epsilon`, with Gaussian noise at
+    `parameters.delta`. Two means within [0, U] are at most U apart, so their nearest steps at most `local_distance` =
+    floor(U / grid) + 1 (see Grid.distance), for which the noise is drawn. The existence of the report and its HAT are
+    not hidden.
     """
     grid, upper = parameters.grid, Fraction(parameters.upper_bound_milli)
     steps = grid.nearest(min(max(mean, Fraction(0)), upper))
@@ -27,12 +30,12 @@ def report(mean: Fraction, parameters: HybridParameters, noise: Noise) -> int:
 
 
 def accepts(value: Decimal, epsilon: float, parameters: HybridParameters) -> bool:
-    """Whether the operator takes a report.
+    """Return whether the operator accepts a report.
 
-    value     km/h: a multiple of the grid, at most `report_bound` away from 0. One device cannot move a mean by more
-    epsilon   the device's own claim, equal to the policy's: weights and intervals stand on it
-    It reads nothing but the report, which is private already. What else a broken or lying device can do: send a wrong
-    value, of this size; no operator can see that.
+    value     km/h; must be a multiple of the grid and at most `report_bound` from 0, which bounds a device's influence
+    epsilon   the device's claim; must equal the policy's, which weights and intervals are computed from
+    The check reads the report only, which is private already. It cannot detect a wrong value within these limits from a
+    faulty or dishonest device.
     """
     if epsilon != parameters.local_epsilon or not _is_short(value):
         return False
@@ -41,11 +44,11 @@ def accepts(value: Decimal, epsilon: float, parameters: HybridParameters) -> boo
 
 
 def report_bound(parameters: HybridParameters) -> int:
-    """The most steps that an accepted report can be away from 0. The same on every machine, so that devices agree.
+    """Return the largest distance of an accepted report from 0, in steps. Equal on every machine, so devices agree.
 
-    Laplace: U + 40 U / epsilon, down to the grid. Gaussian: U + sqrt(80) s, up to the grid, with an s that is never
-    below that of the noise. X has E exp(t X) <= exp(t^2 s^2 / 2) [Canonne, Kamath, Steinke 2020], and so P(X > x) <=
-    exp(-x^2 / 2 s^2): it is above sqrt(80) s once in e**40 reports or less often.
+    Laplace: U + 40 U / epsilon, rounded down to the grid. Gaussian: U + sqrt(80) s, rounded up to the grid, with an s
+    of at least that of the noise. X has E exp(t X) <= exp(t^2 s^2 / 2) [Canonne, Kamath, Steinke 2020], and so
+    P(X > x) <= exp(-x^2 / 2 s^2): it exceeds sqrt(80) s at most once in e**40 reports.
     """
     if parameters.delta is not None:
         scale = scale_bound(parameters.local_distance, parameters.local_epsilon, parameters.delta)
@@ -55,14 +58,14 @@ def report_bound(parameters: HybridParameters) -> int:
 
 
 def steps_of(value: Decimal, parameters: HybridParameters) -> int:
-    """An accepted report in steps. Raises ValueError for one that is not on the grid."""
+    """Convert an accepted report (km/h) to steps. Raises ValueError if it is not on the grid."""
     steps = Fraction(value) * 1000 / parameters.grid.milli
     if steps.denominator != 1:
-        raise ValueError("a report is a multiple of the grid")
+        raise ValueError("a report must be a multiple of the grid")
     return steps.numerator
 
 
 def _is_short(value: Decimal) -> bool:
-    """Whether it can be computed with at once."""
+    """Return whether the number of digits is small enough for exact arithmetic."""
     _, digits, exponent = value.as_tuple()
     return isinstance(exponent, int) and abs(exponent) <= _PLACES and len(digits) <= 2 * _PLACES

@@ -1,4 +1,4 @@
-"""Full-LM: nobody is trusted, so everybody's own value gets noise. The other baseline.    [H Def 3.3]"""
+"""Full-LM: the operator is not trusted, so each user's own value gets noise. One of two baselines.    [H Def 3.3]"""
 
 from fractions import Fraction
 from typing import Final
@@ -10,8 +10,8 @@ from hatcast.stream.hybrid.setting import Number, Setting
 class FullLm:
     """The mean of n reports, each with noise of scale U / eps.
 
-    The operator does for central users what local devices do for themselves, with the same epsilon. Then all users are
-    local, and a blend gives the central mean, of nobody, no weight.
+    The operator adds to central users' values the noise that local devices add themselves, with the same epsilon. Then
+    all users are local, and the central mean has no users and weight 0.
     """
 
     name: Final = "full_lm"

@@ -1,4 +1,4 @@
-"""LM-only: the local reports alone. Nothing of a central user is read, so none of them pays.    [H Def 3.10]"""
+"""LM-only: the mean of the local reports. Central users are not read, so they pay nothing.    [H Def 3.10]"""
 
 from fractions import Fraction
 from typing import Final

@@ -1,7 +1,7 @@
-"""Exact mean squared errors against the mean of all n users: the paper's lemmas, and who is better.    [H 3, 4, 5]
+"""Exact mean squared errors against the mean of all n users, by the paper's lemmas, and comparisons.    [H 3, 4, 5]
 
-Over values drawn independently in each group and over noise of any kind, by its variance alone. Both groups have users.
-One file for all of them, since each lemma is a case of 3.13, and the tests hold them against each other.
+Values are drawn independently in each group; noise of any kind enters by its variance only. Both groups have users. All
+lemmas are in one file, because each is a case of 3.13 and the tests compare them.
 """
 
 from hatcast.stream.hybrid import kvh
@@ -10,7 +10,7 @@ from hatcast.stream.hybrid.setting import Number, Setting
 
 
 def tcm_only(setting: Setting) -> Number:
-    """E_T: sampling (central users stand for all), noise, bias.    [H Lemma 3.2]"""
+    """Return E_T: sampling error (central users represent all), noise, bias.    [H Lemma 3.2]"""
     share, users = setting.share, setting.users
     return (
         (1 - share) * (1 - share) / setting.central * setting.central_variance
@@ -21,12 +21,12 @@ def tcm_only(setting: Setting) -> Number:
 
 
 def full_lm(setting: Setting) -> Number:
-    """E_F: noise only, as everybody is in.    [H Lemma 3.4]"""
+    """Return E_F: noise only, because all users are included.    [H Lemma 3.4]"""
     return setting.local_noise / setting.users
 
 
 def lm_only(setting: Setting) -> Number:
-    """E_L: sampling (local users stand for all), noise, bias.    [H Lemma 3.11]"""
+    """Return E_L: sampling error (local users represent all), noise, bias.    [H Lemma 3.11]"""
     share, users = setting.share, setting.users
     return (
         share * share / setting.local * setting.local_variance
@@ -37,18 +37,18 @@ def lm_only(setting: Setting) -> Number:
 
 
 def hybrid(setting: Setting, weight: Number) -> Number:
-    """E_H(w) of any blend w mu_T + (1 - w) mu_L.    [H Lemma 3.13]"""
-    off = weight - setting.share
+    """Return E_H(w) of any blend w mu_T + (1 - w) mu_L.    [H Lemma 3.13]"""
+    deviation = weight - setting.share
     return (
-        off * off * (setting.central_variance / setting.central + setting.local_variance / setting.local)
+        _squared(deviation) * (setting.central_variance / setting.central + setting.local_variance / setting.local)
         + weight * weight * setting.central_noise
         + (1 - weight) * (1 - weight) * setting.local_noise / setting.local
-        + _squared(off * setting.gap)  # w mu_T + (1 - w) mu_L - mu, as mu = c mu_T + (1 - c) mu_L
+        + _squared(deviation * setting.gap)  # w mu_T + (1 - w) mu_L - mu, as mu = c mu_T + (1 - c) mu_L
     )
 
 
 def known_variance(setting: Setting) -> Number:
-    """E_KVH; both groups alike, sigma^2 is `central_variance`.    [H Lemma 4.2]"""
+    """Return E_KVH of groups with equal distribution; sigma^2 is `central_variance`.    [H Lemma 4.2]"""
     weight, share = kvh.ESTIMATOR.weight(setting), setting.share
     return (
         _squared(weight - share) / (share * setting.local) * setting.central_variance
@@ -58,7 +58,7 @@ def known_variance(setting: Setting) -> Number:
 
 
 def privacy_weighted(setting: Setting) -> Number:
-    """E_PWH; both groups alike, sigma^2 is `central_variance`.    [H Lemma 5.4]"""
+    """Return E_PWH of groups with equal distribution; sigma^2 is `central_variance`.    [H Lemma 5.4]"""
     share, users, variance = setting.share, setting.users, setting.central_variance
     central, local = setting.central_noise, setting.local_noise
     numerator = (
@@ -70,24 +70,25 @@ def privacy_weighted(setting: Setting) -> Number:
 
 
 def error_of(estimator: HybridEstimator, setting: Setting) -> Number:
-    """Of any estimator of the registry, with its own weight."""
+    """Return the error of any estimator of the registry, with its own weight."""
     return full_lm(setting) if estimator.all_local else hybrid(setting, estimator.weight(setting))
 
 
 def improvement(error: Number, setting: Setting) -> Number:
-    """R: how many times the error of the better baseline, TCM-only or full-LM.    [H Def 3.5]"""
+    """Return R: the error of the better baseline (TCM-only or full-LM) divided by this error.    [H Def 3.5]"""
     return min(tcm_only(setting), full_lm(setting)) / error
 
 
 def improvement_over_the_worse(error: Number, setting: Setting) -> Number:
-    """r: how many times the error of the worse baseline.    [H Def 5.1]"""
+    """Return r: the error of the worse baseline divided by this error.    [H Def 5.1]"""
     return max(tcm_only(setting), full_lm(setting)) / error
 
 
 def laplace_setting(users: Number, share: Number, upper_bound: Number, epsilon: Number, variance: Number) -> Setting:
-    """Alike groups, one epsilon, Laplace noise: s_T^2 = 2 U^2 / (eps c n)^2, s_L^2 = 2 U^2 / eps^2.    [H 2.1]
+    """Return the setting of equally distributed groups with Laplace noise of one epsilon.    [H 2.1]
 
-    share   c, strictly between 0 and 1; c n need not be whole
+    share   c, strictly between 0 and 1; c n need not be an integer
+    s_T^2 = 2 U^2 / (eps c n)^2, s_L^2 = 2 U^2 / eps^2.
     """
     central = share * users
     scale = upper_bound / epsilon
@@ -102,7 +103,7 @@ def laplace_setting(users: Number, share: Number, upper_bound: Number, epsilon: 
 
 
 def pwh_beats_both(users: Number, share: Number, noise: Number) -> bool:
-    """Whether R(PWH) > 1 with Laplace noise of one epsilon, c n >= 1.    [H 5, erratum: docs/hybrid.md]
+    """Return whether R(PWH) > 1 with Laplace noise of one epsilon, c n >= 1.    [H 5, erratum: docs/hybrid.md]
 
     noise   eps^2 sigma^2 / U^2
     With t = c n, D = c t + 1 - c and w = c t / D: n (E_F - E_PWH) = 2 U^2 / eps^2 (1 - 1 / D) - c (1 - c) (t - 1)^2
@@ -110,8 +111,8 @@ def pwh_beats_both(users: Number, share: Number, noise: Number) -> bool:
     E_PWH < E_T always: its sampling error is (c (t - 1) / D)^2 times that of E_T, its noise c t / D times that of E_T,
     and D = c (t - 1) + 1 > c t.
     """
-    beyond = share * users - 1
-    return beyond > 0 and beyond * ((1 - share) * noise - 2 * share) < 2
+    t_minus_1 = share * users - 1
+    return t_minus_1 > 0 and t_minus_1 * ((1 - share) * noise - 2 * share) < 2
 
 
 def _squared(number: Number) -> Number:

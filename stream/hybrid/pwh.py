@@ -1,4 +1,4 @@
-"""PWH, the privacy-weighted hybrid: blends so that the noise is least. Nothing about values need be known.    [H 5]"""
+"""PWH, the privacy-weighted hybrid: the blend with the smallest noise. Needs no knowledge about values.    [H 5]"""
 
 from typing import Final
 
@@ -7,15 +7,15 @@ from hatcast.stream.hybrid.setting import Number, Setting
 
 
 def weight(local: Number, central_noise: Number, local_noise: Number) -> Number:
-    """w = s_L^2 / (s_L^2 + (1 - c) n s_T^2): of the central mean; the mean of the local reports weighs 1 - w.
+    """Return the weight w = s_L^2 / (s_L^2 + (1 - c) n s_T^2) of the central mean; the local mean has 1 - w.
 
     [H Def 5.3]
 
-    local           (1 - c) n, users whose reports make the local mean: 0 or more
-    central_noise   s_T^2, variance of the noise on the central mean itself
-    local_noise     s_L^2, variance of the noise on each report; some of the two noises is above 0
-    Fractions give a fraction. It is the least of w^2 s_T^2 + (1 - w)^2 s_L^2 / ((1 - c) n): both means weigh by the
-    inverse of their noise's variance.
+    local           (1 - c) n, number of users in the local mean: 0 or more
+    central_noise   s_T^2, variance of the noise on the central mean
+    local_noise     s_L^2, variance of the noise on each report; at least one of the two is above 0
+    Fractions give a fraction. w minimises w^2 s_T^2 + (1 - w)^2 s_L^2 / ((1 - c) n): the weights are inverse to the
+    noise variances.
     """
     return local_noise / (local_noise + local * central_noise)
 

@@ -1,7 +1,7 @@
-"""A report as it stands on the topic `reports`: what a device encodes, and what the operator decodes.    [design 6]
+"""Records of the topic `reports`: encoding on the device, decoding by the operator.    [docs/specification/topics.md]
 
-Its key is its `id`: random, new every local day. So reports of one day can be told to be from one device,
-since each has a cap, and those of two days cannot.
+The key is the `id`: random, new every local day. So reports of one day can be linked to one device, which the cap per
+device requires, and reports of two days cannot.
 """
 
 from decimal import Decimal
@@ -15,13 +15,13 @@ ID_BYTES: Final = 16
 
 
 class Report(msgspec.Struct, frozen=True, gc=False):
-    """One report.
+    """One report of a device.
 
-    id           of the device, of this local day: 32 hexadecimal digits
+    id           id of the device on this local day: 32 hexadecimal digits
     cell         H3 index in hexadecimal
     date, slot   local, `YYYY-MM-DD` and `HH:MM`
     value        km/h, noisy
-    epsilon      of the device's noise
+    epsilon      epsilon of the device's noise
     """
 
     id: DeviceId
@@ -38,7 +38,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 def decode_report(raw: bytes) -> Report | None:
-    """None if undecodable; raises nothing."""
+    """Decode a report; return None if undecodable. Never raises."""
     try:
         return _DECODER.decode(raw)
     except (msgspec.MsgspecError, ValueError, ArithmeticError):
@@ -46,7 +46,7 @@ def decode_report(raw: bytes) -> Report | None:
 
 
 def encode_report(report: Report) -> bytes:
-    """A record's bytes. Raises ValueError for a value that is not finite."""
+    """Encode a report. Raises ValueError for a value that is not finite."""
     if not report.value.is_finite():
-        raise ValueError("a report is a number")
+        raise ValueError("the value of a report must be finite")
     return _ENCODER.encode(msgspec.structs.asdict(report) | {"value": msgspec.Raw(f"{report.value:f}".encode())})

@@ -1,7 +1,7 @@
-"""The fold of devices' reports: one partition's records, in offset order, to contributions.    [docs/hybrid.md]
+"""Fold of devices' reports: one partition's records, in offset order, to contributions. See docs/hybrid.md.
 
-As that of readings, with the same clock, slots, caps and outcomes, but a report names its HAT itself, and is one
-contribution: a noisy mean, counted once. Which are taken depends on nothing that is private.
+Like the fold of readings, with the same watermark, slots, caps and outcomes. But a report names its HAT, and is one
+contribution: a noisy mean with count 1. Acceptance does not depend on private data.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,22 +24,26 @@ from hatcast.stream.readings.reading import Outcome
 _UNDECODABLE, _BAD_PLACE, _BAD_VALUE = Outcome.UNDECODABLE.value, Outcome.BAD_PLACE.value, Outcome.BAD_VALUE.value
 _BAD_TIME, _CELLS, _LATE = Outcome.BAD_TIME.value, Outcome.OUTSIDE_CELLS.value, Outcome.LATE.value
 _OTHER: Final = Outcome.OTHER_POLICY.value
-_STEP: Final = 0  # a HAT has one report of each device, so one step of `min_interval`
+_STEP: Final = 0  # one report per device and HAT, so one step of `min_interval`
 
 
 class ReportFold(PartitionFold[bytes]):
-    """The fold of reports. A contribution's total is the report's steps + `report_bound`, so that it is never below 0."""
+    """The fold of reports. A contribution's sum is the report's steps + `report_bound`, so it is never negative."""
 
     def __init__(
-        self, policy: Policy, calendar: Calendar, pseudonyms: Pseudonyms, home: Callable[[bytes], bool] | None
+        self, policy: Policy, calendar: Calendar, pseudonyms: Pseudonyms, belongs: Callable[[bytes], bool] | None
     ) -> None:
-        """Args: `home`, whether a report's id in UTF-8 belongs to this partition; None skips rule 10."""
+        """Create an empty fold.
+
+        belongs   whether a report's id in UTF-8 belongs to this partition; None skips the check
+                  (docs/specification/fold.md, rule 10)
+        """
         self._parameters = HybridParameters.of(policy)
         self._shift = report_bound(self._parameters)
-        super().__init__(policy, calendar, pseudonyms, home, 2 * self._shift)
+        super().__init__(policy, calendar, pseudonyms, belongs, 2 * self._shift)
 
-    def _fold(self, timestamp: int, clock: int, value: bytes) -> str:
-        """One report; its outcome."""
+    def _fold(self, timestamp: int, watermark: int, value: bytes) -> str:
+        """Fold one report and return its outcome."""
         report = decode_report(value)
         if report is None:
             return _UNDECODABLE
@@ -50,30 +54,30 @@ class ReportFold(PartitionFold[bytes]):
         cell = h3.str_to_int(report.cell)
         if not h3.is_valid_cell(cell) or h3.get_resolution(cell) != self.policy.h3_resolution:
             return _BAD_PLACE
-        found = self._slot_of(report, timestamp, clock)
-        if isinstance(found, str):
-            return found
+        slot = self._slot_or_outcome(report, timestamp, watermark)
+        if isinstance(slot, str):
+            return slot
         if self.policy.cells is not None and cell not in self.policy.cells:
             return _CELLS
-        device = self._vehicles.get(report.id) or self._meet(report.id)
+        device = self._vehicles.get(report.id) or self._add_vehicle(report.id)
         if device is None:
             return _UNDECODABLE
-        return self._enter(device, found, cell, _STEP, steps_of(report.value, self._parameters) + self._shift)
+        return self._enter(device, slot, cell, _STEP, steps_of(report.value, self._parameters) + self._shift)
 
-    def _slot_of(self, report: Report, timestamp: int, clock: int) -> OpenSlot | str:
-        """The open slot that a report is of, or what becomes of the report. Only slots that are taken are opened."""
+    def _slot_or_outcome(self, report: Report, timestamp: int, watermark: int) -> OpenSlot | str:
+        """Return the open slot of a report, or the outcome that rejects it. Opens slots of accepted reports only."""
         slot = self.calendar.slot_named(report.date, report.slot)
-        if slot is None or slot.end_ms > timestamp + self._max_ahead:  # no hour is told of before it is over
+        if slot is None or slot.end_ms > timestamp + self._max_ahead:  # devices report a slot only after its end
             return _BAD_TIME
         if slot.outside is not None:
             return slot.outside
-        if clock >= closes_at(slot, self.policy):
+        if watermark >= closes_at(slot, self.policy):
             return _LATE
         return self.slot_named(slot.key)
 
 
 def reports_of(chunks: Iterable[bytes], parameters: HybridParameters) -> NDArray[np.int64]:
-    """int64 [L]: the reports in packed contributions, steps, in any order."""
+    """Unpack the reports of packed contributions: int64 [L], steps, in any order."""
     totals = [columns(chunk)[2] for chunk in chunks]
     if not totals:
         return np.empty(0, np.int64)

@@ -1,21 +1,21 @@
-"""Two groups of users and the noise on each: all that weights and mean squared errors depend on.    [H 2.2]"""
+"""Sizes, variances and noise of the two groups: the inputs of weights and mean squared errors.    [H 2.2]"""
 
 from dataclasses import dataclass
 from fractions import Fraction
 
 Number = Fraction | float
-"""A release computes with fractions, plots with floats. Fractions in give a fraction; an int is not exact: n / m."""
+"""Fractions in releases, floats in plots. Fractions give a fraction; ints would not, because n / m is a float."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Public. Any unit of values, the same one in all fields.
+    """Public setting of a hybrid estimate, in any unit of values that all fields share.
 
-    central, local     users of either group: c n that trust the operator, (1 - c) n that do not
+    central, local     number of users of either group: c n that trust the operator, (1 - c) n that do not
     central_noise      s_T^2: variance of the noise on the mean of the central users
     local_noise        s_L^2: variance of the noise on each local user's own value
-    central_variance   sigma_T^2: of central users' values, were they drawn from a distribution
-    local_variance     sigma_L^2: of local users' values
+    central_variance   sigma_T^2: variance of the distribution of central users' values
+    local_variance     sigma_L^2: variance of the distribution of local users' values
     gap                mu_L - mu_T
     """
 

@@ -1,4 +1,4 @@
-"""TCM-only: the central users alone. What a local device sends is left out.    [H Def 3.1]"""
+"""TCM-only: the mean of the central users. Reports of local devices are ignored.    [H Def 3.1]"""
 
 from fractions import Fraction
 from typing import Final

@@ -1,7 +1,7 @@
-"""A vector a user: its mean speed in each slot of the local day, over all cells of the policy.
+"""One vector per user: its mean speed in each slot of the local day, over all cells of the policy.
 
-What a user has no reading of is half of the upper bound, a public constant: a mean of the others' would be moved by one
-user in all vectors at once.
+A coordinate without readings is half of the upper bound, a public constant. With a mean of other users instead, one
+user would move all vectors at once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,43 +16,43 @@ from hatcast.stream.policy.policy import Policy
 from hatcast.stream.units import HOUR_MS, MINUTE_MS
 
 Contributions = tuple[str, NDArray[np.uint64], Integers, Integers]
-"""Of some users of one HAT: the slot ("09:00"), pseudonyms, counts, sums in milli-units"""
+"""(slot such as "09:00", pseudonyms, counts, sums in milli-units) of some users of one HAT"""
 
 
 def slots_of_day(policy: Policy) -> list[str]:
-    """The slots within `hours`, by their names."""
+    """Return the names of the slots within `hours`."""
     first, last = (hour * HOUR_MS for hour in policy.hours)
     starts = range(0, last, policy.slot_length_ms)
-    return [f"{at // HOUR_MS:02}:{at % HOUR_MS // MINUTE_MS:02}" for at in starts if at >= first]
+    return [f"{start // HOUR_MS:02}:{start % HOUR_MS // MINUTE_MS:02}" for start in starts if start >= first]
 
 
 def hat_vectors(
     contributions: Iterable[Contributions], slots: Sequence[str], policy: Policy
 ) -> tuple[NDArray[np.uint64], Integers]:
-    """Pseudonyms [n], ascending, and vectors int64 [n, d] in steps of the grid.
+    """Return pseudonyms [n], ascending, and vectors int64 [n, d] in grid steps.
 
-    slots   those that are coordinates, in this order. Users without a reading in any of them are there as well
-    A mean is rounded to the nearest step, and is at most the upper bound rounded likewise: `top_of`. The order of users
-    and each vector depend on no other user.
+    slots   the coordinates, in order; users without readings in any of them are included too
+    A mean is rounded to the nearest step, and is at most the upper bound rounded likewise: `top_of`. A user's vector
+    does not depend on other users.
     """
-    axis = {slot: at for at, slot in enumerate(slots)}
-    known: dict[int, list[list[int]]] = {}
+    axes = {slot: axis for axis, slot in enumerate(slots)}
+    by_user: dict[int, list[list[int]]] = {}
     for slot, pseudonyms, counts, sums in contributions:
-        at = axis.get(slot)
+        axis = axes.get(slot)
         for user, count, total in zip(pseudonyms.tolist(), counts.tolist(), sums.tolist(), strict=True):
-            mine = known.setdefault(user, [[0, 0] for _ in slots])
-            if at is not None:
-                mine[at][0] += count
-                mine[at][1] += total
+            coordinates = by_user.setdefault(user, [[0, 0] for _ in slots])
+            if axis is not None:
+                coordinates[axis][0] += count
+                coordinates[axis][1] += total
     grid = Grid(policy.grid)
     missing = grid.nearest(Fraction(policy.upper_bound, 2))
-    users = sorted(known)
+    users = sorted(by_user)
     vectors = [
-        [grid.nearest(Fraction(total, count)) if count else missing for count, total in known[user]] for user in users
+        [grid.nearest(Fraction(total, count)) if count else missing for count, total in by_user[user]] for user in users
     ]
     return np.array(users, np.uint64), np.array(vectors, np.int64).reshape(len(users), len(slots))
 
 
 def top_of(policy: Policy) -> int:
-    """The upper bound in steps of the grid: the most that a coordinate can be."""
+    """Return the upper bound of a coordinate, in grid steps."""
     return Grid(policy.grid).nearest(Fraction(policy.upper_bound))

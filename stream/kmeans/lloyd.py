@@ -1,4 +1,4 @@
-"""The iterations.    [H App. E]"""
+"""The iterations of private Lloyd's algorithm.    [H App. E]"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,19 +14,19 @@ from hatcast.stream.kmeans.seeding import seeds, uniform
 from hatcast.stream.kmeans.setting import Setting
 from hatcast.stream.mechanisms import LaplaceNoise
 
-_UNIFORM: Final = 12  # the variance of a point anywhere in [0, m] is m^2 / 12
-_ASIDE: Final = 25  # of the cube: a cluster starts anew within m / 50 of another one's centre, in each coordinate
+_UNIFORM: Final = 12  # a uniform point in [0, m] has variance m^2 / 12
+_OFFSET_DIVISOR: Final = 25  # a cluster restarts within m / 50 of another centre, in each coordinate
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clusters:
-    """What may be published.
+    """Publishable clusters.
 
     centres   int64 [K, d], steps, in [0, top]
-    users     float64 [K] noisy, 0 or more
-    noise     float64 [K, d] standard deviation of the noise on a centre, steps; 0 where `moved` is
-    weights   float64 [K, d] of the central group's mean in it; 0 where `moved` is
-    moved     int64 [K] the iteration whose mean it is, from 1 on; 0: it stands where it started, at first or anew
+    users     float64 [K] noisy number of users, 0 or more
+    noise     float64 [K, d] standard deviation of the noise on a centre, steps; 0 if `moved` is 0
+    weights   float64 [K, d] weight of the central group's mean; 0 if `moved` is 0
+    moved     int64 [K] iteration that computed the centre, from 1 on; 0: an initial position or a restart
     """
 
     centres: Integers
@@ -36,23 +36,22 @@ class Clusters:
     moved: Integers
 
 
-Found = tuple[Means, Floats]
-"""Of one iteration: means, and what the central group weighs in them [K, d]"""
+WeightedMeans = tuple[Means, Floats]
+"""Means of one iteration, and the weights of the central group in them [K, d]"""
 
 
 def cluster(central: Integers | None, local: Reports | None, setting: Setting, noise: LaplaceNoise) -> Clusters:
-    """K centres for exactly `setting.epsilon` of each user.
+    """Return K clusters, for exactly `setting.epsilon` of each user.
 
-    central   int64 [n, d] in [0, top], steps: the vectors of those that trust the operator; None: nobody does
-    local     the reports of the others; None: there are none
-    With one group alone its means are taken, with both their blend. A group without users is none. Raises ValueError
-    without anybody.
+    central   int64 [n, d] in [0, top], steps: vectors of the users that trust the operator; None without such users
+    local     reports of the other users; None without such users
+    Uses the means of the one group with users, or the blend of both. Raises ValueError if neither group has users.
     """
     if local is not None and not len(local.vectors):
         local = None
     if central is None or not len(central):
         if local is None:
-            raise ValueError("a clustering needs somebody")
+            raise ValueError("a clustering needs at least one user")
         return iterate(lambda centres: (local_means(local, centres, setting), np.zeros(centres.shape)), setting)
     if local is None:
         return iterate(
@@ -64,43 +63,44 @@ def cluster(central: Integers | None, local: Reports | None, setting: Setting, n
     )
 
 
-def iterate(found: Callable[[Integers], Found], setting: Setting) -> Clusters:
-    """tau times: from centres to the means around them, which are the next centres.
+def iterate(means_around: Callable[[Integers], WeightedMeans], setting: Setting) -> Clusters:
+    """Replace the centres tau times by the means of their clusters.
 
-    A cluster is taken for empty where its mean tells nothing: where less than one user seems to be in it, or where the
-    noise on the mean is wider than a point anywhere in the cube would be. Its mean is not used. It starts anew, beside
-    the centre of a large cluster, to part that one's users; after the last iteration it stays where it is. Noisy counts
-    and a public direction decide where to, so that this costs nothing.
+    A cluster counts as empty if its mean is useless: if it has less than one noisy user, or the noise on the mean has a
+    larger variance than a uniform point of the cube. Its mean is not used, and it restarts near the centre of a large
+    cluster, to split that cluster's users; after the last iteration it stays. Noisy counts and a public direction
+    determine the restart, so it costs no epsilon.
     """
     centres = seeds(setting)
     shape = centres.shape
     noise, weights, moved = np.zeros(shape), np.zeros(shape), np.zeros(len(centres), np.int64)
     users = np.zeros(len(centres))
     for iteration in range(1, setting.iterations + 1):
-        after, weight = found(centres)
-        users = np.maximum(after.users, 0.0)
-        tells = (after.users >= 1) & (after.variances.mean(axis=1) <= setting.top**2 / _UNIFORM)
-        at = tells[:, None]
-        # Cut before it is rounded: a mean of few users is anywhere, and may not fit into 64 bits.
-        rounded = np.rint(np.clip(after.means, 0, setting.top)).astype(np.int64)
-        centres = np.where(at, rounded, centres)
-        noise = np.where(at, np.sqrt(after.variances), noise)
-        weights = np.where(at, weight, weights)
-        moved = np.where(tells, iteration, moved)
-        if iteration < setting.iterations and tells.any():
-            centres = _restarted(centres, users, tells, setting, iteration)
-            noise, weights, moved = np.where(at, noise, 0.0), np.where(at, weights, 0.0), np.where(tells, moved, 0)
+        means, weight = means_around(centres)
+        users = np.maximum(means.users, 0.0)
+        useful = (means.users >= 1) & (means.variances.mean(axis=1) <= setting.top**2 / _UNIFORM)
+        rows = useful[:, None]
+        # Clipped before rounding: the mean of few users has wide noise and may not fit into 64 bits.
+        rounded = np.rint(np.clip(means.means, 0, setting.top)).astype(np.int64)
+        centres = np.where(rows, rounded, centres)
+        noise = np.where(rows, np.sqrt(means.variances), noise)
+        weights = np.where(rows, weight, weights)
+        moved = np.where(useful, iteration, moved)
+        if iteration < setting.iterations and useful.any():
+            centres = _restarted(centres, users, useful, setting, iteration)
+            noise, weights, moved = np.where(rows, noise, 0.0), np.where(rows, weights, 0.0), np.where(useful, moved, 0)
     return Clusters(centres, users, noise, weights, moved)
 
 
 def _restarted(
-    centres: Integers, users: Floats, tells: NDArray[np.bool_], setting: Setting, iteration: int
+    centres: Integers, users: Floats, useful: NDArray[np.bool_], setting: Setting, iteration: int
 ) -> Integers:
-    """With each empty cluster beside a full one (there is one): the first beside the largest, and so on."""
-    full, empty = np.flatnonzero(tells), np.flatnonzero(~tells)
+    """Move each empty cluster near a full one (there is at least one): the first near the largest, and so on."""
+    full, empty = np.flatnonzero(useful), np.flatnonzero(~useful)
     largest = full[np.argsort(-users[full], kind="stable")]
     restarted = centres.copy()
-    for at, each in enumerate(empty.tolist()):
-        aside = (uniform(setting, iteration * setting.clusters + each)[0] - setting.top // 2) // _ASIDE
-        restarted[each] = np.clip(centres[largest[at % len(largest)]] + aside, 0, setting.top)
+    for rank, cluster_index in enumerate(empty.tolist()):
+        stream = iteration * setting.clusters + cluster_index
+        offset = (uniform(setting, stream)[0] - setting.top // 2) // _OFFSET_DIVISOR
+        restarted[cluster_index] = np.clip(centres[largest[rank % len(largest)]] + offset, 0, setting.top)
     return restarted

@@ -1,4 +1,7 @@
-"""Chance, and the public grid it falls on. All the chance the core knows is `Noise`, passed in.    [design, I6]"""
+"""Noise, private selection and the public grid. `Noise` is the core's only source of randomness, passed in.
+
+See docs/specification/release.md, Invariants, I6.
+"""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -9,20 +12,20 @@ from numpy.typing import NDArray
 
 from hatcast.stream.errors import HatcastError
 
-# Within these, noise of either kind leaves 64 bits with a chance below e**-7000 a draw, so that nothing saturates.
+# Within these limits, noise of either kind overflows 64 bits with a probability below e**-7000 per draw.
 MAX_VALUE: Final = 2**60
 MAX_SCALE: Final = 2.0**50
 
 
 class UnsafeNoise(HatcastError):
-    """A draw would not keep its promise: the numbers leave 64 bits, or the library's own bound is above epsilon."""
+    """A draw cannot guarantee its epsilon: numbers would overflow 64 bits, or OpenDP's own bound exceeds epsilon."""
 
 
 @dataclass(frozen=True, slots=True)
 class Noisy:
-    """A number with noise on it, in grid steps, and the public scale of that noise (0: none was drawn).
+    """A noisy number in grid steps, and the public scale of its noise.
 
-    scale   of Gaussian noise its standard deviation
+    scale   0 if no noise was drawn; the standard deviation for Gaussian noise
     """
 
     value: int
@@ -30,42 +33,41 @@ class Noisy:
 
 
 class LaplaceNoise(Protocol):
-    """What code needs that draws nothing else: simulations of it need no more."""
+    """Laplace noise alone: enough for code that draws nothing else, and for its simulations."""
 
     def laplace(self, value: int, distance: int, epsilon: float) -> Noisy:
-        """`value` plus discrete Laplace noise that hides a move by `distance`, all in grid steps.
+        """Return `value` plus discrete Laplace noise for sensitivity `distance`, all in grid steps.
 
-        Guarantee: values at most `distance` apart give outputs whose probabilities differ by at most exp(epsilon).
-        distance 0: the value depends on nobody, nothing is drawn.
+        Guarantee: values at most `distance` apart give outputs whose probabilities differ by a factor of at most
+        exp(epsilon). distance 0: the value depends on no user's data, and no noise is drawn.
         Raises UnsafeNoise rather than saturate.
         """
         ...
 
 
 class Noise(LaplaceNoise, Protocol):
-    """The only chance the core knows. The one implementation that ships draws from the system and takes no seed."""
+    """The core's only source of randomness. The production implementation uses the system's and takes no seed."""
 
     def gaussian(self, value: int, distance: int, epsilon: float, delta: float) -> Noisy:
-        """`value` plus discrete Gaussian noise that hides a move by `distance`, all in grid steps.
+        """Return `value` plus discrete Gaussian noise for sensitivity `distance`, all in grid steps.
 
-        Guarantee: values at most `distance` apart give outputs of which any set's chances p and q have
-        p <= exp(epsilon) q + delta.
-        distance 0: the value depends on nobody, nothing is drawn.
+        Guarantee: for values at most `distance` apart, the probabilities p and q of any set of outputs satisfy
+        p <= exp(epsilon) q + delta. distance 0: the value depends on no user's data, and no noise is drawn.
         Raises UnsafeNoise rather than saturate.
         """
         ...
 
     def choose(self, weights: NDArray[np.int64], costs: NDArray[np.int64], rate: Fraction) -> int:
-        """An index i with a chance of exactly weights[i] exp(-rate costs[i]) over the sum of all: no chance underflows.
+        """Draw index i with probability exactly proportional to weights[i] exp(-rate costs[i]): none underflows.
 
         weights, costs   [N] 0 or more; some weight is above 0; the weights' sum fits into 64 bits
         rate             above 0
 
-        Guarantee: with equal weights, costs that differ by at most s give chances that differ by at most exp(2 s rate).
-        Raises ValueError for anything else.
+        Guarantee: with equal weights, if each cost changes by at most s, each probability changes by a factor of at
+        most exp(2 s rate). Raises ValueError for other arguments.
         """
         ...
 
     def uniform(self, number: int) -> int:
-        """An integer in [0, number), each with a chance of exactly 1 / number. Raises ValueError below 1."""
+        """Draw an integer in [0, number), each with probability exactly 1 / number. Raises ValueError below 1."""
         ...

@@ -1,22 +1,23 @@
-"""Gaussian noise on integers: how wide it has to be, and what it comes to. Pure; `SystemNoise.gaussian` draws it.
+"""Discrete Gaussian noise: calibration of its scale, and composition. Pure; `SystemNoise.gaussian` draws the noise.
 
-X has the discrete Gaussian distribution of scale s, P(X = k) proportional to f(k) = exp(-k^2 / 2 s^2), and G the
-continuous one of deviation s.
+X has the discrete Gaussian distribution of scale s, P(X = k) proportional to f(k) = exp(-k^2 / 2 s^2). G has the
+continuous Gaussian distribution of standard deviation s.
 
-Lemma. X and G can be drawn together so that they are never more than 2 apart.
+Lemma. There is a coupling of X and G in which they are never more than 2 apart.
 Proof. Let S be the sum of all f(k), and c = s sqrt(2 pi) the integral of f. c <= S (Poisson's summation formula, all of
-whose terms are positive) and S <= 1 + c (f falls on both sides of 0). Draw both by one uniform number, as quantiles.
-(a) For integers k >= 0, P(X > k) = sum_(i > k) f(i) / S is at most P(G > k): f falls, and S >= c. So X >= 1 only if
-G > X - 1. (b) For integers j >= 1 let I be the integral of f from j + 1 on. P(X >= j) is at least the integral from j
-on, over S, so at least (f(j + 1) + I) / S. As (j + 1 + y)^2 >= (j + 1)^2 + y^2, I <= f(j + 1) c / 2; so f(j + 1) + I >=
-I (c + 2) / c >= I S / c, and P(X >= j) >= P(G > j + 1). So G <= X + 2 where G >= 0. Below 0 all is mirrored.
+whose terms are positive) and S <= 1 + c (f falls on both sides of 0). Draw both from one uniform number, as quantiles.
+(a) For integers k >= 0, P(X > k) = sum_(i > k) f(i) / S is at most P(G > k), because f falls and S >= c. So X >= 1
+implies G > X - 1. (b) For integers j >= 1 let I be the integral of f from j + 1 to infinity. P(X >= j) is at least the
+integral of f from j to infinity, divided by S, so at least (f(j + 1) + I) / S. As (j + 1 + y)^2 >= (j + 1)^2 + y^2,
+I <= f(j + 1) c / 2; so f(j + 1) + I >= I (c + 2) / c >= I S / c, and P(X >= j) >= P(G > j + 1). So G <= X + 2 if
+G >= 0. Below 0 both are symmetric.
 
-So with a move by d <= distance the loss of X, (d^2 + 2 d X) / 2 s^2, is that of G and at most 2 d / s^2 more. With
-r = d / s the pair of G and G + d has delta(e) = Q(e / r - r / 2) - exp(e) Q(e / r + r / 2), Q the normal tail [Balle
-and Wang 2018, Theorem 8], and X has no more than delta(e - 2 r / s), at every real e. A pair of distributions has just
-that delta: G and, with a chance of exp(-2 r / s), G + d, nothing otherwise. So it dominates X and X + d, and pairs that
-dominate each of several mechanisms dominate them together, also where a later one is chosen by what came out before
-[Zhu, Dong, Wang 2022]: squares of r, and what is more than G's loss, add up.
+So for a shift by d <= distance the privacy loss of X, (d^2 + 2 d X) / 2 s^2, exceeds that of G by at most 2 d / s^2.
+With r = d / s the pair of G and G + d has delta(e) = Q(e / r - r / 2) - exp(e) Q(e / r + r / 2), Q the normal tail
+[Balle and Wang 2018, Theorem 8], and X has at most delta(e - 2 r / s), at every real e. Exactly this delta belongs to
+the pair of G and a distribution that is G + d with probability exp(-2 r / s) and nothing otherwise. So this pair
+dominates X and X + d. Products of dominating pairs dominate compositions, adaptive ones included [Zhu, Dong, Wang
+2022]: the squares of r add up, and so do the excess losses 2 r / s.
 """
 
 import math
@@ -27,75 +28,74 @@ from typing import Final
 from hatcast.stream.mechanisms import MAX_SCALE, UnsafeNoise
 
 MIN_DELTA: Final = 1e-100
-_SLACK: Final = 1e-9  # of a delta: what floating point loses of it is less, for epsilons up to 1e9
-_NOTHING: Final = 1e-300  # what erfc rounds down to 0 is less
-_HUGE: Final = 700.0  # exp() still is a float
-_LEAST: Final = 1e-6  # of epsilons: what is below it is told as it
-_HALVINGS: Final = 50
-_CLOSE: Final = 1e-9
-_QUANTILE95: Final = 1.96  # a little above the normal one
+_SLACK: Final = 1e-9  # relative error of a delta in floating point, at most, for epsilons up to 1e9
+_MIN_TAIL: Final = 1e-300  # above every tail that erfc rounds to 0
+_MAX_EXPONENT: Final = 700.0  # exp() of it does not overflow
+_MIN_EPSILON: Final = 1e-6  # a smaller epsilon is returned as this
+_BISECTIONS: Final = 50
+_TOLERANCE: Final = 1e-9  # relative, of a scale
+_QUANTILE95: Final = 1.96  # a little above the normal quantile
 
 
 def delta_for_epsilon(epsilon: float, ratio: float) -> float:
-    """The least delta for which Gaussian noise on a move by `ratio` deviations is (epsilon, delta), rounded upwards.
+    """Return the smallest delta of Gaussian noise for a sensitivity of `ratio` standard deviations, rounded upwards.
 
-    epsilon   any number
+    epsilon   any real number
     """
     near = epsilon / ratio - ratio / 2
     above = _tail(near)
-    below = math.exp(epsilon) * _tail(near + ratio) if epsilon <= _HUGE else 0.0
-    return above - below + _SLACK * above + _NOTHING
+    below = math.exp(epsilon) * _tail(near + ratio) if epsilon <= _MAX_EXPONENT else 0.0
+    return above - below + _SLACK * above + _MIN_TAIL
 
 
 def epsilon_for_delta(deviation: float, delta: float) -> float:
-    """The least epsilon, up to rounding upwards, for which Gaussian noise on a move by 1 is (epsilon, delta)."""
+    """Return the smallest epsilon of Gaussian noise for sensitivity 1, rounded upwards; at least 1e-6."""
     ratio = 1 / deviation
-    low = high = _LEAST
+    low = high = _MIN_EPSILON
     while delta_for_epsilon(high, ratio) > delta:
         low, high = high, 2 * high
-    for _ in range(_HALVINGS):
+    for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         low, high = (middle, high) if delta_for_epsilon(middle, ratio) > delta else (low, middle)
     return high
 
 
 def discretization_loss(ratio: float, scale: float) -> float:
-    """The most that a loss is greater than that of continuous noise, for a move by `ratio` scales."""
+    """Return the largest excess of the privacy loss over that of continuous noise, for a shift by `ratio` scales."""
     return 2 * ratio / scale
 
 
 def satisfies(ratio: float, scale: float, epsilon: float, delta: float) -> bool:
-    """Whether discrete Gaussian noise of this scale, in steps, makes a move by `ratio` scales (epsilon, delta)."""
+    """Return whether discrete Gaussian noise is (epsilon, delta)-DP for a shift by `ratio` scales. scale: steps."""
     return delta_for_epsilon(epsilon - discretization_loss(ratio, scale), ratio) <= delta
 
 
-@lru_cache(maxsize=64)  # of few policies
+@lru_cache(maxsize=64)  # a process has few policies
 def deviation_for(epsilon: float, delta: float) -> float:
-    """The least standard deviation of continuous noise for (epsilon, delta), for a move by 1.    [dp-accounting]
+    """Return the smallest standard deviation of continuous Gaussian noise for sensitivity 1.    [dp-accounting]
 
     Raises ValueError unless epsilon is above 0 and delta strictly between 0 and 1.
     """
-    from dp_accounting.pld import common  # noqa: PLC0415 - takes two seconds, and few policies have such noise
+    from dp_accounting.pld import common  # noqa: PLC0415 - the import takes 2 s and few policies have Gaussian noise
     from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss  # noqa: PLC0415 - as above
 
     if not (epsilon > 0 and 0 < delta < 1):
-        raise ValueError("Gaussian noise is for an epsilon above 0 and a delta between 0 and 1")
-    found = GaussianPrivacyLoss.from_privacy_guarantee(common.DifferentialPrivacyParameters(epsilon, delta))
-    return float(found.standard_deviation)
+        raise ValueError("Gaussian noise needs an epsilon above 0 and a delta strictly between 0 and 1")
+    loss = GaussianPrivacyLoss.from_privacy_guarantee(common.DifferentialPrivacyParameters(epsilon, delta))
+    return float(loss.standard_deviation)
 
 
-@lru_cache(maxsize=4096)  # counts of users come again every hour
+@lru_cache(maxsize=4096)  # the same numbers of users recur every hour
 def smallest_scale(distance: int, epsilon: float, delta: float) -> float:
-    """The smallest scale, to 1e-9 of it, whose discrete noise on a move by 1 ... `distance` steps is (epsilon, delta).
+    """Return the smallest scale (steps) whose discrete noise is (epsilon, delta)-DP, to a relative 1e-9.
 
-    It is dp-accounting's deviation for the continuous one, raised: by 7e-2 of it for a distance of 1 step, 3e-4 for 217
-    and 1e-6 for 65,001 (epsilon 1, delta 1e-8).
-    Raises UnsafeNoise for what cannot be kept, or not within 64 bits.
-
-    A smaller move has less of both, r and 2 r / s, so it is hidden too.
+    It holds for shifts of 1 to `distance` steps: a smaller shift has a smaller r and a smaller 2 r / s. The scale
+    exceeds dp-accounting's deviation for continuous noise by 7e-2 of it for a distance of 1 step, by 3e-4 for 217 steps
+    and by 1e-6 for 65,001 (epsilon 1, delta 1e-8).
+    Raises UnsafeNoise if no scale satisfies epsilon and delta, or none within 64 bits.
     """
     if not (0 < epsilon < math.inf and MIN_DELTA <= delta < 1):
-        raise UnsafeNoise(f"Gaussian noise is for an epsilon above 0 and a delta from {MIN_DELTA:g} to 1")
+        raise UnsafeNoise(f"Gaussian noise needs an epsilon above 0 and a delta from {MIN_DELTA:g} to 1")
     high = float(scale_bound(distance, epsilon, delta))
     if not high <= MAX_SCALE:
         raise UnsafeNoise("the noise would be too wide for 64 bits: use a coarser grid or a larger epsilon")
@@ -103,47 +103,48 @@ def smallest_scale(distance: int, epsilon: float, delta: float) -> float:
     if low < high and satisfies(distance / low, low, epsilon, delta):
         return low
     if not satisfies(distance / high, high, epsilon, delta):
-        raise UnsafeNoise("no Gaussian noise is found to keep epsilon and delta")
-    while high > low * (1 + _CLOSE):
+        raise UnsafeNoise("no scale of Gaussian noise satisfies epsilon and delta")
+    while high > low * (1 + _TOLERANCE):
         middle = (low + high) / 2
         low, high = (low, middle) if satisfies(distance / middle, middle, epsilon, delta) else (middle, high)
     return high
 
 
 def scale_bound(distance: int, epsilon: float, delta: float) -> Decimal:
-    """A scale that is never below `smallest_scale`, and the same on every machine.
+    """Return a closed-form upper bound of `smallest_scale`, the same on every machine.
 
-    It is the one that zero-concentrated privacy would ask for, at the usual epsilons and deltas 1.2 to 1.3 times it.
+    It is the scale that zero-concentrated DP requires: 1.2 to 1.3 times the smallest at usual epsilons and deltas.
 
-    A continuous loss is above r^2 / 2 + r sqrt(2 ln(1 / delta)) with a chance of at most delta. With 2 r / s added this
-    is epsilon for r / sqrt(2) = (sqrt(l + g epsilon) - sqrt(l)) / g, l = ln(1 / delta), g = 1 + 4 / distance.
+    A continuous loss exceeds r^2 / 2 + r sqrt(2 ln(1 / delta)) with probability at most delta. With 2 r / s added this
+    equals epsilon for r / sqrt(2) = (sqrt(l + g epsilon) - sqrt(l)) / g, l = ln(1 / delta), g = 1 + 4 / distance.
     """
     with localcontext(Context(prec=40)):
-        wanted, extended = Decimal(epsilon), 1 + Decimal(4) / distance
+        exact_epsilon, g = Decimal(epsilon), 1 + Decimal(4) / distance
         log = -Decimal(delta).ln()
-        return distance * ((log + extended * wanted).sqrt() + log.sqrt()) / (Decimal(2).sqrt() * wanted)
+        return distance * ((log + g * exact_epsilon).sqrt() + log.sqrt()) / (Decimal(2).sqrt() * exact_epsilon)
 
 
-def composed_epsilon(ratio: float, above: float, number: int, delta: float) -> float:
-    """The epsilon of so many noises together, with delta.
+def composed_epsilon(ratio: float, excess_loss: float, number: int, delta: float) -> float:
+    """Return the epsilon, at `delta`, of `number` draws composed.
 
-    ratio, above   of each: the most that it is for a move by `ratio` scales, and `discretization_loss`
+    ratio         of each draw: the largest shift, in scales
+    excess_loss   of each draw: its `discretization_loss`
     """
-    return epsilon_for_delta(1 / (ratio * math.sqrt(number)), delta) + number * above
+    return epsilon_for_delta(1 / (ratio * math.sqrt(number)), delta) + number * excess_loss
 
 
 def quantile95(scale: float) -> int:
-    """A q with P(|X| <= q) >= 0.95, at most a step too large; 0 for scale 0. By (a) of the lemma."""
+    """Return a q with P(|X| <= q) >= 0.95, at most one step too large; 0 for scale 0. By (a) of the lemma."""
     return math.ceil(_QUANTILE95 * scale)
 
 
 def continuous_quantile95(deviation: float) -> float:
-    """The same of continuous noise."""
+    """Return a q with P(|G| <= q) >= 0.95 for continuous noise."""
     return _QUANTILE95 * deviation
 
 
 def variance(scale: float) -> float:
-    """Of the discrete noise, steps^2: within 1e-13 of scale^2 from 1.5 on."""
+    """Return the variance of the discrete noise in steps^2; from scale 1.5 on within 1e-13 of scale^2."""
     if scale >= 1.5:
         return scale**2
     terms = [math.exp(-0.5 * (k / scale) ** 2) for k in range(1, 20)] if scale else []
@@ -151,5 +152,5 @@ def variance(scale: float) -> float:
 
 
 def _tail(x: float) -> float:
-    """P(G > x) for the normal distribution."""
+    """Return P(G > x) for the standard normal distribution."""
     return 0.5 * math.erfc(x / math.sqrt(2))

@@ -1,4 +1,4 @@
-"""The public grid: what is published is a multiple of it.    [estimators.md, section 4, Noise and grid]
+"""The public grid: every published value is a multiple of its step.    [docs/specification/estimators.md, section 4]
 
 Values are exact fractions of milli-units (38.5 km/h = 38500) until they are rounded to steps, once.
 """
@@ -10,13 +10,13 @@ from fractions import Fraction
 from typing import Final
 
 MILLI: Final = 1000
-MAX_FINENESS: Final = 10  # noise of a scale of 2**10 steps and more differs from the continuous one by less than 1e-6
-_NO_TAIL: Final = 0.01  # below this scale 0 comes with a chance of 1 - 2 exp(-100)
+MAX_FINENESS: Final = 10  # from a scale of 2**10 steps on, noise differs from continuous noise by less than 1e-6
+_NO_TAIL: Final = 0.01  # below this scale, noise is 0 with probability 1 - 2 exp(-100)
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A grid of `step` km/h, such as Decimal("0.001"). Raises ValueError unless it is above 0."""
+    """A grid of `step` km/h, such as Decimal("0.001"). Raises ValueError unless the step is above 0."""
 
     step: Decimal
     milli: Fraction = field(init=False, repr=False)
@@ -28,44 +28,45 @@ class Grid:
 
     def __post_init__(self) -> None:
         if not (self.step.is_finite() and self.step > 0):
-            raise ValueError("a grid's step is above 0")
+            raise ValueError("the grid step must be above 0")
         exponent = self.step.normalize().as_tuple().exponent
         object.__setattr__(self, "milli", Fraction(self.step) * MILLI)
         object.__setattr__(self, "digits", max(0, -exponent) if isinstance(exponent, int) else 0)
         object.__setattr__(self, "units", int(Fraction(self.step) * 10**self.digits))
 
     def nearest(self, value: Fraction) -> int:
-        """The step nearest to a value in milli-units, the even one of two."""
+        """Return the step nearest to a value in milli-units; of two, the even one."""
         return round(value / self.milli)
 
     def floor(self, value: int | Fraction) -> int:
-        """The greatest step that is not above a value in milli-units."""
+        """Return the largest step that is not above a value in milli-units."""
         return math.floor(value / self.milli)
 
     def distance(self, sensitivity: Fraction, dimensions: int = 1) -> int:
-        """How many steps apart two values can be rounded that are `sensitivity` (milli-units) apart; 0 for 0.
+        """Return the sensitivity in steps after rounding: floor(sensitivity / step) + d; 0 for sensitivity 0.
 
-        dimensions   d, of vectors rounded coordinate by coordinate; both distances are then sums over coordinates (l1)
+        sensitivity  milli-units, in l1 (a sum over coordinates)
+        dimensions   d, of vectors that are rounded coordinate by coordinate
 
-        In steps: rounding moves a coordinate by half a step at most, so ||round(x) - round(y)|| is at most
-        ||x - y|| + d (1/2 + 1/2). It is an integer, so it is at most floor(||x - y||) + d. No less would do: where each
-        coordinate lies on its own border of two steps, any move at all takes all d of them a step further.
+        Rounding moves a coordinate by at most half a step, so in steps ||round(x) - round(y)|| is at most
+        ||x - y|| + d (1/2 + 1/2). It is an integer, so it is at most floor(||x - y||) + d. The bound is reached: if
+        each coordinate lies halfway between two steps, the smallest change moves all d of them by a step.
         """
         return self.floor(sensitivity) + dimensions if sensitivity else 0
 
     def text(self, steps: int) -> str:
-        """A number of steps in km/h, with the grid's digits: 21314 -> "21.314"."""
+        """Format a number of steps in km/h, with the grid's digits: 21314 -> "21.314"."""
         return _text(steps * self.units, self.digits)
 
     def scale_text(self, scale: float) -> str:
-        """A scale (steps) in km/h with the grid's digits, nearest, but never 0 where noise was drawn."""
+        """Format a scale (steps) in km/h, rounded to the grid's digits, but never to 0 if noise was drawn."""
         units = round(Fraction(scale) * self.units)
         return _text(max(units, 1) if scale else 0, self.digits)
 
     def fineness(self, published: float) -> int:
-        """`fineness` of a scale that was published so, in km/h; it may have been rounded up by half of its last digit.
+        """Return the `fineness` of a published scale (km/h), which may be rounded up by half of its last digit.
 
-        Of 0, no noise, it is MAX_FINENESS: what depends on nobody is as fine as one likes.
+        Scale 0 (no noise drawn) has MAX_FINENESS, because the value depends on no user's data.
         """
         if published == 0:
             return MAX_FINENESS
@@ -73,7 +74,7 @@ class Grid:
 
 
 def fineness(scale: int) -> int:
-    """The greatest f, from 0 to MAX_FINENESS, for which a scale of so many steps is at least 2**f; 0 below 1."""
+    """Return floor(log2(scale)) of a scale in steps, limited to [0, MAX_FINENESS]."""
     return min(max(scale.bit_length() - 1, 0), MAX_FINENESS) if scale > 0 else 0
 
 
@@ -84,16 +85,16 @@ def _text(units: int, digits: int) -> str:
 
 
 def quantile95(scale: float) -> int:
-    """The smallest q with P(|X| <= q) >= 0.95 for the discrete Laplace X of this scale, in steps; 0 for scale 0."""
+    """Return the smallest q with P(|X| <= q) >= 0.95 for discrete Laplace X, in steps; 0 for scale 0."""
     return tail_quantile(20, scale)
 
 
 def tail_quantile(draws: int, scale: float) -> int:
-    """The smallest q with P(|X| > q) <= 1 / draws for the discrete Laplace X of this scale, in steps; 0 for scale 0.
+    """Return the smallest q with P(|X| > q) <= 1 / draws for discrete Laplace X, in steps; 0 for scale 0.
 
     draws   2 or more
-    With p = exp(-1/scale): P(|X| > q) = 2 p^(q+1) / (1 + p), so q = ceil(scale ln(2 draws / (1 + p))) - 1. In 60
-    digits; where they leave it open, the larger q.
+    With p = exp(-1/scale): P(|X| > q) = 2 p^(q+1) / (1 + p), so q = ceil(scale ln(2 draws / (1 + p))) - 1. Computed
+    with 60 digits; if these do not decide, the larger q.
     """
     if scale < _NO_TAIL:
         return 0
@@ -104,5 +105,5 @@ def tail_quantile(draws: int, scale: float) -> int:
 
 
 def clip(steps: int, top: int) -> int:
-    """The nearest step within [0, top]."""
+    """Clip a number of steps to [0, top]."""
     return min(max(steps, 0), top)

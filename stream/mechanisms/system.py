@@ -1,9 +1,8 @@
-"""The one production `Noise`, on the system's randomness. No seed, no switch.    [design, I6]
+"""The only production `Noise`: the system's randomness, without a seed and without an off switch.
 
-Numbers get OpenDP's discrete Laplace or Gaussian noise; selections are drawn by `selection.choose`, on bits of the
-system.
-
-Built in `agents/` and passed in; nothing in `stream/` imports this file.
+Numbers get OpenDP's discrete Laplace or Gaussian noise. Selections are drawn by `selection.choose` on system bits.
+Built in `agents/` and passed in; no module of `stream/` imports this file (docs/specification/release.md, Invariants,
+I6).
 """
 
 import math
@@ -22,16 +21,16 @@ from hatcast.stream.mechanisms import MAX_SCALE, MAX_VALUE, Noisy, UnsafeNoise, 
 from hatcast.stream.mechanisms.gaussian import satisfies
 from hatcast.stream.mechanisms.gaussian import smallest_scale as smallest_gaussian_scale
 
-enable_features("contrib")  # both are behind it: their proofs are published, the review by OpenDP is not complete
-_INTEGERS: Final = atom_domain(T="i64")  # the 32-bit type saturates in silence
-_APART: Final = absolute_distance(T="i64")
+enable_features("contrib")  # required by both: their proofs are published, OpenDP's review is not complete
+_INTEGERS: Final = atom_domain(T="i64")  # the 32-bit type saturates silently
+_DISTANCE: Final = absolute_distance(T="i64")
 
-_WIDENINGS: Final = 16  # by one unit in the last place each; with OpenDP 0.16 the first scale does
-_WIDER: Final = 1 + 2.0**-40  # where a delta decides, one unit does not show
+_ATTEMPTS: Final = 16  # each with a scale larger by one unit in the last place; OpenDP 0.16 accepts the first
+_GAUSSIAN_FACTOR: Final = 1 + 2.0**-40  # a delta does not change visibly by one unit in the last place
 
 
 class _Measurement(Protocol):
-    """The part of OpenDP's untyped measurement that is used."""
+    """The used part of OpenDP's untyped measurement."""
 
     def map(self, distance: int) -> float: ...
 
@@ -39,52 +38,55 @@ class _Measurement(Protocol):
 
 
 class SystemNoise:
-    """Draws from the system. Without state: two workers, or two threads, share nothing."""
+    """Noise from the system's randomness. It has no state, so workers and threads share nothing."""
 
     def laplace(self, value: int, distance: int, epsilon: float) -> Noisy:
-        """See `Noise.laplace`. About 0.2 ms, of which 0.06 ms is OpenDP's own check of the promise."""
+        """See `Noise.laplace`. Takes about 0.2 ms, 0.06 ms of it for OpenDP's own privacy check."""
         _check(value, distance)
         if distance == 0:
             return Noisy(value, 0.0)
         scale = smallest_scale(distance, epsilon)
-        # Our arithmetic does not decide: OpenDP's own figure, rounded against us, has to agree at every draw.
-        for _ in range(_WIDENINGS):
-            measurement: _Measurement = make_laplace(_INTEGERS, _APART, scale)
+        # At each draw OpenDP's own bound, which is rounded upwards, must confirm epsilon; our arithmetic is not enough.
+        for _ in range(_ATTEMPTS):
+            measurement: _Measurement = make_laplace(_INTEGERS, _DISTANCE, scale)
             if measurement.map(distance) <= epsilon:
                 return Noisy(int(measurement(value)), scale)
             scale = math.nextafter(scale, math.inf)
-        raise UnsafeNoise("OpenDP does not confirm epsilon for its noise: install the version that uv.lock names")
+        raise UnsafeNoise("OpenDP does not confirm epsilon for its noise: install the version in uv.lock")
 
     def gaussian(self, value: int, distance: int, epsilon: float, delta: float) -> Noisy:
-        """See `Noise.gaussian`. About as fast; the first of an epsilon and a delta asks dp-accounting, for seconds."""
+        """See `Noise.gaussian`. As fast as `laplace`, but the first call for an epsilon and delta takes seconds."""
         _check(value, distance)
         if distance == 0:
             return Noisy(value, 0.0)
         scale = smallest_gaussian_scale(distance, epsilon, delta)
-        for _ in range(_WIDENINGS):
-            measurement: _Measurement = make_gaussian(_INTEGERS, _APART, scale)
-            # OpenDP tells rho = r^2 / 2, rounded against us: this r, at this scale, has to agree at every draw.
+        for _ in range(_ATTEMPTS):
+            measurement: _Measurement = make_gaussian(_INTEGERS, _DISTANCE, scale)
+            # OpenDP returns rho = r^2 / 2, rounded upwards: at each draw this r must satisfy epsilon and delta.
             if satisfies(math.sqrt(2 * measurement.map(distance)), scale, epsilon, delta):
                 return Noisy(int(measurement(value)), scale)
-            scale *= _WIDER
-        raise UnsafeNoise("OpenDP does not confirm epsilon for its noise: install the version that uv.lock names")
+            scale *= _GAUSSIAN_FACTOR
+        raise UnsafeNoise("OpenDP does not confirm epsilon for its noise: install the version in uv.lock")
 
     def choose(self, weights: NDArray[np.int64], costs: NDArray[np.int64], rate: Fraction) -> int:
-        """See `Noise.choose`; the proof is in `selection.choose`. Under 0.1 s for 100,000 candidates."""
+        """See `Noise.choose`; the proof is in `selection.choose`. Takes under 0.1 s for 100,000 candidates."""
         return selection.choose(weights, costs, rate, secrets.randbits)
 
     def uniform(self, number: int) -> int:
-        """See `Noise.uniform`. By rejection, so no remainder makes some integers likelier."""
+        """See `Noise.uniform`. Uses rejection sampling, which has no modulo bias."""
         return secrets.randbelow(number)
 
 
 def _check(value: int, distance: int) -> None:
     if not (abs(value) <= MAX_VALUE and 0 <= distance <= MAX_VALUE):
-        raise UnsafeNoise("a number does not fit into 64 bits with its noise: use a coarser grid")
+        raise UnsafeNoise("a number with its noise does not fit into 64 bits: use a coarser grid")
 
 
 def smallest_scale(distance: int, epsilon: float) -> float:
-    """The smallest float that is at least distance / epsilon. Raises UnsafeNoise outside (0, MAX_SCALE]."""
+    """Return the smallest float of at least distance / epsilon.
+
+    Raises UnsafeNoise if it exceeds MAX_SCALE, or epsilon is not positive and finite.
+    """
     if not 0 < epsilon < math.inf or distance / epsilon > MAX_SCALE:
         raise UnsafeNoise("the noise would be too wide for 64 bits: use a coarser grid or a larger epsilon")
     scale = distance / epsilon

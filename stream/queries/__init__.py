@@ -1,7 +1,7 @@
-"""Queries over days: what is asked of one cell and slot on D local dates, answered once they are over.
+"""Queries over days: one answer about a cell and slot on D local dates, computed once all are over.    [T III.B]
 
-One kind a file, in `KINDS`. What they read is kept per (day, user) when a HAT is released: `RetainedDay`.
-[T III.B], [estimators.md, section 7]
+One kind per file, listed in `KINDS`. They read contributions retained per (day, user) at the release of a HAT:
+`RetainedDay`. See docs/specification/estimators.md, section 7.
 """
 
 from collections.abc import Mapping
@@ -36,20 +36,21 @@ answer_of = answerer(KINDS)
 
 
 def reservations(policy: Policy, date: str) -> dict[str, Reserved]:
-    """What the queries that read a local date cost a user there, by name.
+    """Return the reservations of the queries that read a local date, by query name.
 
-    A private choice of cells is one of them, `CELL_SELECTION`: it has read the day before there was a policy.
+    A private selection of cells counts as a query, `CELL_SELECTION`. It read the date before the policy existed, so its
+    epsilon is spent already.
     """
-    asked = {
+    by_name = {
         query.name: Reserved(policy.most_hats, query.epsilon_nano)
         for query in policy.queries
         if query.period_of(date) is not None
     }
     if policy.selection_cost is not None and policy.selection_cost.covers(date):
-        asked[CELL_SELECTION] = Reserved(1, policy.selection_cost.epsilon_nano, is_spent=True)
-    return asked
+        by_name[CELL_SELECTION] = Reserved(1, policy.selection_cost.epsilon_nano, is_spent=True)
+    return by_name
 
 
 def is_queried(policy: Policy, date: str) -> bool:
-    """Whether a query will read what HATs of a local date had."""
+    """Return whether a query will read the contributions of HATs of a local date."""
     return any(query.period_of(date) is not None for query in policy.queries)

@@ -1,4 +1,4 @@
-"""What a query over days is: what is kept of each day in, one noisy number out."""
+"""Interface of queries over days: the retained contributions of each day in, one noisy number out."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ Column = NDArray[np.int64]
 
 
 class Reason(StrEnum):
-    """Why a query is suppressed. Both are public under `replace`; under `add_remove` only the second can be."""
+    """Reason for suppression. Both are public under `replace`; under `add_remove` only MISSING_DAYS occurs."""
 
     TOO_FEW_USER_DAYS = "too_few_user_days"
     MISSING_DAYS = "missing_days"
@@ -29,9 +29,9 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RetainedDay:
-    """What is kept of one cell, slot and date: one row for each user that was there, in no order that tells who.
+    """Retained contributions of one cell, slot and date: one row per user, in an order that does not identify users.
 
-    counts, sums, maxima   int64 [n]  readings; milli-units: their sum, the greatest, each reading cut to [0, U]
+    counts, sums, maxima   int64 [n]  number, sum and maximum of the readings; milli-units, readings clipped to [0, U]
     """
 
     counts: Column
@@ -39,43 +39,44 @@ class RetainedDay:
     maxima: Column
 
     @classmethod
-    def of(cls, kept: Sequence[bytes]) -> Self:
-        """From stripped chunks, of all partitions. Raises ValueError on bytes of another version."""
-        read = [columns for part in kept for columns in stripped_columns(part)]
+    def of(cls, chunks: Sequence[bytes]) -> Self:
+        """Unpack stripped chunks of all partitions. Raises ValueError on bytes of another version."""
+        read = [columns for chunk in chunks for columns in stripped_columns(chunk)]
         if not read:
-            nobody = np.empty(0, np.int64)
-            return cls(nobody, nobody, nobody)
+            empty = np.empty(0, np.int64)
+            return cls(empty, empty, empty)
         return cls(*(np.concatenate(column) for column in zip(*read, strict=True)))
 
 
 class QueryKind(Protocol):
-    """One kind of query, in one file. Its docstring gives formula, source and proof.
+    """One kind of query, one per file. Its docstring gives formula, source and proof.
 
-    Law (tests/laws/test_queries.py): another user's day moves `value` by at most `sensitivity`; under `replace` the
-    other day is of the same user count, under `add_remove` a user comes or goes on one date.
+    Law (tests/laws/test_queries.py): changing one user's day moves `value` by at most `sensitivity`. Under `replace`
+    the changed day has the same count of the user; under `add_remove` a user is added or removed on one date.
     """
 
     @property
     def unit(self) -> str:
-        """Of what is published."""
+        """Unit of the published value."""
         ...
 
     def value(self, days: Sequence[RetainedDay], query: Query) -> Fraction:
-        """What is published, but for noise, exactly, in milli-units of `unit`. Private.
+        """Return the exact value before noise, in milli-units of `unit`. Private.
 
-        days   those that are not missing, at least one
+        days   the days that are not missing, at least one
         """
         ...
 
     def sensitivity(self, user_days: int, days: int, policy: Policy) -> Fraction:
-        """The most that one user's day can move `value`, in milli-units. Public where `user_days` is, or is not used.
+        """Return the sensitivity of `value` to one user's day, in milli-units.
 
-        days   that are not missing
+        Public if `user_days` is public or not used.
+        days   number of days that are not missing
         """
         ...
 
     def top(self, policy: Policy) -> int | None:
-        """The greatest value in milli-units; None: there is none."""
+        """Return the largest value in milli-units; None if values are unbounded."""
         ...
 
 
@@ -84,12 +85,12 @@ _NO_TOP: Final = 2**60
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What may be published of a query, one cell, one slot and one period.
+    """Publishable answer of a query about one cell, one slot and one period.
 
-    estimate   None: suppressed
-    reason     why; None where it is not
-    missing    the dates of the period without data
-    user_days  public under `replace`; None under `add_remove`
+    estimate   None if suppressed
+    reason     reason for suppression; None if not suppressed
+    missing    dates of the period without data
+    user_days  number of user-days, public under `replace`; None under `add_remove`
     """
 
     estimate: Estimate | None
@@ -101,43 +102,44 @@ class Answer:
 def answerer(
     kinds: Mapping[Kind, QueryKind],
 ) -> Callable[[Policy, Query, Mapping[str, RetainedDay | None], Noise], Answer]:
-    """The function that answers a query of one of these kinds."""
+    """Return the function that answers queries of these kinds."""
 
     def answer_of(policy: Policy, query: Query, days: Mapping[str, RetainedDay | None], noise: Noise) -> Answer:
-        """Answer a query about one cell and slot, for its charge at most.
+        """Answer a query about one cell and slot, for at most its charge.
 
-        days   every date of the period, in order -> what is kept of it; None: the date is missing
+        days   every date of the period, in order -> its retained contributions; None if the date is missing
         """
         missing = tuple(date for date, day in days.items() if day is None)
-        there = [day for day in days.values() if day is not None]
-        user_days = sum(len(day.counts) for day in there)
-        public = None if policy.relation == "add_remove" else user_days
-        if not there or (missing and query.missing_days is MissingDays.SUPPRESS):
-            return Answer(None, Reason.MISSING_DAYS, missing, public)
+        present = [day for day in days.values() if day is not None]
+        user_days = sum(len(day.counts) for day in present)
+        public_user_days = None if policy.relation == "add_remove" else user_days
+        if not present or (missing and query.missing_days is MissingDays.SUPPRESS):
+            return Answer(None, Reason.MISSING_DAYS, missing, public_user_days)
         if user_days < query.min_n:
-            return Answer(None, Reason.TOO_FEW_USER_DAYS, missing, public)
+            return Answer(None, Reason.TOO_FEW_USER_DAYS, missing, public_user_days)
         kind, grid = kinds[query.kind], Grid(policy.grid)
-        sensitivity = kind.sensitivity(user_days, len(there), policy)
+        sensitivity = kind.sensitivity(user_days, len(present), policy)
         noisy = noise.laplace(
-            grid.nearest(kind.value(there, query)), grid.distance(sensitivity), _epsilon(query, sensitivity)
+            grid.nearest(kind.value(present, query)), grid.distance(sensitivity), _epsilon(query, sensitivity)
         )
         top = kind.top(policy)
-        return Answer(Estimate.of_laplace(noisy, _NO_TOP if top is None else grid.floor(top)), None, missing, public)
+        estimate = Estimate.of_laplace(noisy, _NO_TOP if top is None else grid.floor(top))
+        return Answer(estimate, None, missing, public_user_days)
 
     return answer_of
 
 
 def _epsilon(query: Query, sensitivity: Fraction) -> float:
-    """What the noise is made for: never more than the charge.
+    """Return the epsilon of the noise, at most the charge.
 
     With `scale` B it is sensitivity / B, rounded down. For `mean_speed` that is U / (N B), and N is at least min_n. For
-    `over_speed_limit` it is 1 / (days B), which is more than the charge where days are missing: then the charge, and
-    the noise is wider than B.
+    `over_speed_limit` it is 1 / (days B), which exceeds the charge if days are missing: then it is the charge, and the
+    noise is wider than B.
     """
     if query.epsilon is not None:
         return query.epsilon
     if query.scale is None:
-        raise ValueError("a query has an epsilon or a scale")
+        raise ValueError("a query needs an epsilon or a scale")
     exact = min(sensitivity / query.scale, Fraction(query.epsilon_nano, 10**9))
     epsilon = float(exact)
     return epsilon if Fraction(epsilon) <= exact else math.nextafter(epsilon, 0.0)

@@ -1,4 +1,4 @@
-"""`mean_speed`: the mean over user-days of the user's mean of that day, in one cell and slot.    [T III.B, Query 1]"""
+"""`mean_speed`: the mean over user-days of the user's mean on that day, in one cell and slot.    [T III.B, Query 1]"""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -10,39 +10,39 @@ from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query_keys import Query
 from hatcast.stream.queries._interface import RetainedDay
 
-_FINE: Final = 20  # bits after the point, of milli-units
+_FRACTION_BITS: Final = 20  # of milli-units
 
 
 class MeanSpeed:
-    """(1 / N) sum over the N user-days of s / c; s is the sum of the c readings of that user, that day, in [0, c U].
+    """(1 / N) sum over the N user-days of s / c; s is the sum of the c readings of that user on that day, in [0, c U].
 
-    Sensitivity (replace, one user's day): U / N. Counts, so N and which user-days there are, are public and equal for
-    neighbours; one summand moves, within [0, U].
+    Sensitivity (replace, one user's day): U / N. Counts, and so N and the set of user-days, are public and equal for
+    neighbours; one summand moves within [0, U].
 
-    Each s / c is rounded down to 2^-20 milli-units, so that the sum is exact whatever the order. Rounding down keeps it
-    in [0, U], for U is a whole number of these: the proof stands, and the value is off by less than 1e-9 km/h.
+    Each s / c is rounded down to a multiple of 2^-20 milli-units, so the sum is exact in any order. Rounding down keeps
+    it in [0, U], because U is such a multiple: the proof still holds, and the value is off by less than 1e-9 km/h.
     """
 
     unit: str = "km/h"
 
     def value(self, days: Sequence[RetainedDay], query: Query) -> Fraction:
-        """The mean of day means. See QueryKind."""
+        """Return the mean of day means. See QueryKind."""
         del query
-        whole = parts = user_days = 0
+        integers = fractions = user_days = 0
         for day in days:
             quotient, rest = np.divmod(day.sums, day.counts)
-            whole += int(quotient.sum())
-            parts += int(((rest << _FINE) // day.counts).sum())  # rest < count < 2^31: within 64 bits
+            integers += int(quotient.sum())
+            fractions += int(((rest << _FRACTION_BITS) // day.counts).sum())  # rest < count < 2^31: within 64 bits
             user_days += len(day.counts)
-        return Fraction((whole << _FINE) + parts, user_days << _FINE)
+        return Fraction((integers << _FRACTION_BITS) + fractions, user_days << _FRACTION_BITS)
 
     def sensitivity(self, user_days: int, days: int, policy: Policy) -> Fraction:
-        """U / N. See QueryKind."""
+        """Return U / N. See QueryKind."""
         del days
         return Fraction(policy.upper_bound, user_days)
 
     def top(self, policy: Policy) -> int | None:
-        """U. See QueryKind."""
+        """Return U. See QueryKind."""
         return policy.upper_bound
 
 

@@ -32,7 +32,7 @@ class Outcome(StrEnum):
     """Outcome of a record: each record has exactly one.    [docs/specification/fold.md]"""
 
     ACCEPTED = "accepted"
-    HEARTBEAT = "tick"  # stored and exported under this name since version 1
+    HEARTBEAT = "tick"  # the metric label and the counter in Redis
     ARRIVED_IN_FUTURE = "arrived_in_future"
     UNDECODABLE = "undecodable"
     BAD_PLACE = "bad_place"

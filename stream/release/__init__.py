@@ -1,1 +1,1 @@
-"""Releases: HAT, contributions, policy and noise to the bytes that are published."""
+"""Releases: from HAT, contributions, policy and noise to the published bytes."""

@@ -1,12 +1,13 @@
-"""HAT + contributions + policy + noise -> release: what is published, byte for byte.    [design 6]
+"""Release of a HAT: its estimate, and the bytes of its record.    [docs/specification/topics.md]
 
-The privacy question, asked of every field. Under `replace`, cell, date, slot and status depend on counts only, which
-are public; `mean`, `raw` and `interval95` on values only through the noise; `noise.scale` on counts, and on values only
-through the interval that `levy` and `quantile` draw for a part of epsilon; `released_at` on the clock of the worker.
-`seq` numbers commits, so it tells how many HATs had data: counts again.
+Privacy of each field. Under `replace`, cell, date, slot and status depend only on counts, which are public. `mean`,
+`raw` and `interval95` depend on values only through the noise. `noise.scale` depends on counts, and on values only
+through the interval that `levy` and `quantile` draw for a share of epsilon. `released_at` depends on the worker's
+clock. `seq` numbers commits, so it reveals the number of HATs with data: counts again.
 
-Under `add_remove` counts are private. `status`, `mean`, `raw` and `interval95` depend on them through the noise, which
-`suppressed` has cost as well; nothing else does. There is no `seq` and no scale, and `released_at` is a public instant.
+Under `add_remove` counts are private. `status`, `mean`, `raw` and `interval95` depend on them only through the noise,
+which is charged for `suppressed` too. No other field depends on them. There is no `seq` and no scale, and `released_at`
+is a public instant.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +33,7 @@ from hatcast.stream.release.spending import day_epsilon, fineness_of
 
 
 class Status(StrEnum):
-    """What became of a final HAT."""
+    """Outcome of a final HAT."""
 
     RELEASED = "released"
     SUPPRESSED = "suppressed"
@@ -41,13 +42,13 @@ class Status(StrEnum):
 
 
 def is_charged(status: str, relation: str) -> bool:
-    """Whether noise was drawn for it: under `add_remove` that is how a HAT comes to be suppressed."""
+    """Return whether noise was drawn: under `add_remove` this includes suppressed HATs, where the noise decides."""
     return status == Status.RELEASED or (status == Status.SUPPRESSED and relation == Relation.ADD_REMOVE)
 
 
 @dataclass(frozen=True, slots=True)
 class HatChunks:
-    """What is stored of a HAT, packed, from all partitions, in any order: of readings, and of devices' reports."""
+    """Packed contributions of a HAT from all partitions, in any order: of readings, and of devices' reports."""
 
     readings: Sequence[bytes]
     reports: Sequence[bytes] = ()
@@ -55,9 +56,9 @@ class HatChunks:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The one answer for one HAT, before the ledger has numbered it.
+    """The release of one HAT, before the ledger assigns its `seq`.
 
-    estimate    None unless released
+    estimate    None unless the status is `released`
     """
 
     policy: Policy
@@ -70,38 +71,38 @@ class Release:
 
     @property
     def release_id(self) -> str:
-        """`policy/dateTslot/cell`, the same for ever."""
+        """`policy/dateTslot/cell`; it never changes."""
         return release_id(self.policy, self.slot.key, self.cell)
 
     @property
     def date(self) -> str:
-        """The local date whose budget it is charged to."""
+        """Local date whose budget is charged."""
         return self.slot.date
 
     @property
     def place(self) -> str:
-        """`cell/slot`: what a day's charges are summed by."""
+        """`cell/slot`, the key by which a day's charges are summed."""
         return f"{self.cell}/{self.slot.name}"
 
     @property
     def charge(self) -> int:
-        """1e-9 epsilon: all of the policy's, or nothing."""
+        """Charge in 1e-9 epsilon: the policy's epsilon, or 0 if no noise was drawn."""
         return self.policy.epsilon_nano if is_charged(self.status, self.policy.relation) else 0
 
     @property
     def fineness(self) -> int:
-        """What `fineness_of` will tell of the record."""
+        """Fineness of the noise, equal to what `fineness_of` derives from the published record."""
         scale = self.estimate.scale if isinstance(self.estimate, Estimate) else None
         return fineness_of(self.policy)(None if scale is None else float(Grid(self.policy.grid).scale_text(scale)))
 
     def exhausted(self) -> "Release":
-        """The same HAT on a day whose budget is spent: nothing of the estimate is left in it."""
+        """Return the release of this HAT with status `budget_exhausted` and without the estimate."""
         return replace(self, status=Status.BUDGET_EXHAUSTED, estimate=None)
 
     def record(self, now_ms: int) -> tuple[bytes, bytes]:
-        """The record's bytes before and after the number that the ledger gives it (`seq`).
+        """Return the record's bytes before and after `seq`, which the ledger assigns.
 
-        Under `add_remove` it gets none: then all bytes are in the first part and the second is empty.
+        Under `add_remove` there is no `seq`: then the first part has all bytes and the second is empty.
         """
         hidden = self.policy.relation is Relation.ADD_REMOVE
         head = {"release_id": self.release_id, "policy_id": self.policy.policy_id, "status": self.status.value}
@@ -130,30 +131,30 @@ _JSON = msgspec.json.Encoder()
 
 
 def record_parts(head: dict[str, Any], tail: dict[str, Any], *, hidden: bool) -> tuple[bytes, bytes]:
-    """A record's bytes before and after its number; all of them in the first part where it gets none."""
+    """Encode a record as the bytes before and after its `seq`; if hidden, it has no `seq` and all bytes come first."""
     if hidden:
         return _JSON.encode(head | tail), b""
     return _JSON.encode(head)[:-1] + b',"seq":', b"," + _JSON.encode(tail)[1:]
 
 
 def numbered(record: tuple[bytes, bytes], number: int) -> bytes:
-    """A record's bytes once the ledger has given it a number. As in agents/redis/deciding.lua."""
+    """Return a record's bytes with its `seq`. agents/redis/deciding.lua does the same."""
     head, tail = record
     return b"%b%d%b" % (head, number, tail) if tail else head
 
 
 def release_id(policy: Policy, slot: str, cell: str) -> str:
-    """`surat-speed/2022-01-02T09:00/87608b0d2ffffff`; `slot` is `date/name`."""
+    """Return a release id such as `surat-speed/2022-01-02T09:00/87608b0d2ffffff`; `slot` is `date/name`."""
     return f"{policy.name}/{slot.replace('/', 'T')}/{cell}"
 
 
 def date_of(release_id: str) -> str:
-    """The local date that a release_id names."""
+    """Return the local date in a release id."""
     return release_id.partition("/")[2].partition("T")[0]
 
 
 def release_of(policy: Policy, calendar: Calendar, slot: str, cell: str, chunks: HatChunks, noise: Noise) -> Release:
-    """Estimate a final HAT and draw its noise. `slot` is `date/name`."""
+    """Estimate a final HAT, including its noise. `slot` is `date/name`."""
     estimate: Estimate | Blend | None
     if policy.hybrid is None:
         estimate = _estimate(policy, users_of(chunks.readings), noise)
@@ -167,32 +168,34 @@ def _release(
     policy: Policy, calendar: Calendar, slot: str, cell: str, estimate: Estimate | Blend | None, status: Status
 ) -> Release:
     date, name = slot.split("/")
-    found = calendar.slot_named(date, name)
-    if found is None:
-        raise HatcastError(f"slot {slot} does not exist in {policy.timezone}: the stored state is of another policy")
+    named = calendar.slot_named(date, name)
+    if named is None:
+        raise HatcastError(
+            f"slot {slot} does not exist in {policy.timezone}: the stored state belongs to another policy"
+        )
     return Release(
         policy=policy,
-        slot=found,
+        slot=named,
         cell=cell,
-        start=calendar.local(found.start_ms),
-        end=calendar.local(found.end_ms),
+        start=calendar.local(named.start_ms),
+        end=calendar.local(named.end_ms),
         status=status,
         estimate=estimate,
     )
 
 
 def incomplete_of(policy: Policy, calendar: Calendar, slot: str, cell: str) -> Release:
-    """The answer for a HAT of a day with deleted records: nothing is computed, nothing is charged."""
+    """Return the release of a HAT on a day with deleted records: without an estimate and without a charge."""
     return _release(policy, calendar, slot, cell, None, Status.INCOMPLETE)
 
 
 def exhausted_of(policy: Policy, calendar: Calendar, slot: str, cell: str) -> Release:
-    """The answer for a HAT of a slot that the budget has no room for: nothing is computed, nothing is charged."""
+    """Return the release of a HAT for which the budget has no room: without an estimate and without a charge."""
     return _release(policy, calendar, slot, cell, None, Status.BUDGET_EXHAUSTED)
 
 
 def users_of(chunks: Iterable[bytes]) -> Users:
-    """The users of a HAT in the estimators' order: by count, largest first, ties by pseudonym."""
+    """Unpack the users of a HAT in the estimators' order: by count, largest first, ties by pseudonym."""
     read = [columns(chunk) for chunk in chunks]
     if not read:
         empty = np.empty(0, np.int64)
@@ -201,14 +204,17 @@ def users_of(chunks: Iterable[bytes]) -> Users:
 
 
 def _estimate(policy: Policy, users: Users, noise: Noise) -> Estimate | None:
-    """None: suppressed. Under `replace` the number of users is public and may decide; else `min_users` is 0."""
+    """Return the estimate; None if suppressed.
+
+    Under `replace` the number of users is public, so it may decide. Under `add_remove`, `min_users` is 0.
+    """
     if len(users.counts) < policy.min_users:
         return None
     return ESTIMATORS[policy.estimator].estimate(users, Parameters.of(policy), noise)
 
 
 def estimate_fields(estimate: Estimate, policy: Policy, unit: str) -> dict[str, Any]:
-    """What a record tells of an estimate; `unit` is that of 1000 milli-units."""
+    """Return the record fields of an estimate. unit: the name of 1000 milli-units."""
     grid = Grid(policy.grid)
 
     def number(steps: int) -> msgspec.Raw:
@@ -228,13 +234,13 @@ def estimate_fields(estimate: Estimate, policy: Policy, unit: str) -> dict[str, 
 
 
 def budget_record(policy: Policy, date: str, summary: DaySummary) -> bytes:
-    """What `hats.budget` tells of a day: all of it follows from charges, which are public.
+    """Encode the `hats.budget` record of a day. All of its fields follow from charges, which are public.
 
-    Under `replace` they tell which HATs were released; under `add_remove` every listed one is charged.
+    Under `replace` charges reveal which HATs were released; under `add_remove` each listed HAT is charged.
     """
     spent = summary.epsilon_user_day
     limit = min(policy.daily_limit_nano, summary.limit or policy.daily_limit_nano)
-    # What other policies will still charge is not known here: their share of the day is the limit's to bound.
+    # Future charges of other policies are unknown here, so for a shared day only the limit bounds the cost.
     reserved = sum(query.amount for query in summary.queries.values())
     bound = limit if summary.shared else min(reserved + policy.most_hats * policy.epsilon_nano, limit)
     total, total_limit = summary.total, policy.total_limit_nano
@@ -273,11 +279,11 @@ def _reserved(queries: Mapping[str, Reserved]) -> list[dict[str, Any]]:
 
 
 def exact_json(nano: int) -> msgspec.Raw:
-    """A charge (1e-9) as a number of JSON, with all its digits."""
+    """Encode a charge (1e-9) as a JSON number with all its digits."""
     return msgspec.Raw(str(decimal(nano)).encode())
 
 
 def utc_text(instant_ms: int) -> str:
-    """ms UTC as a record writes it."""
+    """Format an instant (ms UTC) for records: `2022-01-02T09:00:00.000Z`."""
     seconds, milliseconds = divmod(instant_ms, 1000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z"

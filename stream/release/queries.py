@@ -1,9 +1,8 @@
-"""A query's period + what was kept of its days + noise -> release: what `hats.queries` tells, byte for byte.
+"""Release of a query over days: its answer, and the bytes of its `hats.queries` record.
 
-The privacy question, asked of every field. Under `replace` all but `mean`, `raw` and `interval95` depends on counts
-only, which are public, and on the clock of the worker. Under `add_remove` there is no `user_days`, no `seq`, no kind
-whose noise depends on counts; which dates are missing follows from what the log has lost, and `released_at` is a public
-instant.
+Privacy of each field. Under `replace` all fields except `mean`, `raw` and `interval95` depend only on counts, which are
+public, and on the worker's clock. Under `add_remove` there is no `user_days`, no `seq` and no kind whose noise depends
+on counts; the missing dates follow from records that the log has lost, and `released_at` is a public instant.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,9 +20,9 @@ from hatcast.stream.release.schedule import released_at_ms
 
 @dataclass(frozen=True, slots=True)
 class QueryPeriod:
-    """One query about all cells, in one slot, on the dates of one period.
+    """One query over one slot of the day on the dates of one period, for all cells.
 
-    slots   those of the period that the local clock has, in order: at least one
+    slots   slots of the period that exist in local time, in order: at least one
     """
 
     policy: Policy
@@ -33,49 +32,49 @@ class QueryPeriod:
 
     @property
     def closing(self) -> Slot:
-        """The last of the slots: when it is final, the query is due, and its date keeps the records."""
+        """The last slot: the query is due once it is final, and the records are stored under its date."""
         return self.slots[-1]
 
     @property
     def key(self) -> tuple[str, str]:
-        """The query's name and the closing slot: tells what is asked from all else that the policy asks."""
+        """Query name and closing slot, unique within the policy."""
         return self.query.name, self.closing.key
 
     def release_id(self, cell: str) -> str:
-        """`policy/dateTslot/cell/query`, the same for ever."""
+        """Return `policy/dateTslot/cell/query`; it never changes."""
         return f"{release_id(self.policy, self.closing.key, cell)}/{self.query.name}"
 
 
 def query_periods_of(policy: Policy, calendar: Calendar, date: str, slot_name: str) -> Iterator[QueryPeriod]:
-    """What is asked of the slot of a local date: one for each query whose period the date is in."""
+    """Yield the query periods that read one slot of a local date: one for each query whose period has the date."""
     yield from query_periods(policy, calendar, [f"{date}/{slot_name}"])
 
 
 def query_periods(policy: Policy, calendar: Calendar, slots: Iterable[str]) -> list[QueryPeriod]:
-    """What is asked of any of these slots (`date/slot`), each once; by closing slot, then query.
+    """Return the query periods that read any of these slots (`date/slot`), each once, by closing slot, then query.
 
-    A period is looked up once, whatever number of its slots is given: it may have a year of them.
+    Each period is resolved once for all of its slots, because it may have a year of them.
     """
-    asked = list[QueryPeriod]()
+    readers = list[QueryPeriod]()
     read = {(date, name) for date, _, name in (slot.partition("/") for slot in slots)}
     for query in policy.queries:
         periods = {(query.period_of(date), name) for date, name in read}
         for period, name in periods:
             if period is None:
                 continue
-            found = (calendar.slot_named(day, name) for day in period.dates)
-            there = tuple(slot for slot in found if slot is not None and slot.outside is None)
-            if there:
-                asked.append(QueryPeriod(policy, query, period, there))
-    return sorted(asked, key=lambda one: (one.closing.end_ms, one.closing.name, one.query.name))
+            named = (calendar.slot_named(day, name) for day in period.dates)
+            existing = tuple(slot for slot in named if slot is not None and slot.outside is None)
+            if existing:
+                readers.append(QueryPeriod(policy, query, period, existing))
+    return sorted(readers, key=lambda each: (each.closing.end_ms, each.closing.name, each.query.name))
 
 
 @dataclass(frozen=True, slots=True)
 class QueryRelease:
-    """The one answer to a query about one cell, before the ledger has numbered it.
+    """The release of a query about one cell, before the ledger assigns its `seq`.
 
-    start, end  local, of the first and the last slot
-    answer      None: the budget has no room for it
+    start, end  local start of the first slot and end of the last slot
+    answer      None if the budget has no room for it
     """
 
     query_period: QueryPeriod
@@ -91,28 +90,24 @@ class QueryRelease:
 
     @property
     def date(self) -> str:
-        """The local date that it is kept under."""
+        """Local date under which it is stored."""
         return self.query_period.closing.date
 
     @property
     def status(self) -> Status:
-        """What became of it."""
+        """Status of the release."""
         if self.answer is None:
             return Status.BUDGET_EXHAUSTED
         return Status.SUPPRESSED if self.answer.estimate is None else Status.RELEASED
 
     def exhausted(self) -> "QueryRelease":
-        """The same query where some day has no room for it: nothing of the answer is left in it."""
+        """Return the release of this query with status `budget_exhausted` and without the answer."""
         return replace(self, answer=None)
 
     def record(self, now_ms: int) -> tuple[bytes, bytes]:
-        """The record's bytes before and after its number, as `hatcast.stream.release.hats.Release.record`."""
-        policy, query, period, closing = (
-            self.query_period.policy,
-            self.query_period.query,
-            self.query_period.period,
-            self.query_period.closing,
-        )
+        """Return the record's bytes before and after `seq`, as `hatcast.stream.release.hats.Release.record`."""
+        policy, query = self.query_period.policy, self.query_period.query
+        period, closing = self.query_period.period, self.query_period.closing
         hidden = policy.relation is Relation.ADD_REMOVE
         head = {"release_id": self.release_id, "policy_id": policy.policy_id, "status": self.status.value}
         tail: dict[str, Any] = {
@@ -142,30 +137,33 @@ class QueryRelease:
         return record_parts(head, tail, hidden=hidden)
 
     def _answer_fields(self, answer: Answer) -> dict[str, Any]:
-        told: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         if answer.missing:
-            told["missing"] = list(answer.missing)
+            fields["missing"] = list(answer.missing)
         if answer.reason is not None:
-            told["reason"] = answer.reason.value
+            fields["reason"] = answer.reason.value
         if answer.user_days is not None:
-            told["user_days"] = answer.user_days
+            fields["user_days"] = answer.user_days
         if answer.estimate is not None:
-            told |= estimate_fields(answer.estimate, self.query_period.policy, KINDS[self.query_period.query.kind].unit)
-        return told
+            fields |= estimate_fields(
+                answer.estimate, self.query_period.policy, KINDS[self.query_period.query.kind].unit
+            )
+        return fields
 
 
 def query_release_of(
-    asked: QueryPeriod, calendar: Calendar, cell: str, days: Mapping[str, RetainedDay | None], noise: Noise
+    query_period: QueryPeriod, calendar: Calendar, cell: str, days: Mapping[str, RetainedDay | None], noise: Noise
 ) -> QueryRelease:
-    """Answer a query about one cell and draw its noise.
+    """Answer a query about one cell, including its noise.
 
-    days   local date -> what is kept of it in this slot; None, or no entry: the date is missing
+    days   local date -> retained contributions of the slot; the date is missing if None or absent
     """
-    answer = answer_of(asked.policy, asked.query, {date: days.get(date) for date in asked.period.dates}, noise)
+    period_days = {date: days.get(date) for date in query_period.period.dates}
+    answer = answer_of(query_period.policy, query_period.query, period_days, noise)
     return QueryRelease(
-        query_period=asked,
+        query_period=query_period,
         cell=cell,
-        start=calendar.local(asked.slots[0].start_ms).isoformat(),
-        end=calendar.local(asked.closing.end_ms).isoformat(),
+        start=calendar.local(query_period.slots[0].start_ms).isoformat(),
+        end=calendar.local(query_period.closing.end_ms).isoformat(),
         answer=answer,
     )

@@ -111,7 +111,8 @@ class RecordingPass:
                 if heartbeat:
                     yield heartbeat, None
             self.last_ms = timestamp
-            # A reading's time is at most its arrival + max_ahead: until that passes the last slot, it stays the last.
+            # A reading's time is at most its arrival + max_ahead. While that is before the end of the last slot, no
+            # reading is in a later slot.
             if recorded.reading is not None and timestamp + self._policy.max_ahead_ms >= self._last_slot_end:
                 self._update_last_slot(timestamp, recorded.reading)
             yield timestamp, recorded

@@ -129,9 +129,8 @@ class RowCollector(ReadingFold[Reading]):
         rows.arrivals.append(self._arrival_ms)
         latitude, longitude = self._place
         for append, resolution in self._coarser_columns:
-            append(
-                _cell_at(latitude, longitude, resolution)
-            )  # not the parent of `cell`: H3 hexagons do not nest exactly
+            # Not the parent of `cell`: H3 hexagons do not nest exactly.
+            append(_cell_at(latitude, longitude, resolution))
         rows.cells[-1].append(cell)
         self.pending += 1
         return _ACCEPTED

@@ -206,7 +206,7 @@ def test_tail_shows_a_line_for_each_release(pipeline: Pipeline) -> None:
     assert {" ".join(line.split()) for line in done.out.splitlines()} == {
         "2022-01-02 09:00-10:00 87608b0d2ffffff 21.31 km/h 19.681 to 22.947 released",
         "2022-01-02 09:00-10:00 87608b0d2ffffff suppressed",
-        "a record that is no release",
+        "a record that is not a release",
     }
 
 

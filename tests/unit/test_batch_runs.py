@@ -60,7 +60,7 @@ def users_in(ledger: Path) -> dict[str, int]:
 
 
 def changed(hats: int) -> str:
-    return f"HATs that an earlier run has released from other readings: {hats}."
+    return f"HATs that an earlier run released from other readings: {hats}."
 
 
 # K over all runs

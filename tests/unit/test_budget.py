@@ -16,7 +16,7 @@ from rich.console import Console, RenderableType
 from hatcast.agents.cli.budget import command
 from hatcast.agents.cli.budget_explained import certainty, explanation, factor, figures
 from hatcast.agents.cli.budget_tables import bar_cells, budget_table, query_table, today_line
-from hatcast.stream.accounting.ledger import DaySummary, Reserved, Total, levels_met
+from hatcast.stream.accounting.ledger import DaySummary, Reserved, Total, user_charges
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.release.hats import budget_record
@@ -49,7 +49,7 @@ def record(made: Policy, date: str, releases: int, places: int | None = None, to
         query.name: Reserved(made.most_hats if places is None else places, query.epsilon_nano) for query in made.queries
     }
     own = Counter({made.epsilon_nano: min(releases, made.most_hats)})
-    met = levels_met(own, None, queries.values())
+    met = user_charges(own, None, queries.values())
     spent = sum(level * count for level, count in met.items())
     summary = DaySummary(
         releases=releases,
@@ -60,7 +60,7 @@ def record(made: Policy, date: str, releases: int, places: int | None = None, to
         sequence=releases,
         levels=met,
         total=total or Total(),
-        own=own,
+        policy_levels=own,
         queries=queries,
     )
     return json.loads(budget_record(made, date, summary))
@@ -100,7 +100,7 @@ def test_a_bar_is_as_long_as_its_column_and_hides_no_part_of_it(
 def test_the_table_has_a_row_a_day_with_releases_queries_and_what_is_left_in_a_bar() -> None:
     days = [record(ASKED, "2022-01-02", 40), record(ASKED, "2022-01-03", 2000), record(ASKED, TODAY, 3, places=0)]
     assert shown(budget_table(days))[2:8] == [
-        "day         releases  HATs  queries    spent  limit  █ HATs  ▒ queries  · left  at most  finer",
+        "day         releases  HATs  queries    spent  limit  █ HATs  ▒ queries  · left  at most  tight",
         "──────────────────────────────────────────────────────────────────────────────────────────────",
         "2022-01-02        40    40  13.2511  53.2511    105  █████████▒▒▒▒············  102.251  41.51",
         "2022-01-03     2,000    89  13.2511  102.251    105  ████████████████████▒▒▒▒·  102.251  77.32",
@@ -158,8 +158,8 @@ def test_today_can_cost_no_more_than_all_days_have_left() -> None:
 def test_today_is_of_the_policy_whose_day_it_is() -> None:
     follows: dict[str, Any] = {"replaces": "old", "from": "2022-02-01"}
     late = policy(**follows)
-    assert "nothing, for policy surat-speed begins on 2022-02-01" in today_line(late, [], TODAY, None)
-    assert "new follows it from 2022-01-04 on" in today_line(ASKED, [], TODAY, ("new", TODAY))
+    assert "nothing: policy surat-speed begins on 2022-02-01" in today_line(late, [], TODAY, None)
+    assert "new replaces it from 2022-01-04 on" in today_line(ASKED, [], TODAY, ("new", TODAY))
     assert "can still cost" in today_line(ASKED, [], TODAY, ("new", "2022-01-05"))
 
 
@@ -219,7 +219,7 @@ def test_a_day_whose_factor_excludes_nothing_is_not_called_protected() -> None:
 def test_a_day_with_a_small_bound_is() -> None:
     strong = words(policy(privacy={"epsilon": 0.1, "max_hats_per_day": 5}))
     assert "e^0.5, a factor of 1.65: at most 62.25 % sure of anything about the bus's day. That is strong" in strong
-    assert "no strong protection" in words(policy(privacy={"max_hats_per_day": 5}))
+    assert "not strong protection" in words(policy(privacy={"max_hats_per_day": 5}))
     hopeless = policy(privacy={"epsilon": 50.0, "acknowledge_weak_privacy": True})
     assert "hides hardly anything" in words(hopeless)
 
@@ -228,7 +228,7 @@ def test_what_is_hidden_is_what_the_relation_hides() -> None:
     text = words(policy())
     assert "Not hidden is that it was there" in text
     assert "above 150 km/h" in text
-    assert "past midnight is two days" in text
+    assert "past midnight counts as two days" in text
     assert "exactly 0" not in words(policy(drop_zero=False))
     listed = policy(
         cells="public.txt",
@@ -250,8 +250,8 @@ def test_what_is_of_the_ledger_and_what_of_the_policy_is_said() -> None:
     assert "nothing has been released yet" in words(ASKED, ledger=[])
     days = [record(ASKED, "2022-01-02", 89), record(ASKED, "2022-01-03", 40), record(ASKED, TODAY, 3)]
     text = words(ASKED, 2, days)
-    assert "Of its newest 2 days, 2022-01-03 to 2022-01-04" in text
-    assert "has lost at most 69.5022; on the dearest, 2022-01-03, 53.2511" in text
+    assert "Over its newest 2 days, 2022-01-03 to 2022-01-04" in text
+    assert "has lost at most 69.5022; on the costliest day, 2022-01-03, 53.2511" in text
 
 
 def test_the_figures_for_programs_add_up() -> None:
@@ -277,7 +277,7 @@ def test_the_reports_table_stands_beside_the_whole_cost_and_needs_no_configurati
     ]
     text = " ".join(rows)
     assert "its day costs 104.232 and not 15.232" in text
-    assert "no N but the least, 314: as min_n that would charge 18.424 for query 1. 468 is the one N" in text
+    assert "The only N that it prints is the least, 314: as min_n it would charge 18.424 for query 1. 468 is the one N" in text
 
 
 def test_the_reports_table_for_programs_adds_up() -> None:
@@ -305,6 +305,6 @@ def test_without_redis_the_explanation_is_the_policys_and_says_so(
     assert done.exit_code == 0
     assert max(map(len, done.stdout.splitlines())) <= 100
     text = " ".join(done.stdout.split())
-    assert "What one bus's day can lose under policy surat-speed" in text
+    assert "The most that one bus's day can lose under policy surat-speed" in text
     assert "Redis at 127.0.0.1:1 cannot be reached" in text
     assert json.loads(budget("--explain", "--json", "--config", config).stdout)["ledger"] is None

@@ -19,9 +19,9 @@ from tests.devices import NOON, line, policy_table, recording
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "one of them"),
-        (["a.jsonl", "--synthetic", "--fleet", "2"], "one of them"),
-        (["-", "--mqtt", "mqtt://broker/bus"], "one of them"),
+        ([], "name one source"),
+        (["a.jsonl", "--synthetic", "--fleet", "2"], "name one source"),
+        (["-", "--mqtt", "mqtt://broker/bus"], "name one source"),
         (["-", "a.jsonl"], "only source"),
         (["--synthetic"], "--fleet N"),
         (["-", "--fleet", "2"], "recording or --synthetic"),
@@ -79,7 +79,7 @@ def test_a_policy_without_reports_is_refused_before_kafka_is_asked(tmp_path: Pat
 
 def test_the_help_says_what_is_hidden_and_what_is_not() -> None:
     said = " ".join(CliRunner().invoke(command, ["--help"]).output.split())
-    for sentence in ("the operator never learns the mean", "does not hide is where and when", "hatcast device -"):
+    for sentence in ("the operator never learns the mean", "does not hide where and when", "hatcast device -"):
         assert sentence in said
 
 

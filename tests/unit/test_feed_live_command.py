@@ -15,7 +15,7 @@ def refusal_of(*arguments: str) -> str:
 @pytest.mark.parametrize("topic", ["", "#/bus", "bus/#/1", "bus+/1", "bus#"])
 def test_a_topic_that_no_broker_takes_is_wrong_usage(topic: str) -> None:
     said = refusal_of("mqtt", "--host", "broker.example", "--format", "hfp", "--topic", "bus/#", "--topic", topic)
-    assert f"{topic!r} is no filter" in said
+    assert f"{topic!r} is not a topic filter" in said
 
 
 @pytest.mark.parametrize(

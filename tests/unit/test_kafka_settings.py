@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hatcast.agents.config.settings import Settings, settings_of
+from hatcast.agents.config.settings import Settings, parse_settings
 from hatcast.agents.kafka.client import wait_for_broker
 from hatcast.agents.kafka.client_settings import aiokafka_options, confluent_options, kafka_python_options, ssl_context
 from hatcast.agents.redis.connection import redis_name, redis_options
@@ -34,7 +34,7 @@ SASL = {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512", "sas
 
 def settings(password: str | None = PASSWORD, /, **tables: Any) -> Settings:
     environment = {} if password is None else {"HATCAST_KAFKA_PASSWORD": password, "HATCAST_REDIS_PASSWORD": password}
-    return settings_of(merged(merged(DEFAULTS, {"policy": {"name": "p"}}), tables), Path("/nowhere"), environment)
+    return parse_settings(merged(merged(DEFAULTS, {"policy": {"name": "p"}}), tables), Path("/nowhere"), environment)
 
 
 def test_without_a_word_about_security_every_client_speaks_plainly() -> None:

@@ -15,7 +15,7 @@ from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.hybrid import pwh
 from hatcast.stream.kmeans.devices import Devices
 from hatcast.stream.kmeans.hat_vectors import hat_vectors, slots_of_day, top_of
-from hatcast.stream.kmeans.lloyd import Found, cluster, iterate
+from hatcast.stream.kmeans.lloyd import WeightedMeans, cluster, iterate
 from hatcast.stream.kmeans.means import Means, blend
 from hatcast.stream.kmeans.seeding import seeds
 from hatcast.stream.kmeans.setting import Setting
@@ -24,7 +24,7 @@ from tests.replayed import policy_of
 from tests.support import Scripted
 
 TOP = 10_000
-settings_of = st.builds(
+parse_settings = st.builds(
     Setting, st.integers(1, 4), st.just(TOP), st.integers(1, 8), st.integers(1, 4), st.just(1000.0), st.integers(0, 99)
 )
 dimensions_and_clusters = st.tuples(st.integers(1, 3), st.integers(1, 4))
@@ -38,7 +38,7 @@ def rows(dimensions: int, least: int, most: int, top: int = TOP) -> st.SearchStr
 # Where clusters start
 
 
-@given(settings_of)
+@given(parse_settings)
 def test_clusters_start_at_the_same_places_of_the_cube_each_time(setting: Setting) -> None:
     found = seeds(setting)
     assert found.shape == (setting.clusters, setting.dimensions)
@@ -80,7 +80,7 @@ def test_a_user_is_in_the_first_of_the_nearest_clusters_and_counted_there(case: 
 # One iteration without noise
 
 
-@given(settings_of.flatmap(lambda setting: st.tuples(st.just(setting), rows(setting.dimensions, 1, 30))))
+@given(parse_settings.flatmap(lambda setting: st.tuples(st.just(setting), rows(setting.dimensions, 1, 30))))
 def test_without_noise_a_centre_goes_to_the_mean_of_its_users_and_one_without_users_stays(
     case: tuple[Setting, Integers],
 ) -> None:
@@ -107,7 +107,7 @@ def setting_of(**changes: int) -> Setting:
 def test_a_cluster_that_everybody_left_starts_anew_beside_the_largest_one_and_stays_at_the_end() -> None:
     setting, seen = setting_of(), []
 
-    def found(centres: Integers) -> Found:
+    def found(centres: Integers) -> WeightedMeans:
         seen.append(centres)
         users, ones = np.array([50.0, 0.2, 20.0]), np.ones((3, 2))
         return Means(users, np.full((3, 2), 4000.0) * [[1.0], [9.0], [2.0]], ones), ones
@@ -128,7 +128,7 @@ def test_what_is_told_of_a_centre_is_of_where_it_stands_now() -> None:
     """The second cluster is left in the second iteration, and starts anew; the third in the last one, and stays."""
     setting, users = setting_of(iterations=3), iter([[9, 9, 9], [9, 0, 9], [9, 0, 0]])
 
-    def found(_: Integers) -> Found:
+    def found(_: Integers) -> WeightedMeans:
         return Means(np.array(next(users), np.float64), np.full((3, 2), 5000.0), np.full((3, 2), 4.0)), np.ones((3, 2))
 
     end = iterate(found, setting)

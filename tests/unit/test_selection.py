@@ -121,7 +121,7 @@ def test_bounds_of_the_exponential_hold_and_are_narrow(x: Fraction, digits: int)
     ],
 )
 def test_a_choice_without_chances_is_refused(weights: list[int], costs: list[int], rate: Fraction) -> None:
-    with pytest.raises(ValueError, match="a choice needs"):
+    with pytest.raises(ValueError, match="a private selection needs"):
         SystemNoise().choose(np.array(weights, np.int64), np.array(costs, np.int64), rate)
 
 

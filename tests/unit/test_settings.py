@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hatcast.agents.config.settings import Address, settings_of
+from hatcast.agents.config.settings import Address, parse_settings
 from hatcast.agents.config.topics_table import TopicsTable
 from hatcast.stream.errors import SettingError
 from tests.integration.tables import DEFAULTS, merged
@@ -12,7 +12,7 @@ from tests.integration.tables import DEFAULTS, merged
 
 def listening(text: str) -> Address | None:
     given = merged(DEFAULTS, {"policy": {"name": "p"}, "worker": {"listen": text}})
-    return settings_of(given, Path("/nowhere"), {}).listen
+    return parse_settings(given, Path("/nowhere"), {}).listen
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:9464", "0.0.0.0:0", "[::1]:9464", "worker-1.internal:80"])
@@ -29,7 +29,7 @@ def test_what_is_no_address_to_listen_on_is_refused(text: str) -> None:
 
 
 def topics(**given: str) -> TopicsTable:
-    return settings_of(merged(DEFAULTS, {"policy": {"name": "p"}, "topics": given}), Path("/nowhere"), {}).topics
+    return parse_settings(merged(DEFAULTS, {"policy": {"name": "p"}, "topics": given}), Path("/nowhere"), {}).topics
 
 
 def test_a_prefix_stands_before_every_topic_name_that_is_not_written() -> None:

@@ -91,7 +91,7 @@ def candidates(tmp_path: Path, austin: Austin) -> Path:
 
 def test_four_days_of_austin_come_to_the_figures_of_the_documentation() -> None:
     done = run(*DAYS, "--format", "capmetro", "--json")
-    assert done.stderr == "reads raw data, not private; nor is anything that it prints or writes\n"
+    assert done.stderr == "reads raw data; nothing that it prints or writes is private\n"
     found = json.loads(done.stdout)
     assert found["private"] is False
     assert found["settings"]["days"] == ["2016-11-24", "2016-11-27"]
@@ -172,7 +172,7 @@ def test_a_surveyed_list_is_accepted_under_replace_and_refused_under_add_remove(
     assert len(load_settings(config, {}).policy.cells or ()) == len(text.splitlines()) - 2
     with pytest.raises(HatcastError, match="must be public and listed under add_remove"):
         hidden_policy(cells="survey.txt")
-    with pytest.raises(HatcastError, match="is there already"):
+    with pytest.raises(HatcastError, match="exists already"):
         austin("--config", config, "--cells", tmp_path / "cells.txt")
 
 
@@ -300,7 +300,7 @@ def test_a_recording_of_an_unknown_place_needs_a_time_zone(tmp_path: Path) -> No
 
 def test_a_folder_that_is_missing_is_told_before_anything_is_read(tmp_path: Path) -> None:
     for option in ("--cells", "--plot"):
-        with pytest.raises(HatcastError, match="there is no folder"):
+        with pytest.raises(HatcastError, match="does not exist"):
             run(tmp_path / "absent", "--format", "capmetro", option, tmp_path / "no" / "file.svg")
 
 

@@ -87,4 +87,4 @@ def test_a_mean_is_a_line_as_before() -> None:
     value = numbered(made.record(0), 1)
     assert RELEASE.decode(value).status == "suppressed"
     assert release_line(read_release(value)).plain == "2022-01-03 09:00-10:00  87608b0d2ffffff  suppressed"
-    assert release_line(read_release(b"{}")).plain == "a record that is no release"
+    assert release_line(read_release(b"{}")).plain == "a record that is not a release"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from hatcast.agents.config.settings import Settings, settings_of
+from hatcast.agents.config.settings import Settings, parse_settings
 from hatcast.agents.kafka.topic_rules import (
     WORKER_BATCH_BYTES,
     TopicState,
@@ -22,7 +22,7 @@ from tests.services.data import ROOT
 
 
 def settings(**tables: Any) -> Settings:
-    return settings_of(merged(merged(DEFAULTS, {"policy": {"name": "p"}}), tables), Path(), {})
+    return parse_settings(merged(merged(DEFAULTS, {"policy": {"name": "p"}}), tables), Path(), {})
 
 
 def found(configs: Mapping[str, str], **tables: Any) -> dict[str, bool]:
@@ -133,7 +133,7 @@ def test_under_add_remove_the_broker_has_to_stamp_telemetry(tmp_path: Path) -> N
         "privacy": {"relation": "add_remove", "min_users": None},
         "estimator": {"name": "capped_ratio", "array_length": 20},
     }
-    hidden = settings_of(merged(DEFAULTS, {"policy": policy}), tmp_path, {})
+    hidden = parse_settings(merged(DEFAULTS, {"policy": policy}), tmp_path, {})
     made = telemetry_topic(hidden).configs
     assert made["message.timestamp.type"] == "LogAppendTime"
     for configs, wrong in ((made, {}), (MADE, {"message.timestamp.type": True})):
