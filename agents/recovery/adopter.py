@@ -12,7 +12,8 @@ from agents.recovery.contents import Contents, contents_of
 from agents.recovery.domain import Domain
 from agents.recovery.outputs import OutputReader, Stretch
 from agents.store.adoption import Chunk, OutputPartition, Position, Published
-from agents.store.recovery import Ended, Grounds, Missing, Moved, RecoveryStore
+from agents.store.attempts import Ended, Grounds, Missing, Moved
+from agents.store.recovery import RecoveryStore
 from stream.policy import Policy
 from stream.spending import fineness_of
 

@@ -21,10 +21,12 @@ from agents.publisher import Publishers
 from agents.recovery.adopter import Adopter
 from agents.recovery.domain import Domain
 from agents.recovery.outputs import OutputReader
+from agents.recovery.unsent import Unsent
 from agents.settings import Settings
 from agents.store.adoption import OutputPartition, Position
+from agents.store.attempts import Attempt, Ended, Grounds, Look
 from agents.store.guard import CommitGuard
-from agents.store.recovery import Attempt, Ended, Grounds, Look, RecoveryStore
+from agents.store.recovery import RecoveryStore
 
 log = structlog.get_logger()
 
@@ -63,6 +65,7 @@ class LedgerRecovery:
         self._topic_ids = topic_ids
         self._reader = OutputReader(settings)
         self._adopter = Adopter(settings.policy, store, self._reader)
+        self._unsent = Unsent(settings.policy, store.unsent)
         self._doubt = False
         self._caught_up_at = 0
         self._own_attempt = ""
@@ -177,6 +180,8 @@ class LedgerRecovery:
             await self._store.restore_successors(domain.successors)
             await self._store.seals.restore(domain.sealed, domain.days)
             adopted = await self._adopter.adopt(domain, Grounds.in_progress(attempt.token), await self._store.ends())
+            if discarded := await self._unsent.discard(domain, attempt):
+                log.warning("releases that were never sent are discarded", releases=discarded)
             finished = await self._store.finish(attempt, domain.sealed)
         except Ended:
             pass

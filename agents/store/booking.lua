@@ -104,12 +104,20 @@ local function places_of(ledger, name, query)
 end
 
 local function set_places(ledger, total, name, query, places, epsilon)
-  local more = amount(epsilon, ledger) * (places - (places_of(ledger, name, query) or 0))
+  local each = amount(epsilon, ledger)
+  local more = each * places - each * (places_of(ledger, name, query) or 0)
   set(ledger, 'query:' .. name .. ':' .. query, text(places) .. 'x' .. epsilon)
-  if ZERO < more then
+  if more ~= ZERO then
     grow(ledger, 'reserved:' .. name, more)
     settle(ledger, total, name, sum(ledger, 'cost:' .. name) + more)
   end
+end
+
+-- hats.budget, or an answer, tells that a query has so many places: the ledger has as many from now on, or more.
+local function recall_places(ledger, total, name, query, places, epsilon)
+  local told = 'told:' .. name .. ':' .. query
+  if not get(ledger, told) or number(ledger, told) < places then store(ledger, told, places) end
+  if places > (places_of(ledger, name, query) or -1) then set_places(ledger, total, name, query, places, epsilon) end
 end
 
 -- A query reads this day: settle, once and for good, whether the day has room for it. 1 if that was open until now.

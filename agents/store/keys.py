@@ -154,9 +154,14 @@ class DomainKeys:
         """Set: release_ids whose bytes were acknowledged by Kafka. Of one policy."""
         return f"{self.prefix}published:{date}:{name}"
 
+    def seen(self, date: str, name: str) -> str:
+        """Set: release_ids that were found on an output topic before Kafka had acknowledged them. Of one policy."""
+        return f"{self.prefix}seen:{date}:{name}"
+
     def ledger(self, date: str) -> str:
         """Hash: `sequence`, `cost` and `limit`; by policy name `commits:`, `releases:`, `epsilon:`, `cap:`, `cost:`,
-        `fineness:..:f` (charges), `query:..:q` (`PLACESxEPSILON` of a query over days) and `reserved:`, their sum.
+        `fineness:..:f` (charges), `query:..:q` (`PLACESxEPSILON` of a query over days), `told:..:q` (the most places
+        that an output topic told of) and `reserved:`, the sum of what queries take.
 
         Epsilons are in 1e-9; `cost` is what the day costs one user, `limit` the least of those that charged it.
         """

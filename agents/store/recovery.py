@@ -9,7 +9,6 @@ back as well, and reading on from there finds it.
 import hashlib
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -17,12 +16,14 @@ import msgspec
 
 from agents.redis_clients import AnyRedis
 from agents.store.adoption import Answered, Chunk, OutputPartition, Position, Published, Span
+from agents.store.attempts import Attempt, Ended, Grounds, Look, Missing, Moved
 from agents.store.keys import DomainKeys
 from agents.store.progress import ProgressStore
 from agents.store.scripts import Script
 from agents.store.sealed import Sealed
 from agents.store.seals import SealStore
 from agents.store.succession import Successor, claim_of
+from agents.store.unsent import UnsentStore
 from stream.contracts import BudgetRecord
 from stream.units import nano, nano_within
 
@@ -30,82 +31,11 @@ _MSGPACK: Final = msgspec.msgpack.Encoder()
 _TEXT_MARK: Final = b"\xdb"  # msgpack's longest text: Redis does not know its type for bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What one look at the recovery shows.
-
-    token            "" while the ledger is not recovered
-    attempt          the token of a recovery in progress; "" for none
-    sealed_through   the local date through which the policy's days are sealed; "" for none
-    sequences        release partition -> its commit sequence
-    """
-
-    token: str
-    attempt: str
-    sealed_through: str
-    sequences: Mapping[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A recovery in progress; any worker may join it.
-
-    ours       nobody else had begun it
-    is_fenced  all publishers are fenced, and it is known how far the topics have to be read
-    """
-
-    token: str
-    ours: bool
-    is_fenced: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Grounds:
-    """On which grounds records are adopted: a finished recovery that must not end meanwhile, or one in progress."""
-
-    field: str
-    token: str
-
-    @staticmethod
-    def finished(token: str) -> "Grounds":
-        """Redis is recovered."""
-        return Grounds("token", token)
-
-    @staticmethod
-    def in_progress(token: str) -> "Grounds":
-        """Redis is being recovered."""
-        return Grounds("attempt", token)
-
-
-class Ended(Exception):
-    """The recovery on whose grounds records were adopted is over: Redis lost something, or another one began."""
-
-
-class Moved(Exception):
-    """Another worker has adopted this stretch. `stored` is what is stored of the partition now."""
-
-    def __init__(self, stored: Position | None) -> None:
-        super().__init__(stored)
-        self.stored = stored
-
-
-class Missing(Exception):
-    """The ledger lacks some of the records, or has others: nothing was adopted.
-
-    missing     ids of records that are not there
-    different   ids of those that have other bytes there
-    """
-
-    def __init__(self, missing: frozenset[str], different: frozenset[str]) -> None:
-        super().__init__(len(missing), len(different))
-        self.missing = missing
-        self.different = different
-
-
 class RecoveryStore:
     """The recovery of one domain's ledger, seen by the workers of one policy. Errors of redis-py pass through.
 
-    seals   the sealed days of the domain
+    seals    the sealed days of the domain
+    unsent   its records that were never sent
     """
 
     def __init__(self, redis: AnyRedis, domain: str, name: str) -> None:
@@ -114,6 +44,7 @@ class RecoveryStore:
         self._name = name
         self._keys = DomainKeys(domain)
         self.seals = SealStore(redis, domain)
+        self.unsent = UnsentStore(redis, domain)
         self._look = Script(redis, "look")
         self._begin = Script(redis, "begin")
         self._fenced = Script(redis, "fenced")
@@ -200,6 +131,7 @@ class RecoveryStore:
                 keys.costs(date, name),
                 keys.levels(date, name),
                 keys.unsealed(name),
+                keys.seen(date, name),
             )
         ]
         packed = _MSGPACK.encode(

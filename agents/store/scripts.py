@@ -11,7 +11,9 @@ from redis.exceptions import NoScriptError, ResponseError
 from agents.redis_clients import AnyRedis
 from agents.store.errors import NOT_WRITTEN, Damaged
 
-_BOOKING: Final = frozenset({"adopt", "answer", "commit", "recall", "reserved", "restore_day", "spent", "supersede"})
+_BOOKING: Final = frozenset(
+    {"adopt", "answer", "commit", "discard", "recall", "reserved", "restore_day", "spent", "supersede", "unreserve"}
+)
 _BEFORE: Final[Mapping[str, frozenset[str]]] = MappingProxyType(  # parts, and the scripts that they stand before
     {
         "staging": _BOOKING | {"advance", "checkpoint", "delete", "forget", "restore", "seal", "skip", "sweep"},

@@ -18,10 +18,11 @@ from agents.query_release import DueAnswer, QueryReleaser
 from agents.recovery.outputs import OutputReader, Stretch
 from agents.release import Releaser
 from agents.store.adoption import OutputPartition
+from agents.store.attempts import Attempt, Grounds
 from agents.store.kept import Kept
 from agents.store.ledger import Committed, LedgerStore, Proposal
 from agents.store.partition import PartitionStore
-from agents.store.recovery import Attempt, Grounds, RecoveryStore
+from agents.store.recovery import RecoveryStore
 from agents.store.sealed import Sealed
 from stream.checkpoint import Changes
 from stream.spending import fineness_of

@@ -11,9 +11,9 @@ import pytest
 
 from agents.recovery import LedgerRecovery
 from agents.store.adoption import Published
+from agents.store.attempts import Attempt, Grounds, Look
 from agents.store.keys import DomainKeys
 from agents.store.partition import PartitionStore
-from agents.store.recovery import Attempt, Grounds, Look
 from agents.store.sealed import Sealed
 from agents.topics import ensure_topics
 from stream.checkpoint import Changes

@@ -10,10 +10,11 @@ from agents.registry import Registry
 from agents.sealing import Change, Sealer
 from agents.settings import Settings
 from agents.store.adoption import Chunk, OutputPartition, Position, Published
+from agents.store.attempts import Grounds, Missing
 from agents.store.guard import CommitGuard
 from agents.store.hats import HatStore
 from agents.store.ledger import LedgerStore
-from agents.store.recovery import Grounds, Missing, RecoveryStore
+from agents.store.recovery import RecoveryStore
 from agents.store.seals import SealStore
 from agents.topic_ids import TopicIds
 from tests.integration.harness import Pipeline

@@ -16,13 +16,14 @@ from redis.exceptions import ResponseError
 
 from agents.causes import is_full
 from agents.store.adoption import Answered, Chunk, Position, Published
+from agents.store.attempts import Attempt, Grounds
 from agents.store.guard import CommitGuard
 from agents.store.identity import claim_policy
 from agents.store.keys import DomainKeys
 from agents.store.ledger import AnswerProposal, LedgerStore, Proposal
 from agents.store.partition import PartitionStore
 from agents.store.progress import Mark
-from agents.store.recovery import Attempt, Grounds, RecoveryStore
+from agents.store.recovery import RecoveryStore
 from agents.store.sealed import Sealed, SealedDay
 from agents.store.spent import SpentStore
 from agents.store.succession import SuccessionStore, Successor
@@ -79,6 +80,7 @@ async def _refuse_each(url: str) -> None:
     parts = (b'{"seq":', b"}"), (b"{", b"}")
     proposal = Proposal(f"full/{DATE}T12:00/c", DATE, "c/12:00", 10**9, *parts, release_partition=0)
     answer = AnswerProposal(f"full/{DATE}T12:00/c/q", DATE, [DATE], "q", Reserved(1, 10**9), *parts, 0)
+    unsent = Published(proposal.release_id, "full", DATE, proposal.place, 10**9, 100, 0, b'{"seq":100}')
     answered = Answered("full", "other", Period(date.fromisoformat(DATE), 1), 1, 10**9)
     budget = BudgetRecord(
         policy="full",
@@ -125,6 +127,7 @@ async def _refuse_each(url: str) -> None:
             "seal": lambda: recovery.seals.seal("full", "2022-01-01", token),
             "restore_day": lambda: recovery.seals.restore({"other": SEALED}, [SEALED_DAY]),
             "begin": begin,  # it deletes first, so that it runs to its end
+            "discard": lambda: recovery.unsent.discard(begun[-1], unsent),
             "fenced": lambda: recovery.fenced(begun[-1], {OUTPUT: Position("", 1)}),
             "finish": lambda: recovery.finish(begun[-1]),
         }
@@ -138,7 +141,8 @@ async def _refuse_each(url: str) -> None:
             "forget",
             "shrink",
             "sweep",
-        }  # `delete`, `forget`, `shrink` and `sweep` make room
+            "unreserve",
+        }  # `delete`, `forget`, `shrink`, `sweep` and `unreserve` make room
         shared = {"amounts", "booking", "deciding", "staging"}
         assert writes.keys() | reads | shared == {path.stem for path in (ROOT / "agents" / "store").glob("*.lua")}
         for name, write in writes.items():

@@ -18,8 +18,9 @@ from redis.asyncio import Redis
 from agents.ledger_file import open_ledger
 from agents.published import published_of
 from agents.store.adoption import Published
+from agents.store.attempts import Grounds
 from agents.store.ledger import LedgerStore, Proposal
-from agents.store.recovery import Grounds, RecoveryStore
+from agents.store.recovery import RecoveryStore
 from stream.accounting import DayLedger, DaySummary, Total
 from stream.contracts import BUDGET, BudgetRecord
 from stream.estimators import Estimate

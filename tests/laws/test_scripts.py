@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 
 from agents.store import scripts
 from agents.store.adoption import Answered, Chunk, Position, Published
+from agents.store.attempts import Attempt, Grounds
 from agents.store.errors import Damaged, Overflow
 from agents.store.guard import CommitGuard
 from agents.store.identity import claim_user_key
@@ -24,7 +25,7 @@ from agents.store.keys import DomainKeys, PartitionKeys
 from agents.store.ledger import AnswerProposal, LedgerStore, Proposal
 from agents.store.partition import FinalHat, PartitionStore
 from agents.store.progress import Mark
-from agents.store.recovery import Grounds, RecoveryStore
+from agents.store.recovery import RecoveryStore
 from agents.store.sealed import Sealed, SealedDay
 from agents.store.spent import SpentStore
 from agents.store.succession import SuccessionStore, Successor
@@ -112,6 +113,7 @@ class Stage:
         await claim_user_key(redis, keys, None)
         await SuccessionStore(redis, self.name).claim("older", Successor(DAY, "old"))
         await redis.hset(keys.ledger(NEXT), f"commits:{self.name}", "9")
+        await redis.hset(keys.ledger(DAY), f"query:{self.name}:untold", f"0x{NANO}")
         await recovery.seals.seal("sealed", DAY, self.token)
         await redis.sadd(keys.unsealed("sealed"), DAY)
         await redis.hset(keys.oldest, f"t/0 {DAY} sealed", ":1")
@@ -188,6 +190,8 @@ class Stage:
             "skip": lambda: self.partition._skip(keys=[PartitionKeys(name, 0).state], args=["1", "9"]),
             "spent": SpentStore(self.redis, name, paid).confirm,
             "succeed": lambda: SuccessionStore(self.redis, name).claim(name, Successor("2022-02-01", "next")),
+            "discard": lambda: recovery.unsent.discard(Attempt("a", ours=True, is_fenced=True), here),
+            "unreserve": lambda: recovery.unsent.unreserve(Attempt("a", ours=True, is_fenced=True), name, DAY),
             "supersede": lambda: recovery.supersede(here, published(name, "9:00", 2 * NANO)),
             "sweep": lambda: self.partition.sweep(DAY),
         }

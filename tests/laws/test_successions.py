@@ -11,10 +11,11 @@ from redis.asyncio import Redis
 
 from agents.published import published_of
 from agents.store.adoption import Position, Published
+from agents.store.attempts import Grounds
 from agents.store.errors import Replaced, Unclaimed
 from agents.store.guard import CommitGuard
 from agents.store.ledger import LedgerStore, Proposal
-from agents.store.recovery import Grounds, RecoveryStore
+from agents.store.recovery import RecoveryStore
 from agents.store.succession import Begun, SuccessionStore, Successor
 from stream.contracts import BUDGET
 from stream.policy import Policy

@@ -10,7 +10,7 @@ import pytest
 from agents.recovery.adopter import Adopter
 from agents.recovery.domain import Domain
 from agents.store.adoption import OutputPartition, Position
-from agents.store.recovery import Grounds
+from agents.store.attempts import Grounds
 from tests.replayed import policy_of
 
 
