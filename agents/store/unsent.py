@@ -58,6 +58,7 @@ class UnsentStore:
                 keys.costs(date, name),
                 keys.levels(date, name),
                 keys.total,
+                keys.progress(name),
             ],
             args=[
                 attempt.token,

@@ -15,10 +15,11 @@ import pytest
 from redis.asyncio import Redis
 
 from agents.recovery.unsent import Unsent
-from agents.store.adoption import Answered
+from agents.store.adoption import Answered, Published
 from agents.store.guard import CommitGuard
 from agents.store.keys import DomainKeys
 from agents.store.ledger import LedgerStore, Proposal
+from agents.store.progress import Mark, ProgressStore
 from agents.store.recovery import RecoveryStore
 from agents.topics import ensure_topics
 from stream.accounting import Reserved
@@ -33,6 +34,16 @@ from tests.replayed import policy_of
 from tests.services import KafkaServer, RedisServer
 
 LIMIT: Final = 3.0  # of six HATs, at 1.0 each
+RECORD: Final = Proposal(
+    f"t-unsent-progress/{DATE}T09:00/c",
+    DATE,
+    "c/09:00",
+    10**9,
+    (b'{"seq":', b"}"),
+    (b"{", b"}"),
+    fineness=3,
+    release_partition=0,
+)
 FIRST, SECOND = slice(HOUR_MS), slice(HOUR_MS, None)
 
 
@@ -110,6 +121,34 @@ def test_a_record_that_an_aborted_transaction_showed_is_kept_and_sent(pipeline: 
     assert {name.encode(): set(values) for name, values in pipeline.published(committed=False).items()} == {
         name: {value} for name, value in kept.items()
     }
+
+
+def test_a_slot_whose_records_are_discarded_is_not_committed_any_more(redis_server: RedisServer) -> None:
+    """Under `add_remove` nothing of a slot is sent before all workers have committed it."""
+
+    async def run() -> None:
+        name = "t-unsent-progress"
+        async with Redis.from_url(redis_server.url) as redis:
+            try:
+                guard, progress = await guard_of_all(redis, name, name), ProgressStore(redis, name, name)
+                ledger, recovery = LedgerStore(redis, name, policy_of(name=name)), RecoveryStore(redis, name, name)
+                await ledger.commit([RECORD], CommitGuard(guard.token, {0: guard.written[0]}))
+                await progress.advance(Mark.PUBLISHED, [0], 1_000, guard.token)
+                await progress.advance(Mark.COMMITTED, [0, 1], 2_000, guard.token)
+                await redis.hdel(DomainKeys(name).recovery, "token")
+                unsent = Published(RECORD.release_id, name, DATE, RECORD.place, RECORD.charge, 1, 3, b'{"seq":1}')
+                await recovery.unsent.discard(await recovery.begin(), unsent)
+                marks = (await progress.read()).marks
+                assert marks == {
+                    (Mark.PUBLISHED, 0): 1_000,
+                    (Mark.COMMITTED, 0): 1_000,
+                    (Mark.COMMITTED, 1): 0,
+                }
+                assert (await ledger.summary(DATE)).epsilon_user_day == 0
+            finally:
+                await redis.delete(*await redis.keys(f"{{{name}*"))
+
+    asyncio.run(run())
 
 
 def test_only_what_was_told_stays_reserved(redis_server: RedisServer) -> None:
