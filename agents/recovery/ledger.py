@@ -3,8 +3,8 @@
 Two ways, by the same incremental reading. *Catching up* reads what was published since Redis last stored how far it is:
 at every takeover of a release partition, after every reconnect, and where a stored offset of telemetry went back. It
 disturbs nobody. *Recovering* fences all publishers of the domain first, and ends with a new token that commits compare:
-where Redis is another server, another life or another history, where a commit sequence went back, or where catching up
-found something missing. Several workers share a recovery: each stretch that is adopted is stored at once.
+where Redis is another server, another life or another history, where it lacks commits that we know of, or where catching
+up found something missing. Several workers share a recovery: each stretch that is adopted is stored at once.
 """
 
 import asyncio
@@ -25,6 +25,7 @@ from agents.recovery.unsent import Unsent
 from agents.settings import Settings
 from agents.store.adoption import OutputPartition, Position
 from agents.store.attempts import Attempt, Ended, Grounds, Look
+from agents.store.errors import Behind, Unrecovered
 from agents.store.guard import CommitGuard
 from agents.store.recovery import RecoveryStore
 
@@ -114,14 +115,40 @@ class LedgerRecovery:
             return await self._recover(look)
         if look.token != guard.token:
             guard.reset(look.token)  # another worker recovered it
-        if went_back := [r for r, written in guard.written.items() if look.sequences.get(r, 0) < written]:
-            log.warning("commit sequence went back", release_partitions=went_back)
+        if self._went_back(look):
             return await self._recover(look)
+        guard.seen = look.commits
         guard.disown([r for r, written in guard.written.items() if look.sequences.get(r, 0) != written])
         wanted = owned - guard.written.keys()
         if wanted or self._doubt or self.publishers.sent - self._caught_up_at > _BEHIND:
             return await self._take_over(wanted)
         return True
+
+    async def confirm(self) -> None:
+        """Look whether Redis still is where we know it: before a commit, before a send, and after it.
+
+        What we send must be in the ledger, and so must what others sent. Raises Behind where Redis went back, once a
+        recovery has begun, or where another worker owns one of our release partitions by now; Unrecovered as a commit.
+        """
+        guard = self.guard
+        if not guard.token:
+            raise Unrecovered
+        look = await self._store.look(guard.written)
+        if look.token == guard.token and self._went_back(look):
+            await self._recover(look)
+            raise Behind
+        if look.token != guard.token or any(look.sequences.get(r, 0) != n for r, n in guard.written.items()):
+            raise Behind
+        guard.seen = look.commits
+
+    def _went_back(self, look: Look) -> bool:
+        """Whether this Redis, under the same token, lacks commits that we know of: ours, or those of anybody."""
+        guard = self.guard
+        lost = [r for r, written in guard.written.items() if look.sequences.get(r, 0) < written]
+        if lost or look.commits < guard.seen:
+            log.warning("Redis lacks commits: it went back", release_partitions=lost, commits=guard.seen - look.commits)
+            return True
+        return False
 
     async def catch_up(self) -> bool:
         """Adopt what was published up to now; False where that cannot be said, as by `ensure`."""

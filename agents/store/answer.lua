@@ -5,23 +5,23 @@
 -- ARGV  1 release_id, 2 policy name, 3 the date it is kept under, 4 the limit of a day (1e-9), 5 that of all days ('' for
 --       none), 6 7 the record before and after its seq (nothing after: it has no seq), 8 9 the same where some day has no
 --       room for the query, 10 the recovery's token, 11 the policy that this one replaces ('' for none), 12 this one as
---       its successor, 13 14 the commit sequence: its field and the value written last, 15 query, 16 in how many places a
---       user can be, 17 its epsilon there (1e-9), then the dates
+--       its successor, 13 14 the commit sequence: its field and the value written last, 15 how many commits of the domain
+--       this worker knows of, 16 query, 17 in how many places a user can be, 18 its epsilon there (1e-9), then the dates
 -- Returns as commit.lua. The charge is what the query has reserved on each of its days, and is so here at the latest.
 local keys = {
   releases = KEYS[1], published = KEYS[2], ledger = KEYS[3], recovery = KEYS[4], successors = KEYS[6],
   last = KEYS[7], dates = KEYS[8], sequences = KEYS[9], sealed = KEYS[10], unsealed = KEYS[11],
 }
 local id, name, date = ARGV[1], ARGV[2], ARGV[3]
-local answer = decided(keys, id, name, date, ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14])
+local answer = decided(keys, id, name, date, ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15])
 if answer then return answer end
 
 local head, tail = ARGV[6], ARGV[7]
 for i = 12, #KEYS do
-  if reserve(KEYS[i], KEYS[5], name, ARGV[15], ARGV[16], ARGV[17], ARGV[4], ARGV[5]) == 1 then
+  if reserve(KEYS[i], KEYS[5], name, ARGV[16], ARGV[17], ARGV[18], ARGV[4], ARGV[5]) == 1 then
     increase(KEYS[i], 'sequence', 1)
-    join(KEYS[8], ARGV[i + 6])
+    join(KEYS[8], ARGV[i + 7])
   end
-  if places_of(KEYS[i], name, ARGV[15]) == 0 then head, tail = ARGV[8], ARGV[9] end
+  if places_of(KEYS[i], name, ARGV[16]) == 0 then head, tail = ARGV[8], ARGV[9] end
 end
 return keep(keys, id, name, date, head, tail, ARGV[13])

@@ -13,12 +13,14 @@ class Look:
     token            "" while the ledger is not recovered
     attempt          the token of a recovery in progress; "" for none
     sealed_through   the local date through which the policy's days are sealed; "" for none
+    commits          how many commits the domain has had, of all policies and workers
     sequences        release partition -> its commit sequence
     """
 
     token: str
     attempt: str
     sealed_through: str
+    commits: int
     sequences: Mapping[int, int]
 
 

@@ -12,10 +12,12 @@ class CommitGuard:
 
     token     of the recovery that commits compare; "" while the ledger is not recovered as far as we know
     written   release partition -> the commit sequence that we wrote last; only of partitions that we took over
+    seen      the greatest number of commits of the domain that we know of, whoever made them
     """
 
     token: str = ""
     written: dict[int, int] = field(default_factory=dict)
+    seen: int = 0
 
     def take(self, release_partition: int) -> int:
         """Return the sequence that the next commit compares, and count that commit.
@@ -41,3 +43,4 @@ class CommitGuard:
         """Forget everything, but for the token of a recovery that was just seen."""
         self.token = token
         self.written.clear()
+        self.seen = 0

@@ -146,10 +146,11 @@ class LedgerStore:
     ) -> list[Committed]:
         """Run commits. After any failure the sequences are in doubt: the partitions have to be taken over again."""
         try:
-            return _committed(await script.each(calls))
+            committed, guard.seen = _committed(await script.each(calls), guard.seen)
         except BaseException:
             guard.disown(release_partitions)
             raise
+        return committed
 
     def _wanted(self, date: str) -> list[str]:
         """The queries that read a date, for the script."""
@@ -186,6 +187,7 @@ class LedgerStore:
                 guard.token,
                 *self._claim,
                 *self._sequence(proposal.release_partition, guard),
+                str(guard.seen),
                 proposal.query,
                 str(reserved.places),
                 str(reserved.epsilon),
@@ -224,6 +226,7 @@ class LedgerStore:
                 proposal.fineness,
                 *self._claim,
                 *self._sequence(proposal.release_partition, guard),
+                str(guard.seen),
                 *wanted,
             ],
         )
@@ -308,12 +311,13 @@ class LedgerStore:
         return int(records) - int(published)
 
 
-def _committed(answers: Sequence[Any]) -> list[Committed]:
-    """What commit.lua or answer.lua said of each proposal."""
+def _committed(answers: Sequence[Any], seen: int) -> tuple[list[Committed], int]:
+    """What commit.lua or answer.lua said of each proposal, and how many commits of the domain are known by now."""
     for answer in answers:
         if (refused := REFUSED.get(answer[0])) is not None:
             raise refused
-    return [Committed(record, mark == b"1", how == b"committed") for how, record, mark in answers]
+    committed = [Committed(record, mark == b"1", how == b"committed") for how, record, mark, _ in answers]
+    return committed, max([seen, *(int(commits) for *_, commits in answers)])
 
 
 def _numbers(flat: Sequence[bytes]) -> dict[str, int]:

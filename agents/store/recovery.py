@@ -57,12 +57,12 @@ class RecoveryStore:
     async def look(self, release_partitions: Iterable[int] = ()) -> Look:
         """Read whether the ledger is recovered, and the commit sequences of release partitions."""
         wanted, keys = list(release_partitions), self._keys
-        token, attempt, sealed, *sequences = await self._look(
+        token, attempt, sealed, commits, *sequences = await self._look(
             keys=[keys.recovery, keys.sequences, keys.sealed],
             args=[self._name, *(sequence_field(self._name, r) for r in wanted)],
         )
         numbers = dict(zip(wanted, map(int, sequences), strict=True))
-        return Look(token.decode(), attempt.decode(), sealed.decode(), numbers)
+        return Look(token.decode(), attempt.decode(), sealed.decode(), int(commits), numbers)
 
     async def begin(self, replaced: str = "") -> Attempt:
         """Begin a recovery, or join the one in progress. From here on nothing is committed until it is finished.

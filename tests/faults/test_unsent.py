@@ -16,6 +16,7 @@ from redis.asyncio import Redis
 
 from agents.recovery.unsent import Unsent
 from agents.store.adoption import Answered, Published
+from agents.store.errors import Behind
 from agents.store.guard import CommitGuard
 from agents.store.keys import DomainKeys
 from agents.store.ledger import LedgerStore, Proposal
@@ -25,7 +26,7 @@ from agents.topics import ensure_topics
 from stream.accounting import Reserved
 from stream.contracts import BudgetRecord, EpsilonDelta, ReservedRecord
 from stream.queries import Period
-from tests.faults.test_lost_redis import close_hours, commit_and_die, copied, forget, roll_back
+from tests.faults.test_lost_redis import close_hours, come_back, commit_and_die, copied, forget, roll_back
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, open_stores
 from tests.integration.recovering import guard_of_all
@@ -70,6 +71,28 @@ def two_histories(pipeline: Pipeline) -> None:
             await finish(pipeline, stores)
 
     asyncio.run(run())
+
+
+def test_what_redis_lost_after_its_commit_is_not_sent(pipeline: Pipeline) -> None:
+    """All keys are set back in place between a worker's commit and its send: another may have used the budget since."""
+
+    async def run() -> None:
+        async with open_stores(pipeline) as stores:
+            await close_hours(pipeline, stores, FIRST)
+            async with releasing(pipeline, stores) as releaser:
+                await releaser._publishers.hold(ALL)
+                assert await releaser._recovery.ensure(ALL)
+                copy = copied(pipeline)
+                records = await releaser.records(await releaser.due(ALL))
+                come_back(pipeline, copy)
+                with pytest.raises(Behind):
+                    await releaser.publish(records or {})
+            assert len(records or {}) == 3
+            assert pipeline.published(committed=False) == {}
+            await finish(pipeline, stores)
+
+    asyncio.run(run())
+    assert len(pipeline.published(committed=False)) == 3
 
 
 def assert_within_the_limit(pipeline: Pipeline) -> None:
