@@ -3,8 +3,8 @@
 Two ways, by the same incremental reading. *Catching up* reads what was published since Redis last stored how far it is:
 at every takeover of a release partition, after every reconnect, and where a stored offset of telemetry went back. It
 disturbs nobody. *Recovering* fences all publishers of the domain first, and ends with a new token that commits compare:
-where Redis is another server, another life or another history, where it lacks commits that we know of, or where catching
-up found something missing. Several workers share a recovery: each stretch that is adopted is stored at once.
+where Redis is another server, another life or another history, where it lacks commits that we know of, or where
+catching up found something missing. Several workers share a recovery: each stretch that is adopted is stored at once.
 """
 
 import asyncio
