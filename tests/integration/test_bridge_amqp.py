@@ -12,7 +12,7 @@ from aio_pika.abc import AbstractChannel
 
 from hatcast.agents.monitoring.declarations import BRIDGE_UP
 from hatcast.agents.monitoring.meters import METERS
-from hatcast.agents.sources.amqp import AmqpSource, AmqpQueue
+from hatcast.agents.sources.amqp import AmqpQueue, AmqpSource
 from hatcast.agents.sources.endpoint import Endpoint, tls_context
 from hatcast.stream.errors import HatcastError
 from tests.exposed import figures
