@@ -12,7 +12,8 @@ from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.redis.adoption import AdoptionBatch, OutputPartition, Position, Published
-from hatcast.agents.redis.recovery import AlreadyAdopted, RecordsMissing, RecoveryCheck, RecoveryEnded, RecoveryStore
+from hatcast.agents.redis.attempts import AlreadyAdopted, RecordsMissing, RecoveryCheck, RecoveryEnded
+from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.spending import fineness_of
 

@@ -3,9 +3,9 @@
 There are two ways, which both read incrementally. *Catching up* reads the records after the adopted positions in Redis:
 at every takeover of a release partition, after every reconnect, and when a stored telemetry offset went back. It does
 not interrupt other workers. *Recovering* first fences all publishers of the domain, and ends with a new token, which
-commits compare: when Redis is another server process or has another replication history, when a commit sequence went
-back, or when catching up found missing records. Several workers can share a recovery: each adopted batch is stored at
-once.
+commits compare: when Redis is another server process or has another replication history, when it lacks commits
+that this worker knows, or when catching up found missing records. Several workers can share a recovery: each adopted
+batch is stored at once.
 """
 
 import asyncio
@@ -23,9 +23,12 @@ from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.recovery.adopter import Adopter
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.outputs import OutputReader
+from hatcast.agents.recovery.unsent import Unsent
 from hatcast.agents.redis.adoption import OutputPartition, Position
+from hatcast.agents.redis.attempts import Attempt, RecoveryCheck, RecoveryEnded, RecoveryState
+from hatcast.agents.redis.errors import Behind, Unrecovered
 from hatcast.agents.redis.guard import CommitGuard
-from hatcast.agents.redis.recovery import Attempt, RecoveryCheck, RecoveryEnded, RecoveryState, RecoveryStore
+from hatcast.agents.redis.recovery import RecoveryStore
 
 log = structlog.get_logger()
 
@@ -64,6 +67,7 @@ class LedgerRecovery:
         self._topic_ids = topic_ids
         self._reader = OutputReader(settings)
         self._adopter = Adopter(settings.policy, store, self._reader)
+        self._unsent = Unsent(settings.policy, store.unsent)
         self._must_catch_up = False
         self._caught_up_at = 0
         self._own_attempt = ""
@@ -113,14 +117,43 @@ class LedgerRecovery:
             return await self._recover(state)
         if state.token != guard.token:
             guard.reset(state.token)  # another worker recovered the ledger
-        if went_back := [r for r, written in guard.written.items() if state.sequences.get(r, 0) < written]:
-            log.warning("commit sequence went back", release_partitions=went_back)
+        if self._went_back(state):
             return await self._recover(state)
+        guard.seen = state.commits
         guard.disown([r for r, written in guard.written.items() if state.sequences.get(r, 0) != written])
         wanted = owned - guard.written.keys()
         if wanted or self._must_catch_up or self.publishers.sent - self._caught_up_at > _MAX_LAG:
             return await self._take_over(wanted)
         return True
+
+    async def confirm(self) -> None:
+        """Check before a commit, before a send and after it that Redis has not gone back.
+
+        A record that is sent must be in the ledger, together with all records that others have sent. Raises Behind if
+        Redis went back, after a recovery has begun, or if another worker owns one of our release partitions;
+        Unrecovered if the ledger is not recovered.
+        """
+        guard = self.guard
+        if not guard.token:
+            raise Unrecovered
+        state = await self._store.read_state(guard.written)
+        if state.token == guard.token and self._went_back(state):
+            await self._recover(state)
+            raise Behind
+        if state.token != guard.token or any(state.sequences.get(r, 0) != n for r, n in guard.written.items()):
+            raise Behind
+        guard.seen = state.commits
+
+    def _went_back(self, state: RecoveryState) -> bool:
+        """Return True if Redis, under the same token, lacks commits that this worker knows, its own or others'."""
+        guard = self.guard
+        lost = [r for r, written in guard.written.items() if state.sequences.get(r, 0) < written]
+        if lost or state.commits < guard.seen:
+            log.warning(
+                "Redis lacks commits: it went back", release_partitions=lost, commits=guard.seen - state.commits
+            )
+            return True
+        return False
 
     async def catch_up(self) -> bool:
         """Adopt all records published up to now; False if that failed, for the reasons of `ensure`."""
@@ -181,6 +214,8 @@ class LedgerRecovery:
             adopted = await self._adopter.adopt(
                 domain, RecoveryCheck.in_progress(attempt.token), await self._store.ends()
             )
+            if discarded := await self._unsent.discard(domain, attempt):
+                log.warning("releases that were never sent are discarded", releases=discarded)
             finished = await self._store.finish(attempt, domain.sealed)
         except RecoveryEnded:
             pass

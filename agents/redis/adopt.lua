@@ -1,6 +1,6 @@
 -- Adopt consecutive records of one output partition, and store the new adopted position.
 -- KEYS  1 recovery, 2 adopted, 3 oldest, 4 sealed, 5 dates, 6 total, 7 last dates (of the domain), then for each group of
---       records, which are those of one policy and date: releases, published, ledger, costs, levels, unsealed dates
+--       records, which are those of one policy and date: releases, published, ledger, costs, levels, unsealed dates, seen
 -- ARGV  1 2 a field of the recovery and its required value: the token of a finished recovery, or of one in progress;
 --       3 `topic/partition`, 4 5 its adopted position before ('' for none) and after; 6 the groups (msgpack): policy
 --       name, date, the first offset (text), the greatest seq, and the records (none for a day with only budget records):
@@ -19,11 +19,11 @@ for g, group in ipairs(cmsgpack.unpack(ARGV[6])) do
   local sealed = redis.call('HGET', KEYS[4], name)
   -- The summary of a sealed day already includes its records.
   if not (sealed and date <= sealed) then
-    local at = 8 + (g - 1) * 6
+    local at = 8 + (g - 1) * 7
     groups[#groups + 1] = {
       name = name, date = date, first = group[3], seq = group[4], records = records,
       releases = KEYS[at], published = KEYS[at + 1], ledger = KEYS[at + 2], costs = KEYS[at + 3], levels = KEYS[at + 4],
-      unsealed = KEYS[at + 5],
+      unsealed = KEYS[at + 5], seen = KEYS[at + 6],
     }
   end
 end
@@ -69,6 +69,12 @@ for _, group in ipairs(groups) do
       spent = spent + charge
       fineness[fine] = (fineness[fine] or 0) + 1
     end
+  end
+  -- A record on a topic may have been read, even if Kafka has not committed it: no recovery discards it.
+  local ids = {}
+  for i, record in ipairs(group.records) do ids[i] = record[1] end
+  for i, published in ipairs(#ids > 0 and run_read('SMISMEMBER', group.published, unpack(ids)) or {}) do
+    if published == 0 and group.records[i][7] ~= 1 then add_member(group.seen, ids[i]) end
   end
   if #group.new > 0 then
     add_member(KEYS[5], group.date)

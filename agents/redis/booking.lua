@@ -106,12 +106,20 @@ end
 
 -- Set the number of places that a query has reserved on a day, each for `epsilon`.
 local function set_places(ledger, total, name, query, places, epsilon)
-  local more = amount(epsilon, ledger) * (places - (places_of(ledger, name, query) or 0))
+  local each = amount(epsilon, ledger)
+  local more = each * places - each * (places_of(ledger, name, query) or 0)
   set(ledger, 'query:' .. name .. ':' .. query, text(places) .. 'x' .. epsilon)
-  if ZERO < more then
+  if more ~= ZERO then
     add_amount(ledger, 'reserved:' .. name, more)
     set_policy_cost(ledger, total, name, get_amount(ledger, 'cost:' .. name) + more)
   end
+end
+
+-- Restore the places of a query that hats.budget or an answer reports: the ledger has at least as many from now on.
+local function restore_places(ledger, total, name, query, places, epsilon)
+  local told = 'told:' .. name .. ':' .. query
+  if not get(ledger, told) or get_number(ledger, told) < places then set_number(ledger, told, places) end
+  if places > (places_of(ledger, name, query) or -1) then set_places(ledger, total, name, query, places, epsilon) end
 end
 
 -- Decide, once and finally, whether the day has room for a query that reads it. Returns 1 if it was not decided before.

@@ -6,9 +6,11 @@
 --       8 the limit of all days ('' for none), 9 10 the record before and after its seq (nothing after: it has no seq),
 --       11 12 the same for an exhausted budget, 13 the recovery's token, 14 fineness of its noise, 15 the policy that
 --       this one replaces ('' for none), 16 this one as its next policy, 17 18 the commit sequence: its field and the
---       value written last; then for each query over days that reads this day: its name, number of places that a user
---       can be in, epsilon of each place (1e-9), '1' if that is spent already
--- Returns {"committed" or "found", record, "1" if it is published}, or one word, and then nothing was written:
+--       value written last, 19 the number of the domain's commits that this worker knows; then for each query over days
+--       that reads this day: its name, number of places that a user can be in, epsilon of each place (1e-9), '1' if that
+--       is spent already
+-- Returns {"committed" or "found", record, "1" if it is published, the number of the domain's commits}, or one word, and
+-- then nothing was written:
 -- "unrecovered", "behind" (another commit sequence), "sealed" (the day is sealed), "replaced" (the day is the next
 -- policy's), "unclaimed" (Redis lacks the transition to this policy); "damaged", "overflow": see staging.lua.
 local keys = {
@@ -16,7 +18,7 @@ local keys = {
   successors = KEYS[9], last = KEYS[10], sequences = KEYS[11], sealed = KEYS[12], unsealed = KEYS[13],
 }
 local id, name, date = ARGV[1], ARGV[2], ARGV[3]
-local answer = reject_or_find(keys, id, name, date, ARGV[13], ARGV[15], ARGV[16], ARGV[17], ARGV[18])
+local answer = reject_or_find(keys, id, name, date, ARGV[13], ARGV[15], ARGV[16], ARGV[17], ARGV[18], ARGV[19])
 if answer then return answer end
 
 -- Read in one command the fields that are used one by one below.
@@ -27,7 +29,7 @@ prefetch(KEYS[3], {
 prefetch(KEYS[8], {'limit', 'spent'})
 
 -- Before the day's first release, whether or not it is charged.
-for i = 19, #ARGV, 4 do
+for i = 20, #ARGV, 4 do
   reserve(KEYS[3], KEYS[8], name, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[7], ARGV[8], ARGV[i + 3] == '1')
 end
 

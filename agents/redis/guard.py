@@ -12,10 +12,12 @@ class CommitGuard:
 
     token     of the finished recovery, which commits compare; "" while the ledger is not known to be recovered
     written   release partition -> the commit sequence that this worker wrote last; only for partitions it took over
+    seen      the greatest number of the domain's commits that this worker knows, its own or others'
     """
 
     token: str = ""
     written: dict[int, int] = field(default_factory=dict)
+    seen: int = 0
 
     def next_sequence(self, release_partition: int) -> int:
         """Return the sequence that the next commit compares, and advance it.
@@ -41,3 +43,4 @@ class CommitGuard:
         """Drop all release partitions, and set the token of a recovery that was just read."""
         self.token = token
         self.written.clear()
+        self.seen = 0

@@ -158,11 +158,16 @@ class DomainKeys:
         """Set: release_ids whose bytes Kafka has acknowledged; of one policy and date."""
         return f"{self.prefix}published:{date}:{name}"
 
+    def seen(self, date: str, name: str) -> str:
+        """Set: release_ids found on an output topic before Kafka had acknowledged them; of one policy and date."""
+        return f"{self.prefix}seen:{date}:{name}"
+
     def ledger(self, date: str) -> str:
         """Hash: ledger of a local date.
 
         `sequence`, `cost`, `limit`; by policy name `commits:`, `releases:`, `epsilon:`, `cap:`, `cost:`,
-        `fineness:..:f` (charges), `query:..:q` (`PLACESxEPSILON` of a query over days) and `reserved:`, their sum.
+        `fineness:..:f` (charges), `query:..:q` (`PLACESxEPSILON` of a query over days), `told:..:q` (the most places that
+        an output topic has reported) and `reserved:`, the sum of the reservations.
         Epsilons are in 1e-9; `cost` is the day's cost for one user, `limit` the least limit of the charging policies.
         """
         return f"{self.prefix}ledger:{date}"

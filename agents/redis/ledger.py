@@ -146,10 +146,11 @@ class LedgerStore:
     ) -> list[Committed]:
         """Run commits. After a failure the sequences are uncertain, so the partitions must be taken over again."""
         try:
-            return _committed(await script.run_each(calls))
+            committed, guard.seen = _committed(await script.run_each(calls), guard.seen)
         except BaseException:
             guard.disown(release_partitions)
             raise
+        return committed
 
     def _wanted(self, date: str) -> list[str]:
         """Return the script's arguments about the queries that read a date."""
@@ -186,6 +187,7 @@ class LedgerStore:
                 guard.token,
                 *self._claim,
                 *self._sequence(proposal.release_partition, guard),
+                str(guard.seen),
                 proposal.query,
                 str(reserved.places),
                 str(reserved.epsilon),
@@ -224,6 +226,7 @@ class LedgerStore:
                 proposal.fineness,
                 *self._claim,
                 *self._sequence(proposal.release_partition, guard),
+                str(guard.seen),
                 *wanted,
             ],
         )
@@ -308,12 +311,17 @@ class LedgerStore:
         return int(records) - int(published)
 
 
-def _committed(answers: Sequence[Any]) -> list[Committed]:
-    """Return the replies of commit.lua or answer.lua; raise the error of the first that rejects its proposal."""
+def _committed(answers: Sequence[Any], seen: int) -> tuple[list[Committed], int]:
+    """Return the replies of commit.lua or answer.lua, and the number of the domain's commits.
+
+    seen   the number that was known before
+    Raises the error of the first reply that rejects its proposal.
+    """
     for answer in answers:
         if (rejection := REJECTIONS.get(answer[0])) is not None:
             raise rejection
-    return [Committed(record, mark == b"1", how == b"committed") for how, record, mark in answers]
+    committed = [Committed(record, mark == b"1", how == b"committed") for how, record, mark, _ in answers]
+    return committed, max([seen, *(int(commits) for *_, commits in answers)])
 
 
 def _numbers(flat: Sequence[bytes]) -> dict[str, int]:

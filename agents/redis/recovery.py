@@ -9,13 +9,20 @@ moves that offset back too, and reading from there finds the record.
 import hashlib
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
 from hatcast.agents.redis.adoption import AdoptionBatch, Answered, OutputPartition, Position, Published, Span
+from hatcast.agents.redis.attempts import (
+    AlreadyAdopted,
+    Attempt,
+    RecordsMissing,
+    RecoveryCheck,
+    RecoveryEnded,
+    RecoveryState,
+)
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.policy_transition import NextPolicy, claim_args
@@ -23,6 +30,7 @@ from hatcast.agents.redis.scripts import Script
 from hatcast.agents.redis.sealed_days import Sealed
 from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.redis.slot_progress import ProgressStore
+from hatcast.agents.redis.unsent import UnsentStore
 from hatcast.stream.records import BudgetRecord
 from hatcast.stream.units import nano_ceil, nano_floor
 
@@ -30,82 +38,11 @@ _MSGPACK: Final = msgspec.msgpack.Encoder()
 _TEXT_MARK: Final = b"\xdb"  # msgpack's longest text: Redis does not know its type for bytes
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryState:
-    """The recovery of the ledger, as read at one time.
-
-    token            of the finished recovery; "" while the ledger is not recovered
-    attempt          token of a recovery in progress; "" for none
-    sealed_through   the last sealed local date of the policy; "" for none
-    sequences        release partition -> its commit sequence
-    """
-
-    token: str
-    attempt: str
-    sealed_through: str
-    sequences: Mapping[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A recovery in progress, which any worker may join.
-
-    ours       this call began it
-    is_fenced  all publishers are fenced, and the end offsets of the output topics are stored
-    """
-
-    token: str
-    ours: bool
-    is_fenced: bool
-
-
-@dataclass(frozen=True, slots=True)
-class RecoveryCheck:
-    """The recovery that must still be current when records are adopted: a finished one, or one in progress."""
-
-    field: str
-    token: str
-
-    @staticmethod
-    def finished(token: str) -> "RecoveryCheck":
-        """Require this finished recovery."""
-        return RecoveryCheck("token", token)
-
-    @staticmethod
-    def in_progress(token: str) -> "RecoveryCheck":
-        """Require this recovery in progress."""
-        return RecoveryCheck("attempt", token)
-
-
-class RecoveryEnded(Exception):
-    """The required recovery has ended: Redis lost data, or another recovery began."""
-
-
-class AlreadyAdopted(Exception):
-    """Another worker has adopted these records. `stored` is the partition's adopted position now."""
-
-    def __init__(self, stored: Position | None) -> None:
-        super().__init__(stored)
-        self.stored = stored
-
-
-class RecordsMissing(Exception):
-    """The ledger lacks some of the records, or has other bytes for them: nothing was adopted.
-
-    missing     ids of records that the ledger lacks
-    different   ids of records for which the ledger has other bytes
-    """
-
-    def __init__(self, missing: frozenset[str], different: frozenset[str]) -> None:
-        super().__init__(len(missing), len(different))
-        self.missing = missing
-        self.different = different
-
-
 class RecoveryStore:
     """Recovery of one domain's ledger, for the workers of one policy. Errors of redis-py pass through.
 
-    seals   the sealed days of the domain
+    seals    the sealed days of the domain
+    unsent   its records that were never sent
     """
 
     def __init__(self, redis: AnyRedis, domain: str, name: str) -> None:
@@ -114,6 +51,7 @@ class RecoveryStore:
         self._name = name
         self._keys = DomainKeys(domain)
         self.seals = SealStore(redis, domain)
+        self.unsent = UnsentStore(redis, domain)
         self._read_state = Script(redis, "read_recovery")
         self._begin = Script(redis, "begin")
         self._store_ends = Script(redis, "store_ends")
@@ -126,12 +64,12 @@ class RecoveryStore:
     async def read_state(self, release_partitions: Iterable[int] = ()) -> RecoveryState:
         """Read whether the ledger is recovered, and the commit sequences of release partitions."""
         wanted, keys = list(release_partitions), self._keys
-        token, attempt, sealed, *sequences = await self._read_state(
+        token, attempt, sealed, commits, *sequences = await self._read_state(
             keys=[keys.recovery, keys.sequences, keys.sealed],
             args=[self._name, *(sequence_field(self._name, r) for r in wanted)],
         )
         numbers = dict(zip(wanted, map(int, sequences), strict=True))
-        return RecoveryState(token.decode(), attempt.decode(), sealed.decode(), numbers)
+        return RecoveryState(token.decode(), attempt.decode(), sealed.decode(), int(commits), numbers)
 
     async def begin(self, replaced: str = "") -> Attempt:
         """Begin a recovery, or join the one in progress. No commit succeeds until it is finished.
@@ -200,6 +138,7 @@ class RecoveryStore:
                 keys.costs(date, name),
                 keys.levels(date, name),
                 keys.unsealed(name),
+                keys.seen(date, name),
             )
         ]
         packed = _MSGPACK.encode(

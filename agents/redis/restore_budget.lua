@@ -11,10 +11,8 @@ if ARGV[3] ~= '' and not get(KEYS[1], 'cap:' .. name) then
   set_policy_cost(KEYS[1], KEYS[3], name, cost_of_day(KEYS[1], name, levels_in(KEYS[2]), tonumber(ARGV[3])))
 end
 for i = 8, #ARGV, 3 do
-  if tonumber(ARGV[i + 1]) > (places_of(KEYS[1], name, ARGV[i]) or -1) then
-    set_places(KEYS[1], KEYS[3], name, ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2])
-    add_member(KEYS[5], string.sub(KEYS[1], -10))  -- the ledger's date, which may have no release
-  end
+  restore_places(KEYS[1], KEYS[3], name, ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2])
+  add_member(KEYS[5], string.sub(KEYS[1], -10))  -- the ledger's date, which may have no release
 end
 lower_limit(KEYS[1], ARGV[4])
 lower_limit(KEYS[3], ARGV[5])

@@ -12,7 +12,10 @@ from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.errors import SCRIPT_ERRORS, Damaged
 
 _BOOKING: Final = frozenset(
-    {"adopt", "answer", "commit", "restore_budget", "restore_reservation", "restore_day", "book_spent", "supersede"}
+    {
+        *("adopt", "answer", "book_spent", "commit", "discard", "restore_budget", "restore_day", "restore_reservation"),
+        *("supersede", "unreserve"),
+    }
 )
 _PRELUDES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(  # shared part -> scripts that it precedes
     {

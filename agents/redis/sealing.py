@@ -107,6 +107,7 @@ class SealStore:
                     keys.releases(date, name),
                     keys.published(date, name),
                     keys.costs(date, name),
+                    keys.seen(date, name),
                 ],
                 args=[name, date],
             )

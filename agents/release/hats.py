@@ -212,6 +212,7 @@ class Releaser:
         date = date_of(waiting[0][0])
         await self.send(release_partition, date, waiting)
         await self.mark(date, [one for one, _ in waiting])
+        await self._recovery.confirm()
         count_published("hat", [record for _, record in waiting])
         self.closing.published(one.hat.slot for one, _ in waiting)
 
@@ -260,6 +261,7 @@ class Releaser:
     async def commit(self, proposals: Sequence[Proposal]) -> list[Committed]:
         """committed: record and charge, in one step each; what was there already wins."""
         with METERS.timed(COMMIT_SECONDS), self._trouble.naming("commit releases"):
+            await self._recovery.confirm()
             committed = await self._ledger.commit(proposals, self._recovery.guard)
         if any(each.new for each in committed):
             self._trouble.done("commit releases")
@@ -285,6 +287,7 @@ class Releaser:
             await asyncio.to_thread(budget_message, topics, self._policy, date, summary, waiting[-1][0].released_at_ms)
         )
         with self._trouble.doing("publish releases"):
+            await self._recovery.confirm()
             await self._publishers.publish(release_partition, messages)
 
     async def mark(self, date: str, due: Sequence[DueRelease]) -> None:

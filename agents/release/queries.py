@@ -162,6 +162,7 @@ class QueryReleaser:
     async def _send_and_mark(self, release_partition: int, waiting: Sequence[tuple[DueAnswer, Committed]]) -> None:
         await self.send(release_partition, waiting)
         await self.mark([one for one, _ in waiting])
+        await self._recovery.confirm()
         count_published("query", [record for _, record in waiting])
 
     async def _forget(self, asked: Iterable[QueryPeriod], until: str) -> None:
@@ -223,6 +224,7 @@ class QueryReleaser:
         at_ms = now_ms()
         proposals = [answer_proposal_of(one, at_ms, self._partition_of(one.release_id, one.cell)) for one in answers]
         with METERS.timed(COMMIT_SECONDS):
+            await self._recovery.confirm()
             return await self._ledger.commit_answers(proposals, self._recovery.guard)
 
     async def send(self, release_partition: int, waiting: Sequence[tuple[DueAnswer, Committed]]) -> None:
@@ -244,6 +246,7 @@ class QueryReleaser:
             summary = await self._ledger.summary(date)
             # In a thread: composing a new number of charges takes up to a second of computing.
             messages.append(await asyncio.to_thread(budget_message, topics, self._policy, date, summary, public_ms))
+        await self._recovery.confirm()
         await self._recovery.publishers.publish(release_partition, messages)
 
     async def mark(self, due: Sequence[DueAnswer]) -> None:

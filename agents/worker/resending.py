@@ -48,6 +48,7 @@ class Resender:
         summary = await self._ledger.summary(date)
         messages = [self._message(release_id, record) for release_id, record in records.items()]
         messages.append(budget_message(self._settings.topics, self._policy, date, summary))
+        await self._recovery.confirm()
         await self._recovery.publishers.publish(release_partition, messages)
         await self._ledger.mark_published(date, list(records))
 

@@ -55,7 +55,9 @@ def test_what_is_checked_in_agrees(check: str) -> None:
 
 
 def test_the_files_are_what_the_types_say() -> None:
-    assert {name: (FOLDER / f"{name}.schema.json").read_bytes() for name in RECORDS} == {n: schema_text(n) for n in RECORDS}
+    assert {name: (FOLDER / f"{name}.schema.json").read_bytes() for name in RECORDS} == {
+        n: schema_text(n) for n in RECORDS
+    }
     assert (FOLDER / DOCUMENT).read_bytes() == document_text()
 
 

@@ -12,9 +12,9 @@ import pytest
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.adoption import Published
+from hatcast.agents.redis.attempts import Attempt, RecoveryCheck, RecoveryState
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.partition_state import PartitionStore
-from hatcast.agents.redis.recovery import Attempt, RecoveryCheck, RecoveryState
 from hatcast.agents.redis.sealed_days import Sealed
 from hatcast.stream.fold.checkpoint import Changes
 from tests.integration.harness import Pipeline, open_pipeline

@@ -35,10 +35,12 @@ class Ledger:
     def recovery(self) -> RecoveryStore:
         return RecoveryStore(self.redis, self.name, self.name)
 
-    async def commit(self, slot: str) -> None:
+    async def commit(self, slot: str, release_partition: int = 0) -> None:
         """One release."""
         parts = (b'{"seq":', b"}"), (b"{", b"}")
-        one = Proposal(f"{self.name}/{DATE}T{slot}/c", DATE, f"c/{slot}", 10**9, *parts, release_partition=0)
+        one = Proposal(
+            f"{self.name}/{DATE}T{slot}/c", DATE, f"c/{slot}", 10**9, *parts, release_partition=release_partition
+        )
         await LedgerStore(self.redis, self.name, policy_of(name=self.name)).commit([one], self.guard)
 
 
@@ -65,10 +67,25 @@ async def recovery_began(ledger: Ledger) -> None:
 
 
 async def went_back(ledger: Ledger) -> None:
-    """All keys go back by one commit, while the server lives on."""
+    """All keys go back by one commit of ours, while the server lives on."""
+    async with restored(ledger):
+        await ledger.commit("10:00")
+
+
+async def went_back_elsewhere(ledger: Ledger) -> None:
+    """All keys go back by one commit of another worker, which we had seen. None of ours is lost."""
+    async with restored(ledger):
+        other = Ledger(ledger.redis, ledger.name, await guard_of_all(ledger.redis, ledger.name, ledger.name))
+        await other.commit("10:00", release_partition=1)
+        ledger.guard.seen = (await ledger.recovery.look()).commits
+
+
+@asynccontextmanager
+async def restored(ledger: Ledger) -> AsyncIterator[None]:
+    """Every key goes back to what it held before the block."""
     keys = [key async for key in ledger.redis.scan_iter(f"{{{ledger.name}}}*")]
     copy = {key: await ledger.redis.dump(key) for key in keys}
-    await ledger.commit("10:00")
+    yield
     await ledger.redis.delete(*[key async for key in ledger.redis.scan_iter(f"{{{ledger.name}}}*")])
     for key, value in copy.items():
         await ledger.redis.restore(key, 0, value or b"")
@@ -100,11 +117,12 @@ async def attempt(server: RedisServer, event: Callable[[Ledger], Awaitable[None]
 TOKEN = ("recovery[2] ~= token or ", "")
 LIFE = ("recovery[1] ~= string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')", "false")
 SEQUENCE = ("(get(keys.sequences, sequence) or '0') ~= before", "false")
+COMMITS = ("number(keys.sequences, ALL) < tonumber(seen)", "false")
 SEAL = ("sealed and date <= sealed", "false")
 CASES = [
     pytest.param(recovered_by_another, Unrecovered, TOKEN, id="recovered by another"),
     pytest.param(lives_another_life, Unrecovered, LIFE, id="another life"),
-    pytest.param(went_back, Behind, SEQUENCE, id="went back"),
+    pytest.param(went_back_elsewhere, Behind, COMMITS, id="went back by another's commit"),
     pytest.param(written_by_another, Behind, SEQUENCE, id="written by another"),
     pytest.param(sealed, DaySealed, SEAL, id="sealed"),
 ]
@@ -126,6 +144,12 @@ def test_a_commit_writes_nothing_once_a_recovery_has_begun(redis_server: RedisSe
     """Two comparisons hold that: of the token, and of the server's life."""
     with pytest.raises(Unrecovered):
         asyncio.run(attempt(redis_server, recovery_began))
+
+
+def test_a_commit_writes_nothing_once_our_own_commits_are_lost(redis_server: RedisServer) -> None:
+    """Two comparisons hold that: of the sequence, and of the domain's commits."""
+    with pytest.raises(Behind):
+        asyncio.run(attempt(redis_server, went_back))
 
 
 @pytest.mark.parametrize(("event", "why", "comparison"), CASES)

@@ -17,13 +17,14 @@ from redis.exceptions import ResponseError
 from hatcast.agents.errors.causes import is_full
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.adoption import AdoptionBatch, Answered, Position, Published
+from hatcast.agents.redis.attempts import Attempt, RecoveryCheck
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.identity import claim_policy
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger import AnswerProposal, LedgerStore, Proposal
 from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.policy_transition import NextPolicy, PolicyTransitionStore
-from hatcast.agents.redis.recovery import Attempt, RecoveryCheck, RecoveryStore
+from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.sealed_days import Sealed, SealedDay
 from hatcast.agents.redis.slot_progress import Mark
 from hatcast.agents.redis.spent_cells import SpentStore
@@ -79,6 +80,7 @@ async def _refuse_each(url: str) -> None:
     parts = (b'{"seq":', b"}"), (b"{", b"}")
     proposal = Proposal(f"full/{DATE}T12:00/c", DATE, "c/12:00", 10**9, *parts, release_partition=0)
     answer = AnswerProposal(f"full/{DATE}T12:00/c/q", DATE, [DATE], "q", Reserved(1, 10**9), *parts, 0)
+    unsent = Published(proposal.release_id, "full", DATE, proposal.place, 10**9, 100, 0, b'{"seq":100}')
     answered = Answered("full", "other", Period(date.fromisoformat(DATE), 1), 1, 10**9)
     budget = BudgetRecord(
         policy="full",
@@ -125,6 +127,7 @@ async def _refuse_each(url: str) -> None:
             "seal": lambda: recovery.seals.seal("full", "2022-01-01", token),
             "restore_day": lambda: recovery.seals.restore({"other": SEALED}, [SEALED_DAY]),
             "begin": begin,  # it deletes first, so that it runs to its end
+            "discard": lambda: recovery.unsent.discard(begun[-1], unsent),
             "store_ends": lambda: recovery.store_ends(begun[-1], {OUTPUT: Position("", 1)}),
             "finish": lambda: recovery.finish(begun[-1]),
         }
@@ -138,7 +141,8 @@ async def _refuse_each(url: str) -> None:
             "delete_retained",
             "shrink",
             "sweep",
-        }  # `delete`, `delete_retained`, `shrink` and `sweep` make room
+            "unreserve",
+        }  # `delete`, `delete_retained`, `shrink`, `sweep` and `unreserve` make room
         shared = {"amounts", "booking", "deciding", "staging"}
         assert writes.keys() | reads | shared == {path.stem for path in (ROOT / "agents" / "redis").glob("*.lua")}
         for name, write in writes.items():

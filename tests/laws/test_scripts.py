@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 
 from hatcast.agents.redis import scripts
 from hatcast.agents.redis.adoption import AdoptionBatch, Answered, Position, Published
+from hatcast.agents.redis.attempts import RecoveryCheck
 from hatcast.agents.redis.errors import Damaged, Overflow
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.identity import claim_user_key
@@ -23,7 +24,7 @@ from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.ledger import AnswerProposal, LedgerStore, Proposal
 from hatcast.agents.redis.partition_state import FinalHat, PartitionStore
 from hatcast.agents.redis.policy_transition import NextPolicy, PolicyTransitionStore
-from hatcast.agents.redis.recovery import RecoveryCheck, RecoveryStore
+from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.sealed_days import Sealed, SealedDay
 from hatcast.agents.redis.slot_progress import Mark
@@ -112,6 +113,7 @@ class Stage:
         await claim_user_key(redis, keys, None)
         await PolicyTransitionStore(redis, self.name).claim("older", NextPolicy(DAY, "old"))
         await redis.hset(keys.ledger(NEXT), f"commits:{self.name}", "9")
+        await redis.hset(keys.ledger(DAY), f"query:{self.name}:untold", f"0x{NANO}")
         await recovery.seals.seal("sealed", DAY, self.token)
         await redis.sadd(keys.unsealed("sealed"), DAY)
         await redis.hset(keys.oldest, f"t/0 {DAY} sealed", ":1")
@@ -195,6 +197,8 @@ class Stage:
             "restore_progress": lambda: ledger.progress.restore(NOON_MS, NOON_MS + 2 * HOUR_MS, [0, 1]),
             "skip": lambda: self.partition._skip(keys=[PartitionKeys(name, 0).state], args=["1", "9"]),
             "book_spent": SpentStore(self.redis, name, paid).confirm,
+            "discard": lambda: recovery.unsent.discard(Attempt("a", ours=True, is_fenced=True), here),
+            "unreserve": lambda: recovery.unsent.unreserve(Attempt("a", ours=True, is_fenced=True), name, DAY),
             "claim_next_policy": lambda: PolicyTransitionStore(self.redis, name).claim(
                 name, NextPolicy("2022-02-01", "next")
             ),

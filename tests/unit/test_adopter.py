@@ -10,7 +10,7 @@ import pytest
 from hatcast.agents.recovery.adopter import Adopter
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.redis.adoption import OutputPartition, Position
-from hatcast.agents.redis.recovery import RecoveryCheck
+from hatcast.agents.redis.attempts import RecoveryCheck
 from tests.replayed import policy_of
 
 

@@ -213,7 +213,10 @@ def lines_of(path: Path) -> list[bytes]:
         (lambda lines: [*lines, b"{\n"], "line 14 is not a line of a dump"),
         (lambda lines: [lines[0].replace(b"[0,0]", b"[0]"), *lines[1:]], "line 1 does not have one start offset"),
         (lambda lines: [*lines, lines[1]], "line 14 has offset 0, which does not increase"),
-        (lambda lines: [lines[0].replace(b"[0,0]", b"[5,5]"), *lines[1:]], "line 2 has offset 0, which does not increase"),
+        (
+            lambda lines: [lines[0].replace(b"[0,0]", b"[5,5]"), *lines[1:]],
+            "line 2 has offset 0, which does not increase",
+        ),
         (lambda lines: [*lines, lines[1].replace(b'"partition":0', b'"partition":2')], "line 14 is of a topic or"),
         (lambda lines: [*lines, lines[1].replace(b'"telemetry"', b'"other"')], "line 14 is of a topic or"),
         (lambda lines: [*lines, lines[0].replace(b"telemetry", b"other")], "line 14 is the header of another dump"),

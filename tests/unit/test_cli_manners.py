@@ -52,7 +52,10 @@ def test_every_file_of_a_command_is_listed() -> None:
         (["feed", "replay"], "see hatcast feed replay --help"),
         (["batch", "x", "--format", "none"], "'jsonl', 'itms'"),
         (["doctor", "surplus"], "hatcast doctor: got unexpected extra argument"),
-        (["budget", "--config", "/none/hatcast.toml"], "hatcast: /none/hatcast.toml: no such file; create it with `hatcast init` or name"),
+        (
+            ["budget", "--config", "/none/hatcast.toml"],
+            "hatcast: /none/hatcast.toml: no such file; create it with `hatcast init` or name",
+        ),
     ],
 )
 def test_what_goes_wrong_is_one_line_that_says_what_to_do(

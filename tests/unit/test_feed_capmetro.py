@@ -91,9 +91,7 @@ def test_a_stray_quote_damages_one_line_only() -> None:
     ],
 )
 def test_a_file_without_the_header_is_refused(text: bytes, missing: str) -> None:
-    with pytest.raises(
-        RecordingError, match=rf"^file: its first line has no column {missing}.*; use a CSV file with"
-    ):
+    with pytest.raises(RecordingError, match=rf"^file: its first line has no column {missing}.*; use a CSV file with"):
         list(capmetro.records(io.BytesIO(text), "file"))
 
 

@@ -20,7 +20,11 @@ def following(date: str = TOMORROW, **changes: str) -> Policy:
 
 NEW = following()
 REFUSED = {
-    "unknown": ([], following(replaces="nobody"), "policy 'nobody' was never run on this file: correct policy.replaces"),
+    "unknown": (
+        [],
+        following(replaces="nobody"),
+        "policy 'nobody' was never run on this file: correct policy.replaces",
+    ),
     "begun": (
         [],
         following(DATE),

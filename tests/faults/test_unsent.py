@@ -1,0 +1,237 @@
+"""Two histories of one Redis: what one committed and never sent counts for nothing once the other was published.
+
+Each history keeps the limits by itself. Their sum does not: a storm once published 24.6 of 20 that way.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+import pytest
+from redis.asyncio import Redis
+
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.recovery.unsent import Unsent
+from hatcast.agents.redis.adoption import Answered, Published
+from hatcast.agents.redis.errors import Behind
+from hatcast.agents.redis.guard import CommitGuard
+from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.ledger import LedgerStore, Proposal
+from hatcast.agents.redis.recovery import RecoveryStore
+from hatcast.agents.redis.slot_progress import Mark, ProgressStore
+from hatcast.stream.accounting.ledger import Reserved
+from hatcast.stream.queries import Period
+from hatcast.stream.records import BudgetRecord, EpsilonDelta, ReservedRecord
+from tests.faults.test_lost_redis import close_hours, come_back, commit_and_die, copied, forget, roll_back
+from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.readings import HOUR_MS, open_stores
+from tests.integration.recovering import guard_of_all
+from tests.integration.test_release import ALL, DATE, finish, releasing, stored_records
+from tests.replayed import policy_of
+from tests.services import KafkaServer, RedisServer
+
+LIMIT: Final = 3.0  # of six HATs, at 1.0 each
+RECORD: Final = Proposal(
+    f"t-unsent-progress/{DATE}T09:00/c",
+    DATE,
+    "c/09:00",
+    10**9,
+    (b'{"seq":', b"}"),
+    (b"{", b"}"),
+    fineness=3,
+    release_partition=0,
+)
+FIRST, SECOND = slice(HOUR_MS), slice(HOUR_MS, None)
+
+
+@pytest.fixture
+def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
+    changes = {"policy": {"privacy": {"daily_limit": LIMIT}}}
+    with open_pipeline(kafka, redis_server, tmp_path, "unsent", changes) as opened:
+        ensure_topics(opened.settings)
+        yield opened
+
+
+def two_histories(pipeline: Pipeline) -> None:
+    """The second hour is committed and not sent; then, without that, the first is published; then the copy is back."""
+
+    async def run() -> None:
+        async with open_stores(pipeline) as stores:
+            await close_hours(pipeline, stores, SECOND)
+            await commit_and_die(pipeline, stores)
+            copy = copied(pipeline)
+            forget(pipeline)
+            await close_hours(pipeline, stores, FIRST)
+            await finish(pipeline, stores)
+            roll_back(pipeline, copy)
+            await finish(pipeline, stores)
+
+    asyncio.run(run())
+
+
+def test_what_redis_lost_after_its_commit_is_not_sent(pipeline: Pipeline) -> None:
+    """All keys are set back in place between a worker's commit and its send: another may have used the budget since."""
+
+    async def run() -> None:
+        async with open_stores(pipeline) as stores:
+            await close_hours(pipeline, stores, FIRST)
+            async with releasing(pipeline, stores) as releaser:
+                await releaser._publishers.hold(ALL)
+                assert await releaser._recovery.ensure(ALL)
+                copy = copied(pipeline)
+                records = await releaser.records(await releaser.due(ALL))
+                come_back(pipeline, copy)
+                with pytest.raises(Behind):
+                    await releaser.publish(records or {})
+            assert len(records or {}) == 3
+            assert pipeline.published(committed=False) == {}
+            await finish(pipeline, stores)
+
+    asyncio.run(run())
+    assert len(pipeline.published(committed=False)) == 3
+
+
+def assert_within_the_limit(pipeline: Pipeline) -> None:
+    records = [json.loads(values[0]) for values in pipeline.published(committed=False).values()]
+    assert Counter(record["status"] for record in records) == {"released": 3, "budget_exhausted": 3}
+    assert max(Counter(record["seq"] for record in records).values()) == 1, "a number was given out twice"
+    (budget,) = pipeline.budget_records().values()
+    assert (budget["releases"], budget["epsilon_user_day"]) == (3, LIMIT)
+
+
+def test_what_one_history_published_and_another_only_committed_stays_within_the_limit(pipeline: Pipeline) -> None:
+    two_histories(pipeline)
+    assert_within_the_limit(pipeline)
+
+
+def test_a_recovery_that_keeps_what_was_never_sent_spends_more_than_the_limit(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mutant of the test before."""
+
+    async def keep_all(*_: object) -> int:
+        return 0
+
+    monkeypatch.setattr(Unsent, "discard", keep_all)
+    two_histories(pipeline)
+    with pytest.raises(AssertionError):
+        assert_within_the_limit(pipeline)
+
+
+def test_a_record_that_an_aborted_transaction_showed_is_kept_and_sent(pipeline: Pipeline) -> None:
+    async def show_abort_recover() -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+        async with open_stores(pipeline) as stores:
+            await close_hours(pipeline, stores)
+            async with releasing(pipeline, stores) as releaser:
+                await releaser._publishers.hold(ALL)
+                assert await releaser._recovery.ensure(ALL)  # which makes producers of its own: those send
+                for producer in releaser._publishers._producers.values():
+                    producer.commit_transaction = producer.abort_transaction
+                await releaser.round(asyncio.Event())
+            shown = await stored_records(pipeline, stores)
+            await stores.redis.delete(*await stores.redis.keys(f"{{{pipeline.name}}}:published:*"), "-")
+            roll_back(pipeline, copied(pipeline))
+            await close_hours(pipeline, stores)
+            await finish(pipeline, stores)
+            return shown, await stored_records(pipeline, stores)
+
+    shown, kept = asyncio.run(show_abort_recover())
+    assert shown == kept
+    assert {name.encode(): set(values) for name, values in pipeline.published(committed=False).items()} == {
+        name: {value} for name, value in kept.items()
+    }
+
+
+def test_a_slot_whose_records_are_discarded_is_not_committed_any_more(redis_server: RedisServer) -> None:
+    """Under `add_remove` nothing of a slot is sent before all workers have committed it."""
+
+    async def run() -> None:
+        name = "t-unsent-progress"
+        async with Redis.from_url(redis_server.url) as redis:
+            try:
+                guard, progress = await guard_of_all(redis, name, name), ProgressStore(redis, name, name)
+                ledger, recovery = LedgerStore(redis, name, policy_of(name=name)), RecoveryStore(redis, name, name)
+                await ledger.commit([RECORD], CommitGuard(guard.token, {0: guard.written[0]}))
+                await progress.advance(Mark.PUBLISHED, [0], 1_000, guard.token)
+                await progress.advance(Mark.COMMITTED, [0, 1], 2_000, guard.token)
+                await redis.hdel(DomainKeys(name).recovery, "token")
+                unsent = Published(RECORD.release_id, name, DATE, RECORD.place, RECORD.charge, 1, 3, b'{"seq":1}')
+                await recovery.unsent.discard(await recovery.begin(), unsent)
+                marks = (await progress.read()).marks
+                assert marks == {
+                    (Mark.PUBLISHED, 0): 1_000,
+                    (Mark.COMMITTED, 0): 1_000,
+                    (Mark.COMMITTED, 1): 0,
+                }
+                assert (await ledger.summary(DATE)).epsilon_user_day == 0
+            finally:
+                await redis.delete(*await redis.keys(f"{{{name}*"))
+
+    asyncio.run(run())
+
+
+def test_only_what_was_told_stays_reserved(redis_server: RedisServer) -> None:
+    """Of three queries one was settled and never told, and of another less was told than is reserved here."""
+
+    async def run() -> None:
+        domain = name = "t-unsent-reserved"
+        policy = policy_of(
+            name=name,
+            query=[
+                {"name": each, "kind": "over_speed_limit", "days": 1, "epsilon": 0.1, "speed_limit": 50.0}
+                for each in ("untold", "told", "less")
+            ],
+        )
+        async with Redis.from_url(redis_server.url) as redis:
+            try:
+                guard = await guard_of_all(redis, domain, name)
+                ledger, recovery = LedgerStore(redis, domain, policy), RecoveryStore(redis, domain, name)
+                record = Proposal(
+                    f"{name}/{DATE}T09:00/c",
+                    DATE,
+                    "c/09:00",
+                    10**9,
+                    (b'{"seq":', b"}"),
+                    (b"{", b"}"),
+                    fineness=3,
+                    release_partition=0,
+                )
+                await ledger.commit([record], CommitGuard(guard.token, {0: guard.written[0]}))
+                places = policy.most_hats
+                assert {q: r.places for q, r in (await ledger.summary(DATE)).queries.items()} == dict.fromkeys(
+                    ("untold", "told", "less"), places
+                )
+                await recovery.recall(told(name, {"told": places, "less": 0}))
+                await recovery.reserve(Answered(name, "told", Period(date.fromisoformat(DATE), 1), places, 10**8))
+                await redis.hdel(DomainKeys(domain).recovery, "token")
+                attempt = await recovery.begin()
+                await recovery.unsent.unreserve(attempt, name, DATE)
+                await recovery.unsent.unreserve(attempt, name, DATE)  # as a second worker does
+                summary = await ledger.summary(DATE)
+                assert summary.queries == {"told": Reserved(places, 10**8), "less": Reserved(0, 10**8)}
+                assert summary.epsilon_user_day == summary.total.spent == 10**9 + places * 10**8
+            finally:
+                await redis.delete(*await redis.keys(f"{{{name}*"))
+
+    asyncio.run(run())
+
+
+def told(name: str, places: dict[str, int]) -> BudgetRecord:
+    return BudgetRecord(
+        policy=name,
+        policy_id="b2:",
+        date=DATE,
+        seq=1,
+        releases=1,
+        epsilon_sum=1.0,
+        epsilon_user_day=1.0,
+        limit=105.0,
+        day_bound=1.0,
+        epsilon_delta=EpsilonDelta(epsilon=1.0, delta=1e-6),
+        max_hats_per_day=40,
+        queries=tuple(ReservedRecord(query=query, epsilon=0.1, places=each) for query, each in places.items()),
+    )
