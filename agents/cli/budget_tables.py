@@ -190,7 +190,7 @@ def report_cost_table(settings: ReportSettings) -> Table:
     table = Table(title="One bus's day, in epsilon", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for column in ("", "how"):
         table.add_column(column, no_wrap=True)
-    for column in ("the report", "in total"):
+    for column in ("the report", "total"):
         table.add_column(column, justify="right", no_wrap=True)
     k, u, n, b = settings.most_hats, float(settings.upper_bound), settings.user_days, float(settings.scale)
     rows = (

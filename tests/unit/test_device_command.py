@@ -29,7 +29,7 @@ from tests.devices import NOON, line, policy_table, recording
         (["a.jsonl", "--seed", "1"], "--synthetic"),
         (["a.jsonl", "--fleet", "2"], "--state FILE"),
         (["a.jsonl", "--fleet", "2", "--vehicle", "bus", "--state", "s"], "--vehicle is for one device"),
-        (["a.jsonl", "--vehicle", " "], "vehicle's id"),
+        (["a.jsonl", "--vehicle", " "], "not a vehicle id"),
         (["a.jsonl", "--vehicles-file", "missing", "--state", "s"], "cannot be read"),
     ],
 )
