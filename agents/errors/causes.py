@@ -117,7 +117,7 @@ def is_full(error: BaseException) -> bool:
 
 
 class ClearError(Exception):
-    """Error with a text that is safe to print: one line, without data, with what to do."""
+    """Error whose text is safe to print: one line, without data, with a fix."""
 
 
 def cause_of(error: BaseException) -> Cause:

@@ -24,7 +24,7 @@ READY: Final = "ok"
 _STOP_S: Final = 1.0
 
 Parts = Callable[[], Mapping[str, str]]
-"""QueryPeriod for what has to hold before a process is ready: part -> `READY`, or what is missing, without data in it."""
+"""Readiness check of a process: part -> `READY`, or the reason that it is not, without data."""
 
 
 class OperatorServer:

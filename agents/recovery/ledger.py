@@ -215,7 +215,7 @@ class LedgerRecovery:
                 domain, RecoveryCheck.in_progress(attempt.token), await self._store.ends()
             )
             if discarded := await self._unsent.discard(domain, attempt):
-                log.warning("releases that were never sent are discarded", releases=discarded)
+                log.warning("discarded releases that were never sent", releases=discarded)
             finished = await self._store.finish(attempt, domain.sealed)
         except RecoveryEnded:
             pass

@@ -1,4 +1,4 @@
-"""Discard what was committed and never sent, so that the ledger is what the output topics tell.    [decisions/0029]"""
+"""Discard records that were committed and never sent, so that the ledger equals the output topics. [decisions/0029]"""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from hatcast.stream.release.spending import fineness_of
 
 
 class Unsent:
-    """Discards unsent records for one worker. Several workers may do it at once: the second finds nothing."""
+    """Discards unsent records. Several workers may do it at the same time: the second one finds nothing."""
 
     def __init__(self, policy: Policy, store: UnsentStore) -> None:
         self._policy_id = policy.policy_id
@@ -19,9 +19,9 @@ class Unsent:
         self._store = store
 
     async def discard(self, domain: Domain, attempt: Attempt) -> int:
-        """Discard all of the domain, once everything that was sent is adopted; return how many records.
+        """Discard all unsent records of the domain, after all sent ones are adopted; return their number.
 
-        Raises RecoveryEnded where the attempt is over.
+        Raises RecoveryEnded if the attempt is over.
         """
         discarded = 0
         for date in await self._store.dates():

@@ -166,8 +166,8 @@ class DomainKeys:
         """Hash: ledger of a local date.
 
         `sequence`, `cost`, `limit`; by policy name `commits:`, `releases:`, `epsilon:`, `cap:`, `cost:`,
-        `fineness:..:f` (charges), `query:..:q` (`PLACESxEPSILON` of a query over days), `told:..:q` (the most places that
-        an output topic has reported) and `reserved:`, the sum of the reservations.
+        `fineness:..:f` (charges), `query:..:q` (`PLACESxEPSILON` of a query over days), `told:..:q` (the most places
+        that an output topic has reported) and `reserved:`, the sum of the reservations.
         Epsilons are in 1e-9; `cost` is the day's cost for one user, `limit` the least limit of the charging policies.
         """
         return f"{self.prefix}ledger:{date}"

@@ -1,7 +1,7 @@
-"""Records in Redis that were never sent to an output topic, and their charges: a recovery discards them.
+"""Records in Redis that were never sent to an output topic: a ledger recovery discards them with their charges.
 
-While a recovery is in progress nothing is committed, all publishers are fenced, and everything that was sent is read:
-what is not known to be sent by then never was.    [decisions/0029]
+During a recovery nothing is committed, all publishers are fenced, and every record on the output topics is adopted. A
+record in Redis that is on no topic by then was never sent.    [decisions/0029]
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from hatcast.agents.redis.attempts import Attempt, RecoveryEnded
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.scripts import Script
-from hatcast.stream.policy.query_keys import CELLS
+from hatcast.stream.policy.query_keys import CELL_SELECTION
 
 
 class UnsentStore:
@@ -30,7 +30,7 @@ class UnsentStore:
         return sorted(date.decode() for date in dates)
 
     async def records(self, name: str, date: str) -> Mapping[str, bytes]:
-        """Return release_id -> record of what no output topic is known to hold, of a policy and a date."""
+        """Return release_id -> record for the records of a policy and date that are on no output topic."""
         releases, published = self._keys.releases(date, name), self._keys.published(date, name)
         async with self._redis.pipeline(transaction=False) as pipe:
             pipe.hlen(releases)
@@ -46,7 +46,7 @@ class UnsentStore:
         return {each.decode(): record for each, record in zip(wanted, records, strict=True) if record is not None}
 
     async def discard(self, attempt: Attempt, record: Published) -> None:
-        """Discard a record with its charge, unless it was sent. Raises RecoveryEnded where the attempt is over."""
+        """Discard a record with its charge, unless it was sent. Raises RecoveryEnded if the attempt is over."""
         keys, date, name = self._keys, record.date, record.name
         (answer,) = await self._discard(
             keys=[
@@ -73,10 +73,10 @@ class UnsentStore:
         _go_on(answer)
 
     async def unreserve(self, attempt: Attempt, name: str, date: str) -> None:
-        """Take back what a policy's queries reserved on a date and no topic told of. Raises RecoveryEnded as `discard`."""
+        """Remove a policy's reservations on a date that no topic has reported. Raises RecoveryEnded as `discard`."""
         keys = self._keys
         (answer,) = await self._unreserve(
-            keys=[keys.recovery, keys.ledger(date), keys.total], args=[attempt.token, name, CELLS]
+            keys=[keys.recovery, keys.ledger(date), keys.total], args=[attempt.token, name, CELL_SELECTION]
         )
         _go_on(answer)
 

@@ -132,7 +132,9 @@ class SlotReleaser(Releaser):
         if self.queries is None or first_ms is None:
             return self.queries is None
         ending = [
-            asked for asked in query_periods_of(self._policy, self._calendar, slot.date, slot.name) if asked.closing == slot
+            asked
+            for asked in query_periods_of(self._policy, self._calendar, slot.date, slot.name)
+            if asked.closing == slot
         ]
         if not ending:
             return True

@@ -28,7 +28,7 @@ ProgressCallback = Callable[[int, int], object]
 class RecordedProducer(QueuedProducer):
     """Idempotent producer of one topic, with acks=all and explicit partitions.
 
-    records, ticks   readings and heartbeat records produced so far; `finish` waits until the broker has them
+    records, heartbeats   readings and heartbeat records produced so far; `finish` waits until the broker has them
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class RecordedProducer(QueuedProducer):
         flow_control:  needed if the broker drops records that were not consumed
         """
         self.records = 0
-        self.ticks = 0
+        self.heartbeats = 0
         self.topic = topic
         self.stop = stop
         self._flow_control = flow_control
@@ -106,7 +106,7 @@ class RecordedProducer(QueuedProducer):
             else:
                 break
         if key is None:
-            self.ticks += 1
+            self.heartbeats += 1
         else:
             self.records += 1
         return True

@@ -64,7 +64,7 @@ def run_replay(
         topic=sender.topic,
         partitions=target.router.partitions,
         records=sender.records,
-        ticks=sender.ticks,
+        ticks=sender.heartbeats,
         undecodable=plan.undecodable,
         arrived_in_future=plan.arrived_in_future,
         arrived_before_1970=plan.arrived_before_1970,

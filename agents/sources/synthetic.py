@@ -96,7 +96,7 @@ def run_city(settings: Settings, options: CityOptions, stop: threading.Event) ->
         topic=sender.topic,
         partitions=target.router.partitions,
         records=sender.records,
-        ticks=sender.ticks,
+        ticks=sender.heartbeats,
         seconds=round(bar.seconds, 3),
         finished=True,
     )

@@ -205,8 +205,10 @@ def test_only_what_was_told_stays_reserved(redis_server: RedisServer) -> None:
                 assert {q: r.places for q, r in (await ledger.summary(DATE)).queries.items()} == dict.fromkeys(
                     ("untold", "told", "less"), places
                 )
-                await recovery.recall(told(name, {"told": places, "less": 0}))
-                await recovery.reserve(Answered(name, "told", Period(date.fromisoformat(DATE), 1), places, 10**8))
+                await recovery.restore_budget(told(name, {"told": places, "less": 0}))
+                await recovery.restore_reservation(
+                    Answered(name, "told", Period(date.fromisoformat(DATE), 1), places, 10**8)
+                )
                 await redis.hdel(DomainKeys(domain).recovery, "token")
                 attempt = await recovery.begin()
                 await recovery.unsent.unreserve(attempt, name, DATE)

@@ -77,7 +77,7 @@ async def went_back_elsewhere(ledger: Ledger) -> None:
     async with restored(ledger):
         other = Ledger(ledger.redis, ledger.name, await guard_of_all(ledger.redis, ledger.name, ledger.name))
         await other.commit("10:00", release_partition=1)
-        ledger.guard.seen = (await ledger.recovery.look()).commits
+        ledger.guard.seen = (await ledger.recovery.read_state()).commits
 
 
 @asynccontextmanager
@@ -117,7 +117,7 @@ async def attempt(server: RedisServer, event: Callable[[Ledger], Awaitable[None]
 TOKEN = ("recovery[2] ~= token or ", "")
 LIFE = ("recovery[1] ~= string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')", "false")
 SEQUENCE = ("(get(keys.sequences, sequence) or '0') ~= before", "false")
-COMMITS = ("number(keys.sequences, ALL) < tonumber(seen)", "false")
+COMMITS = ("get_number(keys.sequences, ALL) < tonumber(seen)", "false")
 SEAL = ("sealed and date <= sealed", "false")
 CASES = [
     pytest.param(recovered_by_another, Unrecovered, TOKEN, id="recovered by another"),

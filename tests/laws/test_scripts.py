@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from hatcast.agents.redis import scripts
 from hatcast.agents.redis.adoption import AdoptionBatch, Answered, Position, Published
-from hatcast.agents.redis.attempts import RecoveryCheck
+from hatcast.agents.redis.attempts import Attempt, RecoveryCheck
 from hatcast.agents.redis.errors import Damaged, Overflow
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.identity import claim_user_key

@@ -84,7 +84,7 @@ def document_text() -> bytes:
             "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
         ),
     )
-    head = "# Written by `python -m tools.schemas` from the code; scripts/check tells if they differ.\n"
+    head = "# Written by `python -m tools.schemas` from the code; scripts/check compares them.\n"
     dumped: str = yaml.dump(document(), Dumper=BlockDumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
     return (head + dumped).encode()
 
