@@ -34,9 +34,9 @@ def first_slot_ms(calendar: Calendar, started_ms: int) -> int:
 def slots_due(calendar: Calendar, policy: Policy, first_ms: int, done_ms: int, watermark_ms: int) -> Iterator[Slot]:
     """Yield the slots within `hours`, not before `from`, that are final and not done, in the order of release.
 
-    first_ms   start of the policy's first slot
-    done_ms    slots that end at or before it are done
-    watermark_ms   smallest watermark of the partitions
+    first_ms      start of the policy's first slot
+    done_ms       slots that end at or before it are done
+    watermark_ms  smallest watermark of the partitions
     All in ms UTC. Takes O(slots since the day before `done_ms`).
     """
     # No slot ends later than two days after the start of its date, whatever clock changes occur.

@@ -209,7 +209,7 @@ def test_a_device_answers_no_more_often_than_epsilon_is_split_for() -> None:
     devices, centres = Devices(np.array([[3]], np.int64), setting, told), np.array([[1], [9]], np.int64)
     for _ in range(setting.iterations):
         devices.clusters(centres)
-    with pytest.raises(ValueError, match="once an iteration"):
+    with pytest.raises(ValueError, match="once per iteration"):
         devices.clusters(centres)
     assert {rate for _, rate in told.choices} == {Fraction(setting.local_epsilon)}
     assert replace(setting, iterations=3).local_epsilon < setting.local_epsilon

@@ -121,5 +121,5 @@ def test_counts_near_a_thousand_million_do_not_overflow() -> None:
 
 @every_grouping
 def test_an_array_without_places_is_refused(grouping: Callable[[Counts, int], Arrays]) -> None:
-    with pytest.raises(ValueError, match="1 or more places"):
+    with pytest.raises(ValueError, match="must be 1 or more"):
         grouping(as_counts([1]), 0)

@@ -168,7 +168,7 @@ def test_whatever_the_noise_centres_are_in_the_cube_and_nobody_is_fewer_than_nob
 def test_a_run_without_anybody_is_a_mistake() -> None:
     nobody = np.empty((0, 2), np.int64)
     for central, local in ((None, None), (nobody, None), (None, nobody), (nobody, nobody)):
-        with pytest.raises(ValueError, match="somebody"):
+        with pytest.raises(ValueError, match="at least one user"):
             reports = None if local is None else Devices(local, setting_of(), Scripted())
             cluster(central, reports, setting_of(), Scripted())
 

@@ -130,7 +130,7 @@ def test_users_that_break_the_promises_of_the_fold_are_refused(counts: list[int]
 def test_what_does_not_fit_together_is_refused() -> None:
     with pytest.raises(BadUsers, match="dimensions"):
         vector_form("baseline", 2).value(as_vectors([1], [[0, 0, 0]]), PLAIN)
-    with pytest.raises(ValueError, match="coordinates"):
+    with pytest.raises(ValueError, match="at least one coordinate"):
         vector_form("baseline", 0)
     with pytest.raises(SettingError, match="upper_bound"):  # 2 U is beyond
         vector_form("baseline", 2).sensitivity(as_counts([1]), replace(PLAIN, upper_bound_milli=2**30))
