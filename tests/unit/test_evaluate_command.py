@@ -83,7 +83,7 @@ def test_a_bar_shows_how_far_it_is_where_somebody_watches() -> None:
 def test_a_recording_is_read_and_said_to_be_raw_data() -> None:
     day = DATA / "capmetro" / "2017-03-21.csv.gz"
     done = evaluate("--data", day, "--format", "capmetro", "--json", "--runs", 20, "--estimators", "baseline")
-    assert done.stderr.startswith("reads raw data, not private")
+    assert done.stderr.startswith("reads raw data; nothing that it prints is private")
     found = json.loads(done.stdout)["settings"]
     assert found["users"] > 100
     hat = found["source"].split(", ")[1]

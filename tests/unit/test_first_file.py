@@ -134,7 +134,7 @@ def test_on_a_terminal_it_asks_for_what_no_option_names_and_again_what_is_wrong(
     answers = ["Mars/Olympus", "Asia/Kolkata", "eighty", "80", "0.5", "20", "", "levy", "", "", "itms"]
     result = run(path, "--name", "asked", input="\n".join(answers) + "\n")
     assert result.exit_code == 0, result.output
-    assert "no known time zone" in result.output
+    assert "not a known time zone" in result.output
     policy = load_settings(path, {}).policy
     assert (policy.name, policy.timezone, policy.upper_bound) == ("asked", "Asia/Kolkata", 80_000)
     assert (policy.epsilon, policy.max_hats_per_day, policy.daily_limit) == (0.5, 20, 10.0)
