@@ -52,8 +52,8 @@ def main() -> None:
     except RedisError:
         if not stop.is_set():
             send(Failed(text="the embedded Redis does not answer: start again"))
-    except HatcastError as refusal:
-        send(Failed(text=str(refusal)))
+    except HatcastError as error:
+        send(Failed(text=str(error)))
 
 
 def _exit_with_input(stop: threading.Event) -> None:

@@ -6,7 +6,7 @@ from hatcast.agents.demo.embedded import Addresses
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """Job of the feed: what to send, and where to. Without `file`, the synthetic city.
+    """Job of the feed: source, speed-up and target services. Without `file`, the synthetic city.
 
     config    path of a hatcast.toml whose [policy] is used; None: the demo's policy
     speedup   None: chosen to fit the recording; 0: as fast as possible

@@ -138,7 +138,7 @@ def status_counts(counts: Mapping[Status, int]) -> str:
 
 
 def summary(state: State, seconds: float) -> Iterator[str]:
-    """Yield the last lines: the results, and what to do next."""
+    """Yield the summary: the results and the next commands."""
     yield f"{status_counts(state.counts)} in {len(state.hours)} slots, in {seconds:.0f} s"
     yield f"readings {outcome_line(state)}"
     if state.not_sent:

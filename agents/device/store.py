@@ -100,11 +100,11 @@ class Store:
 
     def is_reported(self, key: VehicleHat) -> bool:
         """Return whether the HAT has a report."""
-        found = self._sql.execute(
+        rows = self._sql.execute(
             "SELECT 1 FROM reports WHERE vehicle = ? AND date = ? AND slot = ? AND cell = ?",
             _columns(key),
         )
-        return found.fetchone() is not None
+        return rows.fetchone() is not None
 
     def spent(self, vehicle: str, day: str) -> tuple[int, int]:
         """Return (number of reports, their charges in 1e-9 epsilon) of a vehicle's local date, under all policies."""
@@ -115,9 +115,9 @@ class Store:
 
     def id_of(self, vehicle: str, day: str) -> str:
         """Return the vehicle's id of a local date: drawn at random once, then stored."""
-        found = self._sql.execute("SELECT id FROM ids WHERE vehicle = ? AND date = ?", (vehicle, day)).fetchone()
-        if found is not None:
-            return str(found[0])
+        row = self._sql.execute("SELECT id FROM ids WHERE vehicle = ? AND date = ?", (vehicle, day)).fetchone()
+        if row is not None:
+            return str(row[0])
         new = secrets.token_hex(ID_BYTES)
         self._sql.execute("INSERT INTO ids VALUES (?, ?, ?)", (vehicle, day, new))
         return new

@@ -21,7 +21,7 @@ class Changes:
     """Events of one batch of records."""
 
     def __init__(self, history: History, position: Position, *, publish: bool) -> None:
-        """Args: `publish`, False while the topics are read to their end: there are no viewers yet."""
+        """Args: `publish`, False while the topics are read to their end, before viewers are admitted."""
         self._history = history
         self._position = position
         self._publish = publish

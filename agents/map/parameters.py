@@ -1,4 +1,4 @@
-"""Request parameters of the API: parsed and validated; an error is one line that says what to write."""
+"""Request parameters of the API: parsed and validated; an error is one line that names the valid form."""
 
 import re
 from collections.abc import Mapping

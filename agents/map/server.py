@@ -71,7 +71,7 @@ class Display:
         return Address(host, port)
 
     def parts(self) -> dict[str, str]:
-        """Return the readiness of each part: "ok", or what is missing."""
+        """Return the readiness of each part: "ok", or the reason that it is not ready."""
         return _parts(self._feed)
 
     async def wait(self) -> None:
