@@ -28,10 +28,10 @@ from tests.services import KafkaServer, RedisServer
 
 FOLD_OVER_DECODE: Final = 6.0
 PACK_OVER_FOLD: Final = 2.0
-FRAME: Final = 500
+BATCH: Final = 500
 FAR: Final = 1 << 60  # later than any record
 
-Frames = list[tuple[int, list[int], list[bytes]]]
+Batches = list[tuple[int, list[int], list[bytes]]]
 
 
 @click.command()
@@ -43,37 +43,37 @@ def command(as_json: bool, records: int, rounds: int) -> int:  # noqa: FBT001 - 
     with TemporaryDirectory(prefix="hatcast-bench-") as folder:
         services = KafkaServer("localhost:9092", "none"), RedisServer("redis://localhost", "none")
         settings = load_settings(write_settings(Path(folder) / "hatcast.toml", *services, "bench-fold"))
-    frames = _frames(records)
+    batches = _batches(records)
     gc.collect()
     gc.freeze()  # as the worker does
     parts: dict[str, list[float]] = {}
     for _ in range(rounds):
-        for name, nanoseconds in _round(settings, frames, records).items():
+        for name, nanoseconds in _round(settings, batches, records).items():
             parts.setdefault(name, []).append(nanoseconds)
     return show(f"fold: {records:,} records, {rounds} rounds", _figures(parts), as_json=as_json)
 
 
-def _frames(records: int) -> Frames:
+def _batches(records: int) -> Batches:
     """Return the workload in batches, as the transport delivers it."""
     waiting: list[tuple[list[int], list[bytes]]] = [([], []) for _ in range(PARTITIONS)]
-    frames: Frames = []
+    batches: Batches = []
     for record in workload(records):
         partition = by_murmur2(record.key, PARTITIONS)
         timestamps, values = waiting[partition]
         timestamps.append(record.arrival_ms)
         values.append(record.value)
-        if len(values) == FRAME:
-            frames.append((partition, timestamps, values))
+        if len(values) == BATCH:
+            batches.append((partition, timestamps, values))
             waiting[partition] = ([], [])
-    return frames + [(partition, *rest) for partition, rest in enumerate(waiting)]
+    return batches + [(partition, *rest) for partition, rest in enumerate(waiting)]
 
 
-def _round(settings: Settings, frames: Frames, records: int) -> dict[str, float]:
+def _round(settings: Settings, batches: Batches, records: int) -> dict[str, float]:
     policy = settings.policy
     calendar = Calendar(policy)
     make = fold_maker(policy, calendar, Pseudonyms(bytes(KEY_BYTES)), settings, PARTITIONS)
     folds: list[Fold] = [make(partition) for partition in range(PARTITIONS)]
-    values = [value for _, _, some in frames for value in some]
+    values = [value for _, _, some in batches for value in some]
     parts = {"decode_ns_per_record": _time(lambda: [itms.decode(value) for value in values], records)}
     places = [(reading.lat, reading.lon) for value in values if (reading := itms.decode(value)) is not None]
     cell = h3.latlng_to_cell
@@ -82,7 +82,7 @@ def _round(settings: Settings, frames: Frames, records: int) -> dict[str, float]
     )
 
     def fold() -> None:
-        for partition, timestamps, some in frames:
+        for partition, timestamps, some in batches:
             folds[partition].apply(FAR, timestamps, some)
 
     parts["decode_and_fold_ns_per_record"] = _time(fold, records)

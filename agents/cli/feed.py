@@ -137,7 +137,7 @@ def _operator_server(listen: Address | None) -> AbstractContextManager[None]:
         return nullcontext()
     from hatcast.agents.monitoring.kinds import Process
     from hatcast.agents.monitoring.logs import configure_logs
-    from hatcast.agents.monitoring.threaded_server import served_beside
+    from hatcast.agents.monitoring.threaded_server import serve_in_thread
 
     configure_logs()
-    return served_beside(listen, Process.BRIDGE, METRICS_LISTEN)
+    return serve_in_thread(listen, Process.BRIDGE, METRICS_LISTEN)

@@ -14,7 +14,7 @@ from rich.text import Text
 from hatcast.agents.cli.options import config_option, json_option
 from hatcast.agents.cli.output import write_all
 from hatcast.agents.config.settings import load_settings
-from hatcast.agents.kafka.tail import Shown, follow, read_release
+from hatcast.agents.kafka.tail import DisplayedRelease, follow, read_release
 
 
 class _Options(TypedDict):
@@ -61,7 +61,7 @@ def command(**given: Unpack[_Options]) -> None:
             console.print(release_line(read_release(value)))
 
 
-def release_line(release: Shown | None) -> Text:
+def release_line(release: DisplayedRelease | None) -> Text:
     """Return a release, or the answer to a query, as a line of text."""
     if release is None:
         return Text("a record that is not a release", style="dim")

@@ -13,12 +13,12 @@ from hatcast.agents.clock import monotonic_s
 from hatcast.agents.monitoring.failures import back_off_s
 
 
-def redial_slowly(client: AIOKafkaClient) -> None:
+def back_off_reconnects(client: AIOKafkaClient) -> None:
     """Let a client of aiokafka wait before it dials a broker again that it could not reach."""
-    _Redial(client)
+    _ReconnectBackoff(client)
 
 
-class _Redial:
+class _ReconnectBackoff:
     """One client's brokers. It takes the place of the client's own way to a connection."""
 
     def __init__(self, client: AIOKafkaClient) -> None:

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from kafka import KafkaAdminClient
 
 CONNECT_SECONDS: Final = 12.0  # how long a broker that does not answer is tried again
-ASK_SECONDS: Final = 1.5  # one try of those; a connection that stands is kept for the next
+ATTEMPT_SECONDS: Final = 1.5  # one try of those; a connection that stands is kept for the next
 REQUEST_SECONDS: Final = 15.0
 PROBE_SECONDS: Final = 2.0
 
-_LOGIN_MEND: Final = "correct kafka.sasl_mechanism, kafka.sasl_plain_username or HATCAST_KAFKA_PASSWORD"
+_LOGIN_FIX: Final = "correct kafka.sasl_mechanism, kafka.sasl_plain_username or HATCAST_KAFKA_PASSWORD"
 # Around what librdkafka says: "sasl_ssl://host:9092/bootstrap: " and " (after 3ms in state AUTH_REQ)".
 _DECORATION: Final = re.compile(r"^\S+/(bootstrap|\d+): | \(after \d+ms in state \w+[^)]*\)$")
 
@@ -45,7 +45,7 @@ def wait_for_broker(settings: Settings, patience_s: float = CONNECT_SECONDS) -> 
     deadline_s = monotonic_s() + patience_s
     while True:
         try:
-            asking.list_topics(timeout=max(0.1, min(ASK_SECONDS, deadline_s - monotonic_s())))
+            asking.list_topics(timeout=max(0.1, min(ATTEMPT_SECONDS, deadline_s - monotonic_s())))
         except KafkaException:
             asking.poll(0)
             _refuse_for_good(settings, said)
@@ -60,7 +60,7 @@ def _refuse_for_good(settings: Settings, said: Iterable[tuple[str, str]]) -> Non
     for name, text in said:
         reason = _DECORATION.sub("", text)
         if name == "_AUTHENTICATION":
-            raise HatcastError(f"{broker_name(settings)} refuses the login ({reason}): {_LOGIN_MEND}")
+            raise HatcastError(f"{broker_name(settings)} refuses the login ({reason}): {_LOGIN_FIX}")
         if name == "_SSL":
             brief = reason.partition(": broker certificate")[0]
             raise HatcastError(
@@ -80,7 +80,7 @@ def admin_client(settings: Settings, patience_s: float = CONNECT_SECONDS) -> Ite
     wait_for_broker(settings, patience_s)
     patience_ms = int(REQUEST_SECONDS * 1000)
     with (
-        naming_the_broker(settings),
+        translate_kafka_errors(settings),
         closing(
             KafkaAdminClient(
                 **kafka_python_options(settings), bootstrap_timeout_ms=patience_ms, request_timeout_ms=patience_ms
@@ -91,7 +91,7 @@ def admin_client(settings: Settings, patience_s: float = CONNECT_SECONDS) -> Ite
 
 
 @contextmanager
-def naming_the_broker(settings: Settings) -> Iterator[None]:
+def translate_kafka_errors(settings: Settings) -> Iterator[None]:
     """Turns what kafka-python raises within the block into a HatcastError that names the broker."""
     from kafka import errors
 
@@ -99,7 +99,7 @@ def naming_the_broker(settings: Settings) -> Iterator[None]:
     try:
         yield
     except (errors.SaslAuthenticationFailedError, errors.UnsupportedSaslMechanismError) as error:
-        raise HatcastError(f"{where} refuses the login ({_text(error)}): {_LOGIN_MEND}") from None
+        raise HatcastError(f"{where} refuses the login ({_text(error)}): {_LOGIN_FIX}") from None
     except errors.AuthorizationError as error:
         raise HatcastError(f"{where} does not allow this user to do that ({_text(error)}): change its ACLs") from None
     except (errors.KafkaConnectionError, errors.NodeNotReadyError) as error:
@@ -148,6 +148,6 @@ __all__ = [
     "broker_name",
     "confluent_options",
     "kafka_python_options",
-    "naming_the_broker",
+    "translate_kafka_errors",
     "wait_for_broker",
 ]

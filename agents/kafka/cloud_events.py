@@ -52,7 +52,7 @@ def source_of(telemetry: str) -> bytes:
     return f"hatcast/{telemetry}".encode()
 
 
-def comes_of_another(headers: Iterable[tuple[str, bytes | None]], telemetry: str) -> bool:
+def is_from_other_domain(headers: Iterable[tuple[str, bytes | None]], telemetry: str) -> bool:
     """Whether a record says that it comes of another telemetry topic: several may share output topics."""
     return any(name == _SOURCE and value != source_of(telemetry) for name, value in headers)
 

@@ -37,12 +37,12 @@ class Message:
     timestamp_ms: int | None = None
 
 
-class NotHeld(Exception):
+class ProducerGone(Exception):
     """The producer of this release partition is gone, or was never made: hold it, then read the ledger again."""
 
 
 class TransactionalProducers:
-    """The producers of one worker. One that was fenced, or failed, is dropped, and made again by the next `hold`."""
+    """The producers of one worker. One that was fenced, or failed, is dropped, and made again by the next `start_missing`."""
 
     def __init__(self, domain: str, name: str, client: dict[str, Any]) -> None:
         """Args: `name` of the policy; `client`, how aiokafka reaches the brokers."""
@@ -58,25 +58,25 @@ class TransactionalProducers:
 
         Only by a producer that was held before the records were read: one made now could send what another worker,
         who has fenced us meanwhile, has drawn anew.
-        Raises NotHeld where another worker has taken over, also one of another policy, and KafkaError: nothing was
+        Raises ProducerGone where another worker has taken over, also one of another policy, and KafkaError: nothing was
         published then, or all.
         The producer is gone afterwards, and what is to be sent has to be read from the ledger again.
         """
         producer = self._producers.get(release_partition)
         if producer is None:
-            raise NotHeld
+            raise ProducerGone
         try:
             with METERS.timed(PUBLISH_SECONDS):
                 self.sent += await _send(producer, messages)
         except (ProducerFenced, IllegalOperation):  # the second: between two sends, when the transaction is gone
             METERS.count(FENCED)
             await self._drop(release_partition)
-            raise NotHeld from None
+            raise ProducerGone from None
         except BaseException:
             await self._drop(release_partition)
             raise
 
-    async def hold(self, release_partitions: frozenset[int]) -> None:
+    async def start_missing(self, release_partitions: frozenset[int]) -> None:
         """Make the producers that are missing: from then on nobody else's of these partitions can send.
 
         Raises KafkaError.
@@ -98,19 +98,19 @@ class TransactionalProducers:
         partitions   policy name -> its release partitions
         Raises KafkaError.
         """
-        await self.keep(frozenset())
+        await self.close_except(frozenset())
         for name, number in partitions.items():
             for producer in await self._made(name, range(number)):
                 await stop_producer(producer)
 
-    async def keep(self, owned: frozenset[int]) -> None:
+    async def close_except(self, owned: frozenset[int]) -> None:
         """Let go of the producers of release partitions that went to other workers."""
         for release_partition in [r for r in self._producers if r not in owned]:
             await self._drop(release_partition)
 
     async def stop(self) -> None:
         """Close all producers."""
-        await self.keep(frozenset())
+        await self.close_except(frozenset())
 
     async def _made(self, name: str, release_partitions: Sequence[int]) -> list[AIOKafkaProducer]:
         """Start a producer for each, or none. Raises KafkaError."""

@@ -9,14 +9,14 @@ import msgspec
 
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.client import kafka_python_options, naming_the_broker
-from hatcast.agents.kafka.cloud_events import comes_of_another
+from hatcast.agents.kafka.client import kafka_python_options, translate_kafka_errors
+from hatcast.agents.kafka.cloud_events import is_from_other_domain
 from hatcast.agents.kafka.topics import topic_range
 
 POLL_SECONDS: Final = 0.5
 
 
-class Shown(msgspec.Struct, frozen=True):
+class DisplayedRelease(msgspec.Struct, frozen=True):
     """What a release says to a reader; the values are absent unless it is `released`. Numbers keep their digits.
 
     query and what follows it is of the answer to a query: its first date, how many dates it is about and how many of
@@ -39,10 +39,10 @@ class Shown(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-_decode: Final = msgspec.json.Decoder(Shown).decode
+_decode: Final = msgspec.json.Decoder(DisplayedRelease).decode
 
 
-def read_release(value: bytes) -> Shown | None:
+def read_release(value: bytes) -> DisplayedRelease | None:
     """A release for people; None if the record is none."""
     try:
         return _decode(value)
@@ -73,7 +73,7 @@ def follow(
     }
     end_s = None if seconds is None else monotonic_s() + seconds
     with (
-        naming_the_broker(settings),
+        translate_kafka_errors(settings),
         closing(
             KafkaConsumer(
                 **kafka_python_options(settings),
@@ -91,5 +91,5 @@ def follow(
             wait_s = POLL_SECONDS if end_s is None else min(POLL_SECONDS, end_s - monotonic_s())
             for records in consumer.poll(timeout_ms=max(1, int(wait_s * 1000))).values():
                 for record in records:
-                    if record.value is not None and not comes_of_another(record.headers, settings.topics.telemetry):
+                    if record.value is not None and not is_from_other_domain(record.headers, settings.topics.telemetry):
                         yield record.value

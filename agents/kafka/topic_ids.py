@@ -70,7 +70,7 @@ def _text(description: Any) -> str | None:
     return None if text == _NONE else text
 
 
-class SameTopic:
+class TopicIdCheck:
     """Confirms that a topic is still the registered one."""
 
     def __init__(self, ids: TopicIds, policy: str, topic: str, registered: str) -> None:

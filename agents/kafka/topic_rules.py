@@ -12,7 +12,7 @@ from hatcast.stream.policy.policy import Relation
 from hatcast.stream.units import DAY_MS
 
 DEAD_LETTERS_MS: Final = DAY_MS
-FOR_EVER: Final = "-1"  # Kafka's word for retention without an end
+UNLIMITED: Final = "-1"  # Kafka's word for retention without an end
 
 TIMESTAMP_TYPE: Final = "message.timestamp.type"
 AFTER_MAX: Final = "message.timestamp.after.max.ms"
@@ -21,7 +21,7 @@ RETENTION: Final = "retention.ms"
 RETENTION_BYTES: Final = "retention.bytes"
 CLEANUP: Final = "cleanup.policy"
 COMPRESSION: Final = "compression.type"
-LARGEST: Final = "max.message.bytes"
+MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 PARTITIONS: Final = "partitions"
 
 # The largest batch that each client of ours sends, before compression; clients leave a batch as it is where compression
@@ -36,18 +36,18 @@ class Finding:
     """One thing about one topic that is not as it should be.
 
     breaks   True: a promise could not be kept, so a worker does not start. False: a warning
-    mend     what to do about it, in words or as a command
+    fix     what to do about it, in words or as a command
     """
 
     topic: str
     setting: str
     found: str
-    wanted: str
-    mend: str
-    breaks: bool
+    expected: str
+    fix: str
+    fatal: bool
 
     def __str__(self) -> str:
-        return f"topic {self.topic}: {self.setting} is {self.found}, wanted {self.wanted}; {self.mend}"
+        return f"topic {self.topic}: {self.setting} is {self.found}, wanted {self.expected}; {self.fix}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,14 @@ class Rule:
     breaks   whether a value that does not hold keeps a worker from starting
     """
 
-    made: str
-    wanted: str
-    holds: Callable[[str], bool]
-    breaks: Callable[[str], bool] = lambda _: True
+    default: str
+    expected: str
+    accepts: Callable[[str], bool]
+    is_fatal: Callable[[str], bool] = lambda _: True
 
 
 @dataclass(frozen=True, slots=True)
-class WantedTopic:
+class TopicSpec:
     """A topic as hatcast makes it; `partitions` None: any number will do."""
 
     name: str
@@ -77,7 +77,7 @@ class WantedTopic:
     @property
     def configs(self) -> dict[str, str]:
         """Kafka's settings for a new topic."""
-        return {setting: rule.made for setting, rule in self.rules.items()}
+        return {setting: rule.default for setting, rule in self.rules.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,8 @@ class TopicState:
     @property
     def retention_ms(self) -> int | None:
         """None: records are kept for ever."""
-        text = self.configs.get(RETENTION, FOR_EVER)
-        return None if text == FOR_EVER else int(text)
+        text = self.configs.get(RETENTION, UNLIMITED)
+        return None if text == UNLIMITED else int(text)
 
     @property
     def log_append_time(self) -> bool:
@@ -99,7 +99,7 @@ class TopicState:
         return self.configs.get(TIMESTAMP_TYPE) == "LogAppendTime"
 
 
-def telemetry_topic(settings: Settings) -> WantedTopic:
+def telemetry_topic(settings: Settings) -> TopicSpec:
     """The telemetry topic. Raises SettingError if it could not hold what hatcast promises."""
     retention = settings.retention_ms
     stamped = settings.policy.relation is Relation.ADD_REMOVE
@@ -108,35 +108,35 @@ def telemetry_topic(settings: Settings) -> WantedTopic:
         TIMESTAMP_TYPE: _exactly("LogAppendTime" if stamped else "CreateTime"),
         CLEANUP: _exactly("delete"),  # compaction would keep one reading a vehicle
         COMPRESSION: Rule(
-            made="producer",
-            wanted=f"producer, uncompressed or {' or '.join(readable_codecs())}",
-            holds=is_readable,
+            default="producer",
+            expected=f"producer, uncompressed or {' or '.join(readable_codecs())}",
+            accepts=is_readable,
         ),
         # A worker sends ticks there, and others may feed it: too little for our feeds is theirs to refuse.
-        LARGEST: _at_least(FEED_BATCH_BYTES, breaks_below=WORKER_BATCH_BYTES),
+        MAX_MESSAGE_BYTES: _at_least(FEED_BATCH_BYTES, fatal_below=WORKER_BATCH_BYTES),
         RETENTION: Rule(
-            made=FOR_EVER if retention is None else str(retention),
-            wanted=f"at least {RETENTION_MIN_MS} (72h), or -1 for ever",
-            holds=lambda value: value == FOR_EVER or int(value) >= RETENTION_MIN_MS,
+            default=UNLIMITED if retention is None else str(retention),
+            expected=f"at least {RETENTION_MIN_MS} (72h), or -1 for ever",
+            accepts=lambda value: value == UNLIMITED or int(value) >= RETENTION_MIN_MS,
         ),
         RETENTION_BYTES: Rule(
-            made=FOR_EVER,
-            wanted="-1, so that only age deletes",
-            holds=lambda value: value == FOR_EVER,
-            breaks=lambda _: False,  # what is deleted too early is a gap, and a worker stops at a gap
+            default=UNLIMITED,
+            expected="-1, so that only age deletes",
+            accepts=lambda value: value == UNLIMITED,
+            is_fatal=lambda _: False,  # what is deleted too early is a gap, and a worker stops at a gap
         ),
     }
     if not stamped:  # where the broker stamps records, none is ahead of its clock
         rules[AFTER_MAX] = Rule(
-            made=str(ahead),
-            wanted=f"{ahead} (policy.max_ahead)",
-            holds=lambda value: int(value) == ahead,
-            breaks=lambda value: int(value) > ahead,  # below it the broker refuses more than need be, and says so
+            default=str(ahead),
+            expected=f"{ahead} (policy.max_ahead)",
+            accepts=lambda value: int(value) == ahead,
+            is_fatal=lambda value: int(value) > ahead,  # below it the broker refuses more than need be, and says so
         )
-    return WantedTopic(settings.topics.telemetry, settings.kafka.partitions, rules)
+    return TopicSpec(settings.topics.telemetry, settings.kafka.partitions, rules)
 
 
-def output_topics(settings: Settings, telemetry_partitions: int) -> list[WantedTopic]:
+def output_topics(settings: Settings, telemetry_partitions: int) -> list[TopicSpec]:
     """The topics that hatcast writes, and that devices do.
 
     Releases and budget are the ledger's second home, so nothing but compaction may delete there.
@@ -144,38 +144,40 @@ def output_topics(settings: Settings, telemetry_partitions: int) -> list[WantedT
     compacted = {
         CLEANUP: _exactly("compact"),
         COMPRESSION: Rule(
-            made="producer",
-            wanted="producer, gzip or uncompressed, which every client can read",
-            holds=lambda value: value in ("producer", "gzip", "uncompressed"),
-            breaks=lambda value: not is_readable(value),
+            default="producer",
+            expected="producer, gzip or uncompressed, which every client can read",
+            accepts=lambda value: value in ("producer", "gzip", "uncompressed"),
+            is_fatal=lambda value: not is_readable(value),
         ),
-        LARGEST: _at_least(WORKER_BATCH_BYTES),
+        MAX_MESSAGE_BYTES: _at_least(WORKER_BATCH_BYTES),
     }
     brief = {
-        CLEANUP: _exactly("delete", breaks=False),
+        CLEANUP: _exactly("delete", fatal=False),
         RETENTION: Rule(
-            made=str(DEAD_LETTERS_MS),
-            wanted=f"{DEAD_LETTERS_MS} (1 day) or less",
-            holds=lambda value: value != FOR_EVER and int(value) <= DEAD_LETTERS_MS,
-            breaks=lambda _: False,
+            default=str(DEAD_LETTERS_MS),
+            expected=f"{DEAD_LETTERS_MS} (1 day) or less",
+            accepts=lambda value: value != UNLIMITED and int(value) <= DEAD_LETTERS_MS,
+            is_fatal=lambda _: False,
         ),
-        LARGEST: _at_least(WORKER_BATCH_BYTES, breaks_below=0),  # what is not taken is counted, and holds up nothing
+        MAX_MESSAGE_BYTES: _at_least(
+            WORKER_BATCH_BYTES, fatal_below=0
+        ),  # what is not taken is counted, and holds up nothing
     }
     topics = settings.topics
     reports = [reports_topic(settings, telemetry_partitions)] if settings.policy.takes_reports else []
     return [
         *reports,
-        WantedTopic(topics.means, telemetry_partitions, compacted),
-        WantedTopic(topics.queries, telemetry_partitions, compacted),
-        WantedTopic(topics.budget, 1, compacted),
-        WantedTopic(topics.dead_letters, 1, brief),
-        WantedTopic(topics.registry, 1, compacted),
+        TopicSpec(topics.means, telemetry_partitions, compacted),
+        TopicSpec(topics.queries, telemetry_partitions, compacted),
+        TopicSpec(topics.budget, 1, compacted),
+        TopicSpec(topics.dead_letters, 1, brief),
+        TopicSpec(topics.registry, 1, compacted),
     ]
 
 
-def reports_topic(settings: Settings, telemetry_partitions: int) -> WantedTopic:
+def reports_topic(settings: Settings, telemetry_partitions: int) -> TopicSpec:
     """What devices send: kept and stamped as telemetry is."""
-    return WantedTopic(settings.topics.reports, telemetry_partitions, telemetry_topic(settings).rules)
+    return TopicSpec(settings.topics.reports, telemetry_partitions, telemetry_topic(settings).rules)
 
 
 def readable_codecs() -> list[str]:
@@ -191,56 +193,56 @@ def is_readable(compression: str) -> bool:
     return compression in ("producer", "uncompressed", *readable_codecs())
 
 
-def _at_least(wanted: int, *, breaks_below: int | None = None) -> Rule:
+def _at_least(wanted: int, *, fatal_below: int | None = None) -> Rule:
     """Bytes of the largest batch that a topic takes."""
-    least = wanted if breaks_below is None else breaks_below
+    least = wanted if fatal_below is None else fatal_below
     return Rule(
-        made=str(_KAFKAS_DEFAULT),
-        wanted=f"at least {wanted}, the largest batch that hatcast sends there",
-        holds=lambda value: int(value) >= wanted,
-        breaks=lambda value: int(value) < least,
+        default=str(_KAFKAS_DEFAULT),
+        expected=f"at least {wanted}, the largest batch that hatcast sends there",
+        accepts=lambda value: int(value) >= wanted,
+        is_fatal=lambda value: int(value) < least,
     )
 
 
-def _exactly(value: str, *, breaks: bool = True) -> Rule:
-    return Rule(value, value, lambda found: found == value, lambda _: breaks)
+def _exactly(value: str, *, fatal: bool = True) -> Rule:
+    return Rule(value, value, lambda found: found == value, lambda _: fatal)
 
 
-def findings(wanted: WantedTopic, state: TopicState, settings: Settings) -> list[Finding]:
+def findings(spec: TopicSpec, state: TopicState, settings: Settings) -> list[Finding]:
     """What of an existing topic is not as it should be."""
-    found = _partition_findings(wanted, state, settings)
+    found = _partition_findings(spec, state, settings)
     if not state.configs:
-        mend = "allow this user DESCRIBE_CONFIGS on it"
-        return [*found, Finding(wanted.name, "settings", "not readable", "readable", mend, breaks=True)]
-    for setting, rule in wanted.rules.items():
+        fix = "allow this user DESCRIBE_CONFIGS on it"
+        return [*found, Finding(spec.name, "settings", "not readable", "readable", fix, fatal=True)]
+    for setting, rule in spec.rules.items():
         value = state.configs.get(setting)
         if value is None:  # a broker before 3.6 has no AFTER_MAX: such a record holds its partition up
-            mend = (
+            fix = (
                 "update Kafka, or be sure that the feeds' clocks are right: a record dated ahead holds its partition up"
             )
-            found.append(Finding(wanted.name, setting, "unknown to this broker", rule.wanted, mend, breaks=False))
-        elif not rule.holds(value):
-            mend = alter_command(settings, wanted.name, setting, rule.made)
-            found.append(Finding(wanted.name, setting, value, rule.wanted, mend, breaks=rule.breaks(value)))
+            found.append(Finding(spec.name, setting, "unknown to this broker", rule.expected, fix, fatal=False))
+        elif not rule.accepts(value):
+            fix = alter_command(settings, spec.name, setting, rule.default)
+            found.append(Finding(spec.name, setting, value, rule.expected, fix, fatal=rule.is_fatal(value)))
     return found
 
 
-def _partition_findings(wanted: WantedTopic, state: TopicState, settings: Settings) -> list[Finding]:
+def _partition_findings(spec: TopicSpec, state: TopicState, settings: Settings) -> list[Finding]:
     """Telemetry may have any number of partitions: it is fixed by the first start, not by the settings.
 
     So may topics that have one: all of it goes to partition 0 then, and who reads the ledger back reads all that there
     are. Kafka takes no partition away again, so to refuse them would leave no way out.
     """
     topics = settings.topics
-    if wanted.name == topics.telemetry or wanted.partitions in (None, state.partitions):
+    if spec.name == topics.telemetry or spec.partitions in (None, state.partitions):
         return []
-    grown = wanted.name in (topics.budget, topics.dead_letters)
-    mend = "name another topic under [topics] before the first start, and hatcast makes it"
+    grown = spec.name in (topics.budget, topics.dead_letters)
+    fix = "name another topic under [topics] before the first start, and hatcast makes it"
     if grown:
-        mend = "nothing need be done: records are in partition 0, and the others stay empty"
-    elif wanted.name == topics.registry:
-        mend = "delete it while it is empty, and hatcast makes it"
-    return [Finding(wanted.name, PARTITIONS, str(state.partitions), str(wanted.partitions), mend, breaks=not grown)]
+        fix = "nothing need be done: records are in partition 0, and the others stay empty"
+    elif spec.name == topics.registry:
+        fix = "delete it while it is empty, and hatcast makes it"
+    return [Finding(spec.name, PARTITIONS, str(state.partitions), str(spec.partitions), fix, fatal=not grown)]
 
 
 def alter_command(settings: Settings, topic: str, setting: str, value: str) -> str:

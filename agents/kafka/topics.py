@@ -12,13 +12,13 @@ from hatcast.agents.kafka.client import CONNECT_SECONDS, admin_client, broker_na
 from hatcast.agents.kafka.topic_rules import (
     AFTER_MAX,
     BEFORE_MAX,
-    FOR_EVER,
-    LARGEST,
+    MAX_MESSAGE_BYTES,
     RETENTION,
     TIMESTAMP_TYPE,
+    UNLIMITED,
     Finding,
+    TopicSpec,
     TopicState,
-    WantedTopic,
     alter_command,
     findings,
     output_topics,
@@ -52,7 +52,7 @@ def ensure_topics(settings: Settings) -> int:
         outputs = output_topics(settings, partitions)
         states |= _ensure(admin, settings, outputs)
     found = [finding for topic in (telemetry, *outputs) for finding in findings(topic, states[topic.name], settings)]
-    broken = [finding for finding in found if finding.breaks]
+    broken = [finding for finding in found if finding.fatal]
     if broken:
         more = f" (and {len(broken) - 1} more: hatcast doctor lists them)" if len(broken) > 1 else ""
         raise HatcastError(f"{broken[0]}{more}")
@@ -153,7 +153,7 @@ def _refuse_replay(settings: Settings, state: TopicState, first_ms: int, there: 
     if state.retention_ms is not None and age_ms > state.retention_ms:
         mend = 'set topics.telemetry_retention = "none"'
         if there is not None:
-            mend = alter_command(settings, name, RETENTION, FOR_EVER)
+            mend = alter_command(settings, name, RETENTION, UNLIMITED)
         raise HatcastError(
             f"topic {name} deletes records older than {_hours(state.retention_ms)} ({RETENTION}), and these begin at"
             f" {first}: {mend}"
@@ -169,11 +169,11 @@ def _refuse_replay(settings: Settings, state: TopicState, first_ms: int, there: 
 def _refuse_small(settings: Settings, state: TopicState) -> None:
     """Raises HatcastError where the broker would refuse a full batch of a feed, and with it its readings."""
     name = settings.topics.telemetry
-    rule, largest = telemetry_topic(settings).rules[LARGEST], state.configs.get(LARGEST)
-    if largest is not None and not rule.holds(largest):
+    rule, largest = telemetry_topic(settings).rules[MAX_MESSAGE_BYTES], state.configs.get(MAX_MESSAGE_BYTES)
+    if largest is not None and not rule.accepts(largest):
         raise HatcastError(
-            f"topic {name}: {LARGEST} is {largest}, wanted {rule.wanted};"
-            f" {alter_command(settings, name, LARGEST, rule.made)}"
+            f"topic {name}: {MAX_MESSAGE_BYTES} is {largest}, wanted {rule.expected};"
+            f" {alter_command(settings, name, MAX_MESSAGE_BYTES, rule.default)}"
         )
 
 
@@ -181,7 +181,7 @@ def _hours(milliseconds: int) -> str:
     return f"{milliseconds / 3_600_000:g}h"
 
 
-def _ensure(admin: "KafkaAdminClient", settings: Settings, wanted: Sequence[WantedTopic]) -> dict[str, TopicState]:
+def _ensure(admin: "KafkaAdminClient", settings: Settings, wanted: Sequence[TopicSpec]) -> dict[str, TopicState]:
     """The topics, those that are missing made before."""
     names = [topic.name for topic in wanted]
     states = _states(admin, settings, names)
@@ -194,7 +194,7 @@ def _ensure(admin: "KafkaAdminClient", settings: Settings, wanted: Sequence[Want
     return states
 
 
-def _make(admin: "KafkaAdminClient", settings: Settings, topic: WantedTopic) -> None:
+def _make(admin: "KafkaAdminClient", settings: Settings, topic: TopicSpec) -> None:
     """Makes one topic with the broker's default replication; that another worker was faster is as good."""
     configs = topic.configs
     error = _create(admin, topic, configs)
@@ -209,7 +209,7 @@ def _make(admin: "KafkaAdminClient", settings: Settings, topic: WantedTopic) -> 
         )
 
 
-def _create(admin: "KafkaAdminClient", topic: WantedTopic, configs: dict[str, str]) -> tuple[int, str] | None:
+def _create(admin: "KafkaAdminClient", topic: TopicSpec, configs: dict[str, str]) -> tuple[int, str] | None:
     """None, or Kafka's error code and text."""
     request = {"num_partitions": topic.partitions, "replication_factor": -1, "configs": configs}
     answer = admin.create_topics({topic.name: request}, raise_errors=False)["topics"][0]

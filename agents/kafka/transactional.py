@@ -7,7 +7,7 @@ from typing import Any, Final
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaConnectionError, KafkaError
 
-from hatcast.agents.kafka.backoff import redial_slowly
+from hatcast.agents.kafka.backoff import back_off_reconnects
 from hatcast.agents.kafka.unread_errors import ignore_unread_kafka_errors
 
 _STOP_S: Final = 5.0  # the stop of a fenced producer may hang
@@ -23,7 +23,7 @@ async def start_producer(transactional_id: str, client: dict[str, Any], **option
     ignore_unread_kafka_errors()
     producer = AIOKafkaProducer(transactional_id=transactional_id, acks="all", **options, **client)
     try:
-        redial_slowly(producer.client)
+        back_off_reconnects(producer.client)
         await producer.start()
     except AssertionError:  # aiokafka's: a broker that comes back may name no broker at all, not even itself
         await stop_producer(producer)

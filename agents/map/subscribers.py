@@ -76,7 +76,7 @@ class Hub:
 
     def __init__(self) -> None:
         self._viewers: set[Viewer] = set()
-        METERS.read(DISPLAY_CLIENTS, lambda: {(): len(self._viewers)})
+        METERS.register(DISPLAY_CLIENTS, lambda: {(): len(self._viewers)})
 
     def __len__(self) -> int:
         return len(self._viewers)

@@ -23,7 +23,7 @@ from hatcast.agents.kafka.client import (
     confluent_options,
     wait_for_broker,
 )
-from hatcast.agents.kafka.cloud_events import comes_of_another
+from hatcast.agents.kafka.cloud_events import is_from_other_domain
 from hatcast.agents.map.event_id import Position, log_id
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.record import read_budget, read_release
@@ -79,7 +79,7 @@ class Reader:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Read until `stopping` is set; retry while the broker is unreachable."""
-        METERS.set_now(DISPLAY_LAST_RELEASE)  # a map that never gets a release is stale too
+        METERS.set_to_current_time(DISPLAY_LAST_RELEASE)  # a map that never gets a release is stale too
         position = self._feed.position
         partitions = [TopicPartition(self._topics.means, each) for each in range(len(position.means))]
         partitions += [TopicPartition(self._topics.budget, each) for each in range(len(position.budget))]
@@ -87,17 +87,17 @@ class Reader:
             ends = await self._begin(partitions)
             while not stopping.is_set():
                 try:
-                    with self._failures.doing("read the output topics"):
+                    with self._failures.attempt("read the output topics"):
                         batches = await self._consumer.getmany(timeout_ms=_WAIT_MS, max_records=_MAX_RECORDS)
                         if not self._feed.caught_up:
                             behind = [each for each in partitions if await self._consumer.position(each) < ends[each]]
                             self._feed.caught_up = not batches and not behind
                 except KafkaError as error:
-                    self._failures.met(error)
+                    self._failures.failed(error)
                     METERS.set(DISPLAY_KAFKA_UP, 0)
                     await pause(self._failures.wait_s, stopping)
                     continue
-                self._failures.over()
+                self._failures.clear()
                 METERS.set(DISPLAY_KAFKA_UP, int(self._broker_answers(partitions)))
                 if batches:
                     self._apply([record for records in batches.values() for record in records])
@@ -126,11 +126,11 @@ class Reader:
     def _apply(self, records: "Sequence[ConsumerRecord[bytes, bytes]]") -> None:
         with self._feed.batch() as changes:
             for record in records:
-                if record.value is None or comes_of_another(record.headers, self._topics.telemetry):
+                if record.value is None or is_from_other_domain(record.headers, self._topics.telemetry):
                     continue
                 try:
                     if record.topic == self._topics.means:
-                        METERS.set_now(DISPLAY_LAST_RELEASE)
+                        METERS.set_to_current_time(DISPLAY_LAST_RELEASE)
                         changes.release(read_release(record.value, record.partition, record.offset))
                     else:
                         changes.budget(read_budget(record.value, record.offset), record.partition)

@@ -1,1 +1,1 @@
-"""Figures for Prometheus: what they are called (`declared`), how they are counted (`meters`), where they are served."""
+"""Samples for Prometheus: what they are called (`declared`), how they are counted (`meters`), where they are served."""

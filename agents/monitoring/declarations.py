@@ -40,7 +40,7 @@ REPORTS: Final = Counter(
     _WORKER,
     (Label("outcome", tuple(outcome.value for outcome in Outcome)),),
 )
-CLOCK: Final = Gauge(
+WATERMARK: Final = Gauge(
     "hatcast_clock_timestamp_seconds",
     "Arrival time up to which a partition of ours is folded.",
     _WORKER,
@@ -56,7 +56,7 @@ AHEAD: Final = Gauge(
     _WORKER,
     (PARTITION,),
 )
-FRAMES_WAITING: Final = Gauge(
+BATCHES_WAITING: Final = Gauge(
     "hatcast_frames_waiting", "Frames fetched that wait to be folded; with 16 fetching pauses.", _WORKER
 )
 UNSTORED: Final = Gauge("hatcast_unstored_records", "Records folded and not stored yet: what memory holds.", _WORKER)
@@ -82,8 +82,8 @@ DEAD_LETTERS: Final = Counter(
     _WORKER,
     (Label("result", ("sent", "dropped")),),
 )
-TICKS: Final = Counter("hatcast_ticks_total", "Ticks sent to silent partitions.", _WORKER)
-TROUBLES: Final = Counter(
+HEARTBEATS: Final = Counter("hatcast_ticks_total", "Ticks sent to silent partitions.", _WORKER)
+FAILURES: Final = Counter(
     "hatcast_troubles_total",
     "Tries of a loop that failed, mostly since Redis or Kafka did not answer; each is tried again.",
     (*_WORKER, *_DISPLAY),

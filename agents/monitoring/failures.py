@@ -11,7 +11,7 @@ import structlog
 
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.errors.causes import FULL, cause_of, is_full
-from hatcast.agents.monitoring.declarations import TROUBLES
+from hatcast.agents.monitoring.declarations import FAILURES
 from hatcast.agents.monitoring.meters import METERS
 
 log = structlog.get_logger()
@@ -36,73 +36,73 @@ class FailureLog:
         self._loop = loop
         self._since_s = 0.0
         self._tries = 0
-        self._told: set[str] = set()
-        self._failed: dict[Operation, bool] = {}  # whether it was done since
-        self._blocked = False
+        self._logged_causes: set[str] = set()
+        self._operations: dict[Operation, bool] = {}  # whether it was done since
+        self._skip_clear = False
 
     @contextmanager
-    def doing(self, operation: str, partition: int | None = None) -> Iterator[None]:
+    def attempt(self, operation: str, partition: int | None = None) -> Iterator[None]:
         """Name the operation of the block, a verb and its object, and count it as done at the block's end."""
-        with self.naming(operation, partition):
+        with self.name_operation(operation, partition):
             yield
-        self.done(operation, partition)
+        self.succeeded(operation, partition)
 
     @contextmanager
-    def naming(self, operation: str, partition: int | None = None) -> Iterator[None]:
+    def name_operation(self, operation: str, partition: int | None = None) -> Iterator[None]:
         """Name the operation that fails where the block does; the innermost name counts."""
         try:
             yield
         except Exception as error:
-            name_operation(error, operation, partition)
+            _name_operation(error, operation, partition)
             raise
 
-    def done(self, operation: str, partition: int | None = None) -> None:
+    def succeeded(self, operation: str, partition: int | None = None) -> None:
         """This worker has done an operation, which may have failed before."""
-        if (operation, partition) in self._failed:
-            self._failed[operation, partition] = True
+        if (operation, partition) in self._operations:
+            self._operations[operation, partition] = True
 
-    def unfinished(self, operation: str) -> set[int]:
+    def failed_partitions(self, operation: str) -> set[int]:
         """Return the partitions for which an operation has failed and was not done since."""
-        failed = (key for key, done in self._failed.items() if not done)
+        failed = (key for key, done in self._operations.items() if not done)
         return {partition for name, partition in failed if name == operation and partition is not None}
 
-    def not_tried(self) -> None:
+    def skip_next_clear(self) -> None:
         """The loop could not get to what failed before: the next `over` is left out."""
-        self._blocked = True
+        self._skip_clear = True
 
-    def met(self, error: Exception) -> None:
+    def failed(self, error: Exception) -> None:
         """Log a failed try, unless its cause was logged since the loop last worked."""
         if not self._tries:
             self._since_s = monotonic_s()
         self._tries += 1
-        METERS.count(TROUBLES, loop=self._loop)
+        METERS.count(FAILURES, loop=self._loop)
         operation, partition = _operation_of(error) or (f"run the loop {self._loop}", None)
-        _forget_operation(error)
-        self._failed[operation, partition] = False
+        _remove_operation(error)
+        self._operations[operation, partition] = False
         cause = cause_of(error)
-        if cause.text in self._told:
+        if cause.text in self._logged_causes:
             return
-        self._told.add(cause.text)
+        self._logged_causes.add(cause.text)
         named = {"loop": self._loop, "operation": operation, "service": cause.service}
         if is_full(error):
             log.error(FULL, **named)
         else:
             log.warning("not done, tried again", **named, cause=cause.text, error=type(error).__name__)
 
-    def over(self) -> None:
+    def clear(self) -> None:
         """Log what became of the failed operations, after a try in which nothing failed."""
-        blocked, self._blocked = self._blocked, False
-        if blocked:
+        skipped, self._skip_clear = self._skip_clear, False
+        if skipped:
             return
         if self._tries:
             after_s = round(monotonic_s() - self._since_s, 1)
             for event, was_done in (("done again", True), ("nothing left to do here", False)):
-                for operation, partitions in _grouped(self._failed, was_done=was_done).items():
+                for operation, partitions in _grouped(self._operations, was_done=was_done).items():
                     where = {"partitions": partitions} if partitions else {}
                     log.info(event, loop=self._loop, operation=operation, after_s=after_s, tries=self._tries, **where)
         self._tries = 0
-        self._told.clear()
-        self._failed.clear()
+        self._logged_causes.clear()
+        self._operations.clear()
 
     @property
     def wait_s(self) -> float:
@@ -110,7 +110,7 @@ class FailureLog:
         return back_off_s(self._tries - 1) if self._tries else 0.0
 
 
-def name_operation(error: BaseException, operation: str, partition: int | None = None) -> None:
+def _name_operation(error: BaseException, operation: str, partition: int | None = None) -> None:
     """Attach the operation that failed to its error; the first name stays."""
     if _operation_of(error) is None:
         error.add_note(f"{_NOTE}{operation}{'' if partition is None else f' #{partition}'}")
@@ -124,7 +124,7 @@ def _operation_of(error: BaseException) -> Operation | None:
     return None
 
 
-def _forget_operation(error: BaseException) -> None:
+def _remove_operation(error: BaseException) -> None:
     """Libraries raise one error in several places: the next operation that it ends is another."""
     notes = getattr(error, "__notes__", [])
     notes[:] = [note for note in notes if not note.startswith(_NOTE)]

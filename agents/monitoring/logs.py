@@ -1,7 +1,7 @@
 """Structured logs on standard error: one JSON object a line, or coloured lines on a terminal.
 
 No line holds a vehicle, a reading, a pseudonym, a count of users or a mean: logs are for operators, and travel far. So
-no line holds the text of an error that is not ours, whoever logs it: `without_texts` and `ErrorTextFilter` see all lines.
+no line holds the text of an error that is not ours, whoever logs it: `redact_errors` and `ErrorTextFilter` see all lines.
 """
 
 import logging
@@ -17,7 +17,7 @@ _AGAIN_S: Final = 60.0
 _TEXTS: Final = 1_000  # kept at most: a library may write what changes into the text itself
 
 
-class Seldom(logging.Filter):
+class RepeatFilter(logging.Filter):
     """Of what a library says again and again, once a minute, with how often it was said meanwhile.
 
     aiokafka says several things ten times a second for as long as a broker is away.
@@ -44,7 +44,7 @@ class Seldom(logging.Filter):
         return True
 
 
-def without_texts(_logger: Any, _method: str, event: structlog.types.EventDict) -> structlog.types.EventDict:
+def redact_errors(_logger: Any, _method: str, event: structlog.types.EventDict) -> structlog.types.EventDict:
     """Replace errors in an event by their types and places: a processor of structlog."""
     error = _error_of(event.pop("exc_info", None))
     event.pop("stack_info", None)
@@ -69,7 +69,7 @@ def configure_logs(level: str = "info") -> None:
     shared: list[structlog.types.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        without_texts,
+        redact_errors,
     ]
     terminal = sys.stderr.isatty()
     renderer: structlog.types.Processor = (
@@ -84,7 +84,7 @@ def configure_logs(level: str = "info") -> None:
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(ErrorTextFilter())
-    handler.addFilter(Seldom())
+    handler.addFilter(RepeatFilter())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],

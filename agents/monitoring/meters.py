@@ -1,7 +1,7 @@
 """Counting what is declared. One page a process, as there is one log: `METERS`.
 
 A counter is advanced per frame, checkpoint or release, never per record. What a loop has at hand anyway is not set but
-read, when somebody looks: `Meters.read`.
+read, when somebody looks: `Meters.register`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ from hatcast.agents.clock import monotonic_s, now_ms
 from hatcast.agents.monitoring.declarations import BUILD_INFO, METRICS
 from hatcast.agents.monitoring.kinds import Counter, Gauge, Histogram, Metric, Process
 
-Figures = Mapping[tuple[str, ...], float]
+Samples = Mapping[tuple[str, ...], float]
 """Values of all labels, in their order -> figure; () where a gauge has none."""
 
 _MADE: Final = {
@@ -34,7 +34,7 @@ class Meters:
     def __init__(self) -> None:
         self._registry = prometheus.CollectorRegistry()
         self._made: dict[str, prometheus.Counter | prometheus.Gauge | prometheus.Histogram] = {}
-        self._readers: dict[Gauge, Callable[[], Figures]] = {}
+        self._readers: dict[Gauge, Callable[[], Samples]] = {}
         prometheus.ProcessCollector(registry=self._registry)
         prometheus.PlatformCollector(registry=self._registry)
         prometheus.GCCollector(registry=self._registry)
@@ -59,7 +59,7 @@ class Meters:
         if isinstance(made, prometheus.Gauge):
             made.set(value)
 
-    def set_now(self, gauge: Gauge) -> None:
+    def set_to_current_time(self, gauge: Gauge) -> None:
         """The time of now, to gauges named `_timestamp_seconds`."""
         self.set(gauge, now_ms() / 1000)
 
@@ -76,15 +76,15 @@ class Meters:
         yield
         self.observe(histogram, monotonic_s() - began_s)
 
-    def read(self, gauge: Gauge, reader: Callable[[], Figures]) -> None:
+    def register(self, gauge: Gauge, reader: Callable[[], Samples]) -> None:
         """Ask for a gauge's figures whenever the page is asked for: they are of now, and cost nothing meanwhile."""
         self._readers[gauge] = reader
 
-    def unread(self) -> None:
+    def unregister_all(self) -> None:
         """Ask nobody any more: whoever was asked has ended."""
         self._readers.clear()
 
-    def page(self, accept: str = "") -> tuple[bytes, str]:
+    def render(self, accept: str = "") -> tuple[bytes, str]:
         """`/metrics` and its content type, as the header Accept wishes."""
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
@@ -117,7 +117,7 @@ class Meters:
 class _Readers(Collector):
     """The gauges that are read when somebody looks."""
 
-    def __init__(self, readers: Mapping[Gauge, Callable[[], Figures]]) -> None:
+    def __init__(self, readers: Mapping[Gauge, Callable[[], Samples]]) -> None:
         self._readers = readers
 
     def collect(self) -> Iterator[GaugeMetricFamily]:

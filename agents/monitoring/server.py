@@ -70,7 +70,7 @@ class OperatorServer:
         return _json(200 if ready else 503, {"ready": ready, "parts": parts})
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        page, content_type = METERS.page(request.headers.get("Accept", ""))
+        page, content_type = METERS.render(request.headers.get("Accept", ""))
         return web.Response(body=page, headers={"Content-Type": content_type, "Cache-Control": "no-store"})
 
 

@@ -11,7 +11,7 @@ from hatcast.agents.monitoring.server import READY, OperatorServer
 
 
 @contextmanager
-def served_beside(listen: Address, process: Process, key: str) -> Iterator[None]:
+def serve_in_thread(listen: Address, process: Process, key: str) -> Iterator[None]:
     """Serve while the block runs. Raises HatcastError where the address cannot be had.
 
     key    the setting or option that the address is from

@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaConnectionError, KafkaError
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import confluent_options
-from hatcast.agents.kafka.cloud_events import comes_of_another
+from hatcast.agents.kafka.cloud_events import is_from_other_domain
 from hatcast.agents.redis.adoption import OutputPartition, Position
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class OutputReader:
     def _record(self, message: "Message") -> Record:
         key, value = message.key() or b"", message.value() or b""
         headers: Any = message.headers() or []  # its type allows for a mapping, which only a producer takes
-        is_ours = not comes_of_another(headers, self._source)
+        is_ours = not is_from_other_domain(headers, self._source)
         return Record(message.offset() or 0, key.decode(errors="replace"), value, is_ours)
 
     @contextmanager

@@ -23,7 +23,7 @@ from redis.exceptions import RedisError
 from hatcast.agents.clock import now_ms, pause
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.cloud_events import release_event
-from hatcast.agents.kafka.producers import Message, NotHeld
+from hatcast.agents.kafka.producers import Message, ProducerGone
 from hatcast.agents.monitoring.declarations import COMMIT_SECONDS
 from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.monitoring.meters import METERS
@@ -80,7 +80,7 @@ class Releaser:
         self.queries: QueryReleaser | None = None
         self.seal: Callable[[Releaser], Awaitable[None]] | None = None
         self.closing = Closing()
-        self._trouble = FailureLog("release")
+        self._failures = FailureLog("release")
 
     async def prepare(self) -> None:
         """Load what the first release would hold up the event loop for: dp-accounting takes a second or two."""
@@ -88,28 +88,28 @@ class Releaser:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Release what becomes final, until `stopping` is set. A failed round is tried again: Redis has all of it."""
-        trouble = self._trouble
-        while await pause(max(ROUND_S, trouble.wait_s), stopping):
+        failures = self._failures
+        while await pause(max(ROUND_S, failures.wait_s), stopping):
             try:
                 await self.round(stopping)
-            except (NotHeld, Behind):  # in a rebalance, or by a recovery: it is ours again after the next takeover
+            except (ProducerGone, Behind):  # in a rebalance, or by a recovery: it is ours again after the next takeover
                 log.info("release partition taken over by another worker")
             except (RedisError, KafkaError, Unrecovered, DaySealed, Replaced, Unclaimed) as error:
-                trouble.met(error)
+                failures.failed(error)
             else:
-                trouble.over()
+                failures.clear()
 
     async def round(self, stopping: asyncio.Event) -> int:
         """Release every final HAT of ours once; returns how many were deleted."""
         owned = self.owned()
-        await self._publishers.keep(owned)
+        await self._publishers.close_except(owned)
         if owned:
-            with self._trouble.doing("take over release partitions"):
-                await self._publishers.hold(owned)  # before anything is read: see TransactionalProducers.publish
-        with self._trouble.doing("recover the ledger"):
+            with self._failures.attempt("take over release partitions"):
+                await self._publishers.start_missing(owned)  # before anything is read: see TransactionalProducers.publish
+        with self._failures.attempt("recover the ledger"):
             recovered = await self._recovery.ensure(owned)
         if not recovered:
-            self._trouble.not_tried()
+            self._failures.skip_next_clear()
             return 0
         done = await self._advance(owned, stopping)
         if self.seal is not None:
@@ -129,19 +129,19 @@ class Releaser:
                 continue
             records = await self.records(batch)
             if records is None:
-                self._trouble.not_tried()
+                self._failures.skip_next_clear()
                 continue  # a clock went back: its partition is being folded again
             await self.publish(records)
             await self.delete(batch)
             done += len(batch)
         if self.queries is not None and not stopping.is_set():
-            with self._trouble.doing("answer queries"):
+            with self._failures.attempt("answer queries"):
                 await self.queries.round(self._store, owned, await self.until())
         return done
 
     async def due(self, owned: frozenset[int]) -> list[DueRelease]:
         """Our final HATs, by slot, then cell: the order in which a tight budget serves them."""
-        with self._trouble.doing("read the clocks of the partitions"):
+        with self._failures.attempt("read the clocks of the partitions"):
             least = min_watermark(await self._store.watermarks())
         if least is None or not owned:
             return []
@@ -204,7 +204,7 @@ class Releaser:
     async def publish(self, records: Mapping[DueRelease, Committed]) -> None:
         """Send the records of a date that are not published, in order, by release partition; and mark them.
 
-        Raises NotHeld where another worker has taken over one of these: then those of the others are published.
+        Raises ProducerGone where another worker has taken over one of these: then those of the others are published.
         """
         await publish_by_owner(records, self.release_partition, HATS, self._send_and_mark)
 
@@ -220,7 +220,7 @@ class Releaser:
 
     async def load(self, due: Sequence[DueRelease]) -> list[HatChunks] | None:
         """loaded: each HAT's chunks; None if a partition's clock is missing or too small."""
-        with self._trouble.doing("load contributions"):
+        with self._failures.attempt("load contributions"):
             return await self._store.load([one.hat for one in due])
 
     async def draw(
@@ -260,11 +260,11 @@ class Releaser:
 
     async def commit(self, proposals: Sequence[Proposal]) -> list[Committed]:
         """committed: record and charge, in one step each; what was there already wins."""
-        with METERS.timed(COMMIT_SECONDS), self._trouble.naming("commit releases"):
+        with METERS.timed(COMMIT_SECONDS), self._failures.name_operation("commit releases"):
             await self._recovery.confirm()
             committed = await self._ledger.commit(proposals, self._recovery.guard)
         if any(each.new for each in committed):
-            self._trouble.done("commit releases")
+            self._failures.succeeded("commit releases")
         return committed
 
     async def send(self, release_partition: int, date: str, waiting: Sequence[tuple[DueRelease, Committed]]) -> None:
@@ -286,17 +286,17 @@ class Releaser:
         messages.append(
             await asyncio.to_thread(budget_message, topics, self._policy, date, summary, waiting[-1][0].released_at_ms)
         )
-        with self._trouble.doing("publish releases"):
+        with self._failures.attempt("publish releases"):
             await self._recovery.confirm()
             await self._publishers.publish(release_partition, messages)
 
     async def mark(self, date: str, due: Sequence[DueRelease]) -> None:
         """marked: Kafka has them."""
-        with self._trouble.doing("mark releases as published"):
+        with self._failures.attempt("mark releases as published"):
             await self._ledger.mark_published(date, [one.release_id for one in due])
 
     async def delete(self, due: Sequence[DueRelease]) -> None:
         """deleted: their contributions, but for what queries over days will read."""
         keep = is_queried(self._policy, date_of(due[0]))
-        with self._trouble.doing("delete contributions"):
+        with self._failures.attempt("delete contributions"):
             await self._store.delete([one.hat for one in due], keep=keep)

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from hatcast.agents.kafka.producers import NotHeld
+from hatcast.agents.kafka.producers import ProducerGone
 from hatcast.agents.redis.ledger import Committed
 
 
@@ -43,19 +43,19 @@ async def publish_by_owner(
 ) -> None:
     """Publish the records that are not published, in order, by release partition, at most so many at once.
 
-    Raises NotHeld where another worker has taken over one of these: then those of the others are published, so that
+    Raises ProducerGone where another worker has taken over one of these: then those of the others are published, so that
     two policies do not take turns for each.
     """
     by_producer: dict[int, list[tuple[T, Committed]]] = {}
     for one, record in records.items():
         if not record.published:
             by_producer.setdefault(owner_of(one), []).append((one, record))
-    taken: NotHeld | None = None
+    taken: ProducerGone | None = None
     for release_partition, waiting in sorted(by_producer.items()):
         try:
             for at in range(0, len(waiting), most):
                 await publish(release_partition, waiting[at : at + most])
-        except NotHeld as error:
+        except ProducerGone as error:
             taken = error
     if taken is not None:
         raise taken

@@ -156,7 +156,7 @@ class QueryReleaser:
         return {one: records[one] for one in due if one in records}
 
     async def _publish(self, records: Mapping[DueAnswer, Committed]) -> None:
-        """Send what is not published, by release partition. Raises NotHeld where others took over one of these."""
+        """Send what is not published, by release partition. Raises ProducerGone where others took over one of these."""
         await publish_by_owner(records, self.release_partition, ANSWERS, self._send_and_mark)
 
     async def _send_and_mark(self, release_partition: int, waiting: Sequence[tuple[DueAnswer, Committed]]) -> None:

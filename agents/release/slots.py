@@ -108,7 +108,7 @@ class SlotReleaser(Releaser):
         for batch in batches_of(due):  # cut by users too, for memory's sake: nothing of it is sent yet
             of_batch = await self.records(batch)
             if of_batch is None:
-                self._trouble.not_tried()
+                self._failures.skip_next_clear()
                 return 0  # a clock went back: its partition is being folded again
             records |= of_batch
         await store.advance(Mark.COMMITTED, owned, slot.end_ms, token)

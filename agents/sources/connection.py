@@ -69,7 +69,7 @@ class SourceConnection:
         self._logged_reason = ""
         self._deadline_s: float | None = None
         METERS.set(BRIDGE_UP, 0)
-        METERS.set_now(BRIDGE_LAST_READING)  # so that the alert on a silent feed also fires if no reading ever arrives
+        METERS.set_to_current_time(BRIDGE_LAST_READING)  # so that the alert on a silent feed also fires if no reading ever arrives
 
     async def run(self, source: Source) -> None:
         """Serve a source until `stopping` is set, and reconnect with backoff after each loss.
@@ -136,11 +136,11 @@ class SourceConnection:
             raise
         pending.confirm()
         if self.reading_filter.readings > before:
-            METERS.set_now(BRIDGE_LAST_READING)
+            METERS.set_to_current_time(BRIDGE_LAST_READING)
 
     def record_poll(self) -> None:
         """Record that the source has answered, even if with nothing new."""
-        METERS.set_now(BRIDGE_LAST_POLL)
+        METERS.set_to_current_time(BRIDGE_LAST_POLL)
 
     def count_dropped(self, messages: int) -> None:
         """Count messages that were dropped because a buffer was full."""

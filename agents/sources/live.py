@@ -112,8 +112,8 @@ async def run_live(settings: Settings, options: LiveOptions, connect: Callable[[
             confluent_options(settings), settings.topics.telemetry, options.buffer, partial(_set_failure, failed)
         )
         stack.push_async_callback(producer.close)
-        METERS.read(BRIDGE_BUFFER, lambda: {(): producer.in_flight / producer.limit})
-        stack.callback(METERS.unread)
+        METERS.register(BRIDGE_BUFFER, lambda: {(): producer.in_flight / producer.limit})
+        stack.callback(METERS.unregister_all)
         reading_filter = Filter(FORMATS[options.format], router, settings.policy.max_ahead_ms, polled=options.polled)
         connection = SourceConnection(reading_filter, producer, stopping)
         components |= {"bridge": lambda: READY, "source": connection.state, "kafka": producer.state}

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 from hatcast.agents.clock import monotonic_s, pause
 from hatcast.agents.monitoring import declarations as declared
 from hatcast.agents.monitoring.failures import FailureLog
-from hatcast.agents.monitoring.meters import METERS, Figures
+from hatcast.agents.monitoring.meters import METERS, Samples
 from hatcast.agents.monitoring.server import READY
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.ledger import LedgerStore
@@ -28,11 +28,11 @@ ROUND_S: Final = 5.0
 def tell_readiness(parts: Callable[[], Mapping[str, str]]) -> None:
     """Let the parts of `/readyz` be on the page; a worker that neither starts nor stops is ready as such."""
 
-    def figures() -> Figures:
+    def figures() -> Samples:
         found = {"worker": READY, **parts()}
         return {(part,): float(state == READY) for part, state in found.items()}
 
-    METERS.read(declared.READY, figures)
+    METERS.register(declared.READY, figures)
 
 
 class Gauges:
@@ -52,23 +52,25 @@ class Gauges:
         """Let what the worker has at hand be on the page. Once its app has started."""
         ingests = [fold.ingest for fold in self._folds]
         METERS.set(declared.POLICY_INFO, 1, policy=self._policy.name, policy_id=self._policy.policy_id)
-        METERS.read(declared.CLOCK, self._clocks)
-        METERS.read(declared.BEHIND, self._behind)
-        METERS.read(declared.AHEAD, self._ahead)
-        METERS.read(declared.FRAMES_WAITING, lambda: {(): sum(one.frames.waiting() for one in ingests)})
-        METERS.read(declared.UNSTORED, lambda: {(): sum(h.next - h.base for one in ingests for h in one.held.values())})
-        METERS.read(declared.PARTITIONS, self._partitions)
-        METERS.read(declared.OLDEST_FINAL, lambda: {(): self._releaser.closing.oldest_s()})
+        METERS.register(declared.WATERMARK, self._clocks)
+        METERS.register(declared.BEHIND, self._behind)
+        METERS.register(declared.AHEAD, self._ahead)
+        METERS.register(declared.BATCHES_WAITING, lambda: {(): sum(one.consumer.waiting() for one in ingests)})
+        METERS.register(
+            declared.UNSTORED, lambda: {(): sum(h.next - h.base for one in ingests for h in one.held.values())}
+        )
+        METERS.register(declared.PARTITIONS, self._partitions)
+        METERS.register(declared.OLDEST_FINAL, lambda: {(): self._releaser.closing.oldest_s()})
 
-    def _partitions(self) -> Figures:
+    def _partitions(self) -> Samples:
         ingests = [fold.ingest for fold in self._folds]
         return {
-            ("assigned",): sum(len(one.frames.assigned()) for one in ingests),
+            ("assigned",): sum(len(one.consumer.assigned()) for one in ingests),
             ("loaded",): sum(len(one.held) for one in ingests),
             ("topic",): len(ingests) * self._store.partitions,
         }
 
-    def _clocks(self) -> Figures:
+    def _clocks(self) -> Samples:
         return {
             (fold.label(partition),): held.fold.watermark / 1000
             for fold in self._folds
@@ -76,15 +78,15 @@ class Gauges:
             if held.fold.watermark is not None
         }
 
-    def _behind(self) -> Figures:
+    def _behind(self) -> Samples:
         return {
             (fold.label(partition),): max(0, end - held.next)
             for fold in self._folds
             for partition, held in fold.ingest.held.items()
-            if (end := fold.ingest.frames.end(partition)) is not None
+            if (end := fold.ingest.consumer.end(partition)) is not None
         }
 
-    def _ahead(self) -> Figures:
+    def _ahead(self) -> Samples:
         waiting = [(fold, fold.ingest.waits.waiting()) for fold in self._folds]
         return {
             (fold.label(partition),): records[partition].seconds() if partition in records else 0.0
@@ -94,15 +96,15 @@ class Gauges:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Look every few seconds, until `stopping` is set."""
-        trouble = FailureLog("watch")
-        while await pause(max(ROUND_S, trouble.wait_s), stopping):
+        failures = FailureLog("watch")
+        while await pause(max(ROUND_S, failures.wait_s), stopping):
             try:
-                with trouble.doing("read what Redis knows for /metrics"):
+                with failures.attempt("read what Redis knows for /metrics"):
                     await self.look()
             except RedisError as error:
-                trouble.met(error)
+                failures.failed(error)
             else:
-                trouble.over()
+                failures.clear()
 
     async def look(self) -> None:
         """Read what only Redis knows."""

@@ -12,7 +12,7 @@ from aiokafka.errors import ConsumerStoppedError, KafkaError
 from redis.exceptions import RedisError
 
 from hatcast.agents.clock import monotonic_s, now_ms, pause
-from hatcast.agents.monitoring.declarations import TICKS
+from hatcast.agents.monitoring.declarations import HEARTBEATS
 from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.contributions import HatStore
@@ -36,15 +36,15 @@ class HeartbeatSender:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Look once a second, until `stopping` is set."""
-        trouble = FailureLog("ticks")
-        while await pause(max(_ROUND_S, trouble.wait_s), stopping):
+        failures = FailureLog("ticks")
+        while await pause(max(_ROUND_S, failures.wait_s), stopping):
             try:
-                with trouble.doing("tick idle partitions"):
+                with failures.attempt("tick idle partitions"):
                     await self.round()
             except (RedisError, KafkaError, ConsumerStoppedError) as error:
-                trouble.met(error)
+                failures.failed(error)
             else:
-                trouble.over()
+                failures.clear()
 
     async def round(self) -> None:
         """Tick every partition of ours that is idle."""
@@ -52,7 +52,7 @@ class HeartbeatSender:
             partition
             for partition, held in self._ingest.held.items()
             if monotonic_s() - held.heard_s >= self._idle_after_s
-            and self._ingest.frames.position_at_end(partition, held.next)
+            and self._ingest.consumer.position_at_end(partition, held.next)
         ]
         if not idle:
             return
@@ -61,4 +61,4 @@ class HeartbeatSender:
             return
         for partition in idle:
             await self._producer.send_and_wait(self._topic, b"", partition=partition, timestamp_ms=now_ms())
-            METERS.count(TICKS)
+            METERS.count(HEARTBEATS)

@@ -1,7 +1,7 @@
 """Frames to contributions, and contributions to Redis.    [design 4: Frames, State in Redis]
 
 A partition's memory is a cache of what Redis holds plus what was folded since. Any doubt about it (a checkpoint
-that was refused or not answered, a frame that does not follow the last one) is settled the same way: drop it, read
+that was refused or not answered, a batch that does not follow the last one) is settled the same way: drop it, read
 the stored state, go on from the stored offset in a new epoch.
 """
 
@@ -65,7 +65,7 @@ class Ingest:
         self.held: dict[int, Held] = {}
         self.answered_s: float | None = None
         self.stored_s: float | None = None
-        self._trouble = FailureLog("ingest")
+        self._failures = FailureLog("ingest")
         self.accept_gap = False
         self.counted = READINGS
         self.by_clock = False
@@ -81,18 +81,18 @@ class Ingest:
         self._fail = fail
         self._loading: dict[int, asyncio.Task[None]] = {}
         self._again: set[int] = set()
-        self._frames: BatchConsumer | None = None
+        self._consumer: BatchConsumer | None = None
 
-    def attach(self, frames: BatchConsumer) -> None:
+    def attach(self, consumer: BatchConsumer) -> None:
         """The consumer, which exists only once the app has started."""
-        self._frames = frames
+        self._consumer = consumer
 
     @property
-    def frames(self) -> BatchConsumer:
+    def consumer(self) -> BatchConsumer:
         """The consumer. Raises ConsumerStoppedError before `attach`."""
-        if self._frames is None:
+        if self._consumer is None:
             raise ConsumerStoppedError
-        return self._frames
+        return self._consumer
 
     # What the transport calls.
 
@@ -100,7 +100,7 @@ class Ingest:
         """After a rebalance: load each partition's state, then read on from its offset."""
         log.info("partitions assigned", partitions=sorted(partitions))
         METERS.count(REBALANCES)
-        count = self.frames.partition_count()
+        count = self.consumer.partition_count()
         if count not in (None, self._store.partitions):  # the topic has grown while we ran
             self._fail(partition_count_error(self._store.name, self._store.partitions, count))
             return
@@ -127,33 +127,33 @@ class Ingest:
 
     # What the agent and the worker call.
 
-    async def fold(self, frame: RecordBatch) -> None:
-        """Fold a frame, up to the first record that is dated too far ahead of this machine's clock.
+    async def fold(self, batch: RecordBatch) -> None:
+        """Fold a batch, up to the first record that is dated too far ahead of this machine's clock.
 
         Waits for the store only at such a record, or where `CHECKPOINT_RECORDS` are not stored yet.
         """
-        partition = frame.partition
-        if self.frames.epoch(partition) != frame.epoch:
+        partition = batch.partition
+        if self.consumer.epoch(partition) != batch.epoch:
             return  # fetched before the last seek: it will come again
         held = self.held.get(partition)
         if held is not None and held.ahead is not None:
             return  # fetched behind a record that waits for the clock: it will come again, too
-        if held is None or held.next != frame.base:
+        if held is None or held.next != batch.base:
             self._load_soon(partition)
             return
         now = now_ms()
-        frame, ahead = held.split(frame, now)
-        if held.missing and frame.timestamps:
+        batch, ahead = held.split(batch, now)
+        if held.missing and batch.timestamps:
             # Whatever was made up to here may have stood in the deleted records.
-            held.fold.complete_from = frame.timestamps[0] + held.fold.policy.max_ahead_ms
+            held.fold.complete_from = batch.timestamps[0] + held.fold.policy.max_ahead_ms
             held.missing = False
         clock = held.fold.watermark
-        undecodable = held.fold.apply(now, frame.timestamps, frame.values)
-        held.next, held.epoch = frame.next, frame.epoch
-        if held.fold.watermark != clock if self.by_clock else frame.offsets:
+        undecodable = held.fold.apply(now, batch.timestamps, batch.values)
+        held.next, held.epoch = batch.next, batch.epoch
+        if held.fold.watermark != clock if self.by_clock else batch.offsets:
             held.heard_s = monotonic_s()
         for index in undecodable:
-            self._dead_letters.add(partition, frame.offsets[index], "undecodable")
+            self._dead_letters.add(partition, batch.offsets[index], "undecodable")
         held.ahead = ahead
         if ahead is not None or held.next - held.base >= CHECKPOINT_RECORDS:
             await self.checkpoint(partition)  # before it is parked: Kafka takes no acknowledgement then
@@ -170,15 +170,15 @@ class Ingest:
             silent = 0 if await self._reload_forgotten() else silent + 1
             if not silent:
                 self.answered_s = monotonic_s()
-                if all(stored) and self.held.keys() >= self.frames.assigned():
+                if all(stored) and self.held.keys() >= self.consumer.assigned():
                     self.stored_s = self.answered_s
-                    if not self._is_behind(self._trouble.unfinished(_CHECKPOINT)):
-                        self._trouble.over()
+                    if not self._is_behind(self._failures.failed_partitions(_CHECKPOINT)):
+                        self._failures.clear()
 
     def _is_behind(self, partitions: Iterable[int]) -> bool:
         """Whether some of these are ours with records that were folded before, and are not stored again yet."""
         mine = [(partition, self.held[partition]) for partition in partitions if partition in self.held]
-        return any(not self.frames.position_at_end(partition, held.base) for partition, held in mine)
+        return any(not self.consumer.position_at_end(partition, held.base) for partition, held in mine)
 
     async def _reload_forgotten(self) -> bool:
         """Idle partitions would not notice that Redis went back: nothing of theirs is checkpointed.
@@ -187,10 +187,10 @@ class Ingest:
         """
         idle = {partition: (held, held.base) for partition, held in self.held.items() if held.next == held.base}
         try:
-            with self._trouble.doing("read the stored offsets"):
+            with self._failures.attempt("read the stored offsets"):
                 stored = await self._store.offsets()
         except RedisError as error:
-            self._trouble.met(error)
+            self._failures.failed(error)
             return False  # the next checkpoint or the next look will tell what became of the state
         for partition, (held, base) in idle.items():
             unchanged = self.held.get(partition) is held and held.next == held.base == base
@@ -223,20 +223,20 @@ class Ingest:
             held.base = following
             held.fold.drop_closed()
             if held.epoch is not None:
-                self.frames.acknowledge(partition, held.epoch, following)
+                self.consumer.acknowledge(partition, held.epoch, following)
             return True
 
     async def _store_changes(self, partition: int, held: Held) -> bool:
         """Write them; False if they were refused, or may have been written or not."""
         following, changes = held.next, take_changes(held.fold)
         try:
-            with METERS.timed(CHECKPOINT_SECONDS), self._trouble.naming(_CHECKPOINT, partition):
+            with METERS.timed(CHECKPOINT_SECONDS), self._failures.name_operation(_CHECKPOINT, partition):
                 if self.confirm is not None:  # now that the last of these records was fetched, and not before
                     await self.confirm()
                 stored = await self._store.checkpoint(partition, held.base, following, changes)
         except (RedisError, KafkaError) as error:  # Redis may have written it all the same: only the store knows
             METERS.count(CHECKPOINTS, result="failed")
-            self._trouble.met(error)
+            self._failures.failed(error)
             return False
         except HatcastError as refusal:
             self.held.pop(partition, None)
@@ -247,7 +247,7 @@ class Ingest:
             raise
         METERS.count(CHECKPOINTS, result="stored" if stored else "refused")
         if stored:
-            self._trouble.done(_CHECKPOINT, partition)
+            self._failures.succeeded(_CHECKPOINT, partition)
             held.counted = count_outcomes(self.counted, held.counted, changes.outcomes)
         else:
             log.warning("checkpoint refused", partition=partition, base=held.base)
@@ -281,18 +281,18 @@ class Ingest:
         attempt = 0
         while True:
             try:
-                await self.frames.park_partition(partition)
-                if partition in self.frames.assigned():
+                await self.consumer.park_partition(partition)
+                if partition in self.consumer.assigned():
                     held = self.held.get(partition)
                     if held is not None and held.ahead is not None:
                         await self._start_when_allowed(partition, held, held.ahead)
                     else:
-                        with self._trouble.doing("load a partition", partition):
+                        with self._failures.attempt("load a partition", partition):
                             await self._start(partition)
             except ConsumerStoppedError:
                 return
             except (RedisError, KafkaError) as error:
-                self._trouble.met(error)
+                self._failures.failed(error)
                 await asyncio.sleep(back_off_s(attempt))
                 attempt += 1
             else:
@@ -305,13 +305,13 @@ class Ingest:
         await self.waits.until_allowed(partition, ahead, lambda: self.held.get(partition) is held)
         if self.held.get(partition) is held:
             held.ahead = None
-            if await self.frames.start_partition(partition, held.next) is None:
+            if await self.consumer.start_partition(partition, held.next) is None:
                 self.held.pop(partition, None)
 
     async def _start(self, partition: int) -> None:
         if self.confirm is not None:
             await self.confirm()
-        start, end = (await self.frames.log_range([partition]))[partition]
+        start, end = (await self.consumer.log_range([partition]))[partition]
         try:
             offset, stored = await self._store.open(partition, start, self.user_key, accept_gap=self.accept_gap)
         except OtherUserKey:
@@ -323,7 +323,7 @@ class Ingest:
         if self.claim is not None:
             await self.claim()
         if offset > end:  # or it was, when we asked: we may have stood still since, and others folded on
-            _, end = (await self.frames.log_range([partition]))[partition]
+            _, end = (await self.consumer.log_range([partition]))[partition]
         if offset > end:
             raise HatcastError(
                 f"{self._store.topic} partition {partition}: the stored offset {offset} is beyond the topic's end"
@@ -337,7 +337,7 @@ class Ingest:
                 "earlier records were deleted: unreleased HATs of their days are incomplete", partition=partition
             )
         self.held[partition] = Held(fold, offset, offset, monotonic_s(), stored.missing, stored.outcomes)
-        if await self.frames.start_partition(partition, offset) is None:
+        if await self.consumer.start_partition(partition, offset) is None:
             self.held.pop(partition, None)
         else:
             log.info("partition started", partition=partition, offset=offset)

@@ -31,10 +31,10 @@ class Held:
     ahead: Ahead | None = None
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def split(self, frame: RecordBatch, now_ms: int) -> tuple[RecordBatch, Ahead | None]:
-        """The part of a frame that a clock of `now_ms` allows, and the record behind it that it does not allow yet."""
-        allowed = self.fold.count_within_max_ahead(now_ms, frame.timestamps)
-        if allowed == len(frame.timestamps):
-            return frame, None
-        ahead = Ahead(frame.offsets[allowed], frame.timestamps[allowed], self.fold.policy.max_ahead_ms)
-        return frame.first(allowed), ahead
+    def split(self, batch: RecordBatch, now_ms: int) -> tuple[RecordBatch, Ahead | None]:
+        """The part of a batch that a clock of `now_ms` allows, and the record behind it that it does not allow yet."""
+        allowed = self.fold.count_within_max_ahead(now_ms, batch.timestamps)
+        if allowed == len(batch.timestamps):
+            return batch, None
+        ahead = Ahead(batch.offsets[allowed], batch.timestamps[allowed], self.fold.policy.max_ahead_ms)
+        return batch.first(allowed), ahead

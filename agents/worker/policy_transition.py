@@ -77,15 +77,15 @@ class PolicyTransition:
 
     async def run(self, releaser: Releaser, stopping: asyncio.Event) -> None:
         """Look now and then, until `stopping` or `over` is set. Raises HatcastError as `settle` does."""
-        trouble = FailureLog("succession")
-        while not self.over.is_set() and await pause(max(ROUND_S, trouble.wait_s), stopping):
+        failures = FailureLog("succession")
+        while not self.over.is_set() and await pause(max(ROUND_S, failures.wait_s), stopping):
             try:
-                with trouble.doing("look whether another policy follows"):
+                with failures.attempt("look whether another policy follows"):
                     await self.look(releaser)
             except (RedisError, KafkaError) as error:
-                trouble.met(error)
+                failures.failed(error)
             else:
-                trouble.over()
+                failures.clear()
 
     async def look(self, releaser: Releaser) -> None:
         """Follow again what a Redis that went back does not know, and see whether our days are over."""

@@ -15,7 +15,7 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.client import broker_name
 from hatcast.agents.kafka.registry import PolicyRecord, Registry
-from hatcast.agents.kafka.registry.checks import check_facts, other_domain
+from hatcast.agents.kafka.registry.checks import check_facts, check_policy_name
 from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.kafka.topics import TopicReport, check_topics
 from hatcast.agents.redis.clients import SyncRedis, primaries
@@ -93,8 +93,8 @@ def _topic_checks(topics: TopicReport) -> Iterator[Check]:
         if name not in wrong:
             yield Check(f"topic {name}", State.OK, f"{count} partition{'s' if count > 1 else ''}")
     for finding in topics.findings:
-        state = State.PROBLEM if finding.breaks else State.WARNING
-        mend = f"wanted is {finding.wanted}: {finding.mend}"
+        state = State.PROBLEM if finding.fatal else State.WARNING
+        mend = f"wanted is {finding.expected}: {finding.fix}"
         yield Check(f"topic {finding.topic}", state, f"{finding.setting} is {finding.found}", mend)
     for name in topics.missing:
         yield Check(f"topic {name}", State.WARNING, "missing: the first worker makes it")
@@ -115,7 +115,7 @@ def _registry_checks(settings: Settings, topics: TopicReport) -> Iterator[Check]
         ids = asyncio.run(_topic_ids(settings, [name for name in settings.sources if name in topics.partitions]))
         check_facts(facts, own_record(settings, partitions, ids, configured_key(settings)))
         if settings.policy.name not in facts.policies:
-            other_domain(settings.policy.name, settings.topics.telemetry, asyncio.run(registry.read_others()))
+            check_policy_name(settings.policy.name, settings.topics.telemetry, asyncio.run(registry.read_others()))
     except HatcastError as refusal:
         yield Check("registry", State.PROBLEM, "workers do not start", str(refusal))
     except KafkaError as error:

@@ -29,8 +29,8 @@ class Readiness:
 
         The texts hold counts of partitions, seconds, and a record's offset and timestamp, and no more.
         """
-        frames = self.ingest.frames
-        assigned = frames.assigned()
+        consumer = self.ingest.consumer
+        assigned = consumer.assigned()
         loaded = len(assigned & self.ingest.held.keys())
         return {
             "redis": self._recent("answer", self.ingest.answered_s),
@@ -48,10 +48,10 @@ class Readiness:
         return READY if ago_s <= max(_INTERVALS * self.checkpoint_interval_s, _LEAST_S) else _no(what, ago_s)
 
     def _group(self) -> str:
-        frames = self.ingest.frames
-        if not frames.in_group():
+        consumer = self.ingest.consumer
+        if not consumer.in_group():
             return "not in the consumer group"
-        answered_ms = frames.answered_ms()
+        answered_ms = consumer.answered_ms()
         if answered_ms is None:  # more workers than partitions, or the agent waits for Redis
             return READY
         silent_s = (now_ms() - answered_ms) / 1000

@@ -14,7 +14,7 @@ import structlog
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.registry import Facts, PolicyRecord, Registry, Topics, UserKey, policy_key
-from hatcast.agents.kafka.registry.checks import check_facts, check_policy_record, other_domain, with_todays_key
+from hatcast.agents.kafka.registry.checks import check_facts, check_policy_name, check_policy_record, with_current_key
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import with_retries
 from hatcast.agents.redis.identity import check_policy, claim_policy, claim_user_key, restore_user_key
@@ -71,7 +71,7 @@ class Registration:
         facts = await self._registry.read()
         check_facts(facts, own)
         if name not in facts.policies:
-            other_domain(name, own.domain, await self._registry.read_others())
+            check_policy_name(name, own.domain, await self._registry.read_others())
 
     async def register(self) -> None:
         """Register the policy, or agree with what is registered; then claim policy and user key in Redis.
@@ -177,7 +177,7 @@ def _decide(facts: Facts, own: PolicyRecord) -> dict[str, bytes]:
     """The record to write: none if what is registered says the same. Raises HatcastError if it contradicts."""
     check_facts(facts, own)
     stored = facts.policies.get(own.policy)
-    wanted = (own if stored is None else with_todays_key(stored, own)).encoded()
+    wanted = (own if stored is None else with_current_key(stored, own)).encoded()
     return {} if stored is not None and stored.encoded() == wanted else {policy_key(own.policy): wanted}
 
 

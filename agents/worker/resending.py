@@ -33,7 +33,7 @@ class Resender:
         self._partitions = partitions
 
     async def resend(self, dates: list[str], owned: frozenset[int]) -> None:
-        """Send what of these dates is ours and not published. Raises NotHeld and KafkaError, as a release does."""
+        """Send what of these dates is ours and not published. Raises ProducerGone and KafkaError, as a release does."""
         for date in dates:
             if not await self._ledger.count_unpublished(date):
                 continue

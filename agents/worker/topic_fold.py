@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import UnsupportedCodecError
 
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.batches import BatchSettings, FrameApp, RecordBatch, frame_app
+from hatcast.agents.kafka.batches import BatchApp, BatchSettings, RecordBatch, batch_app
 from hatcast.agents.kafka.dead_letters import DeadLetters
 from hatcast.agents.kafka.topic_rules import readable_codecs
 from hatcast.agents.monitoring.declarations import READINGS, REPORTS
@@ -46,7 +46,7 @@ class Source:
 class TopicFold:
     """The ingest of one topic in one worker. Parts are attributes, so that a test can wrap a step of one of them."""
 
-    app: FrameApp
+    app: BatchApp
 
     def __init__(
         self,
@@ -89,10 +89,10 @@ class TopicFold:
         """Make the app. `claim`, `user_key`, `accept_gap`: see Ingest; `client`: options of aiokafka."""
         self.ingest.claim, self.ingest.user_key, self.ingest.accept_gap = claim, user_key, accept_gap
         self.app = self._app(client)
-        self.ingest.attach(self.app.frames)  # before the start: partitions may be ours within it
+        self.ingest.attach(self.app.batch_consumer)  # before the start: partitions may be ours within it
 
     async def start(self) -> None:
-        """Join the group. Raises as FrameApp does."""
+        """Join the group. Raises as BatchApp does."""
         await self.app.start()
 
     async def stop(self) -> None:
@@ -111,9 +111,9 @@ class TopicFold:
             )
         return reason
 
-    def _app(self, client: dict[str, Any]) -> FrameApp:
+    def _app(self, client: dict[str, Any]) -> BatchApp:
         security = {key: value for key, value in client.items() if key not in ("bootstrap_servers", "client_id")}
-        app = frame_app(
+        app = batch_app(
             BatchSettings(
                 name=self._source.group,
                 bootstrap_servers=client["bootstrap_servers"],
@@ -126,8 +126,8 @@ class TopicFold:
 
         async def ingest(stream: faust.StreamT[Any]) -> None:
             # noack: the ingest acknowledges by itself, after the checkpoint. It is not in Faust's interface type.
-            async for frame in cast("faust.Stream[RecordBatch]", stream).noack():
-                await self.ingest.fold(frame)
+            async for batch in cast("faust.Stream[RecordBatch]", stream).noack():
+                await self.ingest.fold(batch)
 
-        app.agent(app.frame_topic, name="ingest")(ingest)
+        app.agent(app.batch_topic, name="ingest")(ingest)
         return app

@@ -16,11 +16,11 @@ from redis.exceptions import RedisError
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.errors.causes import cause_of
 from hatcast.agents.errors.unexpected import brief
-from hatcast.agents.kafka.backoff import redial_slowly
+from hatcast.agents.kafka.backoff import back_off_reconnects
 from hatcast.agents.kafka.client import aiokafka_options, broker_name
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.registry import PolicyRecord, Registry
-from hatcast.agents.kafka.topic_ids import SameTopic, TopicIds
+from hatcast.agents.kafka.topic_ids import TopicIdCheck, TopicIds
 from hatcast.agents.monitoring.declarations import READINGS, REPORTS
 from hatcast.agents.monitoring.kinds import Process
 from hatcast.agents.monitoring.meters import METERS
@@ -93,7 +93,7 @@ class Worker:
         registration = Registration(settings, redis, self.partitions, known)
         await registration.check()
         producer = AIOKafkaProducer(acks="all", enable_idempotence=True, **client)
-        redial_slowly(producer.client)
+        back_off_reconnects(producer.client)
         await producer.start()
         self._held.push_async_callback(producer.stop)
         recovery = self._recovery(redis, client)
@@ -183,7 +183,7 @@ class Worker:
         for fold in self.folds:
             await fold.start()
             self._held.push_async_callback(fold.stop)
-        self.releaser.owned = self.folds[0].app.frames.assigned
+        self.releaser.owned = self.folds[0].app.batch_consumer.assigned
         loops: list[Loop] = [self.releaser.run, partial(succession.run, self.releaser)]
         for loop in [loop for fold in self.folds for loop in fold.loops] + loops:
             self._run(loop)
@@ -197,7 +197,7 @@ class Worker:
         """Let each fold confirm its topic's id, as far as the broker has ids."""
         for fold, registered in zip(self.folds, (record.telemetry_id, record.reports_id), strict=False):
             if self._topic_ids is not None and registered is not None:
-                fold.ingest.confirm = SameTopic(self._topic_ids, record.policy, fold.topic, registered).confirm
+                fold.ingest.confirm = TopicIdCheck(self._topic_ids, record.policy, fold.topic, registered).confirm
 
     async def _sweep(self, store: HatStore) -> None:
         if self.succession is not None:
@@ -209,7 +209,7 @@ class Worker:
             await health.start()
             self._held.push_async_callback(health.stop)
             tell_readiness(self._readiness)
-            self._held.callback(METERS.unread)
+            self._held.callback(METERS.unregister_all)
 
     def _readiness(self) -> dict[str, str]:
         if self._stopping.is_set():

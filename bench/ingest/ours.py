@@ -29,10 +29,10 @@ def _watch(stopwatch: Stopwatch, records: int) -> None:
     fold, checkpoint = Ingest.fold, PartitionStore.checkpoint
     offsets: dict[int, int] = {}
 
-    async def first_fold(self: Ingest, frame: RecordBatch) -> None:
+    async def first_fold(self: Ingest, batch: RecordBatch) -> None:
         stopwatch.start()
         setattr(Ingest, "fold", fold)  # noqa: B010 - restore the product's method
-        await fold(self, frame)
+        await fold(self, batch)
 
     async def watched(self: PartitionStore, partition: int, base: int, following: int, changes: Changes) -> bool:
         stored = await checkpoint(self, partition, base, following, changes)

@@ -154,7 +154,7 @@ async def recovering(pipeline: Pipeline, redis: Redis) -> AsyncIterator[LedgerRe
 async def recover(recovery: LedgerRecovery, partitions: int) -> CommitGuard:
     """Recover the ledger; returns what commits to every release partition compare."""
     everything = frozenset(range(partitions))
-    await recovery.publishers.hold(everything)
+    await recovery.publishers.start_missing(everything)
     assert await recovery.ensure(everything)
     return recovery.guard
 

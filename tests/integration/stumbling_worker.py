@@ -131,10 +131,10 @@ def _raise() -> None:
 def _fail_at_a_record() -> None:
     fold = Ingest.fold
 
-    async def failing(self: Ingest, frame: RecordBatch) -> None:
-        if FATAL_RECORD in frame.values:
+    async def failing(self: Ingest, batch: RecordBatch) -> None:
+        if FATAL_RECORD in batch.values:
             raise ValueError(TEXT)
-        await fold(self, frame)
+        await fold(self, batch)
 
     Ingest.fold = failing  # type: ignore[method-assign]
 

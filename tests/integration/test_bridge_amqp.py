@@ -71,7 +71,7 @@ def source(rabbitmq: RabbitMQ, pipeline: Pipeline, port: int | None = None) -> A
 
 
 def is_up() -> bool:
-    return figures(METERS.page()[0].decode(), BRIDGE_UP.name).get(()) == 1.0
+    return figures(METERS.render()[0].decode(), BRIDGE_UP.name).get(()) == 1.0
 
 
 def test_over_tls_every_reading_arrives_garbage_leaves_the_queue_and_a_cut_connection_is_made_again(

@@ -49,7 +49,7 @@ def test_a_reading_arrives_dated_by_the_bridge_and_garbage_is_only_counted(
     async def run() -> None:
         began = now_ms()
         made = source(mosquitto, pipeline, protocol)
-        before = figures(METERS.page()[0].decode(), BRIDGE_UNDECODABLE.name).get((), 0.0)
+        before = figures(METERS.render()[0].decode(), BRIDGE_UNDECODABLE.name).get((), 0.0)
         async with bridge(pipeline, "jsonl", lambda: made) as task:
             # Published again and again until it is there: a session begins with the first connection.
             await arrived_after_subscription(pipeline, mosquitto, task)
@@ -60,7 +60,7 @@ def test_a_reading_arrives_dated_by_the_bridge_and_garbage_is_only_counted(
         assert summary.undecodable == 2  # an empty message is no record at all
         assert summary.records == sum(found.values())
         assert (summary.unconfirmed, summary.dropped) == (0, 0)
-        assert figures(METERS.page()[0].decode(), BRIDGE_UNDECODABLE.name)[()] == before + 2
+        assert figures(METERS.render()[0].decode(), BRIDGE_UNDECODABLE.name)[()] == before + 2
         for record in pipeline.kafka.read(pipeline.name):
             assert began <= record.timestamp_ms <= now_ms()
 
@@ -92,7 +92,7 @@ def test_a_bridge_that_is_killed_while_kafka_is_away_has_told_its_broker_of_noth
             await arrived_after_subscription(pipeline, mosquitto, task)
             breakable_kafka.pause()
             await publish(mosquitto, f"{pipeline.name}/a", map(body, range(1, 51)))
-            await until(lambda: full(METERS.page()[0].decode()), task)
+            await until(lambda: full(METERS.render()[0].decode()), task)
         await publish(mosquitto, f"{pipeline.name}/a", map(body, range(51, 61)))  # nobody is there
         breakable_kafka.resume()
         async with bridge(pipeline, "jsonl", lambda: source(mosquitto, pipeline)) as task:
@@ -122,13 +122,13 @@ def test_a_broker_with_tls_and_users_is_found_again_after_it_was_restarted(
         async with bridge(
             pipeline, "hfp", lambda: MqttSource(access, Subscription(["/hfp/v2/#"]), pipeline.name)
         ) as task:
-            await until(lambda: is_up(METERS.page()[0].decode()), task)
+            await until(lambda: is_up(METERS.render()[0].decode()), task)
             await publish_securely(access, *HFP)
             await arrived(pipeline, task, lambda found: len(found) == 1)
             mosquitto.stop()
-            await until(lambda: not is_up(METERS.page()[0].decode()), task)
+            await until(lambda: not is_up(METERS.render()[0].decode()), task)
             mosquitto.start()
-            await until(lambda: is_up(METERS.page()[0].decode()), task)
+            await until(lambda: is_up(METERS.render()[0].decode()), task)
             topic, payload = HFP
             await publish_securely(access, topic, payload.replace(b"11:24:51", b"11:24:52"))
             found = await arrived(pipeline, task, lambda found: len(found) == 2)

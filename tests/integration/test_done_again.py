@@ -27,9 +27,9 @@ def fail_alone(*, boast: bool) -> None:
     attach, checkpoint = Ingest.attach, PartitionStore.checkpoint
     consumers: list[BatchConsumer] = []
 
-    def attached(self: Ingest, frames: BatchConsumer) -> None:
-        consumers.append(frames)
-        attach(self, frames)
+    def attached(self: Ingest, consumer: BatchConsumer) -> None:
+        consumers.append(consumer)
+        attach(self, consumer)
 
     async def failing(self: PartitionStore, *arguments: Any) -> bool:
         if consumers[0].assigned() in (frozenset(), ALL):
@@ -38,13 +38,13 @@ def fail_alone(*, boast: bool) -> None:
 
     Ingest.attach, PartitionStore.checkpoint = attached, failing  # type: ignore[method-assign,assignment]  # wrapped
     if boast:
-        over = FailureLog.over
+        clear = FailureLog.clear
 
         def boasting(self: FailureLog) -> None:
-            self._failed = dict.fromkeys(self._failed, True)
-            over(self)
+            self._operations = dict.fromkeys(self._operations, True)
+            clear(self)
 
-        FailureLog.over = boasting  # type: ignore[method-assign]
+        FailureLog.clear = boasting  # type: ignore[method-assign]
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def share(pipeline: Pipeline, samples: list[Sample], *, boast: bool) -> tuple[Wo
     assert pipeline.folded() == 0
     second = pipeline.worker()
     pipeline.wait(pipeline.is_caught_up, "folded log", first, second)
-    pipeline.wait(lambda: bool(partitions(first, "done again")), "end of the trouble", first)
+    pipeline.wait(lambda: bool(partitions(first, "done again")), "end of the failures", first)
     ours, theirs = (set(lines(each, "partitions assigned")[-1]["partitions"]) for each in (first, second))
     assert ours
     assert theirs

@@ -72,4 +72,4 @@ def test_readings_that_the_broker_has_are_counted_and_ticks_are_not(kafka: Kafka
 
 def acknowledged() -> float:
     """What this process has counted so far."""
-    return figures(METERS.page()[0].decode(), "hatcast_bridge_readings_total").get((), 0.0)
+    return figures(METERS.render()[0].decode(), "hatcast_bridge_readings_total").get((), 0.0)

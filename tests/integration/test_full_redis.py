@@ -150,7 +150,7 @@ async def _refuse_each(url: str) -> None:
             await redis.config_set("maxmemory", "1")
             if name == "begin":
                 await write()
-                assert await _fields(redis) == {b"attempt", b"attempt_run_id", b"attempt_replid"}
+                assert await _fields(redis) == {b"attempt", b"attempt_run_id", b"attempt_replid", b"generation"}
             else:
                 with pytest.raises(ResponseError, check=is_full):
                     await write()

@@ -72,7 +72,7 @@ def abort_forget_release(pipeline: Pipeline, redis_server: RedisServer) -> dict[
         async with open_stores(pipeline) as stores:
             await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
             async with releasing(pipeline, stores) as releaser:
-                await releaser._publishers.hold(ALL)
+                await releaser._publishers.start_missing(ALL)
                 assert await releaser._recovery.ensure(ALL)  # which makes producers of its own: those send
                 for producer in releaser._publishers._producers.values():
                     producer.commit_transaction = producer.abort_transaction

@@ -9,7 +9,7 @@ import pytest
 from aiokafka.errors import KafkaError
 
 from hatcast.agents.kafka.client import aiokafka_options
-from hatcast.agents.kafka.producers import Message, NotHeld, TransactionalProducers
+from hatcast.agents.kafka.producers import Message, ProducerGone, TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.services import KafkaServer, RedisServer
@@ -33,9 +33,9 @@ def test_a_publisher_that_was_fenced_fails_once_publishes_nothing_and_leaves_no_
         )
         message = Message(pipeline.settings.topics.means, 0, b"key", b"value")
         try:
-            await one.hold(frozenset([0]))
-            await other.hold(frozenset([0]))
-            with pytest.raises((NotHeld, KafkaError)):
+            await one.start_missing(frozenset([0]))
+            await other.start_missing(frozenset([0]))
+            with pytest.raises((ProducerGone, KafkaError)):
                 await one.publish(0, [message, message])
         finally:
             await one.stop()

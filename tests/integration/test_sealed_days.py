@@ -164,7 +164,7 @@ def test_nothing_of_a_sealed_day_is_committed_or_adopted_whatever_comes_back(pip
             await release(pipeline, stores)
             before = await summaries(stores)
             async with releasing(pipeline, stores) as releaser:
-                await releaser._publishers.hold(ALL)
+                await releaser._publishers.start_missing(ALL)
                 assert await releaser._recovery.ensure(ALL)
                 await fold_again_under_another_name(pipeline, stores)
                 (one, *_) = await releaser.due(ALL)
@@ -230,7 +230,7 @@ def test_a_record_that_kafka_never_committed_is_sent_before_its_day_is_sealed(pi
         async with open_stores(pipeline) as stores:
             await fold(pipeline, stores, 1)
             async with releasing(pipeline, stores) as releaser:
-                await releaser._publishers.hold(ALL)
+                await releaser._publishers.start_missing(ALL)
                 for producer in releaser._publishers._producers.values():
                     producer.commit_transaction = producer.abort_transaction
                 await releaser.round(asyncio.Event())
@@ -283,7 +283,7 @@ def test_a_ledger_of_ten_years_comes_back_from_its_summaries(pipeline: Pipeline)
         await Registry(pipeline.settings).write(lambda facts: {} if facts.values else registry_records(sealed, days))
         async with open_stores(pipeline) as stores:
             async with releasing(pipeline, stores) as releaser:
-                await releaser._publishers.hold(ALL)
+                await releaser._publishers.start_missing(ALL)
                 begun = time.monotonic()
                 assert await releaser._recovery.ensure(ALL)
                 seconds = time.monotonic() - begun

@@ -85,7 +85,7 @@ def test_a_record_that_another_copy_of_redis_never_sent_is_not_sent_once_its_day
             await fold(pipeline, stores, 1)
             empty = copy_of(pipeline)
             async with releasing(pipeline, stores) as releaser:  # commits, and dies before it sends
-                await releaser._publishers.hold(ALL)
+                await releaser._publishers.start_missing(ALL)
                 assert await releaser._recovery.ensure(ALL)
                 records = await releaser.records(await releaser.due(ALL))
                 assert records
@@ -148,7 +148,7 @@ def test_what_the_budget_topic_tells_of_an_open_day_is_read_again_after_another_
             forget(pipeline)
             await store_closed(stores, policy, many, NOON_MS + DAY_MS + 4 * HOUR_MS)
             async with releasing(pipeline, stores) as releaser:
-                await releaser._publishers.hold(ALL)
+                await releaser._publishers.start_missing(ALL)
                 assert await releaser._recovery.ensure(ALL)
             return before, await stores.ledger.summary(day(1))
 

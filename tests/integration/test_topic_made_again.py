@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hatcast.agents.config.settings import load_settings
-from hatcast.agents.kafka.topic_ids import SameTopic
+from hatcast.agents.kafka.topic_ids import TopicIdCheck
 from hatcast.agents.kafka.topics import ensure_topics
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.readings import HOUR_MS, PLACES, Sample, traffic
@@ -86,10 +86,10 @@ def test_a_topic_made_again_while_a_worker_runs_ends_it_and_nothing_of_the_new_l
 def confirm_nothing() -> None:
     """The mutant: no worker looks at the topic's id once it runs."""
 
-    async def confirm(self: SameTopic) -> None:
+    async def confirm(self: TopicIdCheck) -> None:
         del self
 
-    SameTopic.confirm = confirm  # type: ignore[method-assign]
+    TopicIdCheck.confirm = confirm  # type: ignore[method-assign]
 
 
 def test_the_test_sees_a_worker_that_does_not_compare_the_topics_id(pipeline: Pipeline) -> None:

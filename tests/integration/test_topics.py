@@ -221,7 +221,7 @@ async def takes_full_batches(settings: Settings, topic: str) -> bool:
     publishers = TransactionalProducers(settings.topics.telemetry, settings.policy.name, aiokafka_options(settings))
     messages = [Message(topic, 0, b"%d" % number, os.urandom(700)) for number in range(200)]
     try:
-        await publishers.hold(frozenset({0}))
+        await publishers.start_missing(frozenset({0}))
         await publishers.publish(0, messages)
     except MessageSizeTooLargeError:
         return False

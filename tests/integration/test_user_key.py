@@ -54,6 +54,23 @@ def test_a_key_that_is_lost_with_its_node_is_restored_from_the_states_folded_und
     assert pipeline.contributions() == pipeline.oracle()
 
 
+def test_a_state_that_was_opened_under_another_key_and_holds_no_user_stops_no_worker(pipeline: Pipeline) -> None:
+    """Redis was emptied while an older worker opened a partition and a newer one made a key; the older one has ended."""
+    fold(pipeline, 36)
+    with closing(pipeline.redis_server.client()) as redis:
+        opened: Any = redis.hmget(f"{{{pipeline.settings.policy.name}:0}}:state", ["user_key", "made_key"])
+        pipeline.redis_server.delete(f"{{{pipeline.name}*")
+        worker = pipeline.worker()
+        pipeline.wait(lambda: pipeline.folded() == 36, "readings under another key", worker)
+        assert worker.terminate() == 0
+        pipeline.redis_server.delete(f"{{{pipeline.settings.policy.name}:0}}:*")
+        state = f"{{{pipeline.settings.policy.name}:0}}:state"
+        redis.hset(state, mapping={"user_key": opened[0], "made_key": opened[1], "offset": "0", "owner": "older"})
+    worker = pipeline.worker()
+    pipeline.wait(lambda: pipeline.folded() == 36, "readings of the partition that was only opened", worker)
+    assert pipeline.contributions() == pipeline.oracle()
+
+
 def look_at_no_key() -> None:
     """The mutant: a lost key is made anew, and states are opened whatever they were folded under."""
     product = PartitionStore.open

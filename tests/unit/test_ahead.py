@@ -1,4 +1,4 @@
-"""Records dated ahead of this machine's clock: which part of a frame waits, and what is logged of it."""
+"""Records dated ahead of this machine's clock: which part of a batch waits, and what is logged of it."""
 
 import asyncio
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[CapturedCall]]:
     yield logger.calls
 
 
-def frame_of(*timestamps: int, offsets: list[int] | None = None) -> RecordBatch:
+def batch_of(*timestamps: int, offsets: list[int] | None = None) -> RecordBatch:
     known = offsets or list(range(10, 10 + len(timestamps)))
     values = [record() for _ in timestamps]
     return RecordBatch(
@@ -62,32 +62,32 @@ def held() -> Held:
     return Held(fold_of(POLICY), 10, 10, 0.0)
 
 
-def test_a_frame_that_the_clock_allows_stays_whole() -> None:
-    frame = frame_of(NOON, AHEAD - 1, NOON)
-    assert held().split(frame, NOON) == (frame, None)
+def test_a_batch_that_the_clock_allows_stays_whole() -> None:
+    batch = batch_of(NOON, AHEAD - 1, NOON)
+    assert held().split(batch, NOON) == (batch, None)
 
 
-def test_a_frame_ends_before_its_first_record_ahead_and_goes_on_there() -> None:
-    frame = frame_of(NOON, AHEAD, NOON, AHEAD + 1, offsets=[11, 15, 16, 17])
-    first, ahead = held().split(frame, NOON)
+def test_a_batch_ends_before_its_first_record_ahead_and_goes_on_there() -> None:
+    batch = batch_of(NOON, AHEAD, NOON, AHEAD + 1, offsets=[11, 15, 16, 17])
+    first, ahead = held().split(batch, NOON)
     assert ahead == Ahead(15, AHEAD, 2 * MINUTE)
     assert (first.base, first.next, first.offsets, first.timestamps) == (10, 15, [11], [NOON])
     assert (len(first.keys), len(first.values)) == (1, 1)
 
 
-def test_a_frame_that_begins_ahead_has_no_record_but_the_hole_in_front_of_it() -> None:
-    first, ahead = held().split(frame_of(AHEAD, NOON, offsets=[12, 13]), NOON)
+def test_a_batch_that_begins_ahead_has_no_record_but_the_hole_in_front_of_it() -> None:
+    first, ahead = held().split(batch_of(AHEAD, NOON, offsets=[12, 13]), NOON)
     assert (first.base, first.next, list(first.offsets)) == (10, 12, [])
     assert ahead is not None
 
 
-def test_a_frame_without_records_only_crosses_its_hole() -> None:
-    frame = replace_records(frame_of(NOON))
-    assert held().split(frame, NOON) == (frame, None)
+def test_a_batch_without_records_only_crosses_its_hole() -> None:
+    batch = replace_records(batch_of(NOON))
+    assert held().split(batch, NOON) == (batch, None)
 
 
-def replace_records(frame: RecordBatch) -> RecordBatch:
-    return RecordBatch(frame.partition, frame.epoch, frame.base, frame.next, range(0), [], [], [])
+def replace_records(batch: RecordBatch) -> RecordBatch:
+    return RecordBatch(batch.partition, batch.epoch, batch.base, batch.next, range(0), [], [], [])
 
 
 def test_a_wait_is_logged_once_with_its_place_and_the_way_out_and_once_when_it_is_over(

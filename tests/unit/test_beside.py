@@ -9,13 +9,13 @@ from structlog.testing import capture_logs
 
 from hatcast.agents.config.settings import Address
 from hatcast.agents.monitoring.kinds import Process
-from hatcast.agents.monitoring.threaded_server import served_beside
+from hatcast.agents.monitoring.threaded_server import serve_in_thread
 from hatcast.stream.errors import HatcastError
 
 
 def test_a_process_without_an_event_loop_serves_its_figures_until_it_ends() -> None:
     before = threading.active_count()
-    with capture_logs() as logs, served_beside(Address("127.0.0.1", 0), Process.BRIDGE, "--metrics-listen"):
+    with capture_logs() as logs, serve_in_thread(Address("127.0.0.1", 0), Process.BRIDGE, "--metrics-listen"):
         where = next(line["address"] for line in logs if line["event"] == "health served")
         with urllib.request.urlopen(f"http://{where}/readyz", timeout=30.0) as answer:
             assert answer.read() == b'{"ready":true,"parts":{"bridge":"ok"}}'
@@ -30,7 +30,7 @@ def test_an_address_that_is_taken_ends_the_process_before_it_begins() -> None:
         address = Address("127.0.0.1", taken.getsockname()[1])
         with (
             pytest.raises(HatcastError, match=r"--metrics-listen: .* cannot be listened on"),
-            served_beside(address, Process.BRIDGE, "--metrics-listen"),
+            serve_in_thread(address, Process.BRIDGE, "--metrics-listen"),
         ):
             pytest.fail("it began")
     assert threading.active_count() == before

@@ -91,7 +91,7 @@ def test_bridges_that_lost_a_source_together_do_not_come_back_together(waits: li
 
 def test_a_bridge_that_never_gets_a_reading_is_silent_since_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Gauge] = []
-    monkeypatch.setattr(METERS, "set_now", told.append)
+    monkeypatch.setattr(METERS, "set_to_current_time", told.append)
     keep()
     assert told == [BRIDGE_LAST_READING]
 

@@ -31,7 +31,7 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
 
 def shown(meters: Meters, name: str) -> dict[tuple[str, ...], float]:
-    return {labels: figure for labels, figure in figures(meters.page()[0].decode(), name).items() if figure}
+    return {labels: figure for labels, figure in figures(meters.render()[0].decode(), name).items() if figure}
 
 
 def test_what_a_checkpoint_has_stored_is_counted_once_and_what_was_there_before_is_not(meters: Meters) -> None:

@@ -1,7 +1,7 @@
 """agents/kafka/batches and agents/kafka/backoff.py replace some functions of Faust and aiokafka, and rely on others.
 
 They must be those that we read. If one is red after an upgrade: read what changed, compare it with what we make of it,
-and run tests/integration/test_frames.py and tests/faults. Only then write the new hash here.
+and run tests/integration/test_record_batches.py and tests/faults. Only then write the new hash here.
 """
 
 import hashlib
@@ -74,7 +74,7 @@ PINS: Final = {  # faust-streaming 0.15.3, mode-streaming 0.7.1, aiokafka 0.14.0
 
 
 @pytest.mark.parametrize("name", PINS)
-def test_a_function_that_frames_rely_on_is_the_one_we_read(name: str) -> None:
+def test_a_function_that_batches_rely_on_is_the_one_we_read(name: str) -> None:
     module, _, attribute = name.partition(":")
     source = inspect.getsource(attrgetter(attribute)(importlib.import_module(module)))
     assert hashlib.sha256(source.encode()).hexdigest()[:12] == PINS[name]

@@ -14,7 +14,7 @@ from hatcast.agents.worker.readiness import Readiness
 
 
 @dataclass
-class Frames:
+class FakeConsumer:
     """What readiness asks of the consumer."""
 
     partitions: frozenset[int] = frozenset({0, 1})
@@ -35,7 +35,7 @@ class Frames:
 class Parts:
     """A worker's ingest and recovery, in one."""
 
-    frames: Frames = field(default_factory=Frames)
+    consumer: FakeConsumer = field(default_factory=FakeConsumer)
     held: dict[int, object] = field(default_factory=lambda: dict.fromkeys((0, 1)))
     answered_s: float | None = field(default_factory=monotonic_s)
     stored_s: float | None = field(default_factory=monotonic_s)
@@ -53,23 +53,23 @@ def test_a_worker_is_ready_where_nothing_is_missing() -> None:
 
 
 def test_a_worker_without_partitions_needs_no_recovered_ledger() -> None:
-    assert missing(Parts(Frames(frozenset(), heard_ms=None), {}, is_recovered=False)) == {}
+    assert missing(Parts(FakeConsumer(frozenset(), heard_ms=None), {}, is_recovered=False)) == {}
 
 
 def test_a_worker_whose_queue_is_full_asks_nothing_of_kafka_and_does_not_blame_it() -> None:
-    assert missing(Parts(Frames(heard_ms=None))) == {}
+    assert missing(Parts(FakeConsumer(heard_ms=None))) == {}
 
 
 @pytest.mark.parametrize(
-    ("frames", "reason"),
+    ("consumer", "reason"),
     [
-        (lambda: Frames(joined=False), "not in the consumer group"),
-        (lambda: Frames(heard_ms=0), "no answer from Kafka yet"),
-        (lambda: Frames(heard_ms=now_ms() - 3_600_000), "no answer from Kafka for 36"),
+        (lambda: FakeConsumer(joined=False), "not in the consumer group"),
+        (lambda: FakeConsumer(heard_ms=0), "no answer from Kafka yet"),
+        (lambda: FakeConsumer(heard_ms=now_ms() - 3_600_000), "no answer from Kafka for 36"),
     ],
 )
-def test_a_worker_that_kafka_does_not_answer_is_not_ready(frames: Callable[[], Frames], reason: str) -> None:
-    found = missing(Parts(frames()))
+def test_a_worker_that_kafka_does_not_answer_is_not_ready(consumer: Callable[[], FakeConsumer], reason: str) -> None:
+    found = missing(Parts(consumer()))
     assert found.keys() == {"group"}
     assert found["group"].startswith(reason)
 

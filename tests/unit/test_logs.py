@@ -4,22 +4,22 @@ import logging
 
 import pytest
 
-from hatcast.agents.monitoring.logs import Seldom
+from hatcast.agents.monitoring.logs import RepeatFilter
 
 
 @pytest.fixture
-def seldom() -> Seldom:
-    return Seldom()
+def seldom() -> RepeatFilter:
+    return RepeatFilter()
 
 
-def said(seldom: Seldom, at_s: float, text: str, *values: object, name: str = "aiokafka") -> str | None:
+def said(seldom: RepeatFilter, at_s: float, text: str, *values: object, name: str = "aiokafka") -> str | None:
     """What is written; None: nothing."""
     record = logging.LogRecord(name, logging.ERROR, __file__, 1, text, values, None)
     record.created = at_s
     return record.getMessage() if seldom.filter(record) else None
 
 
-def test_what_is_said_again_and_again_is_written_once_a_minute_with_how_often(seldom: Seldom) -> None:
+def test_what_is_said_again_and_again_is_written_once_a_minute_with_how_often(seldom: RepeatFilter) -> None:
     written = [said(seldom, 1000 + tenth / 10, "no way to %s", tenth) for tenth in range(1_300)]
     assert {place: text for place, text in enumerate(written) if text is not None} == {
         0: "no way to 0",
@@ -28,12 +28,12 @@ def test_what_is_said_again_and_again_is_written_once_a_minute_with_how_often(se
     }
 
 
-def test_what_is_said_for_the_first_time_is_always_written(seldom: Seldom) -> None:
+def test_what_is_said_for_the_first_time_is_always_written(seldom: RepeatFilter) -> None:
     assert said(seldom, 1000, "no way to %s", 1) == "no way to 1"
     assert said(seldom, 1000, "no answer from %s", 1) == "no answer from 1"
     assert said(seldom, 1000, "no way to %s", 1, name="faust") == "no way to 1"
 
 
-def test_a_library_whose_texts_never_repeat_fills_no_memory(seldom: Seldom) -> None:
+def test_a_library_whose_texts_never_repeat_fills_no_memory(seldom: RepeatFilter) -> None:
     assert all(said(seldom, 1000, f"no way to {number}") for number in range(5_000))
     assert len(seldom._said) <= 1_000

@@ -84,7 +84,7 @@ def test_the_statuses_are_those_of_releases() -> None:
 def test_counters_and_histograms_are_there_before_they_are_counted_and_gauges_are_not() -> None:
     meters = Meters()
     meters.expose(Process.WORKER)
-    page = meters.page()[0].decode()
+    page = meters.render()[0].decode()
     counted = {each.name for each in METRICS if Process.WORKER in each.processes and not isinstance(each, Gauge)}
     assert families(page) == counted | {"hatcast_build_info"}
     assert set(figures(page, "hatcast_checkpoints_total")) == {("stored",), ("refused",), ("failed",)}
@@ -100,7 +100,7 @@ def test_what_is_counted_is_on_the_page() -> None:
     meters.observe(TIME, 0.5)
     with meters.timed(TIME):
         pass
-    page = meters.page()[0].decode()
+    page = meters.render()[0].decode()
     assert figures(page, "hatcast_tries_total") == {("good",): 0, ("bad",): 3}
     assert figures(page, "hatcast_warmth_ratio") == {(): 0.5}
     assert figures(page, "hatcast_time_seconds_bucket") == {("0.1",): 1, ("1.0",): 2, ("+Inf",): 2}
@@ -111,19 +111,19 @@ def test_a_label_that_is_not_declared_is_refused_so_that_no_vehicle_can_become_o
     for labels in ({"result": "GJ05BX1234"}, {}, {"result": "good", "vehicle": "GJ05BX1234"}):
         with pytest.raises(ValueError, match="hatcast_tries_total"):
             meters.count(TRIES, 1, **labels)
-    assert b"GJ05BX1234" not in meters.page()[0]
+    assert b"GJ05BX1234" not in meters.render()[0]
 
 
 def test_what_is_read_is_asked_for_whenever_the_page_is() -> None:
     meters = Meters()
     known: dict[tuple[str, ...], float] = {("0",): 1.0}
-    meters.read(PLACES, lambda: known)
-    assert figures(meters.page()[0].decode(), "hatcast_places") == {("0",): 1.0}
+    meters.register(PLACES, lambda: known)
+    assert figures(meters.render()[0].decode(), "hatcast_places") == {("0",): 1.0}
     known.clear()
     known["3",] = 7.0
-    assert figures(meters.page()[0].decode(), "hatcast_places") == {("3",): 7.0}
-    meters.unread()
-    assert "hatcast_places" not in meters.page()[0].decode()
+    assert figures(meters.render()[0].decode(), "hatcast_places") == {("3",): 7.0}
+    meters.unregister_all()
+    assert "hatcast_places" not in meters.render()[0].decode()
 
 
 async def _asked(parts: Mapping[str, str], path: str, accept: str = "") -> tuple[int, str, str]:

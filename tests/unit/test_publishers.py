@@ -18,7 +18,7 @@ def test_a_producer_that_finds_no_broker_named_is_a_kafka_that_is_away_and_not_t
     async def hold() -> None:
         publishers = TransactionalProducers("domain", "policy", {"bootstrap_servers": "127.0.0.1:1"})
         with pytest.raises(KafkaConnectionError, match="no broker"):
-            await publishers.hold(frozenset({0}))
+            await publishers.start_missing(frozenset({0}))
         assert publishers.renewed() == frozenset()
 
     monkeypatch.setattr(AIOKafkaProducer, "start", start)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from hatcast.agents.kafka.registry import Facts, PolicyRecord, Topics, UserKey, policy_key
-from hatcast.agents.kafka.registry.checks import check_facts, check_policy_record, other_domain, with_todays_key
+from hatcast.agents.kafka.registry.checks import check_facts, check_policy_name, check_policy_record, with_current_key
 from hatcast.stream.errors import HatcastError
 
 OWN = PolicyRecord(
@@ -66,7 +66,7 @@ def test_whatever_differs_from_the_registered_is_refused_with_both_values_and_th
 
 def test_what_agrees_is_accepted_and_nothing_is_to_be_written() -> None:
     check_facts(facts_of(OWN), OWN)
-    assert with_todays_key(OWN, OWN).encoded() == OWN.encoded()
+    assert with_current_key(OWN, OWN).encoded() == OWN.encoded()
 
 
 def test_a_time_zone_has_to_be_that_of_every_policy_of_the_domain() -> None:
@@ -79,7 +79,7 @@ def test_a_key_of_hatcasts_own_that_was_lost_is_no_contradiction_and_is_register
     stored = changed(OWN, {"user_key": UserKey(fingerprint="lost", made=True)})
     own = changed(OWN, {"user_key": UserKey(fingerprint="new", made=True)})
     check_policy_record(stored, own)
-    assert with_todays_key(stored, own).user_key.fingerprint == "new"
+    assert with_current_key(stored, own).user_key.fingerprint == "new"
     with pytest.raises(HatcastError, match=r"another user key is given .* one that hatcast made"):
         check_policy_record(stored, changed(OWN, {"user_key": UserKey(fingerprint="new", made=False)}))
 
@@ -88,14 +88,14 @@ def test_an_id_that_was_not_known_is_added_and_one_that_is_not_told_contradicts_
     unknown = changed(OWN, {"telemetry_id": None, "reports_id": None})
     check_policy_record(unknown, OWN)
     check_policy_record(OWN, unknown)
-    assert with_todays_key(unknown, OWN) == OWN
-    assert with_todays_key(OWN, unknown) == OWN
+    assert with_current_key(unknown, OWN) == OWN
+    assert with_current_key(OWN, unknown) == OWN
 
 
 def test_a_name_that_another_telemetry_has_is_refused() -> None:
     with pytest.raises(HatcastError, match=r"'speed' is the name of a policy of telemetry 'trams' .* new policy\.name"):
-        other_domain("speed", "buses", [changed(OWN, {"domain": "trams"})])
-    other_domain("speed", "buses", [OWN, changed(OWN, {"domain": "trams", "policy": "other"})])
+        check_policy_name("speed", "buses", [changed(OWN, {"domain": "trams"})])
+    check_policy_name("speed", "buses", [OWN, changed(OWN, {"domain": "trams", "policy": "other"})])
 
 
 def test_facts_name_every_output_topic_ever_used_and_ignore_what_they_do_not_know() -> None:

@@ -11,8 +11,8 @@ from aiokafka import AIOKafkaProducer
 from hatcast.agents.config.settings import Settings, parse_settings
 from hatcast.agents.kafka.topic_rules import (
     WORKER_BATCH_BYTES,
+    TopicSpec,
     TopicState,
-    WantedTopic,
     findings,
     output_topics,
     telemetry_topic,
@@ -28,7 +28,7 @@ def settings(**tables: Any) -> Settings:
 def found(configs: Mapping[str, str], **tables: Any) -> dict[str, bool]:
     """Setting -> whether it breaks a promise, of telemetry with these settings."""
     given = settings(**tables)
-    return {each.setting: each.breaks for each in findings(telemetry_topic(given), TopicState(8, configs), given)}
+    return {each.setting: each.fatal for each in findings(telemetry_topic(given), TopicState(8, configs), given)}
 
 
 MADE = telemetry_topic(settings()).configs
@@ -72,7 +72,7 @@ def of_output(role: str, changes: Mapping[str, str], partitions: int | None = No
     name = getattr(given.topics, role)
     topic = next(each for each in output_topics(given, 8) if each.name == name)
     state = TopicState(partitions or topic.partitions or 0, topic.configs | dict(changes))
-    return {each.setting: each.breaks for each in findings(topic, state, given)}
+    return {each.setting: each.fatal for each in findings(topic, state, given)}
 
 
 def test_a_budget_topic_may_have_grown_since_kafka_takes_no_partition_back_but_means_may_not() -> None:
@@ -118,7 +118,7 @@ def test_rules_that_forget_one_of_these_find_nothing(setting: str, value: str) -
     """Mutants: topics are compared as before these rules."""
     given = settings()
     rules = {key: rule for key, rule in telemetry_topic(given).rules.items() if key != setting}
-    forgetful = WantedTopic(given.topics.telemetry, None, rules)
+    forgetful = TopicSpec(given.topics.telemetry, None, rules)
     assert findings(forgetful, TopicState(9, MADE | {setting: value}), given) == []
     if setting != "partitions":
         assert findings(telemetry_topic(given), TopicState(9, MADE | {setting: value}), given) != []
@@ -138,5 +138,5 @@ def test_under_add_remove_the_broker_has_to_stamp_telemetry(tmp_path: Path) -> N
     assert made["message.timestamp.type"] == "LogAppendTime"
     for configs, wrong in ((made, {}), (MADE, {"message.timestamp.type": True})):
         state = TopicState(8, configs)
-        assert {each.setting: each.breaks for each in findings(telemetry_topic(hidden), state, hidden)} == wrong
+        assert {each.setting: each.fatal for each in findings(telemetry_topic(hidden), state, hidden)} == wrong
     assert found(made)["message.timestamp.type"], "and under replace it may not"

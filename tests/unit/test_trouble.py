@@ -9,27 +9,27 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 from structlog.testing import capture_logs
 
-from hatcast.agents.monitoring.declarations import TROUBLES
+from hatcast.agents.monitoring.declarations import FAILURES
 from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.redis.errors import Damaged, Overflow
 from tests.services.data import ROOT
 
 
-def fails(trouble: FailureLog, operation: str, error: Exception, partition: int | None = None) -> None:
+def fails(failures: FailureLog, operation: str, error: Exception, partition: int | None = None) -> None:
     """A try in which an operation fails."""
-    with pytest.raises(type(error)), trouble.doing(operation, partition):
+    with pytest.raises(type(error)), failures.attempt(operation, partition):
         raise error
-    trouble.met(error)
+    failures.failed(error)
 
 
-def works(trouble: FailureLog, operation: str, partition: int | None = None) -> None:
-    with trouble.doing(operation, partition):
+def works(failures: FailureLog, operation: str, partition: int | None = None) -> None:
+    with failures.attempt(operation, partition):
         pass
 
 
-def logged(story: Callable[[FailureLog], None], trouble: FailureLog | None = None) -> list[dict[str, Any]]:
+def logged(story: Callable[[FailureLog], None], failures: FailureLog | None = None) -> list[dict[str, Any]]:
     with capture_logs() as lines:
-        story(trouble or FailureLog("release"))
+        story(failures or FailureLog("release"))
     return [
         {key: value for key, value in line.items() if key not in ("after_s", "log_level")}
         for line in map(dict[str, Any], lines)
@@ -37,13 +37,13 @@ def logged(story: Callable[[FailureLog], None], trouble: FailureLog | None = Non
 
 
 def test_a_failure_is_logged_once_with_operation_service_and_cause() -> None:
-    def story(trouble: FailureLog) -> None:
+    def story(failures: FailureLog) -> None:
         for _ in range(3):
-            fails(trouble, "commit releases", ResponseError("READONLY 38.5"))
-        fails(trouble, "publish releases", RedisConnectionError("GJ05"))
+            fails(failures, "commit releases", ResponseError("READONLY 38.5"))
+        fails(failures, "publish releases", RedisConnectionError("GJ05"))
 
     told = {"event": "not done, tried again", "loop": "release", "service": "Redis"}
-    readonly = "it is a read-only replica (READONLY): let redis.url name the master"
+    readonly = "it is a read-only replica (READONLY): set redis.url to the master"
     gone = "no connection (closed by the server)"
     assert logged(story) == [
         told | {"operation": "commit releases", "cause": readonly, "error": "ResponseError"},
@@ -54,33 +54,33 @@ def test_a_failure_is_logged_once_with_operation_service_and_cause() -> None:
 def test_the_innermost_name_of_an_operation_counts_and_an_error_that_is_raised_again_gets_its_new_one() -> None:
     error = RedisConnectionError("again")
 
-    def story(trouble: FailureLog) -> None:
-        with pytest.raises(RedisError), trouble.doing("answer queries"):
-            fails(trouble, "load contributions", error)
+    def story(failures: FailureLog) -> None:
+        with pytest.raises(RedisError), failures.attempt("answer queries"):
+            fails(failures, "load contributions", error)
             raise ResponseError("READONLY") from None
-        fails(trouble, "mark releases as published", error)
-        trouble.met(RedisConnectionError("MASTERDOWN"))
+        fails(failures, "mark releases as published", error)
+        failures.failed(RedisConnectionError("MASTERDOWN"))
 
     assert logged(story)[0]["operation"] == "load contributions"
-    trouble = FailureLog("release")
-    trouble.met(error)  # its name was taken off
-    assert trouble.unfinished("load contributions") == set()
+    failures = FailureLog("release")
+    failures.failed(error)  # its name was taken off
+    assert failures.failed_partitions("load contributions") == set()
 
 
-def ends(trouble: FailureLog) -> list[dict[str, Any]]:
+def ends(failures: FailureLog) -> list[dict[str, Any]]:
     """Partitions 1 to 3 fail; 1 is written again here, 2 and 3 are not, and neither is what another loop's step is."""
 
-    def story(trouble: FailureLog) -> None:
+    def story(failures: FailureLog) -> None:
         for partition in (3, 1, 2):
-            fails(trouble, "write a checkpoint", RedisConnectionError(), partition)
-        fails(trouble, "read the stored offsets", RedisConnectionError())
-        works(trouble, "write a checkpoint", 1)
-        works(trouble, "read the stored offsets")
-        assert trouble.unfinished("write a checkpoint") == {2, 3}
-        trouble.over()
-        trouble.over()
+            fails(failures, "write a checkpoint", RedisConnectionError(), partition)
+        fails(failures, "read the stored offsets", RedisConnectionError())
+        works(failures, "write a checkpoint", 1)
+        works(failures, "read the stored offsets")
+        assert failures.failed_partitions("write a checkpoint") == {2, 3}
+        failures.clear()
+        failures.clear()
 
-    return logged(story, trouble)[1:]
+    return logged(story, failures)[1:]
 
 
 TRUE_ENDS = [
@@ -97,9 +97,9 @@ def test_done_again_is_what_was_done_here_and_all_else_is_said_to_be_left_to_nob
 
 def test_a_trouble_that_says_done_again_of_all_that_failed_is_seen() -> None:
     class Boasting(FailureLog):
-        def over(self) -> None:
-            self._failed = dict.fromkeys(self._failed, True)
-            super().over()
+        def clear(self) -> None:
+            self._operations = dict.fromkeys(self._operations, True)
+            super().clear()
 
     assert ends(Boasting("ingest")) != TRUE_ENDS
 
@@ -107,27 +107,27 @@ def test_a_trouble_that_says_done_again_of_all_that_failed_is_seen() -> None:
 def test_every_loop_that_has_troubles_is_declared_as_a_label_of_their_counter() -> None:
     sources = (path.read_text() for path in (ROOT / "agents").rglob("*.py"))
     loops = {loop for source in sources for loop in re.findall(r"FailureLog\(\"(\w+)\"\)", source)}
-    assert loops == set(TROUBLES.labels[0].values)
+    assert loops == set(FAILURES.labels[0].values)
 
 
 def test_a_round_that_could_not_try_is_not_the_end_of_a_trouble() -> None:
-    def story(trouble: FailureLog) -> None:
-        fails(trouble, "commit releases", RedisConnectionError())
-        trouble.not_tried()
-        trouble.over()
-        assert trouble.wait_s > 0
-        works(trouble, "commit releases")
-        trouble.over()
-        assert trouble.wait_s == 0
+    def story(failures: FailureLog) -> None:
+        fails(failures, "commit releases", RedisConnectionError())
+        failures.skip_next_clear()
+        failures.clear()
+        assert failures.wait_s > 0
+        works(failures, "commit releases")
+        failures.clear()
+        assert failures.wait_s == 0
 
     assert [line["event"] for line in logged(story)] == ["not done, tried again", "done again"]
 
 
 @pytest.mark.parametrize("error", [Damaged("{t}:ledger:2022-01-02"), Overflow("{t}:total")])
 def test_a_script_that_wrote_nothing_is_logged_once_with_its_key_and_what_to_do(error: Damaged | Overflow) -> None:
-    def story(trouble: FailureLog) -> None:
-        trouble.met(error)
-        trouble.met(error)
+    def story(failures: FailureLog) -> None:
+        failures.failed(error)
+        failures.failed(error)
 
     assert [(line["service"], line["cause"]) for line in logged(story)] == [("Redis", str(error))]
     assert "nothing was written" in str(error)

@@ -14,7 +14,7 @@ import pytest
 
 import hatcast.agents.cli
 from hatcast.agents.errors.unexpected import DEBUG_VARIABLE, ErrorTextFilter, brief, trace_of
-from hatcast.agents.monitoring.logs import without_texts
+from hatcast.agents.monitoring.logs import redact_errors
 from hatcast.stream.errors import HatcastError
 from tests.services.data import ROOT
 
@@ -195,9 +195,9 @@ def test_a_filter_that_leaves_a_way_for_texts_is_seen(mutant: str, caught: KeyEr
 
 def test_an_event_of_ours_loses_the_text_of_an_error_wherever_it_is_but_not_that_of_a_refusal(caught: KeyError) -> None:
     for event in ({"exc_info": caught}, {"exc_info": (KeyError, caught, None)}, {"because": caught}):
-        assert SECRET not in repr(without_texts(None, "error", {"event": "it failed", **event}))
+        assert SECRET not in repr(redact_errors(None, "error", {"event": "it failed", **event}))
     refusal = HatcastError("start again")
-    assert without_texts(None, "error", {"event": "x", "because": refusal})["because"] == "start again"
+    assert redact_errors(None, "error", {"event": "x", "because": refusal})["because"] == "start again"
 
 
 # In our own code: where the text of an error is put into another text.

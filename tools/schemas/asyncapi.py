@@ -12,7 +12,7 @@ import yaml
 
 from hatcast.agents.config.settings import DEFAULT_FILE, Settings, load_settings
 from hatcast.agents.kafka.cloud_events import CONTENT_TYPE, SPEC_VERSION, event_type
-from hatcast.agents.kafka.topic_rules import CLEANUP, WantedTopic, output_topics, reports_topic, telemetry_topic
+from hatcast.agents.kafka.topic_rules import CLEANUP, TopicSpec, output_topics, reports_topic, telemetry_topic
 from tools.schemas.golden import golden_files, read_golden
 from tools.schemas.json_schema import FOLDER, SUFFIX
 from tools.schemas.records import RECORDS, Action, RecordType
@@ -89,7 +89,7 @@ def document_text() -> bytes:
     return (head + dumped).encode()
 
 
-def _channel(record: RecordType, topic: WantedTopic) -> Object:
+def _channel(record: RecordType, topic: TopicSpec) -> Object:
     return {
         "address": topic.name,
         "title": topic.name,

@@ -7,8 +7,8 @@ tasks. Here a frame of up to 500 records crosses in one message, chained by posi
                                                                                          BatchHandler <-'
 """
 
-from hatcast.agents.kafka.batches.application import FrameApp, frame_app
+from hatcast.agents.kafka.batches.application import BatchApp, batch_app
 from hatcast.agents.kafka.batches.batch import BatchHandler, BatchSettings, RecordBatch
 from hatcast.agents.kafka.batches.consumer import BatchConsumer
 
-__all__ = ["BatchConsumer", "BatchHandler", "BatchSettings", "FrameApp", "RecordBatch", "frame_app"]
+__all__ = ["BatchConsumer", "BatchHandler", "BatchSettings", "BatchApp", "RecordBatch", "batch_app"]

@@ -15,7 +15,7 @@ from hatcast.agents.kafka.batches.consumer import BatchConsumer, BatchTransport
 STREAM_SECONDS: Final = 300.0
 
 
-class FrameSchema(faust.Schema[Any, RecordBatch]):
+class BatchSchema(faust.Schema[Any, RecordBatch]):
     """Frames are no bytes: there is nothing to decode."""
 
     def loads_key(self, app: AppT, message: Message, **_: Any) -> None:
@@ -33,8 +33,8 @@ class ConsumerOnly(BootStrategy):
     enable_web = False
 
 
-class FrameApp(faust.App):
-    """A Faust app whose agent on `frame_topic` is given Frames.
+class BatchApp(faust.App):
+    """A Faust app whose agent on `batch_topic` is given Frames.
 
     Run it in a loop of your own, with your own signal handlers: ``await app.start()``, then
     ``await app.wait_until_stopped()``, which also returns when it crashed (``app.crash_reason``), then
@@ -52,26 +52,26 @@ class FrameApp(faust.App):
             await asyncio.sleep(0)  # the thread writes the reason right after the flag
 
     @property
-    def frames(self) -> BatchConsumer:
+    def batch_consumer(self) -> BatchConsumer:
         """The consumer; usable once the handler's first `on_assigned` was called."""
         return cast("BatchConsumer", self.consumer)
 
     @property
-    def frame_topic(self) -> TopicT:
-        """For ``@app.agent(app.frame_topic)`` and ``async for frame in stream.noack()``."""
-        return self.topic(cast("BatchTransport", self.transport).settings.topic, schema=FrameSchema())
+    def batch_topic(self) -> TopicT:
+        """For ``@app.agent(app.batch_topic)`` and ``async for frame in stream.noack()``."""
+        return self.topic(cast("BatchTransport", self.transport).settings.topic, schema=BatchSchema())
 
 
-def frame_app(settings: BatchSettings, handler: BatchHandler) -> FrameApp:
+def batch_app(settings: BatchSettings, handler: BatchHandler) -> BatchApp:
     """The app, not started. Call it inside the loop it is to run in."""
     folder = tempfile.TemporaryDirectory(prefix="hatcast-faust-")  # Faust's default is the current folder
-    app = FrameApp(
+    app = BatchApp(
         settings.name,
         datadir=folder.name,
         broker_session_timeout=settings.session_timeout,
         broker_rebalance_timeout=settings.rebalance_timeout,
         broker_commit_interval=settings.commit_interval,
-        stream_buffer_maxsize=settings.queued_frames,
+        stream_buffer_maxsize=settings.queued_batches,
         stream_processing_timeout=STREAM_SECONDS,
         stream_wait_empty=False,  # it would wait for frames that are acknowledged by position only
         agent_supervisor=CrashingSupervisor,

@@ -76,8 +76,8 @@ class BatchSettings:
     """Where frames come from. Times in seconds.
 
     name                also the consumer group
-    frame_records       most records of a frame: smaller ones cost speed, larger ones memory and a slower loop
-    queued_frames       most frames that wait for the agent, over all partitions
+    batch_records       most records of a frame: smaller ones cost speed, larger ones memory and a slower loop
+    queued_batches       most frames that wait for the agent, over all partitions
     partition_bytes     most bytes that the broker sends of a partition in advance
     fetch_bytes         the same over all partitions of a broker
     poll_seconds        without a poll for so long, the worker gives its partitions up: its loop hangs. An agent that
@@ -91,8 +91,8 @@ class BatchSettings:
     session_timeout: float = 10.0
     rebalance_timeout: float = 60.0
     commit_interval: float = 2.0
-    frame_records: int = 500
-    queued_frames: int = 16
+    batch_records: int = 500
+    queued_batches: int = 16
     partition_bytes: int = 1 << 20
     fetch_bytes: int = 16 << 20
     poll_seconds: float = 300.0

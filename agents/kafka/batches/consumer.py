@@ -187,7 +187,7 @@ class BatchConsumer(driver.Consumer):
 
     def _room(self) -> int:
         """Frames that the agent's queue still takes, so that putting one in never waits."""
-        return self.settings.queued_frames - self.waiting()
+        return self.settings.queued_batches - self.waiting()
 
     def _message(self, frame: RecordBatch, generation: int) -> Message:
         tp = self._tp(frame.partition)
@@ -232,7 +232,7 @@ class BatchConsumer(driver.Consumer):
 
 
 class BatchTransport(driver.Transport):
-    """Makes FrameConsumers: this is how settings and handler come from the app to the consumer."""
+    """Makes BatchConsumers: this is how settings and handler come from the app to the consumer."""
 
     def __init__(self, app: Any, settings: BatchSettings, handler: BatchHandler) -> None:
         super().__init__([URL(f"kafka://{server.strip()}") for server in settings.bootstrap_servers.split(",")], app)

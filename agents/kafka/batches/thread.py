@@ -14,7 +14,7 @@ from aiokafka.structs import OffsetAndMetadata
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
-from hatcast.agents.kafka.backoff import redial_slowly
+from hatcast.agents.kafka.backoff import back_off_reconnects
 from hatcast.agents.kafka.batches.batch import BatchSettings, RecordBatch
 from hatcast.agents.kafka.batches.fetched import Chunk, Fetched, Nothing
 
@@ -147,7 +147,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         # turns empties all at the same time, and then everybody waits for the broker.
         frames: list[RecordBatch] = []
         while len(frames) < room:
-            chunk = fetched.take(tp, chain.next, self.settings.frame_records)
+            chunk = fetched.take(tp, chain.next, self.settings.batch_records)
             if chunk is Nothing.GONE:
                 self._lose(fetched, tp, chain)
             if not isinstance(chunk, Chunk):
@@ -205,7 +205,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
             request_timeout_ms=_ms(wanted.rebalance_timeout + JOIN_SECONDS),
             **wanted.security,
         )
-        redial_slowly(consumer._client)  # noqa: SLF001 - a producer shows its client, a consumer does not
+        back_off_reconnects(consumer._client)  # noqa: SLF001 - a producer shows its client, a consumer does not
         return consumer
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:

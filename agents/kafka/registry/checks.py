@@ -95,7 +95,7 @@ def _check_user_key(name: str, stored: UserKey, own: UserKey) -> None:
         )
 
 
-def with_todays_key(stored: PolicyRecord, own: PolicyRecord) -> PolicyRecord:
+def with_current_key(stored: PolicyRecord, own: PolicyRecord) -> PolicyRecord:
     """The record as it is to be stored: the first writer's facts, today's user key, and ids that were not known yet."""
     return msgspec.structs.replace(
         stored,
@@ -105,7 +105,7 @@ def with_todays_key(stored: PolicyRecord, own: PolicyRecord) -> PolicyRecord:
     )
 
 
-def other_domain(name: str, own: str, found: Iterable[PolicyRecord]) -> None:
+def check_policy_name(name: str, own: str, found: Iterable[PolicyRecord]) -> None:
     """Raise HatcastError if another domain of this Kafka has a policy of that name: groups and keys go by it."""
     for record in found:
         if record.policy == name and record.domain != own:

@@ -1,4 +1,4 @@
-"""The smallest worker that folds frames: a list for a state, a dictionary for Redis."""
+"""The smallest worker that folds batches: a list for a state, a dictionary for Redis."""
 
 import asyncio
 import gc
@@ -11,15 +11,15 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from hatcast.agents.kafka.batches import BatchSettings, RecordBatch, frame_app
+from hatcast.agents.kafka.batches import BatchSettings, RecordBatch, batch_app
 from tests.services import KafkaServer
 
 Row = tuple[int, int, int, bytes | None, bytes | None]  # partition, offset, timestamp, key, value
 
 
-def rows_of(frame: RecordBatch) -> list[Row]:
-    columns = zip(frame.offsets, frame.timestamps, frame.keys, frame.values, strict=True)
-    return [(frame.partition, *row) for row in columns]
+def rows_of(batch: RecordBatch) -> list[Row]:
+    columns = zip(batch.offsets, batch.timestamps, batch.keys, batch.values, strict=True)
+    return [(batch.partition, *row) for row in columns]
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Memory:
 
 
 class Worker:
-    """Handler and agent: folds, writes every ``checkpoint`` frames, and lets everything go at a rebalance."""
+    """Handler and agent: folds, writes every ``checkpoint`` batches, and lets everything go at a rebalance."""
 
     def __init__(self, settings: BatchSettings, store: Store, checkpoint: int = 3) -> None:
         self.store, self.checkpoint = store, checkpoint
@@ -59,13 +59,13 @@ class Worker:
         self.stale = 0
         self.seen: list[RecordBatch] = []
         self.start_by_itself = True
-        self.pause = 0.0  # after every frame, seconds
+        self.pause = 0.0  # after every batch, seconds
         self.gate = asyncio.Event()
         self.gate.set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.app = frame_app(settings, self)
-        self.app.agent(self.app.frame_topic)(self.fold)
-        self.frames = self.app.frames
+        self.app = batch_app(settings, self)
+        self.app.agent(self.app.batch_topic)(self.fold)
+        self.consumer = self.app.batch_consumer
 
     def on_assigned(self, partitions: frozenset[int]) -> None:
         self.assignments.append(partitions)
@@ -84,48 +84,48 @@ class Worker:
         self.memory.pop(partition, None)
 
     async def load(self, partitions: Iterable[int]) -> None:
-        ranges = await self.frames.log_range(partitions)
+        ranges = await self.consumer.log_range(partitions)
         for partition in partitions:
             offset = self.store.offsets.setdefault(partition, ranges[partition][0])
-            epoch = await self.frames.start_partition(partition, offset)
+            epoch = await self.consumer.start_partition(partition, offset)
             if epoch is not None:
                 self.memory[partition] = Memory(epoch, offset, offset)
 
     async def fold(self, stream: Any) -> None:
-        async for frame in stream.noack():
+        async for batch in stream.noack():
             await self.gate.wait()
-            self.take(frame)
+            self.take(batch)
             await asyncio.sleep(self.pause)
 
-    def take(self, frame: RecordBatch) -> None:
-        memory = self.memory.get(frame.partition)
-        if memory is None or memory.epoch != frame.epoch or self.frames.epoch(frame.partition) != frame.epoch:
+    def take(self, batch: RecordBatch) -> None:
+        memory = self.memory.get(batch.partition)
+        if memory is None or memory.epoch != batch.epoch or self.consumer.epoch(batch.partition) != batch.epoch:
             self.stale += 1
             return
-        if frame.base != memory.next:
-            raise BrokenChain(f"{frame.base} after {memory.next}")
-        memory.next = frame.next
-        memory.rows += rows_of(frame)
-        self.seen.append(replace_values(frame))
-        if len(self.seen) % self.checkpoint == 0 or self.frames.position_at_end(frame.partition, frame.next):
+        if batch.base != memory.next:
+            raise BrokenChain(f"{batch.base} after {memory.next}")
+        memory.next = batch.next
+        memory.rows += rows_of(batch)
+        self.seen.append(replace_values(batch))
+        if len(self.seen) % self.checkpoint == 0 or self.consumer.position_at_end(batch.partition, batch.next):
             self.write_all()
 
     def write_all(self) -> None:
         for partition, memory in list(self.memory.items()):
             if self.store.write(partition, memory.stored, memory.next, memory.rows):
-                self.frames.acknowledge(partition, memory.epoch, memory.next)
+                self.consumer.acknowledge(partition, memory.epoch, memory.next)
                 self.memory[partition] = replace_memory(memory)
             else:
                 del self.memory[partition]
 
 
 class BrokenChain(Exception):
-    """A frame of the current epoch does not begin where the one before it ended."""
+    """A batch of the current epoch does not begin where the one before it ended."""
 
 
-def replace_values(frame: RecordBatch) -> RecordBatch:
+def replace_values(batch: RecordBatch) -> RecordBatch:
     """What a test looks at later, without the bytes."""
-    return RecordBatch(frame.partition, frame.epoch, frame.base, frame.next, list(frame.offsets), [], [], [])
+    return RecordBatch(batch.partition, batch.epoch, batch.base, batch.next, list(batch.offsets), [], [], [])
 
 
 def replace_memory(memory: Memory) -> Memory:
@@ -154,13 +154,13 @@ async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
             await asyncio.sleep(0.02)
 
 
-def assert_chained(frames: list[RecordBatch]) -> None:
+def assert_chained(batches: list[RecordBatch]) -> None:
     ends: dict[tuple[int, int], int] = {}
-    for frame in frames:
-        assert frame.base == ends.get((frame.partition, frame.epoch), frame.base)
-        assert frame.base < frame.next
-        assert all(frame.base <= offset < frame.next for offset in frame.offsets)
-        ends[frame.partition, frame.epoch] = frame.next
+    for batch in batches:
+        assert batch.base == ends.get((batch.partition, batch.epoch), batch.base)
+        assert batch.base < batch.next
+        assert all(batch.base <= offset < batch.next for offset in batch.offsets)
+        ends[batch.partition, batch.epoch] = batch.next
 
 
 def resident() -> int:

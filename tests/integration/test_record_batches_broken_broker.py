@@ -1,9 +1,9 @@
-"""Frames while their Kafka is away: nothing is lost, and stopping does not wait for it."""
+"""Batches while their Kafka is away: nothing is lost, and stopping does not wait for it."""
 
 import asyncio
 
-from tests.integration.frame_worker import Store, running, until
-from tests.integration.test_frames import in_the_log, numbered, settings
+from tests.integration.record_batch_worker import Store, running, until
+from tests.integration.test_record_batches import in_the_log, numbered, settings
 from tests.services import KafkaServer
 from tests.services.fixtures import MakeTopic
 
@@ -38,7 +38,7 @@ def test_stopping_in_front_of_a_broker_that_is_gone_ends_in_order(
             await until(lambda: len(store.rows) == 100)
             await asyncio.to_thread(breakable_kafka.kill)
             await until(
-                lambda: not worker.frames.in_group()
+                lambda: not worker.consumer.in_group()
             )  # its fetches fail from now on, and wait for their next try
             async with asyncio.timeout(20):
                 await worker.app.stop()

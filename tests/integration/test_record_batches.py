@@ -1,4 +1,4 @@
-"""Frames on a real Kafka: a chain without gaps, whatever is in the log and whoever joins, leaves or stands still."""
+"""Batches on a real Kafka: a chain without gaps, whatever is in the log and whoever joins, leaves or stands still."""
 
 import asyncio
 import socket
@@ -10,7 +10,16 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from hatcast.agents.kafka.batches import BatchSettings, RecordBatch
-from tests.integration.frame_worker import Row, Store, assert_chained, committed, in_the_queue, resident, running, until
+from tests.integration.record_batch_worker import (
+    Row,
+    Store,
+    assert_chained,
+    committed,
+    in_the_queue,
+    resident,
+    running,
+    until,
+)
 from tests.services import KafkaServer, Record
 from tests.services.fixtures import MakeTopic
 
@@ -18,7 +27,7 @@ SESSION = 6.0  # the least that a broker takes
 
 
 def settings(kafka: KafkaServer, topic: str, **more: float) -> BatchSettings:
-    wanted = {"session_timeout": SESSION, "commit_interval": 0.5, "frame_records": 50}
+    wanted = {"session_timeout": SESSION, "commit_interval": 0.5, "batch_records": 50}
     return BatchSettings(topic, kafka.bootstrap_servers, topic, **{**wanted, **more})  # type: ignore[arg-type]
 
 
@@ -44,7 +53,7 @@ def produce_in_transactions(kafka: KafkaServer, topic: str, outcomes: Iterable[b
             producer.abort_transaction(30)
 
 
-def test_every_record_arrives_once_in_a_chain_of_frames(kafka: KafkaServer, make_topic: MakeTopic) -> None:
+def test_every_record_arrives_once_in_a_chain_of_batches(kafka: KafkaServer, make_topic: MakeTopic) -> None:
     topic, store = make_topic(partitions=3), Store()
     kafka.produce(topic, [*numbered(1_000, 3), Record(None, None, 0, 5), Record(b"", None, 1, 6)])
 
@@ -56,19 +65,19 @@ def test_every_record_arrives_once_in_a_chain_of_frames(kafka: KafkaServer, make
     seen = asyncio.run(run())
     assert sorted(store.rows) == in_the_log(kafka, topic)
     assert_chained(seen)
-    assert max(len(frame.offsets) for frame in seen) == 50
+    assert max(len(batch.offsets) for batch in seen) == 50
 
 
-def test_aborted_records_are_absent_and_markers_are_inside_frames(kafka: KafkaServer, make_topic: MakeTopic) -> None:
+def test_aborted_records_are_absent_and_markers_are_inside_batches(kafka: KafkaServer, make_topic: MakeTopic) -> None:
     topic, store = make_topic(partitions=2), Store()
     produce_in_transactions(kafka, topic, [True, False, True, True, False, False, True, False] * 5)
 
     async def run() -> tuple[list[RecordBatch], dict[int, tuple[int, int]], list[bool]]:
-        async with running(settings(kafka, topic, frame_records=5), store) as worker:
-            ranges = await worker.frames.log_range([0, 1])
+        async with running(settings(kafka, topic, batch_records=5), store) as worker:
+            ranges = await worker.consumer.log_range([0, 1])
             await until(lambda: all(store.offsets.get(each) == ranges[each][1] for each in (0, 1)))
-            at_end = [worker.frames.position_at_end(each, store.offsets[each]) for each in (0, 1)]
-            at_end.append(worker.frames.position_at_end(0, store.offsets[0] - 1))
+            at_end = [worker.consumer.position_at_end(each, store.offsets[each]) for each in (0, 1)]
+            at_end.append(worker.consumer.position_at_end(0, store.offsets[0] - 1))
             return worker.seen, ranges, at_end
 
     seen, _, at_end = asyncio.run(run())
@@ -78,14 +87,14 @@ def test_aborted_records_are_absent_and_markers_are_inside_frames(kafka: KafkaSe
     assert at_end == [True, True, False]  # though the last thing in the log is an aborted transaction
 
 
-def test_frames_from_before_a_new_start_are_stale(kafka: KafkaServer, make_topic: MakeTopic) -> None:
+def test_batches_from_before_a_new_start_are_stale(kafka: KafkaServer, make_topic: MakeTopic) -> None:
     topic, store = make_topic(partitions=1), Store({0: 0})
     kafka.produce(topic, numbered(1_000, 1))
 
     async def run() -> int:
         async with running(settings(kafka, topic), store) as worker:
-            worker.gate.clear()  # so frames of the first epoch wait in the queue
-            await until(lambda: worker.frames.epoch(0) is not None)
+            worker.gate.clear()  # so batches of the first epoch wait in the queue
+            await until(lambda: worker.consumer.epoch(0) is not None)
             await asyncio.sleep(1)
             store.offsets[0] = 900
             store.rows.clear()
@@ -110,8 +119,8 @@ def test_a_parked_partition_delivers_nothing_and_holds_up_no_other(kafka: KafkaS
             await until(lambda: len(store.rows) == 200)
             await asyncio.sleep(1)
             assert {partition for partition, *_ in store.rows} == {0, 2}
-            assert worker.frames.epoch(1) is None
-            await worker.frames.park_partition(0)
+            assert worker.consumer.epoch(1) is None
+            await worker.consumer.park_partition(0)
             kafka.produce(topic, numbered(4, 4))
             await until(lambda: len(store.rows) == 201)
             await asyncio.sleep(1)
@@ -159,7 +168,7 @@ def test_a_stalled_agent_stays_in_its_group_and_its_memory_stops_growing(
     async def run() -> tuple[int, int, int]:
         async with running(settings(kafka, topic, poll_seconds=4.0), store) as worker:
             worker.gate.clear()
-            await until(lambda: worker.frames.epoch(3) is not None)
+            await until(lambda: worker.consumer.epoch(3) is not None)
             await asyncio.sleep(3)
             before = resident()
             await asyncio.sleep(SESSION + 3)
@@ -184,11 +193,11 @@ def test_commits_keep_pace_and_an_old_epoch_does_not_move_them(kafka: KafkaServe
             await until(lambda: len(store.rows) == 4_000)
             await asyncio.sleep(1.5)
             assert await asyncio.to_thread(committed, kafka, topic, 2) == store.offsets
-            old = worker.frames.epoch(0)
+            old = worker.consumer.epoch(0)
             assert old is not None
-            assert await worker.frames.start_partition(0, 700) is not None
-            worker.frames.acknowledge(0, worker.frames.epoch(0) or 0, 750)
-            worker.frames.acknowledge(0, old, 1_999)
+            assert await worker.consumer.start_partition(0, 700) is not None
+            worker.consumer.acknowledge(0, worker.consumer.epoch(0) or 0, 750)
+            worker.consumer.acknowledge(0, old, 1_999)
             await asyncio.sleep(1.5)
             assert await asyncio.to_thread(committed, kafka, topic, 2) == {0: 750, 1: 2_000}
 
@@ -222,8 +231,8 @@ def test_a_position_that_the_log_has_deleted_is_lost_and_not_jumped_over(
         async with running(settings(kafka, topic), store) as worker:
             await until(lambda: bool(worker.lost) and len(store.rows) == 90)
             assert worker.lost == [(0, 10)]
-            assert worker.frames.epoch(0) is None
-            assert await worker.frames.log_range([0]) == {0: (50, 100)}
+            assert worker.consumer.epoch(0) is None
+            assert await worker.consumer.log_range([0]) == {0: (50, 100)}
             store.offsets[0] = 50
             await worker.load([0])
             await until(lambda: len(store.rows) == 140)
@@ -237,16 +246,16 @@ def test_workers_that_stop_together_leave_their_group_at_once(kafka: KafkaServer
 
     async def run() -> None:
         async with running(wanted, store) as first, running(wanted, store) as second:
-            await until(lambda: [len(each.frames.assigned()) for each in (first, second)] == [2, 2])
+            await until(lambda: [len(each.consumer.assigned()) for each in (first, second)] == [2, 2])
             before = len(second.revocations)
             await first.app.stop()
-            assert await first.frames.start_partition(0, 0) is None
+            assert await first.consumer.start_partition(0, 0) is None
             await until(lambda: len(second.revocations) > before)
-            second.frames.close()  # as Faust does where a rebalance meets a stop
+            second.consumer.close()  # as Faust does where a rebalance meets a stop
             async with asyncio.timeout(5):
                 await second.app.stop()
         async with running(wanted, store) as third:
-            await until(lambda: third.frames.assigned() == frozenset(range(4)), 10)
+            await until(lambda: third.consumer.assigned() == frozenset(range(4)), 10)
 
     asyncio.run(run())
 
@@ -275,8 +284,8 @@ def test_an_agent_that_raises_ends_the_worker(kafka: KafkaServer, make_topic: Ma
     async def run() -> BaseException | None:
         async with running(settings(kafka, topic), Store()) as worker:
 
-            def refuse(frame: RecordBatch) -> None:
-                raise RuntimeError(f"no: {frame.base}")
+            def refuse(batch: RecordBatch) -> None:
+                raise RuntimeError(f"no: {batch.base}")
 
             worker.take = refuse  # type: ignore[method-assign]
             async with asyncio.timeout(20):
