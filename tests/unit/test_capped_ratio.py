@@ -1,4 +1,4 @@
-"""The capped ratio, number by number: both sums without noise, the threshold, the interval.    [estimators.md, section 5]"""
+"""The capped ratio: both sums without noise, threshold, interval.    [docs/specification/estimators.md, section 5]"""
 
 import math
 from dataclasses import replace
