@@ -69,7 +69,7 @@ class SourceConnection:
         self._logged_reason = ""
         self._deadline_s: float | None = None
         METERS.set(BRIDGE_UP, 0)
-        METERS.set_to_current_time(BRIDGE_LAST_READING)  # so that the alert on a silent feed also fires if no reading ever arrives
+        METERS.set_to_current_time(BRIDGE_LAST_READING)  # for the alert on feeds without readings
 
     async def run(self, source: Source) -> None:
         """Serve a source until `stopping` is set, and reconnect with backoff after each loss.

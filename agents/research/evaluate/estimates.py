@@ -186,9 +186,7 @@ def quantile_weights(widths: Integers, rank: int, resolved: ResolvedContender) -
     """Return [runs, K + 1] width times exp(-eps |i - rank| / (8 s)), up to a factor for each run."""
     costs = np.abs(np.arange(widths.shape[1]) - rank) * (resolved.parameters.epsilon / (8 * resolved.selection_split))
     weights = widths * np.exp(-costs)
-    if not np.all(
-        weights.sum(axis=1) > 0
-    ):  # every interval with a width is far from the rank, and its weight underflows
+    if not np.all(weights.sum(axis=1) > 0):  # intervals far from the rank underflow
         nearest = np.where(widths > 0, costs, np.inf).min(axis=1, keepdims=True)
         weights = widths * np.exp(-np.maximum(costs - nearest, 0))
     return np.asarray(weights, np.float64)
