@@ -1,1 +1,1 @@
-"""Samples for Prometheus: what they are called (`declared`), how they are counted (`meters`), where they are served."""
+"""Prometheus metrics: declarations, counting (`meters`) and the HTTP server; failure logs of loops."""

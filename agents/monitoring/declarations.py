@@ -1,8 +1,8 @@
-"""Every metric of hatcast: its name, meaning, labels, and the processes that count it.
+"""Every metric of hatcast: its name, meaning, labels, and the processes that export it.
 
-To add one: a line here, then `python -m tools.metrics_page` for docs/metrics.md, then count it (meters.py).
-Alerts and panels (`ops/`) may use these names only. For operators, inside the trust boundary; all the same nothing here
-is of one vehicle or one cell, and none is a mean.    [design 3, I5; 7]
+To add a metric: declare it here, run `python -m tools.metrics_page` for docs/metrics.md, then count it: `METERS`.
+Alerts and dashboards (`ops/`) may use these names only. Metrics are for operators, inside the trust boundary; even so,
+no metric describes a single vehicle or cell, and none is a mean.
 """
 
 from typing import Final
@@ -17,168 +17,191 @@ _FAST: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.
 _SLOW: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
 PARTITION: Final = Label("partition")
 STATUS: Final = Label("status", ("released", "suppressed", "budget_exhausted", "incomplete"))
-# Of `/readyz`. A policy that takes devices' reports folds two topics, each with parts of its own.
-_PARTS_OF_A_TOPIC: Final = ("redis", "ledger", "group", "partitions", "checkpoint", "clock")
-PARTS: Final = ("worker", *_PARTS_OF_A_TOPIC, *(f"reports {part}" for part in _PARTS_OF_A_TOPIC))
+# The parts of `/readyz`. A policy that accepts device reports folds two topics, each with its own parts.
+_TOPIC_PARTS: Final = ("redis", "ledger", "group", "partitions", "checkpoint", "clock")
+PARTS: Final = ("worker", *_TOPIC_PARTS, *(f"reports {part}" for part in _TOPIC_PARTS))
 
 # Every process.
 BUILD_INFO: Final = Gauge(
-    "hatcast_build_info", "1; which version runs, as what.", tuple(Process), (Label("version"), Label("process"))
+    "hatcast_build_info",
+    "Always 1; the labels are the running version and the kind of process.",
+    tuple(Process),
+    (Label("version"), Label("process")),
 )
 
 # Worker: the fold.
 READINGS: Final = Counter(
     "hatcast_readings_total",
-    "Records whose outcome this process has stored, ticks too; a record that is folded again counts again."
-    " Exact totals: `hatcast status`.",
+    "Records, heartbeat records included, whose outcome this process has stored; a record that is folded again counts"
+    " again. Exact totals: `hatcast status`.",
     _WORKER,
     (Label("outcome", tuple(outcome.value for outcome in Outcome)),),
 )
 REPORTS: Final = Counter(
     "hatcast_reports_total",
-    "The same of devices' reports, where the policy takes any.",
+    "Device reports by outcome, if the policy accepts any; counted like `hatcast_readings_total`.",
     _WORKER,
     (Label("outcome", tuple(outcome.value for outcome in Outcome)),),
 )
 WATERMARK: Final = Gauge(
     "hatcast_clock_timestamp_seconds",
-    "Arrival time up to which a partition of ours is folded.",
+    "Watermark of an owned partition: the arrival time up to which it is folded.",
     _WORKER,
     (PARTITION,),
 )
 BEHIND: Final = Gauge(
-    "hatcast_behind_records", "Records of a partition of ours that wait in Kafka to be folded.", _WORKER, (PARTITION,)
+    "hatcast_behind_records",
+    "Consumer lag: records of an owned partition that are in Kafka and not folded yet.",
+    _WORKER,
+    (PARTITION,),
 )
 AHEAD: Final = Gauge(
     "hatcast_ahead_seconds",
-    "How far the record that a partition of ours waits for is dated ahead of this machine's clock;"
-    " 0: it waits for none.",
+    "How far the next record of an owned partition is dated ahead of this machine's clock; 0: the partition does not"
+    " wait for such a record.",
     _WORKER,
     (PARTITION,),
 )
 BATCHES_WAITING: Final = Gauge(
-    "hatcast_frames_waiting", "Frames fetched that wait to be folded; with 16 fetching pauses.", _WORKER
+    "hatcast_frames_waiting", "Fetched batches that wait to be folded; at 16 fetching pauses.", _WORKER
 )
-UNSTORED: Final = Gauge("hatcast_unstored_records", "Records folded and not stored yet: what memory holds.", _WORKER)
+UNSTORED: Final = Gauge(
+    "hatcast_unstored_records", "Records folded since the last checkpoint; they are in memory only.", _WORKER
+)
 PARTITIONS: Final = Gauge(
     "hatcast_partitions",
-    "Telemetry partitions: ours in Kafka's group, those of them that are loaded and read, and all that the topic has.",
+    "Telemetry partitions: assigned to this worker by the consumer group, loaded and read by it, and in the topic.",
     _WORKER,
     (Label("state", ("assigned", "loaded", "topic")),),
 )
-REBALANCES: Final = Counter("hatcast_rebalances_total", "Times that partitions were assigned to us.", _WORKER)
+REBALANCES: Final = Counter("hatcast_rebalances_total", "Rebalances that assigned partitions to this worker.", _WORKER)
 CHECKPOINT_SECONDS: Final = Histogram(
-    "hatcast_checkpoint_duration_seconds", "To store what a partition has folded.", _WORKER, buckets=_FAST
+    "hatcast_checkpoint_duration_seconds",
+    "Time to write the checkpoint of one partition to Redis.",
+    _WORKER,
+    buckets=_FAST,
 )
 CHECKPOINTS: Final = Counter(
     "hatcast_checkpoints_total",
-    "Checkpoints; `refused`: another state is stored, `failed`: Redis did not answer. Both fold again.",
+    "Checkpoints. `refused`: Redis holds another state, `failed`: Redis did not answer; in both cases the records are"
+    " folded again.",
     _WORKER,
     (Label("result", ("stored", "refused", "failed")),),
 )
 DEAD_LETTERS: Final = Counter(
     "hatcast_dead_letters_total",
-    "Dead letters; `dropped`: over the limit of 100 a second, or not sendable.",
+    "Dead letters. `dropped`: over the limit of 100 a second, or the send failed.",
     _WORKER,
     (Label("result", ("sent", "dropped")),),
 )
-HEARTBEATS: Final = Counter("hatcast_ticks_total", "Ticks sent to silent partitions.", _WORKER)
+HEARTBEATS: Final = Counter("hatcast_ticks_total", "Heartbeat records sent to idle partitions.", _WORKER)
 FAILURES: Final = Counter(
     "hatcast_troubles_total",
-    "Tries of a loop that failed, mostly since Redis or Kafka did not answer; each is tried again.",
+    "Failed attempts of a loop, usually because Redis or Kafka did not answer; each is retried.",
     (*_WORKER, *_DISPLAY),
     (Label("loop", ("ingest", "release", "ticks", "succession", "watch", "map")),),
 )
 READY: Final = Gauge(
     "hatcast_ready",
-    "1 where this part of `/readyz` is ready, else 0; `worker` while it starts or stops.",
+    "1 if this part of `/readyz` is ready, else 0; `worker` is 0 while the worker starts or stops.",
     _WORKER,
     (Label("part", PARTS),),
 )
 POLICY_INFO: Final = Gauge(
-    "hatcast_policy_info", "1; which policy this worker releases.", _WORKER, (Label("policy"), Label("policy_id"))
+    "hatcast_policy_info",
+    "Always 1; the labels are the policy that this worker releases.",
+    _WORKER,
+    (Label("policy"), Label("policy_id")),
 )
 
 # Worker: releases.
 RELEASES: Final = Counter(
     "hatcast_releases_total",
-    "Releases that this process has published; one that is sent again counts again.",
+    "Releases that this process has published; a release that is sent again counts again.",
     _WORKER,
     (Label("kind", ("hat", "query")), STATUS),
 )
 COMMIT_SECONDS: Final = Histogram(
-    "hatcast_commit_duration_seconds", "To commit a lot of releases with their charges.", _WORKER, buckets=_FAST
+    "hatcast_commit_duration_seconds", "Time to commit a batch of releases with their charges.", _WORKER, buckets=_FAST
 )
 PUBLISH_SECONDS: Final = Histogram(
-    "hatcast_publish_duration_seconds", "To publish a lot of releases in one transaction.", _WORKER, buckets=_FAST
+    "hatcast_publish_duration_seconds",
+    "Time to publish a batch of releases in one Kafka transaction.",
+    _WORKER,
+    buckets=_FAST,
 )
 CLOSING_SECONDS: Final = Histogram(
     "hatcast_closing_delay_seconds",
-    "From when this process saw that a slot is final to the publication of each of its HATs;"
-    " under `add_remove` until the full minute too.",
+    "Time from this process noticing that a slot is final to the publication of each of its HATs; under `add_remove`"
+    " it includes the wait for the full minute.",
     _WORKER,
     buckets=_SLOW,
 )
 OLDEST_FINAL: Final = Gauge(
     "hatcast_oldest_final_seconds",
-    "How long the oldest slot that is final waits, as this process sees it, until all is published; 0: none waits.",
+    "How long the oldest final slot with unpublished releases has waited, as this process sees it; 0: none waits.",
     _WORKER,
 )
-OPEN_SLOTS: Final = Gauge("hatcast_open_slots", "Slots with contributions. The same from every worker.", _WORKER)
+OPEN_SLOTS: Final = Gauge(
+    "hatcast_open_slots", "Slots with contributions. Every worker reports the same value.", _WORKER
+)
 UNPUBLISHED: Final = Gauge(
     "hatcast_unpublished_releases",
-    "Releases of the policy committed and not acknowledged by Kafka. The same from every worker.",
+    "Releases of the policy that are committed and not yet acknowledged by Kafka. Every worker reports the same value.",
     _WORKER,
 )
 RECOVERIES: Final = Counter(
     "hatcast_ledger_recoveries_total",
-    "Times that this process recovered the ledger, alone or with others, by whether it finished that.",
+    "Ledger recoveries that this process ran, alone or together with other workers, by result.",
     _WORKER,
     (Label("result", ("finished", "unfinished")),),
 )
 FENCED: Final = Counter(
-    "hatcast_producers_fenced_total", "Producers of ours that another worker took over while they sent.", _WORKER
+    "hatcast_producers_fenced_total",
+    "Producers of this worker that another worker fenced while they were sending.",
+    _WORKER,
 )
 BUDGET_RATIO: Final = Gauge(
     "hatcast_budget_spent_ratio",
-    "What the day that is being folded can have cost one user so far, by its limit; the same from every worker.",
+    "Upper bound of one user's charges on the day that is being folded, divided by the daily limit; every worker"
+    " reports the same value.",
     _WORKER,
 )
 TOTAL_RATIO: Final = Gauge(
     "hatcast_budget_total_spent_ratio",
-    "The same of all days together, where the policy has a `total_limit`.",
+    "Upper bound of one user's charges over all days, divided by `total_limit`, if the policy has one.",
     _WORKER,
 )
 
 # Bridges: `hatcast feed mqtt`, `gtfs-rt`, `amqp`.
 BRIDGE_READINGS: Final = Counter("hatcast_bridge_readings_total", "Readings that Kafka has acknowledged.", _BRIDGE)
 BRIDGE_UNDECODABLE: Final = Counter(
-    "hatcast_bridge_undecodable_total", "Records of the source that could not be read.", _BRIDGE
+    "hatcast_bridge_undecodable_total", "Records of the source that could not be decoded.", _BRIDGE
 )
 BRIDGE_REJECTED: Final = Counter(
     "hatcast_bridge_rejected_total",
-    "Readings not sent, since they had come later than now (rule 1): the clock was set back meanwhile.",
+    "Readings not sent because their arrival is in the future (rule 1 of the fold): the machine's clock was set back.",
     _BRIDGE,
 )
 BRIDGE_REPEATED: Final = Counter(
     "hatcast_bridge_repeated_total",
-    "Readings of a poll that the vehicle has not renewed since the poll before.",
+    "Readings of a poll that are unchanged since the previous poll.",
     _BRIDGE,
 )
 BRIDGE_DROPPED: Final = Counter(
     "hatcast_bridge_dropped_total",
-    "Messages dropped because the buffer was full, of a source that does not send them again.",
+    "Messages dropped because the buffer was full; the source does not send them again.",
     _BRIDGE,
 )
 BRIDGE_RECONNECTS: Final = Counter(
-    "hatcast_bridge_reconnects_total", "Times that the source was lost or did not answer, and was tried again.", _BRIDGE
+    "hatcast_bridge_reconnects_total", "Reconnects after the source was lost or did not answer.", _BRIDGE
 )
 BRIDGE_UP: Final = Gauge(
-    "hatcast_bridge_source_up", "1 while the source is connected, or answered last, else 0.", _BRIDGE
+    "hatcast_bridge_source_up", "1 while the source is connected or answered the last request, else 0.", _BRIDGE
 )
 BRIDGE_LAST_READING: Final = Gauge(
     "hatcast_bridge_last_reading_timestamp_seconds",
-    "When the last reading came from the source; before the first, when the bridge began.",
+    "When the last reading arrived from the source; before the first reading, when the bridge started.",
     _BRIDGE,
 )
 BRIDGE_LAST_POLL: Final = Gauge(
@@ -187,22 +210,22 @@ BRIDGE_LAST_POLL: Final = Gauge(
     _BRIDGE,
 )
 BRIDGE_BUFFER: Final = Gauge(
-    "hatcast_bridge_buffer_fill_ratio", "How full the buffer between source and Kafka is; 1: full.", _BRIDGE
+    "hatcast_bridge_buffer_fill_ratio", "Fill level of the buffer between source and Kafka; 1: full.", _BRIDGE
 )
 
 # The display.
-DISPLAY_CLIENTS: Final = Gauge("hatcast_display_clients", "Clients that follow the changes now.", _DISPLAY)
+DISPLAY_CLIENTS: Final = Gauge("hatcast_display_clients", "Clients that are connected to the event stream.", _DISPLAY)
 DISPLAY_DROPPED: Final = Counter(
-    "hatcast_display_dropped_clients_total", "Clients that were too slow, and were let go.", _DISPLAY
+    "hatcast_display_dropped_clients_total", "Clients disconnected because they were too slow.", _DISPLAY
 )
-DISPLAY_EVENTS: Final = Counter("hatcast_display_events_total", "Events sent, to all clients together.", _DISPLAY)
+DISPLAY_EVENTS: Final = Counter("hatcast_display_events_total", "Events sent, summed over all clients.", _DISPLAY)
 DISPLAY_LAST_RELEASE: Final = Gauge(
     "hatcast_display_last_release_timestamp_seconds",
-    "When the last release was read from Kafka; before the first, when the display began.",
+    "When the last release was read from Kafka; before the first, when the display started.",
     _DISPLAY,
 )
 DISPLAY_KAFKA_UP: Final = Gauge(
-    "hatcast_display_kafka_up", "1 while Kafka answers what follows the releases, else 0.", _DISPLAY
+    "hatcast_display_kafka_up", "1 while the reader of the releases gets answers from Kafka, else 0.", _DISPLAY
 )
 
 METRICS: Final[tuple[Metric, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

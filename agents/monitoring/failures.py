@@ -1,6 +1,6 @@
-"""Repeated failures of a loop: logged once for each cause, and once when they are over.
+"""Log repeated failures of a loop once for each cause, and once when they clear.
 
-A line names the operation, the service and the cause, never the error's own text: see agents/errors/causes.py.
+A log line names the operation, the service and the cause, never the error's own text: see agents/errors/causes.py.
 """
 
 from collections.abc import Iterator
@@ -20,36 +20,36 @@ _BACK_OFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _NOTE: Final = "hatcast operation: "
 
 Operation = tuple[str, int | None]
-"""What is done, and to which partition, where it is done to each."""
+"""Name of an operation, and the partition that it is for; None if it is not for one partition."""
 
 
 class FailureLog:
-    """What fails in one loop of a worker.
+    """Failure log of one loop.
 
-    Steps run inside `doing`, so that a failure has their name, and so that its end is logged as what it was: an
-    operation that has succeeded since was done again; of any other nothing is left to do here, since it was done
-    before its answer was lost, or elsewhere.
+    Each operation of the loop runs inside `attempt`, which names its failure and records its success. If a failed
+    operation has succeeded since, `clear` logs that its retry succeeded. Otherwise a retry was not needed: the operation
+    had succeeded although its answer was lost, or another worker has done it.
     """
 
     def __init__(self, loop: str) -> None:
-        """Args: `loop`, as the log names it."""
+        """Args: `loop`, its name in the log and in the metric's label."""
         self._loop = loop
         self._since_s = 0.0
         self._tries = 0
         self._logged_causes: set[str] = set()
-        self._operations: dict[Operation, bool] = {}  # whether it was done since
+        self._operations: dict[Operation, bool] = {}  # those that failed -> whether they have succeeded since
         self._skip_clear = False
 
     @contextmanager
     def attempt(self, operation: str, partition: int | None = None) -> Iterator[None]:
-        """Name the operation of the block, a verb and its object, and count it as done at the block's end."""
+        """Run the block as an operation, named by a verb and its object; at the block's end it has succeeded."""
         with self.name_operation(operation, partition):
             yield
         self.succeeded(operation, partition)
 
     @contextmanager
     def name_operation(self, operation: str, partition: int | None = None) -> Iterator[None]:
-        """Name the operation that fails where the block does; the innermost name counts."""
+        """Attach the operation's name to an exception of the block; the innermost name counts."""
         try:
             yield
         except Exception as error:
@@ -57,21 +57,21 @@ class FailureLog:
             raise
 
     def succeeded(self, operation: str, partition: int | None = None) -> None:
-        """This worker has done an operation, which may have failed before."""
+        """Record that this worker has done an operation, which may have failed before."""
         if (operation, partition) in self._operations:
             self._operations[operation, partition] = True
 
     def failed_partitions(self, operation: str) -> set[int]:
-        """Return the partitions for which an operation has failed and was not done since."""
-        failed = (key for key, done in self._operations.items() if not done)
+        """Return the partitions for which an operation has failed and not succeeded since."""
+        failed = (key for key, succeeded in self._operations.items() if not succeeded)
         return {partition for name, partition in failed if name == operation and partition is not None}
 
     def skip_next_clear(self) -> None:
-        """The loop could not get to what failed before: the next `over` is left out."""
+        """Ignore the next `clear`: this round of the loop could not retry the failed operations."""
         self._skip_clear = True
 
     def failed(self, error: Exception) -> None:
-        """Log a failed try, unless its cause was logged since the loop last worked."""
+        """Log a failed attempt, unless its cause was logged since the last `clear`."""
         if not self._tries:
             self._since_s = monotonic_s()
         self._tries += 1
@@ -83,21 +83,24 @@ class FailureLog:
         if cause.text in self._logged_causes:
             return
         self._logged_causes.add(cause.text)
-        named = {"loop": self._loop, "operation": operation, "service": cause.service}
+        fields = {"loop": self._loop, "operation": operation, "service": cause.service}
         if is_full(error):
-            log.error(FULL, **named)
+            log.error(FULL, **fields)
         else:
-            log.warning("not done, tried again", **named, cause=cause.text, error=type(error).__name__)
+            log.warning("operation failed, retrying", **fields, cause=cause.text, error=type(error).__name__)
 
     def clear(self) -> None:
-        """Log what became of the failed operations, after a try in which nothing failed."""
-        skipped, self._skip_clear = self._skip_clear, False
-        if skipped:
+        """Log the result of each failed operation and forget them: in this round nothing failed."""
+        skip, self._skip_clear = self._skip_clear, False
+        if skip:
             return
         if self._tries:
             after_s = round(monotonic_s() - self._since_s, 1)
-            for event, was_done in (("done again", True), ("nothing left to do here", False)):
-                for operation, partitions in _grouped(self._operations, was_done=was_done).items():
+            for event, succeeded in (
+                ("retry succeeded", True),
+                ("retry not needed", False),
+            ):
+                for operation, partitions in _partitions_by_operation(self._operations, succeeded=succeeded).items():
                     where = {"partitions": partitions} if partitions else {}
                     log.info(event, loop=self._loop, operation=operation, after_s=after_s, tries=self._tries, **where)
         self._tries = 0
@@ -106,12 +109,12 @@ class FailureLog:
 
     @property
     def wait_s(self) -> float:
-        """How long to wait before the next try; 0 where the last one succeeded."""
+        """Seconds to wait before the next attempt; 0 if the last one succeeded."""
         return back_off_s(self._tries - 1) if self._tries else 0.0
 
 
 def _name_operation(error: BaseException, operation: str, partition: int | None = None) -> None:
-    """Attach the operation that failed to its error; the first name stays."""
+    """Attach the name of the failed operation to its error, unless it has one."""
     if _operation_of(error) is None:
         error.add_note(f"{_NOTE}{operation}{'' if partition is None else f' #{partition}'}")
 
@@ -125,22 +128,22 @@ def _operation_of(error: BaseException) -> Operation | None:
 
 
 def _remove_operation(error: BaseException) -> None:
-    """Libraries raise one error in several places: the next operation that it ends is another."""
+    """Remove the operation's name: libraries raise one error object several times, then for other operations."""
     notes = getattr(error, "__notes__", [])
     notes[:] = [note for note in notes if not note.startswith(_NOTE)]
 
 
-def _grouped(failed: dict[Operation, bool], *, was_done: bool) -> dict[str, list[int]]:
-    """Operation -> its partitions, of those that were done since or were not."""
-    found: dict[str, list[int]] = {}
-    for (operation, partition), done in failed.items():
-        if done is was_done:
-            found.setdefault(operation, [])
+def _partitions_by_operation(operations: dict[Operation, bool], *, succeeded: bool) -> dict[str, list[int]]:
+    """Return operation -> sorted partitions, for the operations that have succeeded since, or for the others."""
+    partitions: dict[str, list[int]] = {}
+    for (operation, partition), has_succeeded in operations.items():
+        if has_succeeded is succeeded:
+            partitions.setdefault(operation, [])
             if partition is not None:
-                found[operation] = sorted({*found[operation], partition})
-    return found
+                partitions[operation] = sorted({*partitions[operation], partition})
+    return partitions
 
 
 def back_off_s(attempt: int) -> float:
-    """Seconds to wait after the try number `attempt` (from 0 on): longer and longer, so that nobody is hammered."""
+    """Return the seconds to wait after failed attempt number `attempt`, from 0: the backoff grows up to 5 s."""
     return _BACK_OFF_S[min(attempt, len(_BACK_OFF_S) - 1)]

@@ -1,4 +1,4 @@
-"""What a metric is declared as."""
+"""Metric types for declarations: counter, gauge, histogram, and their labels."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import ClassVar
 
 
 class Process(StrEnum):
-    """Which process counts it."""
+    """Kind of process that exports a metric."""
 
     WORKER = "worker"
     BRIDGE = "bridge"
@@ -15,11 +15,11 @@ class Process(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A label and all the values that it may have.
+    """Label of a metric, with all its values.
 
-    A label is never a cell or a vehicle: those sets are large, and a figure of one of them is a release without noise.
+    A label is never a cell or a vehicle: those sets are large, and a value for one of them is a release without noise.
 
-    values   empty: any number of a partition, or what is public of a build or a policy
+    values   empty: not listed, because the label is a partition number or a public fact of a build or a policy
     """
 
     name: str
@@ -28,12 +28,12 @@ class Label:
 
 @dataclass(frozen=True)
 class Metric:
-    """One name on `/metrics`.
+    """Declaration of one metric.
 
     name        `hatcast_...`, in base units: seconds, bytes, ratios from 0 to 1
-    text        what it says, as one line
-    processes   that export it
-    labels      in the order in which values are given
+    text        help text, one line
+    processes   the processes that export it
+    labels      in the order in which their values are passed
     """
 
     kind: ClassVar[str]
@@ -45,21 +45,21 @@ class Metric:
 
 @dataclass(frozen=True)
 class Counter(Metric):
-    """Only grows, from 0 at the start of the process. Its name ends in `_total`."""
+    """Count that only grows, from 0 at the start of the process. Its name ends in `_total`."""
 
     kind: ClassVar[str] = "counter"
 
 
 @dataclass(frozen=True)
 class Gauge(Metric):
-    """What is so now. It is not on the page before it was set."""
+    """Current value. It is exported once it has been set."""
 
     kind: ClassVar[str] = "gauge"
 
 
 @dataclass(frozen=True)
 class Histogram(Metric):
-    """How long something takes: seconds, counted by upper bounds."""
+    """Durations in seconds, counted in buckets by upper bound."""
 
     kind: ClassVar[str] = "histogram"
     buckets: tuple[float, ...] = field(kw_only=True)

@@ -1,7 +1,8 @@
 """Structured logs on standard error: one JSON object a line, or coloured lines on a terminal.
 
-No line holds a vehicle, a reading, a pseudonym, a count of users or a mean: logs are for operators, and travel far. So
-no line holds the text of an error that is not ours, whoever logs it: `redact_errors` and `ErrorTextFilter` see all lines.
+No line contains a vehicle, a reading, a pseudonym, a count of users or a mean: logs are for operators and are copied
+to many places. Therefore no line contains the text of a foreign error either, not even one that a library logs:
+`redact_errors` and `ErrorTextFilter` process all lines.
 """
 
 import logging
@@ -13,39 +14,39 @@ import structlog
 from hatcast.agents.errors.unexpected import WARNING, ErrorTextFilter, brief, kind_of, place_of, shows_texts, trace_of
 from hatcast.stream.errors import HatcastError
 
-_AGAIN_S: Final = 60.0
-_TEXTS: Final = 1_000  # kept at most: a library may write what changes into the text itself
+_REPEAT_S: Final = 60.0
+_TEXTS_MAX: Final = 1_000  # remembered texts: a library may format changing values into the text itself
 
 
 class RepeatFilter(logging.Filter):
-    """Of what a library says again and again, once a minute, with how often it was said meanwhile.
+    """Pass a repeated log text once a minute, with the number of suppressed repetitions.
 
-    aiokafka says several things ten times a second for as long as a broker is away.
+    aiokafka logs some texts ten times a second while a broker is unreachable.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._said: dict[tuple[str, str], float] = {}
-        self._left_out: dict[tuple[str, str], int] = {}
+        self._written: dict[tuple[str, str], float] = {}
+        self._suppressed: dict[tuple[str, str], int] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to write it. Texts count as the same before what changes is put into them."""
+        """Return whether to write the record. Texts are compared before their values are formatted in."""
         text = (record.name, str(record.msg))
-        if record.created - self._said.get(text, -_AGAIN_S) < _AGAIN_S:
-            self._left_out[text] = self._left_out.get(text, 0) + 1
+        if record.created - self._written.get(text, -_REPEAT_S) < _REPEAT_S:
+            self._suppressed[text] = self._suppressed.get(text, 0) + 1
             return False
-        if len(self._said) >= _TEXTS:
-            self._said.clear()
-            self._left_out.clear()
-        self._said[text] = record.created
-        left_out = self._left_out.pop(text, 0)
-        if left_out:
-            record.msg = f"{record.msg} (and {left_out} times since this was last written)"
+        if len(self._written) >= _TEXTS_MAX:
+            self._written.clear()
+            self._suppressed.clear()
+        self._written[text] = record.created
+        suppressed = self._suppressed.pop(text, 0)
+        if suppressed:
+            record.msg = f"{record.msg} (repeated {suppressed} times since it was last written)"
         return True
 
 
 def redact_errors(_logger: Any, _method: str, event: structlog.types.EventDict) -> structlog.types.EventDict:
-    """Replace errors in an event by their types and places: a processor of structlog."""
+    """Replace errors in an event by their types and places; a structlog processor."""
     error = _error_of(event.pop("exc_info", None))
     event.pop("stack_info", None)
     for key, value in event.items():
@@ -56,16 +57,16 @@ def redact_errors(_logger: Any, _method: str, event: structlog.types.EventDict) 
     return event
 
 
-def _error_of(given: object) -> BaseException | None:
-    if isinstance(given, BaseException):
-        return given
-    if isinstance(given, tuple):
-        return given[1] if isinstance(given[1], BaseException) else None
-    return sys.exception() if given else None
+def _error_of(exc_info: object) -> BaseException | None:
+    if isinstance(exc_info, BaseException):
+        return exc_info
+    if isinstance(exc_info, tuple):
+        return exc_info[1] if isinstance(exc_info[1], BaseException) else None
+    return sys.exception() if exc_info else None
 
 
 def configure_logs(level: str = "info") -> None:
-    """Set up structlog, and send what libraries log (warnings and worse) the same way."""
+    """Configure structlog, and format the warnings and errors of libraries in the same way."""
     shared: list[structlog.types.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -75,10 +76,10 @@ def configure_logs(level: str = "info") -> None:
     renderer: structlog.types.Processor = (
         structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer()
     )
-    least = logging.getLevelNamesMapping()[level.upper()]
+    minimum = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
         processors=[*shared, renderer],
-        wrapper_class=structlog.make_filtering_bound_logger(least),
+        wrapper_class=structlog.make_filtering_bound_logger(minimum),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
@@ -91,7 +92,7 @@ def configure_logs(level: str = "info") -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
         )
     )
-    # kafka-python looks at topics only, and what it has to say is in the refusals: one line, not one for each try.
+    # kafka-python is used for topics only, and HatcastError has its errors: one line, not one for each attempt.
     logging.getLogger("kafka").propagate = False
     root = logging.getLogger()
     root.handlers[:] = [handler]

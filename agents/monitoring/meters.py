@@ -1,7 +1,7 @@
-"""Counting what is declared. One page a process, as there is one log: `METERS`.
+"""Values of the declared metrics. Each process has one instance: `METERS`.
 
-A counter is advanced per frame, checkpoint or release, never per record. What a loop has at hand anyway is not set but
-read, when somebody looks: `Meters.register`.
+A counter is incremented per batch, checkpoint or release, never per record. A gauge whose value a loop has in memory
+anyway is read by a callback when Prometheus scrapes: `Meters.register`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,112 +20,113 @@ from hatcast.agents.monitoring.declarations import BUILD_INFO, METRICS
 from hatcast.agents.monitoring.kinds import Counter, Gauge, Histogram, Metric, Process
 
 Samples = Mapping[tuple[str, ...], float]
-"""Values of all labels, in their order -> figure; () where a gauge has none."""
+"""Label values, in the order of the declaration -> value of the gauge; () for a gauge without labels."""
 
-_MADE: Final = {
+_TYPES: Final = {
     "counter": prometheus.Counter,
     "gauge": prometheus.Gauge,
 }
 
 
 class Meters:
-    """The figures of one process. Any thread may count."""
+    """Metrics of one process. Thread-safe."""
 
     def __init__(self) -> None:
         self._registry = prometheus.CollectorRegistry()
-        self._made: dict[str, prometheus.Counter | prometheus.Gauge | prometheus.Histogram] = {}
-        self._readers: dict[Gauge, Callable[[], Samples]] = {}
+        self._metrics: dict[str, prometheus.Counter | prometheus.Gauge | prometheus.Histogram] = {}
+        self._callbacks: dict[Gauge, Callable[[], Samples]] = {}
         prometheus.ProcessCollector(registry=self._registry)
         prometheus.PlatformCollector(registry=self._registry)
         prometheus.GCCollector(registry=self._registry)
-        self._registry.register(_Readers(self._readers))
+        self._registry.register(_CallbackGauges(self._callbacks))
 
     def expose(self, process: Process) -> None:
-        """Show all counters and histograms of a process from now on, those that are still 0 too: a rate needs that."""
+        """Export all counters and histograms of a process from now on, also those at 0: `rate()` needs the 0."""
         for metric in METRICS:
             if process in metric.processes and not isinstance(metric, Gauge):
-                self._make(metric)
+                self._create(metric)
         self.set(BUILD_INFO, 1, version=version("hatcast"), process=process.value)
 
     def count(self, counter: Counter, by: float = 1, **labels: str) -> None:
-        """Advance a counter. Raises ValueError where a label has a value that is not declared."""
-        made = self._at(counter, labels)
-        if isinstance(made, prometheus.Counter):
-            made.inc(by)
+        """Increment a counter. Raises ValueError if a label's value is not declared."""
+        child = self._child(counter, labels)
+        if isinstance(child, prometheus.Counter):
+            child.inc(by)
 
     def set(self, gauge: Gauge, value: float, **labels: str) -> None:
-        """What is so now. Raises ValueError as `count`."""
-        made = self._at(gauge, labels)
-        if isinstance(made, prometheus.Gauge):
-            made.set(value)
+        """Set a gauge. Raises ValueError as `count` does."""
+        child = self._child(gauge, labels)
+        if isinstance(child, prometheus.Gauge):
+            child.set(value)
 
     def set_to_current_time(self, gauge: Gauge) -> None:
-        """The time of now, to gauges named `_timestamp_seconds`."""
+        """Set a gauge named `_timestamp_seconds` to the current time."""
         self.set(gauge, now_ms() / 1000)
 
     def observe(self, histogram: Histogram, seconds: float, **labels: str) -> None:
-        """How long something took. Raises ValueError as `count`."""
-        made = self._at(histogram, labels)
-        if isinstance(made, prometheus.Histogram):
-            made.observe(seconds)
+        """Observe a duration. Raises ValueError as `count` does."""
+        child = self._child(histogram, labels)
+        if isinstance(child, prometheus.Histogram):
+            child.observe(seconds)
 
     @contextmanager
     def timed(self, histogram: Histogram) -> Iterator[None]:
-        """Observe how long the block takes; not where it raises."""
-        began_s = monotonic_s()
+        """Observe the duration of the block, unless it raises."""
+        start_s = monotonic_s()
         yield
-        self.observe(histogram, monotonic_s() - began_s)
+        self.observe(histogram, monotonic_s() - start_s)
 
-    def register(self, gauge: Gauge, reader: Callable[[], Samples]) -> None:
-        """Ask for a gauge's figures whenever the page is asked for: they are of now, and cost nothing meanwhile."""
-        self._readers[gauge] = reader
+    def register(self, gauge: Gauge, callback: Callable[[], Samples]) -> None:
+        """Read a gauge's values from a callback at each scrape."""
+        self._callbacks[gauge] = callback
 
     def unregister_all(self) -> None:
-        """Ask nobody any more: whoever was asked has ended."""
-        self._readers.clear()
+        """Unregister all gauge callbacks, because their owners have ended."""
+        self._callbacks.clear()
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
-        """`/metrics` and its content type, as the header Accept wishes."""
+        """Return the body of `/metrics` and its content type, in the format that the header Accept asks for."""
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
 
-    def _at(
+    def _child(
         self, metric: Metric, labels: Mapping[str, str]
     ) -> prometheus.Counter | prometheus.Gauge | prometheus.Histogram:
-        made = self._make(metric)
+        parent = self._create(metric)
         if not metric.labels:
-            return made
-        return made.labels(*_values(metric, labels))
+            return parent
+        return parent.labels(*_values(metric, labels))
 
-    def _make(self, metric: Metric) -> prometheus.Counter | prometheus.Gauge | prometheus.Histogram:
-        made = self._made.get(metric.name)
-        if made is None:
+    def _create(self, metric: Metric) -> prometheus.Counter | prometheus.Gauge | prometheus.Histogram:
+        """Return the metric; create it, with all its label values, at the first call."""
+        created = self._metrics.get(metric.name)
+        if created is None:
             names = [label.name for label in metric.labels]
             if isinstance(metric, Histogram):
-                made = prometheus.Histogram(
+                created = prometheus.Histogram(
                     metric.name, metric.text, names, buckets=metric.buckets, registry=self._registry
                 )
             else:
-                made = _MADE[metric.kind](metric.name, metric.text, names, registry=self._registry)
-            self._made[metric.name] = made
+                created = _TYPES[metric.kind](metric.name, metric.text, names, registry=self._registry)
+            self._metrics[metric.name] = created
             if names and not isinstance(metric, Gauge):
                 for values in product(*(label.values for label in metric.labels)):
-                    made.labels(*values)
-        return made
+                    created.labels(*values)
+        return created
 
 
-class _Readers(Collector):
-    """The gauges that are read when somebody looks."""
+class _CallbackGauges(Collector):
+    """Collector of the gauges whose values come from callbacks."""
 
-    def __init__(self, readers: Mapping[Gauge, Callable[[], Samples]]) -> None:
-        self._readers = readers
+    def __init__(self, callbacks: Mapping[Gauge, Callable[[], Samples]]) -> None:
+        self._callbacks = callbacks
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        for gauge, reader in list(self._readers.items()):
+        for gauge, callback in list(self._callbacks.items()):
             names = [label.name for label in gauge.labels]
             family = GaugeMetricFamily(gauge.name, gauge.text, labels=names)
-            for values, figure in reader().items():
-                family.add_metric(_values(gauge, dict(zip(names, values, strict=True))), figure)
+            for values, sample in callback().items():
+                family.add_metric(_values(gauge, dict(zip(names, values, strict=True))), sample)
             yield family
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
@@ -133,15 +134,15 @@ class _Readers(Collector):
 
 
 def _values(metric: Metric, labels: Mapping[str, str]) -> list[str]:
-    """In the order declared. A value from nowhere could be a vehicle's, so it is refused."""
+    """Return the label values in the order declared. An undeclared value is rejected: it could be a vehicle's."""
     if labels.keys() != {label.name for label in metric.labels}:
-        raise ValueError(f"{metric.name} has the labels {[label.name for label in metric.labels]}")
+        raise ValueError(f"{metric.name} has the labels {[label.name for label in metric.labels]}: pass each of them")
     for label in metric.labels:
         if label.values and labels[label.name] not in label.values:
-            raise ValueError(f"{metric.name}: {label.name} has no such value; declare it")
+            raise ValueError(f"{metric.name}: this value of the label {label.name} is not declared: declare it")
     return [labels[label.name] for label in metric.labels]
 
 
-# When a counter began says nothing that `process_start_time_seconds` does not, and doubles the page.
-prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # 0.26 leaves it untyped
+# A counter's creation time adds nothing to `process_start_time_seconds`, and doubles the size of the page.
+prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # untyped in 0.26
 METERS: Final = Meters()

@@ -1,8 +1,8 @@
-"""`/metrics`, `/livez` and `/readyz`, for whoever runs a process: on an address of its own.
+"""HTTP server of `/metrics`, `/livez` and `/readyz` for operators, on its own address.
 
-`/livez` answers while the event loop does. `/readyz` answers 200 where the process can do all of its work, else 503;
-its JSON names the parts that are not ready. All three tell what the loops have seen, and ask nobody: a probe costs
-nothing, and an answer comes at once where Redis or Kafka hang. Nothing in them is of one vehicle or one cell.
+`/livez` answers while the event loop runs. `/readyz` answers 200 if the process can do all of its work, else 503; its
+JSON has the state of each part. All three report what the loops have seen and query neither Redis nor Kafka: a probe is
+cheap, and it is answered at once while Redis or Kafka hang. No answer describes a single vehicle or cell.
 """
 
 import os
@@ -24,14 +24,14 @@ READY: Final = "ok"
 _STOP_S: Final = 1.0
 
 Parts = Callable[[], Mapping[str, str]]
-"""Readiness check of a process: part -> `READY`, or the reason that it is not, without data."""
+"""Readiness check of a process. Returns part -> `READY`, or the reason why the part is not ready, without data."""
 
 
 class OperatorServer:
-    """The listener. It starts before everything else of a process, which is not ready then."""
+    """HTTP server for operators. It starts first, before the process is ready."""
 
     def __init__(self, listen: Address, process: Process, parts: Parts, key: str = "worker.listen") -> None:
-        """Args: `key`, the setting or option that the address is from, for a refusal."""
+        """Args: `key`, the setting or option with the address, for the error message."""
         self._listen = listen
         self._process = process
         self._parts = parts
@@ -43,7 +43,7 @@ class OperatorServer:
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=_STOP_S)
 
     async def start(self) -> None:
-        """Listen. Raises HatcastError where the address cannot be had."""
+        """Start to listen. Raises HatcastError if the address cannot be bound."""
         METERS.expose(self._process)
         await self._runner.setup()
         try:
@@ -51,14 +51,14 @@ class OperatorServer:
         except OSError as error:
             await self.stop()
             raise HatcastError(
-                f"{self._key}: {self._listen} cannot be listened on ({_reason(error)}): name another address, or"
-                " port 0 for any that is free"
+                f"{self._key}: cannot listen on {self._listen} ({_reason(error)}): set another address, or port 0 for"
+                " any free port"
             ) from None
         host, port = self._runner.addresses[0][:2]
-        log.info("health served", address=str(Address(host, port)))
+        log.info("serving metrics and health checks", address=str(Address(host, port)))
 
     async def stop(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         await self._runner.cleanup()
 
     async def _livez(self, _: web.Request) -> web.Response:
@@ -75,7 +75,7 @@ class OperatorServer:
 
 
 def _reason(error: OSError) -> str:
-    """Without the address, which asyncio repeats. A host that is unknown has a number of its own."""
+    """Return the reason without the address, which asyncio repeats. Resolver errors have negative numbers."""
     number = error.errno or 0
     return (os.strerror(number) if number > 0 else str(error.strerror)).lower()
 

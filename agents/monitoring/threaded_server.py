@@ -1,4 +1,4 @@
-"""`/metrics` of a process without an event loop: served by a thread of its own."""
+"""Operator server for a process without an event loop: it runs in its own thread."""
 
 import asyncio
 import threading
@@ -12,9 +12,9 @@ from hatcast.agents.monitoring.server import READY, OperatorServer
 
 @contextmanager
 def serve_in_thread(listen: Address, process: Process, key: str) -> Iterator[None]:
-    """Serve while the block runs. Raises HatcastError where the address cannot be had.
+    """Serve the operator endpoints while the block runs. Raises HatcastError if the address cannot be bound.
 
-    key    the setting or option that the address is from
+    key    the setting or option with the address, for the error message
     """
     loop = asyncio.new_event_loop()
     server = OperatorServer(listen, process, lambda: {process.value: READY}, key)

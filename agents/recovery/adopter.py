@@ -103,8 +103,7 @@ class Adopter:
         for answered in contents.answered:
             await self._store.restore_reservation(answered)
         for budget in contents.budgets.values():
-            if not domain.is_sealed(budget.policy, budget.date):
-                await self._store.restore_budget(budget)
+            await self._store.restore_budget(budget)
         for name, span in contents.spans.items():
             await self._store.restore_progress(name, span, domain.partitions.get(name, 0))
 

@@ -104,7 +104,7 @@ class LedgerRecovery:
             ready = await self._step(owned)
             if ready is not None:
                 return ready
-            await self.publishers.hold(owned)  # a fence invalidates our own producers too
+            await self.publishers.start_missing(owned)  # a fence invalidates our own producers too
         return False
 
     async def _step(self, owned: frozenset[int]) -> bool | None:
@@ -113,12 +113,11 @@ class LedgerRecovery:
         guard.disown(self.publishers.renewed() | (guard.written.keys() - owned))
         state = await self._store.read_state(guard.written)
         self.sealed_through = state.sealed_through
-        if not state.token:
+        if not state.token or self._went_back(state):
             return await self._recover(state)
         if state.token != guard.token:
             guard.reset(state.token)  # another worker recovered the ledger
-        if self._went_back(state):
-            return await self._recover(state)
+        guard.newest = state.generation, state.token
         guard.seen = state.commits
         guard.disown([r for r, written in guard.written.items() if state.sequences.get(r, 0) != written])
         wanted = owned - guard.written.keys()
@@ -137,7 +136,7 @@ class LedgerRecovery:
         if not guard.token:
             raise Unrecovered
         state = await self._store.read_state(guard.written)
-        if state.token == guard.token and self._went_back(state):
+        if state.token and self._went_back(state):
             await self._recover(state)
             raise Behind
         if state.token != guard.token or any(state.sequences.get(r, 0) != n for r, n in guard.written.items()):
@@ -145,8 +144,14 @@ class LedgerRecovery:
         guard.seen = state.commits
 
     def _went_back(self, state: RecoveryState) -> bool:
-        """Return True if Redis, under the same token, lacks commits that this worker knows, its own or others'."""
+        """Return True if Redis lacks a recovery or commits that this worker knows, its own or others'."""
         guard = self.guard
+        generation, token = guard.newest
+        if state.generation < generation or (state.generation == generation and state.token != token):
+            log.warning("Redis went back to an older recovery")
+            return True
+        if state.token != guard.token:
+            return False
         lost = [r for r, written in guard.written.items() if state.sequences.get(r, 0) < written]
         if lost or state.commits < guard.seen:
             log.warning(
@@ -197,7 +202,8 @@ class LedgerRecovery:
         state   which showed that a recovery is necessary
         """
         self.guard.reset()
-        attempt = await self._store.begin(state.attempt if self._has_waited_for(state.attempt) else "")
+        replaced = state.attempt if self._has_waited_for(state.attempt) else ""
+        attempt = await self._store.begin(replaced, self.guard.newest[0])
         if attempt.ours:
             self._own_attempt = attempt.token
             log.warning("recovering the ledger", attempt=attempt.token[:8])

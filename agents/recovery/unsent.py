@@ -2,12 +2,17 @@
 
 from collections.abc import Callable
 
+import msgspec
+import structlog
+
 from hatcast.agents.recovery.domain import Domain
 from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.redis.attempts import Attempt
 from hatcast.agents.redis.unsent import UnsentStore
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.spending import fineness_of
+
+log = structlog.get_logger()
 
 
 class Unsent:
@@ -23,13 +28,18 @@ class Unsent:
 
         Raises RecoveryEnded if the attempt is over.
         """
-        discarded = 0
-        for date in await self._store.dates():
-            for name in domain.publishing:
-                if domain.is_sealed(name, date):
+        discarded, days = 0, [(name, date) for date in await self._store.dates() for name in domain.partitions]
+        for name, date in days:
+            if domain.is_sealed(name, date):
+                continue
+            for release_id, record in (await self._store.records(name, date)).items():
+                try:
+                    unsent = published_of(record, self._policy_id, self._fineness)
+                except (msgspec.DecodeError, ValueError):  # of another version of hatcast
+                    log.warning("unreadable record in the ledger: it keeps its charge", release_id=release_id)
                     continue
-                for record in (await self._store.records(name, date)).values():
-                    await self._store.discard(attempt, published_of(record, self._policy_id, self._fineness))
-                    discarded += 1
-                await self._store.unreserve(attempt, name, date)
+                await self._store.discard(attempt, unsent)
+                discarded += 1
+        # Sealed days too: an answer to a query over days charges each day of its period.
+        await self._store.unreserve(attempt, days)
         return discarded

@@ -14,6 +14,7 @@ class RecoveryState:
     attempt          token of a recovery in progress; "" for none
     sealed_through   the last sealed local date of the policy; "" for none
     commits          number of commits in the domain, of all policies and workers
+    generation       number of this recovery: Redis went back if it is not greater than that of another known one
     sequences        release partition -> its commit sequence
     """
 
@@ -21,6 +22,7 @@ class RecoveryState:
     attempt: str
     sealed_through: str
     commits: int
+    generation: int
     sequences: Mapping[int, int]
 
 

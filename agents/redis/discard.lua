@@ -10,6 +10,7 @@ if get(KEYS[2], id) ~= ARGV[4] or run_read('SISMEMBER', KEYS[3], id) ~= 0 or run
   return write_all({'OK'})
 end
 set(KEYS[2], id, false)
+increase(KEYS[5], 'sequence', 1)  -- hats.budget may have published the ledger with this charge
 -- Under `add_remove` a slot is sent after all of it is committed, which is no longer true.
 local committed = {}
 for field, value in pairs(fields_of(KEYS[9])) do

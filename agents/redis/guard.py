@@ -10,14 +10,16 @@ from hatcast.agents.redis.errors import Unrecovered
 class CommitGuard:
     """The recovery token and the commit sequences that this worker knows.
 
-    token     of the finished recovery, which commits compare; "" while the ledger is not known to be recovered
-    written   release partition -> the commit sequence that this worker wrote last; only for partitions it took over
-    seen      the greatest number of the domain's commits that this worker knows, its own or others'
+    token        of the finished recovery, which commits compare; "" while the ledger is not known to be recovered
+    written      release partition -> the commit sequence that this worker wrote last; only for partitions it took over
+    seen         the greatest number of the domain's commits that this worker knows, its own or others'
+    newest       generation and token of the newest recovery that this worker knows; kept by `reset`
     """
 
     token: str = ""
     written: dict[int, int] = field(default_factory=dict)
     seen: int = 0
+    newest: tuple[int, str] = (0, "")
 
     def next_sequence(self, release_partition: int) -> int:
         """Return the sequence that the next commit compares, and advance it.

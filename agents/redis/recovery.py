@@ -64,20 +64,23 @@ class RecoveryStore:
     async def read_state(self, release_partitions: Iterable[int] = ()) -> RecoveryState:
         """Read whether the ledger is recovered, and the commit sequences of release partitions."""
         wanted, keys = list(release_partitions), self._keys
-        token, attempt, sealed, commits, *sequences = await self._read_state(
+        token, attempt, sealed, commits, generation, *sequences = await self._read_state(
             keys=[keys.recovery, keys.sequences, keys.sealed],
             args=[self._name, *(sequence_field(self._name, r) for r in wanted)],
         )
         numbers = dict(zip(wanted, map(int, sequences), strict=True))
-        return RecoveryState(token.decode(), attempt.decode(), sealed.decode(), int(commits), numbers)
+        return RecoveryState(token.decode(), attempt.decode(), sealed.decode(), int(commits), int(generation), numbers)
 
-    async def begin(self, replaced: str = "") -> Attempt:
+    async def begin(self, replaced: str = "", generation: int = 0) -> Attempt:
         """Begin a recovery, or join the one in progress. No commit succeeds until it is finished.
 
-        replaced   token of a recovery in progress that does not end, to be replaced by a new one
+        replaced     token of a recovery in progress that does not end, to be replaced by a new one
+        generation   the greatest one that this worker knows; the new recovery has a greater one
         """
         new = secrets.token_hex(16)
-        token, fenced = await self._begin(keys=[self._keys.recovery, self._keys.ends], args=[new, replaced])
+        token, fenced = await self._begin(
+            keys=[self._keys.recovery, self._keys.ends], args=[new, replaced, str(generation)]
+        )
         return Attempt(token.decode(), token.decode() == new, fenced == b"1")
 
     async def store_ends(self, attempt: Attempt, ends: Mapping[OutputPartition, Position]) -> bool:

@@ -12,7 +12,7 @@ from hatcast.agents.redis.sealed_days import Sealed, SealedDay, TopicStart
 from hatcast.agents.redis.slot_progress import ProgressStore
 
 _BATCH: Final = 500  # summaries restored in one round trip
-_BY_POLICY: Final = ("commits", "releases", "epsilon", "cap", "fineness", "query", "reserved")
+_BY_POLICY: Final = ("commits", "releases", "epsilon", "cap", "fineness", "query", "reserved", "told")
 
 
 class SealStore:

@@ -10,7 +10,8 @@ local here, sent = amount(ARGV[5], KEYS[1]), amount(ARGV[8], KEYS[1])
 local function count(charge, fineness, sign)
   if charge == ZERO then return end
   increase(KEYS[2], 'releases:' .. name, sign)
-  increase(KEYS[2], 'fineness:' .. name .. ':' .. fineness, sign)
+  local field = 'fineness:' .. name .. ':' .. fineness
+  if sign > 0 or get_number(KEYS[2], field) > 0 then increase(KEYS[2], field, sign) end
 end
 count(here, ARGV[6], -1)
 count(sent, ARGV[9], 1)

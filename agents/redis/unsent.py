@@ -4,8 +4,8 @@ During a recovery nothing is committed, all publishers are fenced, and every rec
 record in Redis that is on no topic by then was never sent.    [decisions/0029]
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from hatcast.agents.redis.adoption import Published
 from hatcast.agents.redis.attempts import Attempt, RecoveryEnded
@@ -13,6 +13,8 @@ from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.scripts import Script
 from hatcast.stream.policy.query_keys import CELL_SELECTION
+
+_BATCH: Final = 500  # days in one round trip
 
 
 class UnsentStore:
@@ -70,17 +72,26 @@ class UnsentStore:
                 record.fineness,
             ],
         )
-        _go_on(answer)
+        _continue(answer)
 
-    async def unreserve(self, attempt: Attempt, name: str, date: str) -> None:
-        """Remove a policy's reservations on a date that no topic has reported. Raises RecoveryEnded as `discard`."""
+    async def unreserve(self, attempt: Attempt, days: Sequence[tuple[str, str]]) -> None:
+        """Remove reservations that no topic has reported.
+
+        days   (policy name, local date)
+        Raises RecoveryEnded as `discard`.
+        """
         keys = self._keys
-        (answer,) = await self._unreserve(
-            keys=[keys.recovery, keys.ledger(date), keys.total], args=[attempt.token, name, CELL_SELECTION]
-        )
-        _go_on(answer)
+        for at in range(0, len(days), _BATCH):
+            answers = await self._unreserve.run_each(
+                [
+                    ([keys.recovery, keys.ledger(date), keys.total], [attempt.token, name, CELL_SELECTION])
+                    for name, date in days[at : at + _BATCH]
+                ]
+            )
+            for (answer,) in answers:
+                _continue(answer)
 
 
-def _go_on(answer: bytes) -> None:
+def _continue(answer: bytes) -> None:
     if answer == b"ended":
         raise RecoveryEnded

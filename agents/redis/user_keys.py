@@ -45,16 +45,16 @@ def user_key_mismatch(name: str, partition: int, stored: str, own: str) -> Other
 
 
 async def stored_user_keys(redis: AnyRedis, states: Iterable[PartitionKeys]) -> list[tuple[PartitionKeys, StoredKey]]:
-    """Return the user key of each of these partition states that is stored and that this Redis user may read.
+    """Return the user key of each of these partition states that holds folded records and that we may read.
 
-    Other errors of redis-py pass through.
+    A state that was only opened holds no user: its key does not matter. Other errors of redis-py pass through.
     """
     wanted = list(states)
     if not wanted:
         return []
     async with redis.pipeline(transaction=False) as pipe:
         for keys in wanted:
-            pipe.hmget(keys.state, ["user_key", "made_key"])
+            pipe.hmget(keys.state, ["user_key", "made_key", "clock"])
         answers = await pipe.execute(raise_on_error=False)
     found = []
     for keys, answer in zip(wanted, answers, strict=True):
@@ -62,8 +62,8 @@ async def stored_user_keys(redis: AnyRedis, states: Iterable[PartitionKeys]) -> 
             continue
         if isinstance(answer, Exception):
             raise answer
-        fingerprint, key = answer
-        if fingerprint is not None:
+        fingerprint, key, watermark = answer
+        if fingerprint is not None and watermark is not None:
             found.append((keys, StoredKey(fingerprint.decode(), key)))
     return found
 

@@ -105,7 +105,9 @@ class Releaser:
         await self._publishers.close_except(owned)
         if owned:
             with self._failures.attempt("take over release partitions"):
-                await self._publishers.start_missing(owned)  # before anything is read: see TransactionalProducers.publish
+                await self._publishers.start_missing(
+                    owned
+                )  # before anything is read: see TransactionalProducers.publish
         with self._failures.attempt("recover the ledger"):
             recovered = await self._recovery.ensure(owned)
         if not recovered:

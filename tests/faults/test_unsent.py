@@ -80,7 +80,7 @@ def test_what_redis_lost_after_its_commit_is_not_sent(pipeline: Pipeline) -> Non
         async with open_stores(pipeline) as stores:
             await close_hours(pipeline, stores, FIRST)
             async with releasing(pipeline, stores) as releaser:
-                await releaser._publishers.hold(ALL)
+                await releaser._publishers.start_missing(ALL)
                 assert await releaser._recovery.ensure(ALL)
                 copy = copied(pipeline)
                 records = await releaser.records(await releaser.due(ALL))
@@ -127,7 +127,7 @@ def test_a_record_that_an_aborted_transaction_showed_is_kept_and_sent(pipeline: 
         async with open_stores(pipeline) as stores:
             await close_hours(pipeline, stores)
             async with releasing(pipeline, stores) as releaser:
-                await releaser._publishers.hold(ALL)
+                await releaser._publishers.start_missing(ALL)
                 assert await releaser._recovery.ensure(ALL)  # which makes producers of its own: those send
                 for producer in releaser._publishers._producers.values():
                     producer.commit_transaction = producer.abort_transaction
@@ -211,8 +211,8 @@ def test_only_what_was_told_stays_reserved(redis_server: RedisServer) -> None:
                 )
                 await redis.hdel(DomainKeys(domain).recovery, "token")
                 attempt = await recovery.begin()
-                await recovery.unsent.unreserve(attempt, name, DATE)
-                await recovery.unsent.unreserve(attempt, name, DATE)  # as a second worker does
+                await recovery.unsent.unreserve(attempt, [(name, DATE)])
+                await recovery.unsent.unreserve(attempt, [(name, DATE)])  # as a second worker does
                 summary = await ledger.summary(DATE)
                 assert summary.queries == {"told": Reserved(places, 10**8), "less": Reserved(0, 10**8)}
                 assert summary.epsilon_user_day == summary.total.spent == 10**9 + places * 10**8

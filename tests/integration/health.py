@@ -13,7 +13,7 @@ LISTEN: Final = {"worker": {"listen": "127.0.0.1:0"}}  # the port is in the log,
 def address(worker: WorkerProcess) -> str | None:
     """`host:port`, once it is in the log."""
     for line in worker.logged().splitlines():
-        if '"health served"' in line:
+        if '"serving metrics and health checks"' in line:
             found: str = json.loads(line)["address"]
             return found
     return None

@@ -1,4 +1,4 @@
-"""`done again` in a worker's log: of what it has done again, and of nothing that another worker did instead."""
+"""`retry succeeded` in a worker's log: for what it has done again, and not for what another worker did instead."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -74,7 +74,7 @@ def share(pipeline: Pipeline, samples: list[Sample], *, boast: bool) -> tuple[Wo
     assert pipeline.folded() == 0
     second = pipeline.worker()
     pipeline.wait(pipeline.is_caught_up, "folded log", first, second)
-    pipeline.wait(lambda: bool(partitions(first, "done again")), "end of the failures", first)
+    pipeline.wait(lambda: bool(partitions(first, "retry succeeded")), "end of the failures", first)
     ours, theirs = (set(lines(each, "partitions assigned")[-1]["partitions"]) for each in (first, second))
     assert ours
     assert theirs
@@ -90,5 +90,5 @@ def test_a_worker_whose_partitions_went_says_done_again_only_of_those_that_it_ha
     assert {each.partition for each in samples} == ALL
     worker, ours, theirs = share(pipeline, samples, boast=kind == "mutant")
     assert pipeline.outcomes() == {"accepted": len(samples)}
-    true = partitions(worker, "done again") == ours and partitions(worker, "nothing left to do here") == theirs
+    true = partitions(worker, "retry succeeded") == ours and partitions(worker, "retry not needed") == theirs
     assert true is (kind == "product")

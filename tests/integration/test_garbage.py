@@ -42,7 +42,7 @@ class Bridge(WorkerProcess):
 
 def page(process: WorkerProcess) -> str:
     """Its `/metrics`."""
-    address = re.search(r'"address": "([^"]+)", "event": "health served"', process.logged())
+    address = re.search(r'"address": "([^"]+)", "event": "serving metrics and health checks"', process.logged())
     assert address is not None
     with urllib.request.urlopen(f"http://{address[1]}/metrics", timeout=20) as answer:
         return str(answer.read().decode())

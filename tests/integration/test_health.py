@@ -51,6 +51,6 @@ def test_an_address_that_is_taken_is_refused(pipeline: Pipeline) -> None:
         refused = pipeline.hatcast("worker", config=pipeline.changed({"worker": {"listen": where}}))
     assert refused.code == 1
     assert refused.err == (
-        f"hatcast: worker.listen: {where} cannot be listened on (address already in use): name another address,"
-        " or port 0 for any that is free\n"
+        f"hatcast: worker.listen: cannot listen on {where} (address already in use): set another address,"
+        " or port 0 for any free port\n"
     )

@@ -55,7 +55,7 @@ def test_a_key_that_is_lost_with_its_node_is_restored_from_the_states_folded_und
 
 
 def test_a_state_that_was_opened_under_another_key_and_holds_no_user_stops_no_worker(pipeline: Pipeline) -> None:
-    """Redis was emptied while an older worker opened a partition and a newer one made a key; the older one has ended."""
+    """Redis was emptied while an older worker opened a partition and a newer one made a key."""
     fold(pipeline, 36)
     with closing(pipeline.redis_server.client()) as redis:
         opened: Any = redis.hmget(f"{{{pipeline.settings.policy.name}:0}}:state", ["user_key", "made_key"])

@@ -172,7 +172,7 @@ class Stage:
         )
         return {
             "adopt": adopt_fresh,
-            "begin": lambda: recovery._begin(keys=[keys.recovery, keys.ends], args=["own", "a"]),
+            "begin": lambda: recovery._begin(keys=[keys.recovery, keys.ends], args=["own", "a", "0"]),
             "store_ends": lambda: recovery._store_ends(keys=[keys.recovery, keys.ends], args=["a", OUTPUT.field, ":1"]),
             "finish": lambda: recovery._finish(keys=[keys.recovery, keys.ends, keys.adopted], args=["a"]),
             "read_recovery": lambda: recovery.read_state([0]),
@@ -198,7 +198,7 @@ class Stage:
             "skip": lambda: self.partition._skip(keys=[PartitionKeys(name, 0).state], args=["1", "9"]),
             "book_spent": SpentStore(self.redis, name, paid).confirm,
             "discard": lambda: recovery.unsent.discard(Attempt("a", ours=True, is_fenced=True), here),
-            "unreserve": lambda: recovery.unsent.unreserve(Attempt("a", ours=True, is_fenced=True), name, DAY),
+            "unreserve": lambda: recovery.unsent.unreserve(Attempt("a", ours=True, is_fenced=True), [(name, DAY)]),
             "claim_next_policy": lambda: PolicyTransitionStore(self.redis, name).claim(
                 name, NextPolicy("2022-02-01", "next")
             ),

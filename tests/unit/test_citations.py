@@ -135,8 +135,8 @@ def _page_problems(found: re.Match[str], joined: str, folder: Path) -> Iterator[
         yield f"{name}: no such page"
     elif anchor is not None and not any(anchor[1:] in page.anchors for page in pages):
         yield f"{name}{anchor}: no such anchor"
-    elif paths[0].parent == SPECIFICATION and (number := re.match(r" (\d+)\b", tail)):
-        yield f"{name} {number[1]}: write `, rule {number[1]}` or `, section {number[1]}`"
+    elif paths[0].parent == SPECIFICATION and (bare := re.match(r" (\d+)\b", tail)):
+        yield f"{name} {bare[1]}: write `, rule {bare[1]}` or `, section {bare[1]}`"
     elif numbered is not None:
         known = pages[0].rules if numbered[1] == "rule" else pages[0].sections
         for number in _numbers(numbered[2]):

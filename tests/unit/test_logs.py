@@ -23,8 +23,8 @@ def test_what_is_said_again_and_again_is_written_once_a_minute_with_how_often(se
     written = [said(seldom, 1000 + tenth / 10, "no way to %s", tenth) for tenth in range(1_300)]
     assert {place: text for place, text in enumerate(written) if text is not None} == {
         0: "no way to 0",
-        600: "no way to 600 (and 599 times since this was last written)",
-        1200: "no way to 1200 (and 599 times since this was last written)",
+        600: "no way to 600 (repeated 599 times since it was last written)",
+        1200: "no way to 1200 (repeated 599 times since it was last written)",
     }
 
 
@@ -36,4 +36,4 @@ def test_what_is_said_for_the_first_time_is_always_written(seldom: RepeatFilter)
 
 def test_a_library_whose_texts_never_repeat_fills_no_memory(seldom: RepeatFilter) -> None:
     assert all(said(seldom, 1000, f"no way to {number}") for number in range(5_000))
-    assert len(seldom._said) <= 1_000
+    assert len(seldom._written) <= 1_000

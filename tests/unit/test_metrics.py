@@ -131,7 +131,7 @@ async def _asked(parts: Mapping[str, str], path: str, accept: str = "") -> tuple
         server = OperatorServer(Address("127.0.0.1", 0), Process.BRIDGE, lambda: parts)
         await server.start()
     try:
-        where = next(str(line["address"]) for line in logs if line["event"] == "health served")
+        where = next(str(line["address"]) for line in logs if line["event"] == "serving metrics and health checks")
         async with ClientSession() as session, session.get(f"http://{where}{path}", headers={"Accept": accept}) as got:
             return got.status, got.headers["Content-Type"], await got.text()
     finally:
@@ -162,7 +162,7 @@ def test_an_address_that_cannot_be_had_is_refused_by_the_name_of_its_setting() -
         here: Any = Address("192.0.2.1", 1)  # nobody's
         await OperatorServer(here, Process.BRIDGE, dict, "--metrics-listen").start()
 
-    with pytest.raises(HatcastError, match=r"--metrics-listen: 192\.0\.2\.1:1 cannot be listened on"):
+    with pytest.raises(HatcastError, match=r"--metrics-listen: cannot listen on 192\.0\.2\.1:1"):
         asyncio.run(start())
 
 

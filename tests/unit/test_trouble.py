@@ -42,7 +42,7 @@ def test_a_failure_is_logged_once_with_operation_service_and_cause() -> None:
             fails(failures, "commit releases", ResponseError("READONLY 38.5"))
         fails(failures, "publish releases", RedisConnectionError("GJ05"))
 
-    told = {"event": "not done, tried again", "loop": "release", "service": "Redis"}
+    told = {"event": "operation failed, retrying", "loop": "release", "service": "Redis"}
     readonly = "it is a read-only replica (READONLY): set redis.url to the master"
     gone = "no connection (closed by the server)"
     assert logged(story) == [
@@ -84,9 +84,9 @@ def ends(failures: FailureLog) -> list[dict[str, Any]]:
 
 
 TRUE_ENDS = [
-    {"event": "done again", "loop": "ingest", "operation": "write a checkpoint", "tries": 4, "partitions": [1]},
-    {"event": "done again", "loop": "ingest", "operation": "read the stored offsets", "tries": 4},
-    {"event": "nothing left to do here", "loop": "ingest", "operation": "write a checkpoint", "tries": 4}
+    {"event": "retry succeeded", "loop": "ingest", "operation": "write a checkpoint", "tries": 4, "partitions": [1]},
+    {"event": "retry succeeded", "loop": "ingest", "operation": "read the stored offsets", "tries": 4},
+    {"event": "retry not needed", "loop": "ingest", "operation": "write a checkpoint", "tries": 4}
     | {"partitions": [2, 3]},
 ]
 
@@ -120,7 +120,7 @@ def test_a_round_that_could_not_try_is_not_the_end_of_a_trouble() -> None:
         failures.clear()
         assert failures.wait_s == 0
 
-    assert [line["event"] for line in logged(story)] == ["not done, tried again", "done again"]
+    assert [line["event"] for line in logged(story)] == ["operation failed, retrying", "retry succeeded"]
 
 
 @pytest.mark.parametrize("error", [Damaged("{t}:ledger:2022-01-02"), Overflow("{t}:total")])

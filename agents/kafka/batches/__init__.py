@@ -11,4 +11,4 @@ from hatcast.agents.kafka.batches.application import BatchApp, batch_app
 from hatcast.agents.kafka.batches.batch import BatchHandler, BatchSettings, RecordBatch
 from hatcast.agents.kafka.batches.consumer import BatchConsumer
 
-__all__ = ["BatchConsumer", "BatchHandler", "BatchSettings", "BatchApp", "RecordBatch", "batch_app"]
+__all__ = ["BatchApp", "BatchConsumer", "BatchHandler", "BatchSettings", "RecordBatch", "batch_app"]

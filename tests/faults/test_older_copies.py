@@ -1,0 +1,171 @@
+"""Redis goes back to an older copy within one round of a worker, after it looked and before it sends.
+
+Each of these published a second value or passed a limit before a send was confirmed, and an older token was an alarm.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.recovery import LedgerRecovery
+from hatcast.agents.redis.errors import Behind
+from hatcast.agents.release.hats import Releaser
+from tests.faults.test_lost_redis import close_hours, come_back, commit_and_die, copied, forget, roll_back
+from tests.faults.test_unsent import FIRST, LIMIT, SECOND, assert_within_the_limit
+from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.readings import open_stores
+from tests.integration.test_release import ALL, CrashError, crash_after, finish, releasing
+from tests.services import KafkaServer, RedisServer
+
+GoBack = Callable[[Pipeline, dict[bytes, bytes]], None]
+LIMITED: Final = {"policy": {"privacy": {"daily_limit": LIMIT}}}
+in_place_or_restarted = pytest.mark.parametrize("go_back", [roll_back, come_back])
+
+
+@pytest.fixture
+def pipeline(
+    request: pytest.FixtureRequest, kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> Iterator[Pipeline]:
+    with open_pipeline(kafka, redis_server, tmp_path, "older", getattr(request, "param", None)) as opened:
+        ensure_topics(opened.settings)
+        yield opened
+
+
+limited = pytest.mark.parametrize("pipeline", [LIMITED], indirect=True)
+
+
+def after_its_look(releaser: Releaser, event: Callable[[], None]) -> None:
+    """Let something happen in each round between the look at the recovery and what the round releases."""
+    advance = releaser._advance
+
+    async def happen(owned: frozenset[int], stopping: asyncio.Event) -> int:
+        event()
+        return await advance(owned, stopping)
+
+    releaser._advance = happen  # type: ignore[method-assign]  # the product has no switch for it
+
+
+async def two_histories_in_a_round(pipeline: Pipeline, go_back: GoBack) -> None:
+    """The budget is committed by one history, spent by another, and the first is back when a round has begun."""
+    async with open_stores(pipeline) as stores:
+        await close_hours(pipeline, stores, SECOND)
+        await commit_and_die(pipeline, stores)
+        copy = copied(pipeline)
+        forget(pipeline)
+        await close_hours(pipeline, stores, FIRST)
+        await finish(pipeline, stores)
+        await close_hours(pipeline, stores)
+        async with releasing(pipeline, stores) as releaser:
+            after_its_look(releaser, lambda: go_back(pipeline, copy))
+            with suppress(Behind):
+                await releaser.round(asyncio.Event())
+        await finish(pipeline, stores)
+
+
+@limited
+@in_place_or_restarted
+def test_what_a_round_finds_in_an_older_copy_is_not_sent_beyond_the_limit(go_back: GoBack, pipeline: Pipeline) -> None:
+    asyncio.run(two_histories_in_a_round(pipeline, go_back))
+    assert_within_the_limit(pipeline)
+
+
+@limited
+def test_without_the_look_before_a_send_the_limit_is_passed(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mutant of the test before."""
+
+    async def trust(self: LedgerRecovery) -> None:
+        del self
+
+    monkeypatch.setattr(LedgerRecovery, "confirm", trust)
+    asyncio.run(two_histories_in_a_round(pipeline, come_back))
+    with pytest.raises(AssertionError):
+        assert_within_the_limit(pipeline)
+
+
+@in_place_or_restarted
+def test_what_a_round_finds_in_an_older_copy_is_no_second_value(go_back: GoBack, pipeline: Pipeline) -> None:
+    async def run() -> None:
+        async with open_stores(pipeline) as stores:
+            await close_hours(pipeline, stores)
+            await commit_and_die(pipeline, stores)
+            copy = copied(pipeline)
+            forget(pipeline)
+            await close_hours(pipeline, stores)
+            with pytest.raises(CrashError):  # Kafka has some of the other values
+                async with releasing(pipeline, stores) as releaser:
+                    crash_after(releaser, "acked")
+                    await releaser.round(asyncio.Event())
+            async with releasing(pipeline, stores) as releaser:
+                after_its_look(releaser, lambda: go_back(pipeline, copy))
+                with suppress(Behind):
+                    await releaser.round(asyncio.Event())
+            await close_hours(pipeline, stores)
+            await finish(pipeline, stores)
+
+    asyncio.run(run())
+    published = pipeline.published(committed=False)
+    assert {release_id: len(set(values)) for release_id, values in published.items()} == dict.fromkeys(published, 1)
+    assert len(published) == 6
+
+
+def older_token(pipeline: Pipeline) -> list[str]:
+    """Redis goes back in place to a copy with the token of an older recovery, while another worker is about to send.
+
+    Returns what happened to the worker that looks first.
+    """
+    seen: list[str] = []
+
+    async def run() -> None:
+        async with open_stores(pipeline) as stores:
+            await close_hours(pipeline, stores)
+            async with releasing(pipeline, stores) as releaser:
+                partitions = sorted({releaser.release_partition(each) for each in await releaser.due(ALL)})
+            some, others = frozenset(partitions[:1]), frozenset(partitions[1:])
+            with pytest.raises(CrashError):
+                async with releasing(pipeline, stores) as first:
+                    first.owned = lambda: others
+                    crash_after(first, "committed")
+                    await first.round(asyncio.Event())
+            copy = copied(pipeline)
+            forget(pipeline)
+            await close_hours(pipeline, stores)
+            async with releasing(pipeline, stores) as looks, releasing(pipeline, stores) as sends:
+                sends.owned, looks.owned = (lambda: some), (lambda: others)
+                await looks._publishers.start_missing(others)
+                assert await looks._recovery.ensure(others)
+                slow(sends, lambda: come_back(pipeline, copy), looks, seen)
+                with suppress(Behind):
+                    await sends.round(asyncio.Event())
+            await close_hours(pipeline, stores)
+            await finish(pipeline, stores)
+
+    asyncio.run(run())
+    return seen
+
+
+def slow(sends: Releaser, event: Callable[[], None], looks: Releaser, seen: list[str]) -> None:
+    """Before the first send of one worker something happens, and another worker makes a round."""
+    send: Callable[..., Awaitable[None]] = sends.send
+
+    async def later(*arguments: Any) -> None:
+        if not seen:
+            event()
+            generation, _ = looks._recovery.guard.newest
+            await looks.round(asyncio.Event())
+            seen.append("recovered" if looks._recovery.guard.newest[0] > generation else "caught up")
+        await send(*arguments)
+
+    sends.send = later  # type: ignore[method-assign,assignment]  # the product has no switch for it
+
+
+@limited
+def test_the_token_of_an_older_recovery_makes_a_worker_recover_and_not_only_catch_up(pipeline: Pipeline) -> None:
+    assert older_token(pipeline) == ["recovered"]
+    assert_within_the_limit(pipeline)
