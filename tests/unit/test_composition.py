@@ -115,7 +115,7 @@ def test_a_smaller_move_under_the_same_noise_or_wider_noise_costs_no_more(shift:
 
 
 def test_the_hockey_stick_divergence_of_discrete_noise_is_the_one_that_is_proved() -> None:
-    # docs/privacy.md: 1 - exp(-(e - x)/2) cosh(e (s - s*)) / cosh(e / 2d), and the bound without its first cosh.
+    # docs/proofs.md: 1 - exp(-(e - x)/2) cosh(e (s - s*)) / cosh(e / 2d), and the bound without its first cosh.
     for distance, e in ((1, 0.5), (2, 1.0), (9, 3.0), (50, 1.0)):
         losses = laplace_losses(distance, e)
         values = e / distance * (np.arange(len(losses)) - distance)
