@@ -1,4 +1,4 @@
-"""The way to Kafka: connecting, trying again, and how a broker that does not answer is named."""
+"""Connect to Kafka with retries, and turn connection errors into messages that name the broker and the fix."""
 
 import re
 import socket
@@ -14,66 +14,66 @@ from hatcast.stream.errors import HatcastError
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
 
-CONNECT_SECONDS: Final = 12.0  # how long a broker that does not answer is tried again
-ATTEMPT_SECONDS: Final = 1.5  # one try of those; a connection that stands is kept for the next
+CONNECT_SECONDS: Final = 12.0  # for all attempts together
+ATTEMPT_SECONDS: Final = 1.5  # for one attempt; an open connection is used again by the next one
 REQUEST_SECONDS: Final = 15.0
 PROBE_SECONDS: Final = 2.0
 
 _LOGIN_FIX: Final = "correct kafka.sasl_mechanism, kafka.sasl_plain_username or HATCAST_KAFKA_PASSWORD"
-# Around what librdkafka says: "sasl_ssl://host:9092/bootstrap: " and " (after 3ms in state AUTH_REQ)".
+# Around the reason in librdkafka's texts: "sasl_ssl://host:9092/bootstrap: " and " (after 3ms in state AUTH_REQ)".
 _DECORATION: Final = re.compile(r"^\S+/(bootstrap|\d+): | \(after \d+ms in state \w+[^)]*\)$")
 
 
 def broker_name(settings: Settings) -> str:
-    """The brokers, as messages name them."""
+    """Return the brokers' name for messages."""
     return f"Kafka at {settings.kafka.bootstrap_servers}"
 
 
 def wait_for_broker(settings: Settings, patience_s: float = CONNECT_SECONDS) -> None:
-    """Returns once a broker has let us in and answered; it is tried again, with back-off, for `patience_s` seconds.
+    """Wait until a broker accepts the login and answers; retry with backoff for `patience_s` seconds.
 
-    librdkafka asks: the other clients do not tell a login that is refused, or a certificate, from a lost connection.
-    Raises HatcastError that names the broker; at once where waiting would not help.
+    Uses librdkafka: the other clients do not distinguish a rejected login or certificate from a lost connection.
+    Raises HatcastError that names the broker; at once if waiting would not help.
     """
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    said: list[tuple[str, str]] = []
-    asking = AdminClient(
-        confluent_options(settings) | {"error_cb": lambda error: said.append((error.name(), error.str()))}
+    errors: list[tuple[str, str]] = []
+    admin = AdminClient(
+        confluent_options(settings) | {"error_cb": lambda error: errors.append((error.name(), error.str()))}
     )
     deadline_s = monotonic_s() + patience_s
     while True:
         try:
-            asking.list_topics(timeout=max(0.1, min(ATTEMPT_SECONDS, deadline_s - monotonic_s())))
+            admin.list_topics(timeout=max(0.1, min(ATTEMPT_SECONDS, deadline_s - monotonic_s())))
         except KafkaException:
-            asking.poll(0)
-            _refuse_for_good(settings, said)
+            admin.poll(0)
+            _raise_permanent_error(settings, errors)
             if monotonic_s() >= deadline_s:
                 raise HatcastError(_unreachable(settings, patience_s)) from None
         else:
             return
 
 
-def _refuse_for_good(settings: Settings, said: Iterable[tuple[str, str]]) -> None:
-    """Raises HatcastError if librdkafka has said what will not change by itself. `said`: (name, text) of its errors."""
-    for name, text in said:
+def _raise_permanent_error(settings: Settings, errors: Iterable[tuple[str, str]]) -> None:
+    """Raise HatcastError if one of librdkafka's errors is permanent. `errors`: (name, text)."""
+    for name, text in errors:
         reason = _DECORATION.sub("", text)
         if name == "_AUTHENTICATION":
-            raise HatcastError(f"{broker_name(settings)} refuses the login ({reason}): {_LOGIN_FIX}")
+            raise HatcastError(f"{broker_name(settings)} rejects the login ({reason}): {_LOGIN_FIX}")
         if name == "_SSL":
             brief = reason.partition(": broker certificate")[0]
             raise HatcastError(
-                f"{broker_name(settings)} and hatcast do not agree on TLS ({brief}): correct kafka.ssl_cafile,"
+                f"the TLS handshake with {broker_name(settings)} failed ({brief}): correct kafka.ssl_cafile,"
                 " kafka.ssl_certfile or kafka.ssl_check_hostname"
             )
 
 
 @contextmanager
 def admin_client(settings: Settings, patience_s: float = CONNECT_SECONDS) -> Iterator["KafkaAdminClient"]:
-    """A connected admin client, closed at the end of the block; waits as `wait_for_broker` does.
+    """Connect an admin client and close it at the end of the block; waits as `wait_for_broker` does.
 
-    Raises HatcastError that names the broker: it cannot be reached, refuses the login, or failed within the block.
+    Raises HatcastError that names the broker if it is unreachable, rejects the login, or fails within the block.
     """
     from kafka import KafkaAdminClient
 
@@ -92,22 +92,23 @@ def admin_client(settings: Settings, patience_s: float = CONNECT_SECONDS) -> Ite
 
 @contextmanager
 def translate_kafka_errors(settings: Settings) -> Iterator[None]:
-    """Turns what kafka-python raises within the block into a HatcastError that names the broker."""
+    """Turn kafka-python's errors within the block into HatcastErrors that name the broker."""
     from kafka import errors
 
     where = broker_name(settings)
     try:
         yield
     except (errors.SaslAuthenticationFailedError, errors.UnsupportedSaslMechanismError) as error:
-        raise HatcastError(f"{where} refuses the login ({_text(error)}): {_LOGIN_FIX}") from None
+        raise HatcastError(f"{where} rejects the login ({_text(error)}): {_LOGIN_FIX}") from None
     except errors.AuthorizationError as error:
-        raise HatcastError(f"{where} does not allow this user to do that ({_text(error)}): change its ACLs") from None
+        raise HatcastError(f"{where} denies this user an operation ({_text(error)}): change the user's ACLs") from None
     except (errors.KafkaConnectionError, errors.NodeNotReadyError) as error:
         raise HatcastError(
-            f"{where} was lost ({_text(error)}): see that it runs, and that its advertised.listeners can be reached"
+            f"the connection to {where} was lost ({_text(error)}): check that it runs and that its advertised.listeners"
+            " are reachable"
         ) from None
     except errors.KafkaError as error:
-        raise HatcastError(f"{where} did not do what was asked ({_text(error)}): see the broker's log") from None
+        raise HatcastError(f"{where} failed a request ({_text(error)}): see the broker's log") from None
 
 
 def _text(error: Exception) -> str:
@@ -115,7 +116,7 @@ def _text(error: Exception) -> str:
 
 
 def _unreachable(settings: Settings, patience_s: float) -> str:
-    """Why a broker did not answer, as far as a plain connection shows it."""
+    """Return the error message for an unreachable broker; a plain TCP connection shows the reason."""
     reasons = {_probe(server) for server in servers(settings)}
     if reasons == {""}:
         return (
@@ -129,7 +130,7 @@ def _unreachable(settings: Settings, patience_s: float) -> str:
 
 
 def _probe(server: str) -> str:
-    """Why nobody can be reached there; empty if somebody accepts."""
+    """Return the reason why a TCP connection to the server fails; empty if it succeeds."""
     host, _, port = server.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=PROBE_SECONDS).close()

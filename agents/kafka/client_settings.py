@@ -1,6 +1,6 @@
-"""What every Kafka client is told: the one place where SASL and TLS settings pass through.
+"""Options for every Kafka client. All SASL and TLS settings pass through here.
 
-`[kafka]` has kafka-python's names; the other clients call the same things otherwise.
+The keys of `[kafka]` are kafka-python's names; they are translated for the other clients.
 """
 
 import logging
@@ -13,23 +13,23 @@ from hatcast.agents.config.settings import Settings
 from hatcast.stream.errors import SettingError
 
 CLIENT_ID: Final = "hatcast"
-BACKOFF_MS: Final = 100  # before the second try; doubled before each further one
+BACKOFF_MS: Final = 100  # before the second attempt; doubled before each further one
 BACKOFF_MAX_MS: Final = 2_000
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _DEFAULT_PORT: Final = 9092
 
-# What the clients have to say is said by refusals; their own lines would come on top.
+# hatcast's own errors have the clients' reasons; the clients' log lines would repeat them.
 logging.getLogger("kafka").addHandler(logging.NullHandler())
 logging.getLogger("aiokafka").addHandler(logging.NullHandler())
-_SILENT: Final = logging.getLogger("hatcast.librdkafka")
-_SILENT.addHandler(logging.NullHandler())
-_SILENT.propagate = False
+_NO_LOG: Final = logging.getLogger("hatcast.librdkafka")
+_NO_LOG.addHandler(logging.NullHandler())
+_NO_LOG.propagate = False
 
 
 def kafka_python_options(settings: Settings) -> dict[str, Any]:
-    """Keyword arguments for every client of kafka-python. Raises SettingError."""
+    """Return keyword arguments for every kafka-python client. Raises SettingError."""
     _check(settings)
     options: dict[str, Any] = {
         "bootstrap_servers": servers(settings),
@@ -46,7 +46,7 @@ def kafka_python_options(settings: Settings) -> dict[str, Any]:
 
 
 def aiokafka_options(settings: Settings) -> dict[str, Any]:
-    """Keyword arguments for every client of aiokafka. Raises SettingError."""
+    """Return keyword arguments for every aiokafka client. Raises SettingError."""
     _check(settings)
     return {
         "bootstrap_servers": ",".join(servers(settings)),
@@ -58,9 +58,9 @@ def aiokafka_options(settings: Settings) -> dict[str, Any]:
 
 
 def confluent_options(settings: Settings) -> dict[str, Any]:
-    """The configuration of every client of confluent-kafka. Raises SettingError."""
+    """Return the configuration of every confluent-kafka client. Raises SettingError."""
     _check(settings)
-    ssl_context(settings)  # the same files: what is wrong with them is said by their key
+    ssl_context(settings)  # checks the same files, with an error that names their key
     table = settings.kafka
     options: dict[str, Any] = {
         "bootstrap.servers": ",".join(servers(settings)),
@@ -68,8 +68,8 @@ def confluent_options(settings: Settings) -> dict[str, Any]:
         "security.protocol": table.security_protocol,
         "reconnect.backoff.ms": BACKOFF_MS,
         "reconnect.backoff.max.ms": BACKOFF_MAX_MS,
-        "logger": _SILENT,
-        "error_cb": _ignore,  # without one librdkafka prints; what is fatal comes with the call that fails
+        "logger": _NO_LOG,
+        "error_cb": _ignore,  # without a callback librdkafka prints; a fatal error is raised by the failing call
     }
     if _uses_sasl(settings):
         options |= {
@@ -78,18 +78,18 @@ def confluent_options(settings: Settings) -> dict[str, Any]:
             "sasl.password": settings.kafka_password,
         }
     if _uses_tls(settings):
-        given = {
+        files = {
             "ssl.ca.location": table.ssl_cafile,
             "ssl.certificate.location": table.ssl_certfile,
             "ssl.key.location": table.ssl_keyfile,
         }
-        options |= {name: path for name, path in given.items() if path is not None}
+        options |= {name: path for name, path in files.items() if path is not None}
         options["ssl.endpoint.identification.algorithm"] = "https" if table.ssl_check_hostname else "none"
     return options
 
 
 def ssl_context(settings: Settings) -> ssl.SSLContext | None:
-    """TLS as `[kafka]` has it; None where the protocol has none. Raises SettingError."""
+    """Return the TLS context of `[kafka]`; None if the protocol does not use TLS. Raises SettingError."""
     if not _uses_tls(settings):
         return None
     table = settings.kafka
@@ -99,30 +99,30 @@ def ssl_context(settings: Settings) -> ssl.SSLContext | None:
             context.load_cert_chain(table.ssl_certfile, table.ssl_keyfile)
     except (OSError, ssl.SSLError) as error:
         raise SettingError(
-            "kafka.ssl_cafile", f"or ssl_certfile or ssl_keyfile is no PEM file ({error})", "correct it"
+            "kafka.ssl_cafile", f"or ssl_certfile or ssl_keyfile is not a PEM file ({error})", "correct it"
         ) from None
     context.check_hostname = table.ssl_check_hostname
     return context
 
 
 def servers(settings: Settings) -> list[str]:
-    """host:port of each broker. Raises SettingError."""
+    """Return the host:port of each bootstrap server. Raises SettingError."""
     servers = []
     for text in filter(None, (part.strip() for part in settings.kafka.bootstrap_servers.split(","))):
         host, colon, port = text.rpartition(":")
         bare = not colon or text.endswith("]")  # an IPv6 address without a port ends in a bracket
         if not bare and not (host and port.isdigit() and 0 < int(port) < 65536):
             raise SettingError(
-                "kafka.bootstrap_servers", f"{text!r} is no broker", 'write "host:port", comma-separated'
+                "kafka.bootstrap_servers", f"{text!r} is not host:port", 'write "host:port", comma-separated'
             )
         servers.append(f"{text}:{_DEFAULT_PORT}" if bare else text)
     if not servers:
-        raise SettingError("kafka.bootstrap_servers", "names no broker", 'write "host:port"')
+        raise SettingError("kafka.bootstrap_servers", "is empty", 'write "host:port"')
     return servers
 
 
 def _ignore(_error: object) -> None:
-    """Nothing: librdkafka goes on by itself."""
+    """Ignore an error: librdkafka retries by itself."""
 
 
 def _uses_sasl(settings: Settings) -> bool:
@@ -134,7 +134,7 @@ def _uses_tls(settings: Settings) -> bool:
 
 
 def _sasl(settings: Settings) -> Mapping[str, str | None]:
-    """The login, in the names that kafka-python and aiokafka share."""
+    """Return the login, under the names that kafka-python and aiokafka share."""
     if not _uses_sasl(settings):
         return {}
     return {
@@ -145,12 +145,12 @@ def _sasl(settings: Settings) -> Mapping[str, str | None]:
 
 
 def _check(settings: Settings) -> None:
-    """Raises SettingError where the keys of `[kafka]` do not fit together."""
+    """Raise SettingError if the keys of `[kafka]` contradict each other."""
     table = settings.kafka
     protocol = table.security_protocol
     if protocol not in _PROTOCOLS:
         raise SettingError(
-            "kafka.security_protocol", f"{protocol!r} is no protocol", f"use one of {', '.join(_PROTOCOLS)}"
+            "kafka.security_protocol", f"{protocol!r} is not a protocol", f"use one of {', '.join(_PROTOCOLS)}"
         )
     if _uses_sasl(settings):
         if table.sasl_mechanism not in _MECHANISMS:
@@ -178,4 +178,4 @@ def _check(settings: Settings) -> None:
                 f"kafka.{key}", f"is not used by {protocol}", "set kafka.security_protocol to SSL or SASL_SSL"
             )
         if not Path(path).is_file():
-            raise SettingError(f"kafka.{key}", f"{path} is no file", "correct the path")
+            raise SettingError(f"kafka.{key}", f"{path} is not a file", "correct the path")

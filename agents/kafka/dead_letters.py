@@ -1,7 +1,7 @@
-"""Where records end that nobody can read: place and reason, never the payload or the key.    [design 6, Topics]
+"""Dead letters: place and reason of undecodable records, never their payload or key.
 
-Dead letters are for people who look for a broken feed. They hold up nothing: a flood is cut to some a second, and
-what cannot be sent is counted. The exact numbers are the stored outcomes.
+Dead letters help operators to find a broken feed. They never block the fold: at most 100 a second are sent, and letters
+that are not sent are counted. The exact numbers are the stored outcomes.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ LETTERS_PER_SECOND: Final = 100
 
 
 class Reason(StrEnum):
-    """`undecodable`: the feed cannot read the record. `bad_record`: it breaks another rule of the topic."""
+    """`undecodable`: the format cannot decode the record. `bad_record`: it breaks another rule of the topic."""
 
     UNDECODABLE = "undecodable"
     BAD_RECORD = "bad_record"
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """Where a record stands that nobody can read, and why: never its payload or its key."""
+    """Place and reason of an undecodable record, without its payload and key."""
 
     topic: Annotated[str, msgspec.Meta(min_length=1, description="the telemetry topic")]
     partition: Annotated[int, msgspec.Meta(ge=0, description="of the record")]
@@ -38,23 +38,23 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
     @property
     def event_id(self) -> str:
-        """The record's place: a letter that is sent again after a crash is the same event."""
+        """The record's place, so that a letter sent again after a crash is the same event."""
         return f"{self.topic}/{self.partition}/{self.offset}"
 
 
 class DeadLetters:
-    """Sends dead letters by a started producer.
+    """Sender of dead letters, through a producer that is already started.
 
-    sent      acknowledged
-    dropped   over the limit, or not sendable
+    sent      acknowledged letters
+    dropped   letters over the limit, or that could not be sent
     """
 
     def __init__(
         self, producer: AIOKafkaProducer, topic: str, telemetry: str, per_second: int = LETTERS_PER_SECOND
     ) -> None:
         """Args:
-        topic: where the letters go
-        telemetry: where the records are
+        topic: the dead letter topic
+        telemetry: the topic of the records
         """
         self.sent = 0
         self.dropped = 0
@@ -63,26 +63,26 @@ class DeadLetters:
         self._telemetry = telemetry
         self._per_second = per_second
         self._second = 0
-        self._left = per_second
+        self._remaining = per_second  # letters that may still be added in this second
         self._waiting: deque[DeadLetter] = deque()
         self._sender: asyncio.Task[None] | None = None
 
     def add(self, partition: int, offset: int, reason: str) -> None:
-        """Take one letter, to be sent soon; over the limit it is only counted. Needs a running loop."""
+        """Queue one letter for sending; over the limit only count it. Needs a running event loop."""
         second = int(monotonic_s())
         if second != self._second:
-            self._second, self._left = second, self._per_second
-        # Letters that wait for a slow broker are within the limit too: memory stays bounded.
-        if not self._left or len(self._waiting) >= self._per_second:
+            self._second, self._remaining = second, self._per_second
+        # The limit also applies to letters that wait for a slow broker, so that memory stays bounded.
+        if not self._remaining or len(self._waiting) >= self._per_second:
             self._drop()
             return
-        self._left -= 1
+        self._remaining -= 1
         self._waiting.append(DeadLetter(self._telemetry, partition, offset, Reason(reason)))
         if self._sender is None or self._sender.done():
             self._sender = asyncio.create_task(self._send())
 
     async def flush(self) -> None:
-        """Wait until every letter taken so far is acknowledged or counted as dropped. Raises nothing."""
+        """Wait until every queued letter is acknowledged or counted as dropped. Raises nothing."""
         if self._sender is not None:
             await self._sender
 

@@ -1,7 +1,8 @@
-"""A topic as lines for `batch --format kafka`, the oracle of the live pipeline.    [fold.md, "Formats"]
+"""Dump a topic as JSON lines for `batch --format kafka`, which checks the live pipeline.
 
-First line {"topic", "partitions", "start_offsets"}, then {"topic", "partition", "offset", "ts", "key", "value"}:
-key and value in base64 (null where there is none), `ts` in ms UTC, each partition in the order of its offsets.
+The format (docs/specification/fold.md, Formats): the first line is {"topic", "partitions", "start_offsets"}, the others
+are {"topic", "partition", "offset", "ts", "key", "value"}, in offset order within each partition. Key and value are in
+base64, or null; `ts` is in ms UTC.
 """
 
 from collections.abc import Iterator
@@ -20,15 +21,15 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
 
 BATCH_RECORDS: Final = 5_000
-QUEUE_KIB: Final = 32_768  # what the client may fetch ahead
-FETCH_BYTES: Final = 262_144  # of one partition, packed: what is well packed is many times larger in memory
+QUEUE_KIB: Final = 32_768  # prefetch limit of the client
+FETCH_BYTES: Final = 262_144  # per partition, compressed: in memory a well compressed batch is many times larger
 POLL_SECONDS: Final = 0.1
-SILENCE_SECONDS: Final = 30.0  # a broker that gives nothing for so long, though there is more, is gone
-_NO_TIME: Final = -1  # what Kafka says where a record has no timestamp
+SILENCE_SECONDS: Final = 30.0  # without records for so long, although the end is not reached: the broker is gone
+_NO_TIME: Final = -1  # Kafka's timestamp for a record without one
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The first line. `start_offsets[p]` is where the log of partition p began: above 0, records were deleted."""
+    """First line of a dump. `start_offsets[p]` is the log start of partition p; above 0, records were deleted."""
 
     topic: str
     partitions: int
@@ -36,7 +37,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
-    """One record."""
+    """One record of a dump."""
 
     topic: str
     partition: int
@@ -51,14 +52,14 @@ _encode_lines: Final = msgspec.json.Encoder().encode_lines
 
 
 class Dump:
-    """A topic from the log's start to the end that it had when this was made; committed records only.
+    """Committed records of a topic, from the log start to the end that it had when this object was created.
 
-    head      the first line
-    records   upper bound of the records to come (offsets may have holes)
+    head      first line of the dump
+    records   upper bound of the number of records (offsets may have holes)
     """
 
     def __init__(self, settings: Settings, topic: str, consumer: "Consumer") -> None:
-        self._where = broker_name(settings)
+        self._broker = broker_name(settings)
         self._topic = topic
         self._consumer = consumer
         bounds = topic_range(settings, topic)
@@ -67,30 +68,32 @@ class Dump:
         self.records = sum(end - start for start, end in bounds)
 
     def chunks(self) -> Iterator[tuple[bytes, int]]:
-        """(lines, records in them); memory is bounded whatever the topic's size.
+        """Yield (lines, number of records in them); memory is bounded for any size of the topic.
 
-        Raises HatcastError: the broker is gone, or records were deleted before they could be read.
+        Raises HatcastError if the broker is gone, or records were deleted before they were read.
         """
         from confluent_kafka import TopicPartition
 
         yield _encode(self.head) + b"\n", 0
         starts = self.head.start_offsets
-        left = dict(self._ends)
-        with self._naming_the_broker():
-            self._consumer.assign([TopicPartition(self._topic, partition, starts[partition]) for partition in left])
-            heard_s = monotonic_s()
-            while left:
+        remaining = dict(self._ends)
+        with self._translate_kafka_errors():
+            self._consumer.assign(
+                [TopicPartition(self._topic, partition, starts[partition]) for partition in remaining]
+            )
+            last_answer_s = monotonic_s()
+            while remaining:
                 messages = self._consumer.consume(BATCH_RECORDS, POLL_SECONDS)  # waits that long to fill a batch
                 if messages:
-                    heard_s = monotonic_s()
-                elif monotonic_s() - heard_s > SILENCE_SECONDS:
-                    raise HatcastError(f"{self._where} stopped answering in the middle of {self._topic}: try again")
-                lines = self._lines(messages, left)
+                    last_answer_s = monotonic_s()
+                elif monotonic_s() - last_answer_s > SILENCE_SECONDS:
+                    raise HatcastError(f"{self._broker} stopped answering in the middle of {self._topic}: try again")
+                lines = self._lines(messages, remaining)
                 if lines:
                     yield _encode_lines(lines), len(lines)
 
-    def _lines(self, messages: "list[Message]", left: dict[int, int]) -> list[Line]:
-        """The records before the end; a partition that has come to it is taken out of `left`."""
+    def _lines(self, messages: "list[Message]", remaining: dict[int, int]) -> list[Line]:
+        """Return the records before the end; remove finished partitions from `remaining` (partition -> end)."""
         from confluent_kafka import KafkaError, KafkaException
 
         topic = self._topic
@@ -99,22 +102,21 @@ class Dump:
             partition = message.partition()
             error = message.error()
             if error is not None:
-                # The end of the log also stands where the last offsets are markers of transactions.
+                # The log's end is also reported if the last offsets are transaction markers, which are not delivered.
                 if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's own name for it
                     raise KafkaException(error)
-                if partition is not None and left.pop(partition, None) is not None:
+                if partition is not None and remaining.pop(partition, None) is not None:
                     self._pause(partition)
                 continue
             offset = message.offset()
-            if partition not in left or offset is None:
+            if partition not in remaining or offset is None:
                 continue
-            if offset < left[partition]:
-                kind, stamp = message.timestamp()
-                lines.append(
-                    Line(topic, partition, offset, stamp if kind else _NO_TIME, message.key(), message.value())
-                )
-            if offset + 1 >= left[partition]:
-                del left[partition]
+            if offset < remaining[partition]:
+                kind, timestamp = message.timestamp()
+                ts = timestamp if kind else _NO_TIME
+                lines.append(Line(topic, partition, offset, ts, message.key(), message.value()))
+            if offset + 1 >= remaining[partition]:
+                del remaining[partition]
                 self._pause(partition)
         return lines
 
@@ -124,7 +126,7 @@ class Dump:
         self._consumer.pause([TopicPartition(self._topic, partition)])
 
     @contextmanager
-    def _naming_the_broker(self) -> Iterator[None]:
+    def _translate_kafka_errors(self) -> Iterator[None]:
         from confluent_kafka import KafkaError, KafkaException
 
         try:
@@ -133,23 +135,23 @@ class Dump:
             error = raised.args[0]
             if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - librdkafka's own name for it
                 raise HatcastError(
-                    f"{self._where} deleted records of {self._topic} before they could be read: dump again, or raise"
-                    " the topic's retention"
+                    f"{self._broker} deleted records of {self._topic} before they were read: dump again, or raise the"
+                    " topic's retention"
                 ) from None
             raise HatcastError(
-                f"{self._where} cannot give {self._topic} ({error.str()}): see the broker's log"
+                f"{self._broker} failed to send {self._topic} ({error.str()}): see the broker's log"
             ) from None
 
 
 @contextmanager
 def open_dump(settings: Settings, topic: str) -> Iterator[Dump]:
-    """A dump of a topic. Raises HatcastError: the broker cannot be reached, or has no such topic."""
+    """Open a dump of a topic. Raises HatcastError if the broker is unreachable or does not have the topic."""
     from confluent_kafka import Consumer
 
     consumer = Consumer(
         confluent_options(settings)
         | {
-            "group.id": "hatcast-dump",  # the library wants one; nothing is committed
+            "group.id": "hatcast-dump",  # required by the library; nothing is committed
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
@@ -157,8 +159,8 @@ def open_dump(settings: Settings, topic: str) -> Iterator[Dump]:
             "auto.offset.reset": "error",
             "queued.max.messages.kbytes": QUEUE_KIB,
             "max.partition.fetch.bytes": FETCH_BYTES,
-            "fetch.wait.max.ms": 10,  # the end is told by a fetch that finds nothing
-            "max.poll.interval.ms": 86_400_000,  # who reads our output may be slow
+            "fetch.wait.max.ms": 10,  # the end is reported by a fetch without records
+            "max.poll.interval.ms": 86_400_000,  # the reader of our output may be slow
             "allow.auto.create.topics": False,
         }
     )

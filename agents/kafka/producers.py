@@ -1,7 +1,7 @@
 """Transactional producers, one for each release partition that this worker owns.    [decisions/0002, 0027]
 
-The `transactional.id` is `hatcast/<domain>/<policy>/<r>`: a worker that takes over r fences whoever had it before,
-whose next send fails. What is sent in a transaction is seen by readers of committed records all at once, or not at all.
+The `transactional.id` is `hatcast/<domain>/<policy>/<r>`: a worker that takes over r fences the previous owner, whose
+next send fails. `read_committed` consumers see all records of a transaction at once, or none.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from hatcast.agents.monitoring.meters import METERS
 
 log = structlog.get_logger()
 
-_AT_ONCE: Final = 16  # producers that are started side by side: each has connections of its own
+_CONCURRENT_STARTS: Final = 16  # producers that are started in parallel: each opens its own connections
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One record to publish, for an explicit partition.
+    """One record to publish, with an explicit partition.
 
-    timestamp_ms   ms UTC, as Kafka shows it; None: when it is sent
+    timestamp_ms   ms UTC, the record's Kafka timestamp; None: the time of the send
     """
 
     topic: str
@@ -38,15 +38,15 @@ class Message:
 
 
 class ProducerGone(Exception):
-    """The producer of this release partition is gone, or was never made: hold it, then read the ledger again."""
+    """This worker has no producer for the release partition: start it, then read the ledger again."""
 
 
 class TransactionalProducers:
-    """The producers of one worker. One that was fenced, or failed, is dropped, and made again by the next `start_missing`."""
+    """Producers of one worker. One that was fenced or failed is closed; `start_missing` starts a new one."""
 
     def __init__(self, domain: str, name: str, client: dict[str, Any]) -> None:
-        """Args: `name` of the policy; `client`, how aiokafka reaches the brokers."""
-        self.sent = 0  # records, since the start
+        """Args: `name` of the policy; `client`, aiokafka's connection options."""
+        self.sent = 0  # records since the start of the process
         self._domain = domain
         self._name = name
         self._client = client
@@ -54,13 +54,13 @@ class TransactionalProducers:
         self._renewed: set[int] = set()
 
     async def publish(self, release_partition: int, messages: Iterable[Message]) -> None:
-        """Send all in one transaction and wait for its commit (acks=all).
+        """Send all messages in one transaction and wait for its commit (acks=all).
 
-        Only by a producer that was held before the records were read: one made now could send what another worker,
-        who has fenced us meanwhile, has drawn anew.
-        Raises ProducerGone where another worker has taken over, also one of another policy, and KafkaError: nothing was
-        published then, or all.
-        The producer is gone afterwards, and what is to be sent has to be read from the ledger again.
+        Uses only a producer that was started before the messages were read from the ledger: with one started now, this
+        worker could send releases whose noise another worker, which has fenced it meanwhile, has drawn again.
+        Raises ProducerGone if another worker, also one of another policy, has taken over, and KafkaError: then nothing
+        or everything was published. After an error the producer is closed, and the messages must be read from the
+        ledger again.
         """
         producer = self._producers.get(release_partition)
         if producer is None:
@@ -68,7 +68,7 @@ class TransactionalProducers:
         try:
             with METERS.timed(PUBLISH_SECONDS):
                 self.sent += await _send(producer, messages)
-        except (ProducerFenced, IllegalOperation):  # the second: between two sends, when the transaction is gone
+        except (ProducerFenced, IllegalOperation):  # IllegalOperation: fenced between two sends
             METERS.count(FENCED)
             await self._drop(release_partition)
             raise ProducerGone from None
@@ -77,34 +77,37 @@ class TransactionalProducers:
             raise
 
     async def start_missing(self, release_partitions: frozenset[int]) -> None:
-        """Make the producers that are missing: from then on nobody else's of these partitions can send.
+        """Start the missing producers; this fences the producers of other workers for these partitions.
 
         Raises KafkaError.
         """
         missing = [r for r in sorted(release_partitions) if r not in self._producers]
-        for release_partition, producer in zip(missing, await self._made(self._name, missing), strict=True):
+        for release_partition, producer in zip(missing, await self._start_all(self._name, missing), strict=True):
             self._producers[release_partition] = producer
             self._renewed.add(release_partition)
 
     def renewed(self) -> frozenset[int]:
-        """Return the release partitions whose producer was made since the last call: others may have sent before."""
+        """Return the release partitions whose producer was started since the last call.
+
+        Other workers may have sent records of these partitions before.
+        """
         renewed = frozenset(self._renewed)
         self._renewed.clear()
         return renewed
 
     async def fence(self, partitions: Mapping[str, int]) -> None:
-        """Fence every producer of the domain, ours too.
+        """Fence every producer of the domain, this worker's own included.
 
-        partitions   policy name -> its release partitions
+        partitions   policy name -> number of its release partitions
         Raises KafkaError.
         """
         await self.close_except(frozenset())
         for name, number in partitions.items():
-            for producer in await self._made(name, range(number)):
+            for producer in await self._start_all(name, range(number)):
                 await stop_producer(producer)
 
     async def close_except(self, owned: frozenset[int]) -> None:
-        """Let go of the producers of release partitions that went to other workers."""
+        """Close the producers of all other release partitions: other workers own them now."""
         for release_partition in [r for r in self._producers if r not in owned]:
             await self._drop(release_partition)
 
@@ -112,21 +115,21 @@ class TransactionalProducers:
         """Close all producers."""
         await self.close_except(frozenset())
 
-    async def _made(self, name: str, release_partitions: Sequence[int]) -> list[AIOKafkaProducer]:
-        """Start a producer for each, or none. Raises KafkaError."""
-        made: list[AIOKafkaProducer] = []
+    async def _start_all(self, name: str, release_partitions: Sequence[int]) -> list[AIOKafkaProducer]:
+        """Start a producer for each release partition, or none. Raises KafkaError."""
+        producers: list[AIOKafkaProducer] = []
         first, rest = release_partitions[:1], release_partitions[1:]
-        batches = [first, *(rest[at : at + _AT_ONCE] for at in range(0, len(rest), _AT_ONCE))]
-        for batch in batches:  # the first alone: where no broker answers, one has asked for all
-            started = await asyncio.gather(*(self._make(name, r) for r in batch), return_exceptions=True)
-            made += [each for each in started if isinstance(each, AIOKafkaProducer)]
+        batches = [first, *(rest[at : at + _CONCURRENT_STARTS] for at in range(0, len(rest), _CONCURRENT_STARTS))]
+        for batch in batches:  # the first producer alone: if no broker answers, one attempt is enough
+            started = await asyncio.gather(*(self._start(name, r) for r in batch), return_exceptions=True)
+            producers += [each for each in started if isinstance(each, AIOKafkaProducer)]
             for error in started:
                 if isinstance(error, BaseException):
-                    await asyncio.gather(*map(stop_producer, made))
+                    await asyncio.gather(*map(stop_producer, producers))
                     raise error
-        return made
+        return producers
 
-    async def _make(self, name: str, release_partition: int) -> AIOKafkaProducer:
+    async def _start(self, name: str, release_partition: int) -> AIOKafkaProducer:
         transactional_id = f"hatcast/{self._domain}/{name}/{release_partition}"
         return await start_producer(transactional_id, self._client, compression_type="gzip")
 
@@ -137,20 +140,20 @@ class TransactionalProducers:
 
 
 async def _send(producer: AIOKafkaProducer, messages: Iterable[Message]) -> int:
-    """Returns how many records were sent."""
+    """Send the messages in one transaction; return their number."""
     async with producer.transaction():
         sent = []
         for m in messages:
             future = await producer.send(
                 m.topic, m.value, m.key, m.partition, timestamp_ms=m.timestamp_ms, headers=m.headers
             )
-            future.add_done_callback(_heard)
+            future.add_done_callback(_mark_retrieved)
             sent.append(future)
         await asyncio.gather(*sent)
     return len(sent)
 
 
-def _heard(sent: "asyncio.Future[Any]") -> None:
-    """Of many sends that fail together one is raised; asyncio would complain about the others."""
-    if not sent.cancelled():
-        sent.exception()
+def _mark_retrieved(send: "asyncio.Future[Any]") -> None:
+    """Retrieve the exception of a send: if many fail, only one is raised, and asyncio would report the others."""
+    if not send.cancelled():
+        send.exception()

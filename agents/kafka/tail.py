@@ -1,4 +1,4 @@
-"""Following the releases: the records of `hats.means` and `hats.queries`, as they are published."""
+"""Follow releases as they are published: the records of `hats.means` and `hats.queries`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -17,10 +17,10 @@ POLL_SECONDS: Final = 0.5
 
 
 class DisplayedRelease(msgspec.Struct, frozen=True):
-    """What a release says to a reader; the values are absent unless it is `released`. Numbers keep their digits.
+    """Fields of a release that are displayed. Its values are absent unless it is `released`. Numbers keep their digits.
 
-    query and what follows it is of the answer to a query: its first date, how many dates it is about and how many of
-    them it read, and why it is suppressed
+    `query` and the fields after it belong to the answer to a query over days: its first date, the number of its dates,
+    how many of them it used, and why it is suppressed.
     """
 
     cell: str
@@ -43,7 +43,7 @@ _decode: Final = msgspec.json.Decoder(DisplayedRelease).decode
 
 
 def read_release(value: bytes) -> DisplayedRelease | None:
-    """A release for people; None if the record is none."""
+    """Decode a record; None if it is not a release."""
     try:
         return _decode(value)
     except msgspec.DecodeError:
@@ -58,11 +58,11 @@ def follow(
     from_beginning: bool,
     seconds: float | None,
 ) -> Iterator[bytes]:
-    """The records' bytes, from now on or from the log's start, until `stopping` or for so many seconds.
+    """Yield the values of records, from the log start or the end, until `stopping` or for so many seconds.
 
-    Only what was committed and comes of our telemetry; in the order of each partition. A broker that goes away is
-    waited for.
-    Raises HatcastError if it cannot be reached at the start, or misses one of the topics.
+    Only committed records of this domain, in offset order within each partition. Waits for a broker that becomes
+    unreachable.
+    Raises HatcastError if the broker is unreachable at the start, or one of the topics does not exist.
     """
     from kafka import KafkaConsumer, TopicPartition
 
@@ -71,7 +71,7 @@ def follow(
         for name in topics
         for partition, (first, end) in enumerate(topic_range(settings, name))
     }
-    end_s = None if seconds is None else monotonic_s() + seconds
+    deadline_s = None if seconds is None else monotonic_s() + seconds
     with (
         translate_kafka_errors(settings),
         closing(
@@ -80,15 +80,15 @@ def follow(
                 group_id=None,
                 enable_auto_commit=False,
                 isolation_level="read_committed",
-                auto_offset_reset="earliest",  # compaction may remove the record that is to be read next
+                auto_offset_reset="earliest",  # compaction may have removed the next record
             )
         ) as consumer,
     ):
         consumer.assign([*starts])
         for partition, start in starts.items():
             consumer.seek(partition, start)
-        while not stopping() and (end_s is None or monotonic_s() < end_s):
-            wait_s = POLL_SECONDS if end_s is None else min(POLL_SECONDS, end_s - monotonic_s())
+        while not stopping() and (deadline_s is None or monotonic_s() < deadline_s):
+            wait_s = POLL_SECONDS if deadline_s is None else min(POLL_SECONDS, deadline_s - monotonic_s())
             for records in consumer.poll(timeout_ms=max(1, int(wait_s * 1000))).values():
                 for record in records:
                     if record.value is not None and not is_from_other_domain(record.headers, settings.topics.telemetry):

@@ -1,6 +1,7 @@
-"""What a topic must be, so that hatcast can keep its promises.    [design 6, Topics]
+"""Topic settings that hatcast's guarantees need, and the comparison with existing topics.
 
-Pure: settings in, wanted topics out; what is there is compared by `findings`. `agents/kafka/topics.py` asks the broker.
+Pure: `telemetry_topic` and `output_topics` derive the topics from the configuration, `findings` compares an existing
+topic with them. `agents/kafka/topics.py` talks to the broker. See docs/specification/topics.md.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +13,7 @@ from hatcast.stream.policy.policy import Relation
 from hatcast.stream.units import DAY_MS
 
 DEAD_LETTERS_MS: Final = DAY_MS
-UNLIMITED: Final = "-1"  # Kafka's word for retention without an end
+UNLIMITED: Final = "-1"  # Kafka's value for unlimited retention
 
 TIMESTAMP_TYPE: Final = "message.timestamp.type"
 AFTER_MAX: Final = "message.timestamp.after.max.ms"
@@ -24,19 +25,19 @@ COMPRESSION: Final = "compression.type"
 MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 PARTITIONS: Final = "partitions"
 
-# The largest batch that each client of ours sends, before compression; clients leave a batch as it is where compression
-# would not shrink it, and a topic may decompress it. A record alone in its batch is far smaller.
-WORKER_BATCH_BYTES: Final = 16_384  # aiokafka's max_batch_size: releases, answers, budget, ticks
+# The largest batch that each of our clients sends, before compression: clients do not compress a batch that would not
+# shrink, and a topic may decompress it. A single record is far smaller.
+WORKER_BATCH_BYTES: Final = 16_384  # aiokafka's max_batch_size: releases, answers, budget, heartbeat records
 FEED_BATCH_BYTES: Final = 1_000_000  # librdkafka's message.max.bytes: feeds and devices
-_KAFKAS_DEFAULT: Final = 1_048_588
+_KAFKA_DEFAULT_BYTES: Final = 1_048_588
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing about one topic that is not as it should be.
+    """Difference between an existing topic and its specification.
 
-    breaks   True: a promise could not be kept, so a worker does not start. False: a warning
-    fix     what to do about it, in words or as a command
+    fix     what to do, in words or as a command
+    fatal   True: a guarantee would not hold, so a worker does not start; False: a warning
     """
 
     topic: str
@@ -47,17 +48,17 @@ class Finding:
     fatal: bool
 
     def __str__(self) -> str:
-        return f"topic {self.topic}: {self.setting} is {self.found}, wanted {self.expected}; {self.fix}"
+        return f"topic {self.topic}: {self.setting} is {self.found}, expected {self.expected}; {self.fix}"
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What one setting must be.
+    """Requirement on one topic setting.
 
-    made     its value when hatcast makes the topic
-    wanted   the same for people
-    holds    whether a value keeps the promise
-    breaks   whether a value that does not hold keeps a worker from starting
+    default    the value with which hatcast creates the topic
+    expected   the accepted values, in words
+    accepts    whether a value is accepted
+    is_fatal   whether a value that is not accepted prevents a worker from starting
     """
 
     default: str
@@ -68,7 +69,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """A topic as hatcast makes it; `partitions` None: any number will do."""
+    """Specification of a topic. `partitions` None: any number is accepted."""
 
     name: str
     partitions: int | None
@@ -76,70 +77,70 @@ class TopicSpec:
 
     @property
     def configs(self) -> dict[str, str]:
-        """Kafka's settings for a new topic."""
+        """Kafka settings for creating the topic."""
         return {setting: rule.default for setting, rule in self.rules.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """A topic as the broker has it. `configs` is empty where this user may not read them."""
+    """Existing topic. `configs` is empty if this user may not read them."""
 
     partitions: int
     configs: Mapping[str, str]
 
     @property
     def retention_ms(self) -> int | None:
-        """None: records are kept for ever."""
+        """Retention in ms; None: unlimited."""
         text = self.configs.get(RETENTION, UNLIMITED)
         return None if text == UNLIMITED else int(text)
 
     @property
     def log_append_time(self) -> bool:
-        """True if the broker replaces the timestamps of records by its own clock."""
+        """True if the broker replaces record timestamps with its own clock's time."""
         return self.configs.get(TIMESTAMP_TYPE) == "LogAppendTime"
 
 
 def telemetry_topic(settings: Settings) -> TopicSpec:
-    """The telemetry topic. Raises SettingError if it could not hold what hatcast promises."""
+    """Return the specification of the telemetry topic. Raises SettingError if no topic could satisfy it."""
     retention = settings.retention_ms
-    stamped = settings.policy.relation is Relation.ADD_REMOVE
+    log_append_time = settings.policy.relation is Relation.ADD_REMOVE
     ahead = settings.policy.max_ahead_ms
     rules = {
-        TIMESTAMP_TYPE: _exactly("LogAppendTime" if stamped else "CreateTime"),
-        CLEANUP: _exactly("delete"),  # compaction would keep one reading a vehicle
+        TIMESTAMP_TYPE: _exactly("LogAppendTime" if log_append_time else "CreateTime"),
+        CLEANUP: _exactly("delete"),  # compaction would leave one reading per vehicle
         COMPRESSION: Rule(
             default="producer",
             expected=f"producer, uncompressed or {' or '.join(readable_codecs())}",
             accepts=is_readable,
         ),
-        # A worker sends ticks there, and others may feed it: too little for our feeds is theirs to refuse.
+        # Fatal for a worker only if its heartbeat records do not fit. Feeds check the limit for their own batches.
         MAX_MESSAGE_BYTES: _at_least(FEED_BATCH_BYTES, fatal_below=WORKER_BATCH_BYTES),
         RETENTION: Rule(
             default=UNLIMITED if retention is None else str(retention),
-            expected=f"at least {RETENTION_MIN_MS} (72h), or -1 for ever",
+            expected=f"at least {RETENTION_MIN_MS} (72h), or -1 (unlimited)",
             accepts=lambda value: value == UNLIMITED or int(value) >= RETENTION_MIN_MS,
         ),
         RETENTION_BYTES: Rule(
             default=UNLIMITED,
-            expected="-1, so that only age deletes",
+            expected="-1, so that records are deleted by age only",
             accepts=lambda value: value == UNLIMITED,
-            is_fatal=lambda _: False,  # what is deleted too early is a gap, and a worker stops at a gap
+            is_fatal=lambda _: False,  # records deleted too early leave a gap, and a worker stops at a gap
         ),
     }
-    if not stamped:  # where the broker stamps records, none is ahead of its clock
+    if not log_append_time:  # with LogAppendTime no record is ahead of the broker's clock
         rules[AFTER_MAX] = Rule(
             default=str(ahead),
             expected=f"{ahead} (policy.max_ahead)",
             accepts=lambda value: int(value) == ahead,
-            is_fatal=lambda value: int(value) > ahead,  # below it the broker refuses more than need be, and says so
+            is_fatal=lambda value: int(value) > ahead,  # below it the broker rejects more than necessary, visibly
         )
     return TopicSpec(settings.topics.telemetry, settings.kafka.partitions, rules)
 
 
 def output_topics(settings: Settings, telemetry_partitions: int) -> list[TopicSpec]:
-    """The topics that hatcast writes, and that devices do.
+    """Return the specifications of the topics that hatcast or devices write.
 
-    Releases and budget are the ledger's second home, so nothing but compaction may delete there.
+    Ledger recovery reads releases and budget, so only compaction may delete records there.
     """
     compacted = {
         CLEANUP: _exactly("compact"),
@@ -151,7 +152,7 @@ def output_topics(settings: Settings, telemetry_partitions: int) -> list[TopicSp
         ),
         MAX_MESSAGE_BYTES: _at_least(WORKER_BATCH_BYTES),
     }
-    brief = {
+    short_lived = {
         CLEANUP: _exactly("delete", fatal=False),
         RETENTION: Rule(
             default=str(DEAD_LETTERS_MS),
@@ -159,9 +160,7 @@ def output_topics(settings: Settings, telemetry_partitions: int) -> list[TopicSp
             accepts=lambda value: value != UNLIMITED and int(value) <= DEAD_LETTERS_MS,
             is_fatal=lambda _: False,
         ),
-        MAX_MESSAGE_BYTES: _at_least(
-            WORKER_BATCH_BYTES, fatal_below=0
-        ),  # what is not taken is counted, and holds up nothing
+        MAX_MESSAGE_BYTES: _at_least(WORKER_BATCH_BYTES, fatal_below=0),  # rejected letters are counted
     }
     topics = settings.topics
     reports = [reports_topic(settings, telemetry_partitions)] if settings.policy.takes_reports else []
@@ -170,18 +169,18 @@ def output_topics(settings: Settings, telemetry_partitions: int) -> list[TopicSp
         TopicSpec(topics.means, telemetry_partitions, compacted),
         TopicSpec(topics.queries, telemetry_partitions, compacted),
         TopicSpec(topics.budget, 1, compacted),
-        TopicSpec(topics.dead_letters, 1, brief),
+        TopicSpec(topics.dead_letters, 1, short_lived),
         TopicSpec(topics.registry, 1, compacted),
     ]
 
 
 def reports_topic(settings: Settings, telemetry_partitions: int) -> TopicSpec:
-    """What devices send: kept and stamped as telemetry is."""
+    """Return the specification of the device reports topic: same retention and timestamps as telemetry."""
     return TopicSpec(settings.topics.reports, telemetry_partitions, telemetry_topic(settings).rules)
 
 
 def readable_codecs() -> list[str]:
-    """Return the compressions that a worker can read, by Kafka's names: aiokafka leaves some to a library."""
+    """Return the compression codecs that a worker can read; aiokafka needs an extra library for some."""
     from aiokafka import codec
 
     known = {"gzip": codec.has_gzip, "snappy": codec.has_snappy, "lz4": codec.has_lz4, "zstd": codec.has_zstd}
@@ -189,18 +188,18 @@ def readable_codecs() -> list[str]:
 
 
 def is_readable(compression: str) -> bool:
-    """Return whether a worker can read what a topic of this `compression.type` holds, as far as the topic says."""
+    """Return whether a worker can read a topic with this `compression.type`, as far as the setting tells."""
     return compression in ("producer", "uncompressed", *readable_codecs())
 
 
-def _at_least(wanted: int, *, fatal_below: int | None = None) -> Rule:
-    """Bytes of the largest batch that a topic takes."""
-    least = wanted if fatal_below is None else fatal_below
+def _at_least(batch_bytes: int, *, fatal_below: int | None = None) -> Rule:
+    """Return the rule for a topic's largest batch."""
+    fatal_bytes = batch_bytes if fatal_below is None else fatal_below
     return Rule(
-        default=str(_KAFKAS_DEFAULT),
-        expected=f"at least {wanted}, the largest batch that hatcast sends there",
-        accepts=lambda value: int(value) >= wanted,
-        is_fatal=lambda value: int(value) < least,
+        default=str(_KAFKA_DEFAULT_BYTES),
+        expected=f"at least {batch_bytes}, the largest batch that hatcast sends there",
+        accepts=lambda value: int(value) >= batch_bytes,
+        is_fatal=lambda value: int(value) < fatal_bytes,
     )
 
 
@@ -209,17 +208,15 @@ def _exactly(value: str, *, fatal: bool = True) -> Rule:
 
 
 def findings(spec: TopicSpec, state: TopicState, settings: Settings) -> list[Finding]:
-    """What of an existing topic is not as it should be."""
+    """Compare an existing topic with its specification; return the differences."""
     found = _partition_findings(spec, state, settings)
     if not state.configs:
-        fix = "allow this user DESCRIBE_CONFIGS on it"
+        fix = "grant this user DESCRIBE_CONFIGS on it"
         return [*found, Finding(spec.name, "settings", "not readable", "readable", fix, fatal=True)]
     for setting, rule in spec.rules.items():
         value = state.configs.get(setting)
-        if value is None:  # a broker before 3.6 has no AFTER_MAX: such a record holds its partition up
-            fix = (
-                "update Kafka, or be sure that the feeds' clocks are right: a record dated ahead holds its partition up"
-            )
+        if value is None:  # AFTER_MAX, on a broker before 3.6
+            fix = "update Kafka, or keep the feeds' clocks right: a record dated ahead blocks its partition"
             found.append(Finding(spec.name, setting, "unknown to this broker", rule.expected, fix, fatal=False))
         elif not rule.accepts(value):
             fix = alter_command(settings, spec.name, setting, rule.default)
@@ -228,25 +225,26 @@ def findings(spec: TopicSpec, state: TopicState, settings: Settings) -> list[Fin
 
 
 def _partition_findings(spec: TopicSpec, state: TopicState, settings: Settings) -> list[Finding]:
-    """Telemetry may have any number of partitions: it is fixed by the first start, not by the settings.
+    """Compare the number of partitions.
 
-    So may topics that have one: all of it goes to partition 0 then, and who reads the ledger back reads all that there
-    are. Kafka takes no partition away again, so to refuse them would leave no way out.
+    Telemetry may have any number: the first start of the policy fixes it, not the settings. Topics that need one
+    partition may have more: records go to partition 0, and ledger recovery reads all partitions. Kafka cannot remove a
+    partition, so rejecting such a topic would leave no fix.
     """
     topics = settings.topics
     if spec.name == topics.telemetry or spec.partitions in (None, state.partitions):
         return []
-    grown = spec.name in (topics.budget, topics.dead_letters)
-    fix = "name another topic under [topics] before the first start, and hatcast makes it"
-    if grown:
-        fix = "nothing need be done: records are in partition 0, and the others stay empty"
+    harmless = spec.name in (topics.budget, topics.dead_letters)
+    fix = "set another topic under [topics] before the first start, and hatcast creates it"
+    if harmless:
+        fix = "no action needed: records are in partition 0, and the others stay empty"
     elif spec.name == topics.registry:
-        fix = "delete it while it is empty, and hatcast makes it"
-    return [Finding(spec.name, PARTITIONS, str(state.partitions), str(spec.partitions), fix, fatal=not grown)]
+        fix = "delete it while it is empty, and hatcast creates it"
+    return [Finding(spec.name, PARTITIONS, str(state.partitions), str(spec.partitions), fix, fatal=not harmless)]
 
 
 def alter_command(settings: Settings, topic: str, setting: str, value: str) -> str:
-    """Kafka's own command that changes a topic's setting."""
+    """Return the kafka-configs.sh command that changes a topic's setting."""
     return (
         f"kafka-configs.sh --bootstrap-server {settings.kafka.bootstrap_servers} --alter --entity-type topics"
         f" --entity-name {topic} --add-config {setting}={value}"

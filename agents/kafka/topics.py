@@ -1,4 +1,4 @@
-"""Topics: what is missing is made, what is there is checked.    [design 6, Topics]"""
+"""Create missing topics and check existing ones against docs/specification/topics.md."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -29,10 +29,10 @@ from hatcast.stream.errors import HatcastError
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
 
-# The standard logger: commands without structured logs have it on standard error as one line.
+# The standard logger: commands without structured logs print it on standard error as one line.
 log = logging.getLogger(__name__)
 
-# Kafka's error codes of single topics in an answer.
+# Kafka's error codes for single topics in a response.
 _UNKNOWN_TOPIC: Final = 3
 _NO_LEADER_YET: Final = 5
 _EXISTS: Final = 36
@@ -40,10 +40,10 @@ _BAD_CONFIG: Final = 40
 
 
 def ensure_topics(settings: Settings) -> int:
-    """Makes the topics that are missing and checks all of them; the number of telemetry's partitions.
+    """Create missing topics and check all of them; return the number of telemetry partitions.
 
-    Several workers may do this at once. What breaks no promise is logged as a warning.
-    Raises HatcastError: the broker cannot be reached, a topic cannot be made, or one breaks a promise (the first is named).
+    Several workers may do this at the same time. Findings that are not fatal are logged as warnings.
+    Raises HatcastError if the broker is unreachable, a topic cannot be created, or a finding is fatal.
     """
     telemetry = telemetry_topic(settings)
     with admin_client(settings) as admin:
@@ -52,10 +52,10 @@ def ensure_topics(settings: Settings) -> int:
         outputs = output_topics(settings, partitions)
         states |= _ensure(admin, settings, outputs)
     found = [finding for topic in (telemetry, *outputs) for finding in findings(topic, states[topic.name], settings)]
-    broken = [finding for finding in found if finding.fatal]
-    if broken:
-        more = f" (and {len(broken) - 1} more: hatcast doctor lists them)" if len(broken) > 1 else ""
-        raise HatcastError(f"{broken[0]}{more}")
+    fatal = [finding for finding in found if finding.fatal]
+    if fatal:
+        more = f" (and {len(fatal) - 1} more: hatcast doctor lists them)" if len(fatal) > 1 else ""
+        raise HatcastError(f"{fatal[0]}{more}")
     for finding in found:
         log.warning("%s", finding)
     return partitions
@@ -63,11 +63,11 @@ def ensure_topics(settings: Settings) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TopicReport:
-    """How the topics are.
+    """Result of `check_topics`.
 
-    partitions   of each that is there
-    missing      the names of the others
-    findings     what is not as it should be
+    partitions   name of an existing topic -> number of its partitions
+    missing      names of the missing topics
+    findings     differences from the specifications
     """
 
     partitions: Mapping[str, int]
@@ -76,28 +76,31 @@ class TopicReport:
 
 
 def check_topics(settings: Settings, patience_s: float = CONNECT_SECONDS) -> TopicReport:
-    """Looks at all topics; nothing is made or changed. Raises HatcastError if the broker cannot be reached."""
+    """Check all topics without creating or changing any. Raises HatcastError if the broker is unreachable."""
     telemetry = telemetry_topic(settings)
     with admin_client(settings, patience_s) as admin:
         states = _states(admin, settings, [telemetry.name])
         partitions = states[telemetry.name].partitions if states else settings.kafka.partitions
         outputs = output_topics(settings, partitions)
         states |= _states(admin, settings, [topic.name for topic in outputs])
-    wanted = (telemetry, *outputs)
+    specs = (telemetry, *outputs)
     return TopicReport(
         partitions={name: state.partitions for name, state in states.items()},
-        missing=[topic.name for topic in wanted if topic.name not in states],
-        findings=[f for topic in wanted if topic.name in states for f in findings(topic, states[topic.name], settings)],
+        missing=[topic.name for topic in specs if topic.name not in states],
+        findings=[f for topic in specs if topic.name in states for f in findings(topic, states[topic.name], settings)],
     )
 
 
 def telemetry_partitions(settings: Settings) -> int:
-    """How many partitions telemetry has now. Raises HatcastError if there is no such topic."""
+    """Return the current number of telemetry partitions. Raises HatcastError if the topic does not exist."""
     return len(topic_range(settings, settings.topics.telemetry))
 
 
 def topic_range(settings: Settings, name: str) -> list[tuple[int, int]]:
-    """By partition (first offset, offset after the last committed record). Raises HatcastError if there is no such topic."""
+    """Return (first offset, offset after the last committed record) of each partition.
+
+    Raises HatcastError if the topic does not exist.
+    """
     from kafka import TopicPartition
     from kafka.admin import OffsetSpec
     from kafka.protocol.consumer import IsolationLevel
@@ -106,7 +109,7 @@ def topic_range(settings: Settings, name: str) -> list[tuple[int, int]]:
         count = _counts(admin, settings, [name]).get(name)
         if count is None:
             raise HatcastError(
-                f"{broker_name(settings)} has no topic {name!r}: correct the name, or start a worker (it makes its own)"
+                f"{broker_name(settings)} has no topic {name!r}: correct the name, or start a worker, which creates it"
             )
         partitions = [TopicPartition(name, partition) for partition in range(count)]
         first = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
@@ -117,62 +120,61 @@ def topic_range(settings: Settings, name: str) -> list[tuple[int, int]]:
 
 
 def ensure_telemetry(settings: Settings) -> TopicState:
-    """The telemetry topic, made if it is missing. Raises HatcastError: it would not take what feeds send."""
+    """Return the telemetry topic; create it if it is missing. Raises HatcastError if it rejects a feed's batches."""
     with admin_client(settings) as admin:
         state = _ensure(admin, settings, [telemetry_topic(settings)])[settings.topics.telemetry]
-    _refuse_small(settings, state)
+    _check_batch_size(settings, state)
     return state
 
 
 def check_replay_target(settings: Settings, first_arrival_ms: int) -> TopicState:
-    """The telemetry topic for records that arrived at `first_arrival_ms` (ms UTC) and later; made if it is missing.
+    """Return the telemetry topic for a recording that starts at `first_arrival_ms` (ms UTC); create it if missing.
 
-    Raises HatcastError if the topic would give them other timestamps, refuse them or delete them. A topic that would
-    is not made.
+    Raises HatcastError if the topic would replace the records' timestamps, reject the records or delete them; such a
+    topic is not created.
     """
     name = settings.topics.telemetry
-    wanted = telemetry_topic(settings)
+    spec = telemetry_topic(settings)
     with admin_client(settings) as admin:
-        there = _states(admin, settings, [name]).get(name)
-        _refuse_replay(
-            settings, there or TopicState(settings.kafka.partitions, wanted.configs), first_arrival_ms, there
-        )
-        return there or _ensure(admin, settings, [wanted])[name]
+        existing = _states(admin, settings, [name]).get(name)
+        state = existing or TopicState(settings.kafka.partitions, spec.configs)
+        _check_replay(settings, state, first_arrival_ms, exists=existing is not None)
+        return existing or _ensure(admin, settings, [spec])[name]
 
 
-def _refuse_replay(settings: Settings, state: TopicState, first_ms: int, there: TopicState | None) -> None:
+def _check_replay(settings: Settings, state: TopicState, first_ms: int, *, exists: bool) -> None:
     name = settings.topics.telemetry
-    _refuse_small(settings, state)
+    _check_batch_size(settings, state)
     age_ms = now_ms() - first_ms
     if state.log_append_time:
         raise HatcastError(
-            f"topic {name} has {TIMESTAMP_TYPE} LogAppendTime, so a recording would lose its times:"
+            f"topic {name} has {TIMESTAMP_TYPE} LogAppendTime, so a recording would lose its timestamps:"
             " replay into a topic with CreateTime (topics.telemetry; needs policy.privacy.relation replace)"
         )
     first = datetime.fromtimestamp(first_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if state.retention_ms is not None and age_ms > state.retention_ms:
-        mend = 'set topics.telemetry_retention = "none"'
-        if there is not None:
-            mend = alter_command(settings, name, RETENTION, UNLIMITED)
+        fix = 'set topics.telemetry_retention = "none"'
+        if exists:
+            fix = alter_command(settings, name, RETENTION, UNLIMITED)
         raise HatcastError(
-            f"topic {name} deletes records older than {_hours(state.retention_ms)} ({RETENTION}), and these begin at"
-            f" {first}: {mend}"
+            f"topic {name} deletes records older than {_hours(state.retention_ms)} ({RETENTION}), and these start at"
+            f" {first}: {fix}"
         )
     before_max = int(state.configs.get(BEFORE_MAX, "0")) or age_ms
     if age_ms > before_max:
         raise HatcastError(
-            f"topic {name} refuses records older than {_hours(before_max)} ({BEFORE_MAX}), and these begin at"
+            f"topic {name} rejects records older than {_hours(before_max)} ({BEFORE_MAX}), and these start at"
             f" {first}: {alter_command(settings, name, BEFORE_MAX, str(2**63 - 1))}"
         )
 
 
-def _refuse_small(settings: Settings, state: TopicState) -> None:
-    """Raises HatcastError where the broker would refuse a full batch of a feed, and with it its readings."""
+def _check_batch_size(settings: Settings, state: TopicState) -> None:
+    """Raise HatcastError if the broker would reject a full batch of a feed, and its readings with it."""
     name = settings.topics.telemetry
     rule, largest = telemetry_topic(settings).rules[MAX_MESSAGE_BYTES], state.configs.get(MAX_MESSAGE_BYTES)
     if largest is not None and not rule.accepts(largest):
         raise HatcastError(
-            f"topic {name}: {MAX_MESSAGE_BYTES} is {largest}, wanted {rule.expected};"
+            f"topic {name}: {MAX_MESSAGE_BYTES} is {largest}, expected {rule.expected};"
             f" {alter_command(settings, name, MAX_MESSAGE_BYTES, rule.default)}"
         )
 
@@ -181,36 +183,36 @@ def _hours(milliseconds: int) -> str:
     return f"{milliseconds / 3_600_000:g}h"
 
 
-def _ensure(admin: "KafkaAdminClient", settings: Settings, wanted: Sequence[TopicSpec]) -> dict[str, TopicState]:
-    """The topics, those that are missing made before."""
-    names = [topic.name for topic in wanted]
+def _ensure(admin: "KafkaAdminClient", settings: Settings, specs: Sequence[TopicSpec]) -> dict[str, TopicState]:
+    """Create the missing topics; return all by name."""
+    names = [topic.name for topic in specs]
     states = _states(admin, settings, names)
-    missing = [topic for topic in wanted if topic.name not in states]
+    missing = [topic for topic in specs if topic.name not in states]
     if missing:
         for topic in missing:
-            _make(admin, settings, topic)
+            _create(admin, settings, topic)
         admin.wait_for_topics([topic.name for topic in missing])
         states |= _states(admin, settings, [topic.name for topic in missing])
     return states
 
 
-def _make(admin: "KafkaAdminClient", settings: Settings, topic: TopicSpec) -> None:
-    """Makes one topic with the broker's default replication; that another worker was faster is as good."""
+def _create(admin: "KafkaAdminClient", settings: Settings, topic: TopicSpec) -> None:
+    """Create a topic with the broker's default replication, unless another worker has just created it."""
     configs = topic.configs
-    error = _create(admin, topic, configs)
+    error = _request_creation(admin, topic, configs)
     if error is not None and error[0] == _BAD_CONFIG and AFTER_MAX in configs:
-        del configs[AFTER_MAX]  # unknown before Kafka 3.6; the check that follows says what that means
-        error = _create(admin, topic, configs)
+        del configs[AFTER_MAX]  # unknown before Kafka 3.6; `findings` warns about it
+        error = _request_creation(admin, topic, configs)
     if error is not None and error[0] != _EXISTS:
         raise HatcastError(
-            f"{broker_name(settings)} did not make the topic {topic.name!r} ({error[1]}): allow this user to, or"
-            f" make it with {topic.partitions} partitions and"
+            f"{broker_name(settings)} did not create the topic {topic.name!r} ({error[1]}): grant this user CREATE, or"
+            f" create it with {topic.partitions} partitions and"
             f" {', '.join(f'{key}={value}' for key, value in configs.items())}"
         )
 
 
-def _create(admin: "KafkaAdminClient", topic: TopicSpec, configs: dict[str, str]) -> tuple[int, str] | None:
-    """None, or Kafka's error code and text."""
+def _request_creation(admin: "KafkaAdminClient", topic: TopicSpec, configs: dict[str, str]) -> tuple[int, str] | None:
+    """Send the request; return None, or Kafka's error code and text."""
     request = {"num_partitions": topic.partitions, "replication_factor": -1, "configs": configs}
     answer = admin.create_topics({topic.name: request}, raise_errors=False)["topics"][0]
     code = int(answer["error_code"])
@@ -218,7 +220,7 @@ def _create(admin: "KafkaAdminClient", topic: TopicSpec, configs: dict[str, str]
 
 
 def _counts(admin: "KafkaAdminClient", settings: Settings, names: Sequence[str]) -> dict[str, int]:
-    """How many partitions each has, of those that exist."""
+    """Return the number of partitions of each existing topic."""
     from kafka.errors import for_code
 
     counts: dict[str, int] = {}
@@ -238,7 +240,7 @@ def _counts(admin: "KafkaAdminClient", settings: Settings, names: Sequence[str])
 
 
 def _states(admin: "KafkaAdminClient", settings: Settings, names: Sequence[str]) -> dict[str, TopicState]:
-    """The topics that exist, of these names, with their settings."""
+    """Return the existing topics among these names, with their settings."""
     from kafka.admin import ConfigResource, ConfigResourceType
 
     counts = _counts(admin, settings, names)

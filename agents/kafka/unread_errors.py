@@ -1,7 +1,7 @@
-"""Keep asyncio quiet about failures of aiokafka that were raised elsewhere.
+"""Suppress asyncio's reports of aiokafka errors that were raised elsewhere.
 
-aiokafka stores each failure in more futures than it reads. asyncio would complain when such a future is collected, at
-any time later, and name no cause that the failed call has not raised already.
+aiokafka stores each error in more futures than it reads. asyncio reports such a future when it is garbage collected, at
+any later time, although the failed call has already raised the error.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaError
 
 
 def ignore_unread_kafka_errors() -> None:
-    """Set the running loop's exception handler, unless it has one."""
+    """Set the running loop's exception handler to one that ignores KafkaError, unless it has a handler."""
     loop = asyncio.get_running_loop()
     if loop.get_exception_handler() is None:
         loop.set_exception_handler(_handle)

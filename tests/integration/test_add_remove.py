@@ -177,7 +177,7 @@ def test_a_first_start_begins_with_the_running_slot_by_the_brokers_clock_and_no_
     with open_hidden(kafka, redis_server, tmp_path, "first", {"policy": {"hours": [0, 24]}}) as pipeline:
         redis_server.delete(progress_key(pipeline))
         refused = pipeline.hatcast("feed", "replay", recording("golden/edge.jsonl"), "--format", "jsonl")
-        assert (refused.code, "LogAppendTime, so a recording would lose its times" in refused.err) == (1, True)
+        assert (refused.code, "LogAppendTime, so a recording would lose its timestamps" in refused.err) == (1, True)
         calendar = Calendar(pipeline.settings.policy)
         began = now_ms()
         worker = pipeline.worker()

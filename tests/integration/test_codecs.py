@@ -101,7 +101,7 @@ def test_a_topic_that_compresses_so_that_a_worker_cannot_read_it_is_refused_at_t
         admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, pipeline.name, given)])
     line = refused_at_start(pipeline)
     assert line.startswith(
-        f"hatcast: topic {pipeline.name}: compression.type is zstd, wanted producer, uncompressed or"
+        f"hatcast: topic {pipeline.name}: compression.type is zstd, expected producer, uncompressed or"
     )
     assert line.endswith(f"--entity-name {pipeline.name} --add-config compression.type=producer")
 

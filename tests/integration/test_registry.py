@@ -117,7 +117,10 @@ CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"policy": {"name": "{name}-next", "timezone": "Asia/Kolkata"}},
         ["policy.timezone is 'Asia/Kolkata'", "'{name}'", "use 'UTC'"],
     ),
-    "a user key": ({"worker": {"user_key_file": "key"}}, ["another user key is given", "one that hatcast made"]),
+    "a user key": (
+        {"worker": {"user_key_file": "key"}},
+        ["another user key is configured", "one that hatcast generated"],
+    ),
 }
 
 

@@ -15,7 +15,7 @@ from tests.integration.readings import HOUR_MS, PLACES, Sample, traffic
 from tests.services import KafkaServer, Record, RedisServer
 
 OPEN = {"policy": {"lateness": "48h"}}
-MADE_AGAIN = "was deleted and made again since policy"
+MADE_AGAIN = "was deleted and created again since policy"
 
 
 @pytest.fixture

@@ -114,7 +114,7 @@ def test_under_add_remove_telemetry_is_stamped_by_the_broker(pipeline: Pipeline,
     settings = replace(pipeline.settings, policy=replace(pipeline.settings.policy, relation=Relation.ADD_REMOVE))
     ensure_topics(settings)
     assert described(kafka, settings.topics.telemetry)["message.timestamp.type"] == "LogAppendTime"
-    with pytest.raises(HatcastError, match=r"message\.timestamp\.type is LogAppendTime, wanted CreateTime"):
+    with pytest.raises(HatcastError, match=r"message\.timestamp\.type is LogAppendTime, expected CreateTime"):
         ensure_topics(pipeline.settings)
 
 
@@ -142,10 +142,10 @@ def test_output_topics_have_as_many_partitions_as_telemetry_has(pipeline: Pipeli
 @pytest.mark.parametrize(
     ("setting", "value", "wanted"),
     [
-        ("message.timestamp.type", "LogAppendTime", "wanted CreateTime"),
-        ("retention.ms", str(3 * DAY_MS - 1), "wanted at least 259200000"),
-        ("message.timestamp.after.max.ms", "120001", "wanted 120000"),
-        ("cleanup.policy", "compact", "wanted delete"),
+        ("message.timestamp.type", "LogAppendTime", "expected CreateTime"),
+        ("retention.ms", str(3 * DAY_MS - 1), "expected at least 259200000"),
+        ("message.timestamp.after.max.ms", "120001", "expected 120000"),
+        ("cleanup.policy", "compact", "expected delete"),
     ],
 )
 def test_telemetry_that_breaks_a_promise_is_refused_with_the_command_that_mends_it(
@@ -164,13 +164,13 @@ def test_telemetry_that_breaks_a_promise_is_refused_with_the_command_that_mends_
 @pytest.mark.parametrize("cleanup", ["delete", "compact,delete"])
 def test_releases_that_would_be_deleted_are_refused(pipeline: Pipeline, kafka: KafkaServer, cleanup: str) -> None:
     kafka.create_topic(pipeline.settings.topics.means, 8, {"cleanup.policy": cleanup})
-    with pytest.raises(HatcastError, match=r"cleanup\.policy is .*delete.*, wanted compact"):
+    with pytest.raises(HatcastError, match=r"cleanup\.policy is .*delete.*, expected compact"):
         ensure_topics(pipeline.settings)
 
 
 def test_another_number_of_output_partitions_is_refused(pipeline: Pipeline, kafka: KafkaServer) -> None:
     kafka.create_topic(pipeline.settings.topics.means, 2, {"cleanup.policy": "compact"})
-    with pytest.raises(HatcastError, match="partitions is 2, wanted 8"):
+    with pytest.raises(HatcastError, match="partitions is 2, expected 8"):
         ensure_topics(pipeline.settings)
 
 
@@ -187,7 +187,7 @@ def test_an_output_topic_that_would_not_take_a_full_batch_is_refused_and_so_does
             ensure_topics(pipeline.settings)
         else:
             with pytest.raises(
-                HatcastError, match=rf"max\.message\.bytes is {limit}, wanted at least .* --add-config max"
+                HatcastError, match=rf"max\.message\.bytes is {limit}, expected at least .* --add-config max"
             ):
                 ensure_topics(pipeline.settings)
 
@@ -293,13 +293,13 @@ def test_a_replay_that_the_topic_would_delete_is_refused_with_the_command_that_m
 
 def test_a_replay_into_a_topic_with_log_append_time_is_refused(pipeline: Pipeline, kafka: KafkaServer) -> None:
     kafka.create_topic(pipeline.settings.topics.telemetry, 8, {"message.timestamp.type": "LogAppendTime"})
-    with pytest.raises(HatcastError, match="LogAppendTime, so a recording would lose its times"):
+    with pytest.raises(HatcastError, match="LogAppendTime, so a recording would lose its timestamps"):
         check_replay_target(pipeline.settings, now_ms())
 
 
 def test_a_replay_that_the_topic_would_not_take_is_refused(pipeline: Pipeline, kafka: KafkaServer) -> None:
     kafka.create_topic(pipeline.settings.topics.telemetry, 8, {"message.timestamp.before.max.ms": str(HOUR_MS)})
-    with pytest.raises(HatcastError, match="refuses records older than 1h"):
+    with pytest.raises(HatcastError, match="rejects records older than 1h"):
         check_replay_target(pipeline.settings, now_ms() - 2 * HOUR_MS)
 
 

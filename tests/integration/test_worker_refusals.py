@@ -121,7 +121,7 @@ def test_a_missing_user_key_is_refused_where_one_was_given_before(pipeline: Pipe
 @pytest.mark.parametrize(
     ("config", "word"),
     [
-        ({"message.timestamp.type": "LogAppendTime"}, "message.timestamp.type is LogAppendTime, wanted CreateTime"),
+        ({"message.timestamp.type": "LogAppendTime"}, "message.timestamp.type is LogAppendTime, expected CreateTime"),
         ({"retention.ms": "3600000"}, "retention.ms is 3600000"),
         ({"cleanup.policy": "compact"}, "cleanup.policy is compact"),
     ],

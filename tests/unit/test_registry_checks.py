@@ -34,12 +34,12 @@ CHANGES: list[tuple[dict[str, Any], list[str]]] = [
     ({"topics": Topics(means="m", queries="q", budget="b", reports="r2")}, ["topics.reports is 'r2'", "'r'"]),
     ({"partitioner": "crc32"}, ["topics.telemetry_partitioner is 'crc32'", "'murmur2'"]),
     ({"partitions": 9}, ["8 telemetry partitions", "now has 9", "let all slots close"]),
-    ({"telemetry_id": "id-3"}, ["'buses' was deleted and made again", "id-1", "id-3", "new policy.name"]),
-    ({"reports_id": "id-3"}, ["'r' was deleted and made again", "id-2", "id-3"]),
+    ({"telemetry_id": "id-3"}, ["'buses' was deleted and created again", "id-1", "id-3", "new policy.name"]),
+    ({"reports_id": "id-3"}, ["'r' was deleted and created again", "id-2", "id-3"]),
     ({"timezone": "UTC"}, ["policy.timezone is 'UTC'", "'Asia/Kolkata'"]),
     ({"domain": "trams"}, ["telemetry 'buses', not of 'trams'"]),
     ({"user_key": UserKey(fingerprint="f2", made=False)}, ["f1", "f2", "restore it"]),
-    ({"user_key": UserKey(fingerprint="f2", made=True)}, ["no user key is given", "f1", "give it again"]),
+    ({"user_key": UserKey(fingerprint="f2", made=True)}, ["no user key is configured", "f1", "configure it again"]),
 ]
 
 
@@ -80,7 +80,7 @@ def test_a_key_of_hatcasts_own_that_was_lost_is_no_contradiction_and_is_register
     own = changed(OWN, {"user_key": UserKey(fingerprint="new", made=True)})
     check_policy_record(stored, own)
     assert with_current_key(stored, own).user_key.fingerprint == "new"
-    with pytest.raises(HatcastError, match=r"another user key is given .* one that hatcast made"):
+    with pytest.raises(HatcastError, match=r"another user key is configured .* one that hatcast generated"):
         check_policy_record(stored, changed(OWN, {"user_key": UserKey(fingerprint="new", made=False)}))
 
 

@@ -1,6 +1,6 @@
-"""The registry: what must never change about a domain's policies, kept in Kafka.    [decisions/0026]
+"""Registry topic: facts about a domain's policies that must never change, stored in Kafka.    [decisions/0026]
 
-`records` has the types, `topic` reads and writes the registry topic, `checks` compares it with a worker's own settings.
+`records` has the record types, `topic` reads and writes the topic, `checks` compares it with a worker's settings.
 """
 
 from hatcast.agents.kafka.registry.records import Facts, OutputTopics, PolicyRecord, Topics, UserKey, policy_key

@@ -1,4 +1,4 @@
-"""Compare a worker's own settings with what is registered for its domain. Pure."""
+"""Compare a worker's settings with the records registered for its domain. Pure."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -14,7 +14,7 @@ NEW_NAME: Final = "start under a new policy.name"
 
 
 def check_facts(facts: Facts, own: PolicyRecord) -> None:
-    """Compare with everything that the registry says of the domain.
+    """Compare a worker's own record with all registered records of its domain.
 
     Raises HatcastError that names both values and the fix.
     """
@@ -22,16 +22,16 @@ def check_facts(facts: Facts, own: PolicyRecord) -> None:
         if other.timezone != own.timezone:
             raise HatcastError(
                 f"policy.timezone is {own.timezone!r}, policy {other.policy!r} of the same telemetry was started with"
-                f" {other.timezone!r}, and a day of one has to be a day of the other: use {other.timezone!r}"
+                f" {other.timezone!r}, and policies of the same telemetry share their days: use {other.timezone!r}"
             )
     if (stored := facts.policies.get(own.policy)) is not None:
         check_policy_record(stored, own)
 
 
 def check_policy_record(stored: PolicyRecord, own: PolicyRecord) -> None:
-    """Compare with the record of the own policy, wherever it is stored. Raises HatcastError as `check_facts` does.
+    """Compare a worker's own record with the stored record of its policy. Raises HatcastError as `check_facts` does.
 
-    A user key that hatcast made before and has made again since is no contradiction here: it may be lost with Redis.
+    If hatcast generated both user keys, they may differ: a generated key is lost if Redis loses its data.
     """
     name = own.policy
     if stored.domain != own.domain:
@@ -69,34 +69,35 @@ def _changed(name: str, key: str, before: str | None, now: str | None) -> Hatcas
 
 
 def check_topic_id(policy: str, topic: str, registered: str | None, now: str | None) -> None:
-    """Raise HatcastError if a topic was deleted and made again. An id that is not known (None) contradicts nothing."""
+    """Raise HatcastError if a topic was deleted and created again. An unknown id (None) is accepted."""
     if registered is not None and now is not None and registered != now:
         raise HatcastError(
-            f"topic {topic!r} was deleted and made again since policy {policy!r} was started (its id was {registered},"
-            f" now it is {now}): what is stored belongs to the old log; to start afresh on the new one, {NEW_NAME}"
+            f"topic {topic!r} was deleted and created again since policy {policy!r} was started (its id was"
+            f" {registered}, now it is {now}): the stored state belongs to the old topic; to use the new one,"
+            f" {NEW_NAME}"
         )
 
 
 def _check_user_key(name: str, stored: UserKey, own: UserKey) -> None:
     where = "worker.user_key_file or HATCAST_USER_KEY"
-    before = f"policy {name!r} was started with one that hatcast made (fingerprint {stored.fingerprint})"
+    before = f"policy {name!r} was started with one that hatcast generated (fingerprint {stored.fingerprint})"
     if not stored.made:
         before = f"policy {name!r} was started with a user key of your own (fingerprint {stored.fingerprint})"
     if stored.made and not own.made:
         raise HatcastError(
-            f"another user key is given (fingerprint {own.fingerprint}), and {before}: remove {where}, or {NEW_NAME}"
+            f"another user key is configured (fingerprint {own.fingerprint}), {before}: remove {where}, or {NEW_NAME}"
         )
     if not stored.made and own.made:
-        raise HatcastError(f"no user key is given, and {before}: give it again ({where}), or {NEW_NAME}")
+        raise HatcastError(f"no user key is configured, {before}: configure it again ({where}), or {NEW_NAME}")
     if not stored.made and stored.fingerprint != own.fingerprint:
         raise HatcastError(
-            f"another user key is given (fingerprint {own.fingerprint}), and {before}: restore it ({where}), or"
+            f"another user key is configured (fingerprint {own.fingerprint}), {before}: restore it ({where}), or"
             f" {NEW_NAME}"
         )
 
 
 def with_current_key(stored: PolicyRecord, own: PolicyRecord) -> PolicyRecord:
-    """The record as it is to be stored: the first writer's facts, today's user key, and ids that were not known yet."""
+    """Return the stored record with the worker's user key, and with its topic ids where none are stored."""
     return msgspec.structs.replace(
         stored,
         user_key=own.user_key,
@@ -105,11 +106,11 @@ def with_current_key(stored: PolicyRecord, own: PolicyRecord) -> PolicyRecord:
     )
 
 
-def check_policy_name(name: str, own: str, found: Iterable[PolicyRecord]) -> None:
-    """Raise HatcastError if another domain of this Kafka has a policy of that name: groups and keys go by it."""
-    for record in found:
+def check_policy_name(name: str, own: str, records: Iterable[PolicyRecord]) -> None:
+    """Raise HatcastError if another domain of this Kafka has a policy of that name: it names groups and keys."""
+    for record in records:
         if record.policy == name and record.domain != own:
             raise HatcastError(
                 f"policy.name {name!r} is the name of a policy of telemetry {record.domain!r} on this Kafka: consumer"
-                f" groups and release_ids go by the policy's name, so {NEW_NAME}"
+                f" groups and release_ids contain the policy's name, so {NEW_NAME}"
             )

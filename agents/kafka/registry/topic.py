@@ -1,7 +1,7 @@
 """Read and write the registry topic: one partition, compacted, the first writer of a fact wins.    [decisions/0026]
 
-A write fences every older writer, reads the topic to its end and then decides, so no two writers decide on the same
-facts. The topic holds a few records of each policy, so it is read as a whole, each time.
+A write fences the older writers, reads the topic to its end and then decides, so that no two writers decide on the same
+facts. The topic has few records per policy, so it is read as a whole each time.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 Decide = Callable[[Facts], Mapping[str, bytes]]
 
-PARTITION: Final = 0  # the only one, but on a mock cluster, where every topic has four
+PARTITION: Final = 0  # the only one, except on a mock cluster, where every topic has four
 _POLL_S: Final = 0.1
-_SILENCE_S: Final = 30.0
-_WRITE_TRIES: Final = 8  # each begins by reading what is there by now
+_SILENCE_S: Final = 30.0  # without records for so long, although the end is not reached: the brokers are gone
+_WRITE_ATTEMPTS: Final = 8  # each one reads the topic again
 
 
 class Registry:
-    """The registry of one domain."""
+    """Registry of one domain."""
 
     def __init__(self, settings: Settings) -> None:
         self.topic = settings.topics.registry
@@ -39,39 +39,39 @@ class Registry:
         self._transactional_id = f"hatcast/{settings.topics.telemetry}/registry"
 
     async def read(self) -> Facts:
-        """Return what the topic says up to its end at the time of the call.
+        """Return the topic's contents up to its end at the time of the call.
 
-        Raises KafkaError of aiokafka's kind if the brokers do not answer or do not know the topic, and HatcastError if a
-        record cannot be read.
+        Raises aiokafka's KafkaError if the brokers do not answer or do not know the topic, and HatcastError if a record
+        cannot be decoded.
         """
         return await asyncio.to_thread(read_registry, self._settings, self.topic)
 
     async def read_others(self) -> list[PolicyRecord]:
-        """Return the policies in the other registries of this Kafka, as far as this user may see them.
+        """Return the policies of the other registry topics on this Kafka that this user may read.
 
         Raises as `read` does.
         """
-        return await asyncio.to_thread(_policies_elsewhere, self._settings)
+        return await asyncio.to_thread(_other_policies, self._settings)
 
     async def write(self, decide: Decide) -> Facts:
-        """Let `decide` name the records to write (key -> value), and write them in one transaction, or none.
+        """Write the records (key -> value) that `decide` returns, in one transaction; return the facts afterwards.
 
-        `decide` may be called again, with newer facts, where another writer was faster; what it raises ends the write.
-        Returns the facts afterwards. Raises as `read` does.
+        `decide` is called again with newer facts if another writer was faster; an exception from it ends the write.
+        Nothing is written if it returns nothing. Raises as `read` does.
         """
         attempt = 0
         while decide(facts := await self.read()):
             try:
                 return await self._write_fenced(decide)
-            except KafkaError:  # fenced, as a rule; brokers and aiokafka have several names for that
-                if attempt == _WRITE_TRIES:
+            except KafkaError:  # fenced, as a rule; brokers and aiokafka have several errors for it
+                if attempt == _WRITE_ATTEMPTS:
                     raise
                 await asyncio.sleep(back_off_s(attempt))
                 attempt += 1
         return facts
 
     async def _write_fenced(self, decide: Decide) -> Facts:
-        """Fence the older writers, then read, decide and write. Raises KafkaError if a newer writer came."""
+        """Fence the older writers, then read, decide and write. Raises KafkaError if a newer writer fences this one."""
         producer = await start_producer(self._transactional_id, aiokafka_options(self._settings))
         try:
             facts = await self.read()
@@ -89,15 +89,15 @@ class Registry:
 
 
 def read_registry(settings: Settings, topic: str) -> Facts:
-    """Read a registry topic to the end that it has now: the newest value of each key. Blocks.
+    """Read a registry topic to its current end; the newest value of each key wins. Blocks.
 
-    Raises UnknownTopicOrPartitionError if there is no such topic, KafkaConnectionError if the brokers stop answering,
-    and HatcastError if a record cannot be read.
+    Raises UnknownTopicOrPartitionError if the topic does not exist, KafkaConnectionError if the brokers stop answering,
+    and HatcastError if a record cannot be decoded.
     """
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
     options = confluent_options(settings) | {
-        "group.id": "hatcast-registry",  # the library wants one; nothing is committed
+        "group.id": "hatcast-registry",  # required by the library; nothing is committed
         "enable.auto.commit": False,
         "enable.partition.eof": True,
         "isolation.level": "read_committed",
@@ -105,7 +105,7 @@ def read_registry(settings: Settings, topic: str) -> Facts:
     }
     consumer = Consumer(options)
     try:
-        _look_for(consumer, topic)
+        _check_exists(consumer, topic)
         consumer.assign([TopicPartition(topic, PARTITION, OFFSET_BEGINNING)])
         return Facts.of(topic, _read_to_end(consumer))
     except KafkaException as raised:
@@ -114,7 +114,7 @@ def read_registry(settings: Settings, topic: str) -> Facts:
         consumer.close()
 
 
-def _policies_elsewhere(settings: Settings) -> list[PolicyRecord]:
+def _other_policies(settings: Settings) -> list[PolicyRecord]:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -122,31 +122,31 @@ def _policies_elsewhere(settings: Settings) -> list[PolicyRecord]:
         names = AdminClient(confluent_options(settings)).list_topics(timeout=_SILENCE_S).topics
     except KafkaException as raised:
         raise KafkaConnectionError(str(raised)) from None
-    found: list[PolicyRecord] = []
+    policies: list[PolicyRecord] = []
     for name in sorted(names):
         if name.endswith(REGISTRY_SUFFIX) and name != settings.topics.registry:
             with suppress(UnknownTopicOrPartitionError):  # it was deleted meanwhile
-                found += read_registry(settings, name).policies.values()
-    return found
+                policies += read_registry(settings, name).policies.values()
+    return policies
 
 
-def _look_for(consumer: "Consumer", topic: str) -> None:
-    """Raise unless the brokers show the topic: one that cannot be looked at is not an empty one."""
-    found = consumer.list_topics(topic, timeout=_SILENCE_S).topics[topic]
-    if found.error is not None or PARTITION not in found.partitions:
-        raise UnknownTopicOrPartitionError(f"{topic}: {found.error}")
+def _check_exists(consumer: "Consumer", topic: str) -> None:
+    """Raise UnknownTopicOrPartitionError unless the brokers list the topic: an invisible topic is not an empty one."""
+    metadata = consumer.list_topics(topic, timeout=_SILENCE_S).topics[topic]
+    if metadata.error is not None or PARTITION not in metadata.partitions:
+        raise UnknownTopicOrPartitionError(f"{topic}: {metadata.error}")
 
 
 def _read_to_end(consumer: "Consumer") -> dict[str, bytes]:
     from confluent_kafka import KafkaError as Code
 
     values: dict[str, bytes] = {}
-    heard_s = monotonic_s()
-    while monotonic_s() - heard_s < _SILENCE_S:
+    last_answer_s = monotonic_s()
+    while monotonic_s() - last_answer_s < _SILENCE_S:
         message = consumer.poll(_POLL_S)
         if message is None:
             continue
-        heard_s = monotonic_s()
+        last_answer_s = monotonic_s()
         error = message.error()
         if error is not None:
             if error.code() == Code._PARTITION_EOF:  # noqa: SLF001 - librdkafka's own name for it
