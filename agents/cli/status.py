@@ -24,7 +24,7 @@ from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.slot_progress import Mark, Progress
-from hatcast.agents.release.query_inputs import unanswered
+from hatcast.agents.release.query_inputs import count_unanswered
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.watermark import min_watermark
@@ -94,7 +94,7 @@ async def read_status(settings: Settings) -> dict[str, Any]:
         retained = RetainedStore(redis, policy.name, int(partitions))
         queries = {}
         if policy.queries:
-            count = await unanswered(store, retained, ledger, policy)
+            count = await count_unanswered(store, retained, ledger, policy)
             queries = {"kept_slots": sorted(await retained.slots()), "unanswered": count}
     finally:
         await redis.aclose()

@@ -1,4 +1,4 @@
-"""The budget as it is published: one record a policy and day, each with a greater `seq` than the last.    [design 6]"""
+"""Budget records: one for each policy and day, each with a greater `seq` than the last."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ BUDGET_PARTITION: Final = 0  # the topic has one
 def budget_message(
     topics: TopicsTable, policy: Policy, date: str, summary: DaySummary, timestamp_ms: int | None = None
 ) -> Message:
-    """What `hats.budget` is told about a day. timestamp_ms: as Kafka shows it; None: when it is sent."""
+    """Return the budget record of a day. `timestamp_ms`: its Kafka timestamp; None: when it is sent."""
     key = f"{policy.name}/{date}"
     return Message(
         topic=topics.budget,

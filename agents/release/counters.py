@@ -1,4 +1,4 @@
-"""What a worker counts of its fold and of its releases, for `/metrics`."""
+"""Counters of a worker's fold and releases, for `/metrics`."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -20,7 +20,10 @@ _STATUS: Final = msgspec.json.Decoder(_Status)
 
 
 def count_outcomes(counter: Counter, before: Mapping[str, int], stored: Mapping[str, int]) -> Mapping[str, int]:
-    """Count what a checkpoint has stored: outcome -> records of a partition, before it and now, which is returned."""
+    """Count the records that a checkpoint has added. Return `stored`.
+
+    before, stored   outcome -> records of a partition, before the checkpoint and with it
+    """
     for outcome, records in stored.items():
         if records > before.get(outcome, 0):
             METERS.count(counter, records - before.get(outcome, 0), outcome=outcome)
@@ -33,30 +36,30 @@ def count_published(kind: str, records: Iterable[Committed]) -> None:
         METERS.count(RELEASES, kind=kind, status=_STATUS.decode(record.record).status)
 
 
-class Closing:
-    """When this process first saw that slots are final: how long they take from there to their publication."""
+class ClosingDelays:
+    """Delays from the time when this process first saw a slot final to its publication. A slot is named `date/slot`."""
 
     def __init__(self) -> None:
         self._since_s: dict[str, float] = {}
 
-    def saw(self, slots: Iterable[str]) -> None:
-        """These slots (`date/slot`) are final, and not all of theirs is published."""
+    def add(self, slots: Iterable[str]) -> None:
+        """Add slots that are final and not yet published as a whole."""
         now_s = monotonic_s()
         for slot in slots:
             self._since_s.setdefault(slot, now_s)
 
-    def only(self, slots: Iterable[str], asked_s: float) -> None:
-        """As `saw`; and no others, as of `asked_s` (monotonic seconds): what others saw since then stays."""
+    def replace(self, slots: Iterable[str], read_s: float) -> None:
+        """Replace all slots by those read at `read_s` (monotonic seconds); slots added since then remain."""
         final = set(slots)
-        self.saw(final)
-        self._since_s = {slot: since for slot, since in self._since_s.items() if slot in final or since >= asked_s}
+        self.add(final)
+        self._since_s = {slot: since for slot, since in self._since_s.items() if slot in final or since >= read_s}
 
     def published(self, slots: Iterable[str]) -> None:
-        """A HAT of each of these slots is published, as often as it is named."""
+        """Observe the delays of published HATs: one slot for each HAT."""
         now_s = monotonic_s()
         for slot in slots:
             METERS.observe(CLOSING_SECONDS, now_s - self._since_s.get(slot, now_s))
 
     def oldest_s(self) -> float:
-        """How long the slot that was seen first has waited; 0 where none waits."""
+        """Return how long the oldest slot has waited; 0 if none waits."""
         return monotonic_s() - min(self._since_s.values()) if self._since_s else 0.0

@@ -1,14 +1,14 @@
-"""Release by partition owners: what is final becomes one record, is charged, published, marked, deleted.    [design 4]
+"""Release final HATs: commit each record with its charge, publish it, mark it, delete the contributions.
 
-Each HAT belongs to the worker that owns partition murmur2(release_id) mod partitions. The steps have names, and a
-crash between any two of them is made good by whoever runs them next:
+Each HAT belongs to the worker that owns partition murmur2(release_id) mod partitions. The steps are named; after a
+crash between two of them the next owner finishes the rest [docs/specification/release.md, Steps]:
 
-    loaded     its contributions, from partitions whose clocks are past its close
-    drawn      the estimate, with noise; seen by nobody yet
-    committed  record + charge in Redis, in one step; a record that is there already wins, and the draw is discarded
-    sent       the record's bytes, as they stand in Redis, inside a transaction
+    loaded     its contributions, from partitions whose watermarks are past its close
+    drawn      the estimate with noise, which has not left the process
+    committed  record and charge in Redis, in one step; a stored record wins, and the draw is discarded
+    sent       the record's bytes, as stored in Redis, inside a transaction
     acked      the transaction is committed by all replicas
-    marked     Redis knows that it is published
+    marked     Redis stores that it is published
     deleted    the contributions are gone
 """
 
@@ -32,10 +32,9 @@ from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.errors import Behind, DaySealed, Replaced, Unclaimed, Unrecovered
 from hatcast.agents.redis.ledger import Committed, LedgerStore, Proposal
 from hatcast.agents.redis.partition_state import FinalHat
-from hatcast.agents.release.batches import HATS, DueRelease, batches_of, date_of, proposal_of
+from hatcast.agents.release.batches import MAX_HATS, DueRelease, batches_of, proposal_of, publish_by_partition
 from hatcast.agents.release.budget_records import budget_message
-from hatcast.agents.release.counters import Closing, count_published
-from hatcast.agents.release.lots import publish_by_owner
+from hatcast.agents.release.counters import ClosingDelays, count_published
 from hatcast.agents.release.queries import QueryReleaser
 from hatcast.agents.release.query_inputs import NEVER
 from hatcast.stream.accounting.composition import composed_epsilon
@@ -48,16 +47,16 @@ from hatcast.stream.release.hats import HatChunks, Release, exhausted_of, incomp
 
 log = structlog.get_logger()
 
-ROUND_S: Final = 0.5  # between looks at the clocks
+ROUND_S: Final = 0.5  # between rounds
 
 
 class Releaser:
-    """The release loop of one worker.
+    """Release loop of one worker.
 
-    owned     tells which release partitions are ours right now
-    queries   answers those over days; None: the policy has none
-    seal      seals days that are over, after a round; None: no day is sealed
-    closing   when we saw that slots are final
+    owned             returns the release partitions that this worker owns now
+    queries           answers queries over days; None: the policy has none
+    seal              seals finished days after a round; None: no day is sealed
+    closing_delays    delays from a slot's end to its publication
     """
 
     def __init__(
@@ -79,20 +78,20 @@ class Releaser:
         self.owned: Callable[[], frozenset[int]] = frozenset
         self.queries: QueryReleaser | None = None
         self.seal: Callable[[Releaser], Awaitable[None]] | None = None
-        self.closing = Closing()
+        self.closing_delays = ClosingDelays()
         self._failures = FailureLog("release")
 
     async def prepare(self) -> None:
-        """Load what the first release would hold up the event loop for: dp-accounting takes a second or two."""
+        """Warm up dp-accounting: its import takes a second or two, and would block the event loop."""
         await asyncio.to_thread(composed_epsilon, {self._policy.epsilon_nano: 1}, self._policy.delta)
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Release what becomes final, until `stopping` is set. A failed round is tried again: Redis has all of it."""
+        """Run rounds until `stopping` is set. A failed round is repeated from what Redis stores."""
         failures = self._failures
         while await pause(max(ROUND_S, failures.wait_s), stopping):
             try:
                 await self.round(stopping)
-            except (ProducerGone, Behind):  # in a rebalance, or by a recovery: it is ours again after the next takeover
+            except (ProducerGone, Behind):  # in a rebalance or recovery: this worker may take it over again
                 log.info("release partition taken over by another worker")
             except (RedisError, KafkaError, Unrecovered, DaySealed, Replaced, Unclaimed) as error:
                 failures.failed(error)
@@ -100,14 +99,12 @@ class Releaser:
                 failures.clear()
 
     async def round(self, stopping: asyncio.Event) -> int:
-        """Release every final HAT of ours once; returns how many were deleted."""
+        """Release the final HATs of this worker once. Return the number of HATs deleted."""
         owned = self.owned()
         await self._publishers.close_except(owned)
         if owned:
             with self._failures.attempt("take over release partitions"):
-                await self._publishers.start_missing(
-                    owned
-                )  # before anything is read: see TransactionalProducers.publish
+                await self._publishers.start_missing(owned)  # before any read: see TransactionalProducers.publish
         with self._failures.attempt("recover the ledger"):
             recovered = await self._recovery.ensure(owned)
         if not recovered:
@@ -121,147 +118,150 @@ class Releaser:
         return done
 
     async def _advance(self, owned: frozenset[int], stopping: asyncio.Event) -> int:
-        """Do what a round does once the ledger is recovered; returns how many HATs were deleted."""
+        """Release and answer, after the ledger is recovered. Return the number of HATs deleted."""
         done = 0
-        for batch in batches_of(await self.due(owned)):
+        for batch in batches_of(await self.due_releases(owned), MAX_HATS):
             if stopping.is_set():
                 break
-            if date_of(batch[0]) <= self._recovery.sealed_through:
+            if batch[0].date <= self._recovery.sealed_through:
                 await self.delete(batch)  # folded again, since their partition went back: all of it is published
                 continue
             records = await self.records(batch)
             if records is None:
                 self._failures.skip_next_clear()
-                continue  # a clock went back: its partition is being folded again
+                continue  # a watermark went back: its partition is being folded again
             await self.publish(records)
             await self.delete(batch)
             done += len(batch)
         if self.queries is not None and not stopping.is_set():
             with self._failures.attempt("answer queries"):
-                await self.queries.round(self._store, owned, await self.until())
+                await self.queries.round(self._store, owned, await self.end_date())
         return done
 
-    async def due(self, owned: frozenset[int]) -> list[DueRelease]:
-        """Our final HATs, by slot, then cell: the order in which a tight budget serves them."""
-        with self._failures.attempt("read the clocks of the partitions"):
-            least = min_watermark(await self._store.watermarks())
-        if least is None or not owned:
+    async def due_releases(self, owned: frozenset[int]) -> list[DueRelease]:
+        """Return the final HATs of these release partitions, by slot, then cell: the order in which budget is spent."""
+        with self._failures.attempt("read the watermarks of the partitions"):
+            watermark = min_watermark(await self._store.watermarks())
+        if watermark is None or not owned:
             return []
-        until = await self.until()
+        end_date = await self.end_date()
         found = []
-        for key, end in sorted((await self._store.open_slots()).items(), key=lambda item: (item[1], item[0])):
+        for slot, end in sorted((await self._store.open_slots()).items(), key=lambda item: (item[1], item[0])):
             closes = end + self._policy.lateness_ms
-            if least < closes or key >= until:
+            if watermark < closes or slot >= end_date:
                 continue
-            self.closing.saw([key])
-            for cell, users in sorted((await self._store.cells(key)).items()):
-                one = DueRelease(FinalHat(key, cell, closes), release_id(self._policy, key, cell), users)
-                if self.release_partition(one) in owned:
-                    found.append(one)
+            self.closing_delays.add([slot])
+            for cell, users in sorted((await self._store.cells(slot)).items()):
+                due = DueRelease(FinalHat(slot, cell, closes), release_id(self._policy, slot, cell), users)
+                if self.release_partition(due) in owned:
+                    found.append(due)
         return found
 
     async def final_slots(self) -> list[str]:
-        """The slots that are final, and of which not all is published, whoever owns it."""
-        least, until = min_watermark(await self._store.watermarks()), await self.until()
-        closed = -1 if least is None else least - self._policy.lateness_ms
-        return [key for key, end in (await self._store.open_slots()).items() if end <= closed and key < until]
+        """Return the slots that are final and not yet published as a whole, of all owners."""
+        watermark, end_date = min_watermark(await self._store.watermarks()), await self.end_date()
+        closed = -1 if watermark is None else watermark - self._policy.lateness_ms
+        open_slots = await self._store.open_slots()
+        return [slot for slot, end in open_slots.items() if end <= closed and slot < end_date]
 
-    async def until(self) -> str:
-        """The local date from which another policy releases; greater than any date where there is none."""
-        successor = await self._ledger.next_policy()
-        return NEVER if successor is None else successor.from_date
+    async def end_date(self) -> str:
+        """Return the local date on which the next policy takes over; without one, a date greater than every other."""
+        next_policy = await self._ledger.next_policy()
+        return NEVER if next_policy is None else next_policy.from_date
 
-    async def is_done(self, until: str) -> bool:
-        """Whether everything of ours before a local date is published."""
-        if not await self._is_closed(until) or any(key < until for key in await self._store.open_slots()):
+    async def is_done(self, end_date: str) -> bool:
+        """Return True if everything of this policy before a local date is published."""
+        if not await self._is_closed(end_date) or any(slot < end_date for slot in await self._store.open_slots()):
             return False
-        return self.queries is None or not await self.queries.are_open(until)
+        return self.queries is None or not await self.queries.has_retained(end_date)
 
-    async def _is_closed(self, until: str) -> bool:
-        """Whether no partition takes readings of days before a local date any more."""
-        least = min_watermark(await self._store.watermarks())
-        return least is not None and least >= self._calendar.previous_day_end(until) + self._policy.lateness_ms
+    async def _is_closed(self, end_date: str) -> bool:
+        """Return True if no partition accepts readings of days before a local date any more."""
+        watermark = min_watermark(await self._store.watermarks())
+        return (
+            watermark is not None and watermark >= self._calendar.previous_day_end(end_date) + self._policy.lateness_ms
+        )
 
-    def release_partition(self, one: DueRelease) -> int:
-        """Whose owner releases it."""
-        return by_murmur2(one.release_id.encode(), self._store.partitions)
+    def release_partition(self, due: DueRelease) -> int:
+        """Return the release partition of a HAT."""
+        return by_murmur2(due.release_id.encode(), self._store.partitions)
 
-    async def records(self, due: Sequence[DueRelease]) -> dict[DueRelease, Committed] | None:
-        """The one record of each of some HATs of a date, committed now where it is not there yet.
+    async def records(self, batch: Sequence[DueRelease]) -> dict[DueRelease, Committed] | None:
+        """Return the one record of each HAT of a date; commit those that are missing.
 
-        None where a partition's clock is missing or too small: then nothing was committed.
+        None, with nothing committed, if a partition's watermark is missing or too small.
         """
-        found = await self._ledger.find(date_of(due[0]), [one.release_id for one in due])
-        records = {one: record for one, record in zip(due, found, strict=True) if record is not None}
-        absent = [one for one in due if one not in records]
-        if absent:
-            loaded = await self.load(absent)
+        stored = await self._ledger.find(batch[0].date, [due.release_id for due in batch])
+        records = {due: record for due, record in zip(batch, stored, strict=True) if record is not None}
+        missing = [due for due in batch if due not in records]
+        if missing:
+            loaded = await self.load(missing)
             if loaded is None:
                 return None
-            # QueryPeriod after the load: what was complete then may be called incomplete, but not the other way.
-            proposals = await self.draw(absent, loaded, await self._store.complete_from())
-            records.update(zip(absent, await self.commit(proposals), strict=True))
-        return {one: records[one] for one in due}
+            # Read after the load: a HAT that was complete then may be called incomplete, but not the reverse.
+            proposals = await self.draw(missing, loaded, await self._store.complete_from())
+            records.update(zip(missing, await self.commit(proposals), strict=True))
+        return {due: records[due] for due in batch}
 
     async def publish(self, records: Mapping[DueRelease, Committed]) -> None:
-        """Send the records of a date that are not published, in order, by release partition; and mark them.
+        """Send the unpublished records of a date, in order, by release partition, and mark them.
 
-        Raises ProducerGone where another worker has taken over one of these: then those of the others are published.
+        Raises ProducerGone if another worker has taken over a release partition, after the others are published.
         """
-        await publish_by_owner(records, self.release_partition, HATS, self._send_and_mark)
+        await publish_by_partition(records, self.release_partition, MAX_HATS, self._send_and_mark)
 
-    async def _send_and_mark(self, release_partition: int, waiting: Sequence[tuple[DueRelease, Committed]]) -> None:
-        date = date_of(waiting[0][0])
-        await self.send(release_partition, date, waiting)
-        await self.mark(date, [one for one, _ in waiting])
+    async def _send_and_mark(self, release_partition: int, pending: Sequence[tuple[DueRelease, Committed]]) -> None:
+        date = pending[0][0].date
+        await self.send(release_partition, date, pending)
+        await self.mark(date, [due for due, _ in pending])
         await self._recovery.confirm()
-        count_published("hat", [record for _, record in waiting])
-        self.closing.published(one.hat.slot for one, _ in waiting)
+        count_published("hat", [record for _, record in pending])
+        self.closing_delays.published(due.hat.slot for due, _ in pending)
 
-    # The named steps. Tests wrap them from their own entry point.
+    # The named steps. Tests wrap them.
 
-    async def load(self, due: Sequence[DueRelease]) -> list[HatChunks] | None:
-        """loaded: each HAT's chunks; None if a partition's clock is missing or too small."""
+    async def load(self, batch: Sequence[DueRelease]) -> list[HatChunks] | None:
+        """Load each HAT's chunks (step loaded); None if a partition's watermark is missing or too small."""
         with self._failures.attempt("load contributions"):
-            return await self._store.load([one.hat for one in due])
+            return await self._store.load([due.hat for due in batch])
 
     async def draw(
-        self, due: Sequence[DueRelease], loaded: Sequence[HatChunks], complete_from: int | None
+        self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks], complete_from: int | None
     ) -> list[Proposal]:
-        """drawn: each HAT's estimate with its noise, in a thread: a large one takes a second of computing.
+        """Draw each HAT's estimate with its noise (step drawn), in a thread: a large HAT takes a second of computing.
 
         Days that begin before `complete_from` (ms UTC) have lost records: their HATs are incomplete.
         """
-        made = None
-        if complete_from is not None and self._calendar.day_start(date_of(due[0])) < complete_from:
-            made = incomplete_of
-        elif not await self.has_room(due):
-            made = exhausted_of
-        if made is not None:
-            releases = (made(self._policy, self._calendar, one.hat.slot, one.hat.cell) for one in due)
-            return self._proposals(due, releases)
-        return await asyncio.to_thread(self._draw, due, loaded)
+        without_data = None
+        if complete_from is not None and self._calendar.day_start(batch[0].date) < complete_from:
+            without_data = incomplete_of
+        elif not await self.has_room(batch):
+            without_data = exhausted_of
+        if without_data is not None:
+            releases = (without_data(self._policy, self._calendar, due.hat.slot, due.hat.cell) for due in batch)
+            return self._proposals(batch, releases)
+        return await asyncio.to_thread(self._draw, batch, loaded)
 
-    def _draw(self, due: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> list[Proposal]:
+    def _draw(self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> list[Proposal]:
         releases = (
-            release_of(self._policy, self._calendar, one.hat.slot, one.hat.cell, chunks, self._noise)
-            for one, chunks in zip(due, loaded, strict=True)
+            release_of(self._policy, self._calendar, due.hat.slot, due.hat.cell, chunks, self._noise)
+            for due, chunks in zip(batch, loaded, strict=True)
         )
-        return self._proposals(due, releases)
+        return self._proposals(batch, releases)
 
-    def _proposals(self, due: Sequence[DueRelease], releases: Iterable[Release]) -> list[Proposal]:
+    def _proposals(self, batch: Sequence[DueRelease], releases: Iterable[Release]) -> list[Proposal]:
         return [
-            proposal_of(release, now_ms(), self.release_partition(one))
-            for one, release in zip(due, releases, strict=True)
+            proposal_of(release, now_ms(), self.release_partition(due))
+            for due, release in zip(batch, releases, strict=True)
         ]
 
-    async def has_room(self, due: Sequence[DueRelease]) -> bool:
-        """Whether the budget is asked before anything is drawn: here it is asked for each HAT at its commit."""
-        del due
+    async def has_room(self, batch: Sequence[DueRelease]) -> bool:
+        """Return False if the budget is known to be exhausted before the draw; here each commit checks it instead."""
+        del batch
         return True
 
     async def commit(self, proposals: Sequence[Proposal]) -> list[Committed]:
-        """committed: record and charge, in one step each; what was there already wins."""
+        """Commit record and charge of each HAT in one step (step committed); a stored record wins."""
         with METERS.timed(COMMIT_SECONDS), self._failures.name_operation("commit releases"):
             await self._recovery.confirm()
             committed = await self._ledger.commit(proposals, self._recovery.guard)
@@ -269,36 +269,36 @@ class Releaser:
             self._failures.succeeded("commit releases")
         return committed
 
-    async def send(self, release_partition: int, date: str, waiting: Sequence[tuple[DueRelease, Committed]]) -> None:
-        """sent and acked: the bytes in Redis, and the day's budget, in one transaction."""
+    async def send(self, release_partition: int, date: str, pending: Sequence[tuple[DueRelease, Committed]]) -> None:
+        """Send the stored bytes and the day's budget record in one transaction (steps sent and acked)."""
         topics = self._settings.topics
         messages = [
             Message(
                 topic=topics.means,
-                partition=by_murmur2(one.hat.cell.encode(), self._store.partitions),
-                key=one.release_id.encode(),
+                partition=by_murmur2(due.hat.cell.encode(), self._store.partitions),
+                key=due.release_id.encode(),
                 value=record.record,
-                headers=release_event("release", one.release_id, topics.telemetry, record.record),
-                timestamp_ms=one.released_at_ms,
+                headers=release_event("release", due.release_id, topics.telemetry, record.record),
+                timestamp_ms=due.released_at_ms,
             )
-            for one, record in waiting
+            for due, record in pending
         ]
         summary = await self._ledger.summary(date)
         # In a thread: composing a new number of charges takes up to a second of computing.
         messages.append(
-            await asyncio.to_thread(budget_message, topics, self._policy, date, summary, waiting[-1][0].released_at_ms)
+            await asyncio.to_thread(budget_message, topics, self._policy, date, summary, pending[-1][0].released_at_ms)
         )
         with self._failures.attempt("publish releases"):
             await self._recovery.confirm()
             await self._publishers.publish(release_partition, messages)
 
-    async def mark(self, date: str, due: Sequence[DueRelease]) -> None:
-        """marked: Kafka has them."""
+    async def mark(self, date: str, batch: Sequence[DueRelease]) -> None:
+        """Mark HATs as published in Redis (step marked)."""
         with self._failures.attempt("mark releases as published"):
-            await self._ledger.mark_published(date, [one.release_id for one in due])
+            await self._ledger.mark_published(date, [due.release_id for due in batch])
 
-    async def delete(self, due: Sequence[DueRelease]) -> None:
-        """deleted: their contributions, but for what queries over days will read."""
-        keep = is_queried(self._policy, date_of(due[0]))
+    async def delete(self, batch: Sequence[DueRelease]) -> None:
+        """Delete contributions, except those that queries over days will read (step deleted)."""
+        keep = is_queried(self._policy, batch[0].date)
         with self._failures.attempt("delete contributions"):
-            await self._store.delete([one.hat for one in due], keep=keep)
+            await self._store.delete([due.hat for due in batch], keep=keep)

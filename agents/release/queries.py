@@ -1,8 +1,8 @@
-"""Answers to queries over days, by the steps of a release.    [decisions/0014]
+"""Answer queries over days, by the steps of a release.    [decisions/0014]
 
-What HATs had is kept when they are deleted (agents/redis/retained.py). Once the last slot of a period is final and
-none of its HATs is open, each cell gets its one answer: loaded, drawn, committed, sent, acked, marked; and
-what was kept is deleted when the last query that reads it is answered about all of them.
+Contributions of queried HATs are retained when the HATs are deleted (agents/redis/retained.py). Once the last slot of a
+period is final and none of its HATs is open, each cell gets its one answer: loaded, drawn, committed, sent, acked,
+marked. The retained contributions are deleted when the last query that reads them is answered for all cells.
 """
 
 import asyncio
@@ -18,11 +18,17 @@ from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.ledger import Committed, LedgerStore
 from hatcast.agents.redis.retained import Gap, Retained, RetainedStore
-from hatcast.agents.release.answer_batches import ANSWERS, DueAnswer, answer_proposal_of, batches_of, by_asked
+from hatcast.agents.release.batches import (
+    MAX_ANSWERS,
+    DueAnswer,
+    answer_proposal_of,
+    batches_of,
+    by_period,
+    publish_by_partition,
+)
 from hatcast.agents.release.budget_records import budget_message
 from hatcast.agents.release.counters import count_published
-from hatcast.agents.release.lots import publish_by_owner
-from hatcast.agents.release.query_inputs import asked_of_kept
+from hatcast.agents.release.query_inputs import retained_periods
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.watermark import closes_at, min_watermark
 from hatcast.stream.mechanisms import Noise
@@ -32,215 +38,221 @@ from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.release.queries import QueryPeriod, QueryRelease, query_periods, query_release_of
 from hatcast.stream.release.schedule import listed_cells, released_at_ms
 
-__all__ = ["DueAnswer", "QueryReleaser"]
-
 
 class QueryReleaser:
-    """The answers of one worker."""
+    """Answers queries over days, in one worker."""
 
     def __init__(
-        self, settings: Settings, kept: RetainedStore, ledger: LedgerStore, recovery: LedgerRecovery, noise: Noise
+        self, settings: Settings, retained: RetainedStore, ledger: LedgerStore, recovery: LedgerRecovery, noise: Noise
     ) -> None:
         self._settings = settings
         self._policy = settings.policy
         self._calendar = Calendar(settings.policy)
-        self._kept = kept
+        self._retained = retained
         self._ledger = ledger
         self._recovery = recovery
         self._noise = noise
-        self._looked: object = None
+        self._answered_state: object = None  # everything was answered when it was read
         self._by_cell = settings.policy.relation is Relation.ADD_REMOVE
 
-    async def round(self, store: HatStore, owned: frozenset[int], until: str) -> None:
-        """Answer what is due: looked for whenever a slot becomes final or more is kept, until there is none left.
+    async def round(self, store: HatStore, owned: frozenset[int], end_date: str) -> None:
+        """Answer what is due. After everything is answered, look again when a slot becomes final or more is retained.
 
-        until   the local date from which another policy releases
+        end_date   the local date from which another policy releases
         """
-        least = min_watermark(await store.watermarks())
-        if least is None or not owned:
+        watermark = min_watermark(await store.watermarks())
+        if watermark is None or not owned:
             return
-        newest = self._calendar.slot_at(least - self._policy.lateness_ms).key
-        looked = (newest, until, owned, self._recovery.guard.token)
-        # Of a cluster a node may be lost that has HATs, which are kept again, and not the one that has the ledger.
-        if self._looked == (looked, await self._kept.slot_counts()):
+        newest = self._calendar.slot_at(watermark - self._policy.lateness_ms).key
+        state = (newest, end_date, owned, self._recovery.guard.token)
+        # A cluster may lose a node with HATs, which are retained again, while the node with the ledger stays.
+        if self._answered_state == (state, await self._retained.slot_counts()):
             return
         open_slots = await store.open_slots()
-        # Final ones will be released by us or others, and kept: then there is more to look for.
-        done = not any(least >= end + self._policy.lateness_ms for end in open_slots.values())
-        over = [
-            asked
-            for asked in await asked_of_kept(self._kept, self._policy, self._calendar, until)
-            if least >= closes_at(asked.closing, self._policy)
-            and not any(slot.key in open_slots for slot in asked.slots)
+        # Final slots are still to be released, by any worker, and then retained: the next round finds more.
+        done = not any(watermark >= end + self._policy.lateness_ms for end in open_slots.values())
+        periods = [
+            period
+            for period in await retained_periods(self._retained, self._policy, self._calendar, end_date)
+            if watermark >= closes_at(period.closing, self._policy)
+            and not any(slot.key in open_slots for slot in period.slots)
         ]
-        done &= await self.answer(over, owned, until)
+        done &= await self.answer(periods, owned, end_date)
         if done:
-            self._looked = (looked, await self._kept.slot_counts())
+            self._answered_state = (state, await self._retained.slot_counts())
 
-    async def are_open(self, until: str) -> bool:
-        """Whether anything is kept for a query that ends before a local date: it is not answered by all, or not yet."""
-        return bool(await asked_of_kept(self._kept, self._policy, self._calendar, until))
+    async def has_retained(self, end_date: str) -> bool:
+        """Return True if contributions are retained for a query whose period ends before a local date.
+
+        Then not all of its answers are published.
+        """
+        return bool(await retained_periods(self._retained, self._policy, self._calendar, end_date))
 
     async def answer(
         self,
-        asked: Sequence[QueryPeriod],
+        periods: Sequence[QueryPeriod],
         owned: frozenset[int],
-        until: str,
+        end_date: str,
         cells: Sequence[str] | None = None,
         first_ms: int = 0,
     ) -> bool:
-        """Answer queries about those of these cells that are ours; None: about all of which anything is kept.
+        """Answer queries about those of these cells whose release partitions are owned.
 
-        until      the local date from which another policy releases
+        cells      None: all with retained contributions
+        end_date   the local date from which another policy releases
         first_ms   slots that began earlier (ms UTC) are not the policy's
-        False where a partition's clock has gone back, or a HAT is open again: then not all is done.
+        Returns False if something is left: a partition's watermark has gone back, or a HAT is open again.
         """
         due = []
-        sealed = [one for one in asked if self._is_sealed(one)]  # answered for good; what is kept again goes
-        for one in asked:
-            if self._is_sealed(one):
+        sealed = [period for period in periods if self._is_sealed(period)]  # all answered; only retained again
+        for period in periods:
+            if self._is_sealed(period):
                 continue
-            users = await self._users(one)
+            users = await self._users(period)
             for cell in sorted(users if cells is None else cells):
-                answer = DueAnswer(one.release_id(cell), cell, one, users.get(cell, 0))
+                answer = DueAnswer(period.release_id(cell), cell, period, users.get(cell, 0))
                 if self.release_partition(answer) in owned:
                     due.append(answer)
         all_records: dict[DueAnswer, Committed] = {}
-        for batch in batches_of(due):
+        for batch in batches_of(due, MAX_ANSWERS):
             records = await self._records(batch, first_ms)
             all_records |= records
             if not self._by_cell:
                 await self._publish(records)
         done = len(all_records) == len(due)
-        if self._by_cell and done and (done := await self._all_committed(asked)):
-            # Lots are cut by who was there, which is nobody's to know: all is sent at once, and with it what the days
-            # have come to with the answers of all workers.
+        if self._by_cell and done and (done := await self._all_committed(periods)):
+            # Batches depend on user counts, which are private: so everything is sent at once, together with the cost of
+            # the days after the answers of all workers.
             await self._publish(all_records)
         if done or not self._by_cell:
-            answered = {one.asked.key: one.asked for one in all_records}
-            await self._forget([*answered.values(), *sealed], until)
+            answered = {answer.query_period.key: answer.query_period for answer in all_records}
+            await self._delete_answered([*answered.values(), *sealed], end_date)
         return done
 
-    def _is_sealed(self, asked: QueryPeriod) -> bool:
-        return asked.closing.date <= self._recovery.sealed_through
+    def _is_sealed(self, period: QueryPeriod) -> bool:
+        return period.closing.date <= self._recovery.sealed_through
 
-    async def _users(self, asked: QueryPeriod) -> dict[str, int]:
-        return await self._kept.cells([slot.key for slot in asked.slots])
+    async def _users(self, period: QueryPeriod) -> dict[str, int]:
+        return await self._retained.cells([slot.key for slot in period.slots])
 
-    async def _all_committed(self, asked: Sequence[QueryPeriod]) -> bool:
-        """Whether all workers have committed their answers about the listed cells."""
+    async def _all_committed(self, periods: Sequence[QueryPeriod]) -> bool:
+        """Return True if all workers have committed their answers about the listed cells."""
         cells = listed_cells(self._policy)
-        for one in asked:
-            if await self._ledger.count_missing(one.closing.date, [one.release_id(cell) for cell in cells]):
+        for period in periods:
+            if await self._ledger.count_missing(period.closing.date, [period.release_id(cell) for cell in cells]):
                 return False
         return True
 
-    def release_partition(self, one: DueAnswer) -> int:
-        """Whose owner answers it: under `add_remove` that of the cell's HATs."""
-        return self._partition_of(one.release_id, one.cell)
+    def release_partition(self, due: DueAnswer) -> int:
+        """Return the release partition of an answer; under `add_remove` that of the cell's HATs."""
+        return self._partition_of(due.release_id, due.cell)
 
     def _partition_of(self, release_id: str, cell: str) -> int:
-        return by_murmur2((cell if self._by_cell else release_id).encode(), self._kept.partitions)
+        return by_murmur2((cell if self._by_cell else release_id).encode(), self._retained.partitions)
 
-    async def _records(self, due: Sequence[DueAnswer], first_ms: int) -> dict[DueAnswer, Committed]:
-        """The one record of each, committed now where it is not there yet; without those that cannot be read now."""
-        found = await self._ledger.find(due[0].asked.closing.date, [one.release_id for one in due])
-        records = {one: record for one, record in zip(due, found, strict=True) if record is not None}
+    async def _records(self, batch: Sequence[DueAnswer], first_ms: int) -> dict[DueAnswer, Committed]:
+        """Return the one record of each answer; commit those that are missing. Omits what cannot be read now."""
+        stored = await self._ledger.find(batch[0].date, [due.release_id for due in batch])
+        records = {due: record for due, record in zip(batch, stored, strict=True) if record is not None}
         drawn: dict[DueAnswer, QueryRelease] = {}
-        for of_asked in by_asked([one for one in due if one not in records]):
-            loaded = await self.load(of_asked)
+        for of_period in by_period([due for due in batch if due not in records]):
+            loaded = await self.load(of_period)
             if loaded is not None:
-                drawn.update(zip(of_asked, await self.draw(of_asked, loaded, first_ms), strict=True))
+                drawn.update(zip(of_period, await self.draw(of_period, loaded, first_ms), strict=True))
         if drawn:
             records.update(zip(drawn, await self.commit(list(drawn.values())), strict=True))
-        return {one: records[one] for one in due if one in records}
+        return {due: records[due] for due in batch if due in records}
 
     async def _publish(self, records: Mapping[DueAnswer, Committed]) -> None:
-        """Send what is not published, by release partition. Raises ProducerGone where others took over one of these."""
-        await publish_by_owner(records, self.release_partition, ANSWERS, self._send_and_mark)
+        """Send the unpublished records. Raises ProducerGone if another worker has taken over a release partition."""
+        await publish_by_partition(records, self.release_partition, MAX_ANSWERS, self._send_and_mark)
 
-    async def _send_and_mark(self, release_partition: int, waiting: Sequence[tuple[DueAnswer, Committed]]) -> None:
-        await self.send(release_partition, waiting)
-        await self.mark([one for one, _ in waiting])
+    async def _send_and_mark(self, release_partition: int, pending: Sequence[tuple[DueAnswer, Committed]]) -> None:
+        await self.send(release_partition, pending)
+        await self.mark([due for due, _ in pending])
         await self._recovery.confirm()
-        count_published("query", [record for _, record in waiting])
+        count_published("query", [record for _, record in pending])
 
-    async def _forget(self, asked: Iterable[QueryPeriod], until: str) -> None:
-        """Delete what no query is going to read, of what these have read.
+    async def _delete_answered(self, periods: Iterable[QueryPeriod], end_date: str) -> None:
+        """Delete retained contributions of these answered periods that no other query will read.
 
-        A slot goes as a whole, once every query that reads it is answered about every cell: whether it is missing is
-        told by its cells together. Whoever publishes the last answer finds all the others published, and deletes.
+        A slot is deleted as a whole, once every query that reads it is answered for every cell: whether a slot is
+        missing depends on all its cells. The worker that publishes the last answer finds all others published, and
+        deletes.
         """
-        over = {slot.key for one in asked for slot in one.slots}
-        for reader in query_periods(self._policy, self._calendar, over):
-            if reader.closing.date < until and not await self._is_answered(reader):
-                over.difference_update(slot.key for slot in reader.slots)
-        hats = [(key, cell) for key in sorted(over) for cell in await self._kept.cells([key])]
+        slots = {slot.key for period in periods for slot in period.slots}
+        for reader in query_periods(self._policy, self._calendar, slots):
+            if reader.closing.date < end_date and not await self._is_answered(reader):
+                slots.difference_update(slot.key for slot in reader.slots)
+        hats = [(slot, cell) for slot in sorted(slots) for cell in await self._retained.cells([slot])]
         if hats:
             await self.delete(hats)
 
-    async def _is_answered(self, asked: QueryPeriod) -> bool:
-        """Whether Kafka has the answers about all cells of which anything is kept."""
-        if self._is_sealed(asked):
+    async def _is_answered(self, period: QueryPeriod) -> bool:
+        """Return True if Kafka has the answers about all cells with retained contributions."""
+        if self._is_sealed(period):
             return True
-        cells = await self._users(asked)
-        return all(await self._ledger.acknowledged(asked.closing.date, [*map(asked.release_id, cells)]))
+        cells = await self._users(period)
+        return all(await self._ledger.acknowledged(period.closing.date, [*map(period.release_id, cells)]))
 
-    # The named steps. Tests wrap them from their own entry point.
+    # The named steps. Tests wrap them.
 
-    async def load(self, due: Sequence[DueAnswer]) -> Retained | None:
-        """loaded: what is kept of the period; None if a clock is too small, or one of the HATs is open."""
-        asked = due[0].asked
-        slots, closes_ms = [slot.key for slot in asked.slots], closes_at(asked.closing, self._policy)
-        return await self._kept.load(slots, closes_ms, [one.cell for one in due])
+    async def load(self, batch: Sequence[DueAnswer]) -> Retained | None:
+        """Load what is retained of one period (step loaded); None if a watermark is too small, or a HAT is open."""
+        period = batch[0].query_period
+        slots, closes_ms = [slot.key for slot in period.slots], closes_at(period.closing, self._policy)
+        return await self._retained.load(slots, closes_ms, [due.cell for due in batch])
 
-    async def draw(self, due: Sequence[DueAnswer], kept: Retained, first_ms: int) -> list[QueryRelease]:
-        """drawn: each answer with its noise, in a thread."""
-        return await asyncio.to_thread(self._draw, due, kept, first_ms)
+    async def draw(self, batch: Sequence[DueAnswer], retained: Retained, first_ms: int) -> list[QueryRelease]:
+        """Draw each answer with its noise, in a thread (step drawn)."""
+        return await asyncio.to_thread(self._draw, batch, retained, first_ms)
 
-    def _draw(self, due: Sequence[DueAnswer], kept: Retained, first_ms: int) -> list[QueryRelease]:
-        asked = due[0].asked
-        there = [slot for slot in asked.slots if not self._is_missing(slot, kept, first_ms)]
+    def _draw(self, batch: Sequence[DueAnswer], retained: Retained, first_ms: int) -> list[QueryRelease]:
+        period = batch[0].query_period
+        slots = [slot for slot in period.slots if not self._is_missing(slot, retained, first_ms)]
         return [
             query_release_of(
-                asked,
+                period,
                 self._calendar,
-                one.cell,
-                {slot.date: RetainedDay.of(kept.parts.get((one.cell, slot.key), [])) for slot in there},
+                due.cell,
+                {slot.date: RetainedDay.of(retained.parts.get((due.cell, slot.key), [])) for slot in slots},
                 self._noise,
             )
-            for one in due
+            for due in batch
         ]
 
-    def _is_missing(self, slot: Slot, kept: Retained, first_ms: int) -> bool:
-        """Whether the slot cannot be read whole, by what is public."""
-        if slot.start_ms < first_ms or (not self._by_cell and slot.key not in kept.data):
+    def _is_missing(self, slot: Slot, retained: Retained, first_ms: int) -> bool:
+        """Return True if public facts show that the slot's contributions are not complete."""
+        if slot.start_ms < first_ms or (not self._by_cell and slot.key not in retained.data):
             return True
         starts, closes_ms = self._calendar.day_start(slot.date), closes_at(slot, self._policy)
-        return any(_lost(gap, starts, closes_ms) for gap in kept.gaps)
+        return any(_affects(gap, starts, closes_ms) for gap in retained.gaps)
 
     async def commit(self, answers: Sequence[QueryRelease]) -> list[Committed]:
-        """committed: the records, with what the query reserves, in one step each; what was there already wins."""
+        """Commit record and reservation of each answer in one step (step committed); a stored record wins."""
         at_ms = now_ms()
-        proposals = [answer_proposal_of(one, at_ms, self._partition_of(one.release_id, one.cell)) for one in answers]
+        proposals = [
+            answer_proposal_of(answer, at_ms, self._partition_of(answer.release_id, answer.cell)) for answer in answers
+        ]
         with METERS.timed(COMMIT_SECONDS):
             await self._recovery.confirm()
             return await self._ledger.commit_answers(proposals, self._recovery.guard)
 
-    async def send(self, release_partition: int, waiting: Sequence[tuple[DueAnswer, Committed]]) -> None:
-        """sent and acked: the bytes in Redis, and the budget of all days that were read, in one transaction."""
-        topics, dates = self._settings.topics, {date for one, _ in waiting for date in one.asked.period.dates}
-        public_ms = released_at_ms(waiting[0][0].asked.closing, self._policy) if self._by_cell else None
+    async def send(self, release_partition: int, pending: Sequence[tuple[DueAnswer, Committed]]) -> None:
+        """Send the stored bytes and the budget of all days read, in one transaction (steps sent and acked)."""
+        topics = self._settings.topics
+        dates = {date for due, _ in pending for date in due.query_period.period.dates}
+        public_ms = released_at_ms(pending[0][0].query_period.closing, self._policy) if self._by_cell else None
         messages = [
             Message(
                 topic=topics.queries,
-                partition=by_murmur2(one.cell.encode(), self._kept.partitions),
-                key=one.release_id.encode(),
+                partition=by_murmur2(due.cell.encode(), self._retained.partitions),
+                key=due.release_id.encode(),
                 value=record.record,
-                headers=release_event("query", one.release_id, topics.telemetry, record.record),
+                headers=release_event("query", due.release_id, topics.telemetry, record.record),
                 timestamp_ms=public_ms,
             )
-            for one, record in waiting
+            for due, record in pending
         ]
         for date in sorted(dates):
             summary = await self._ledger.summary(date)
@@ -249,15 +261,18 @@ class QueryReleaser:
         await self._recovery.confirm()
         await self._recovery.publishers.publish(release_partition, messages)
 
-    async def mark(self, due: Sequence[DueAnswer]) -> None:
-        """marked: Kafka has them."""
-        await self._ledger.mark_published(due[0].asked.closing.date, [one.release_id for one in due])
+    async def mark(self, batch: Sequence[DueAnswer]) -> None:
+        """Mark answers as published in Redis (step marked)."""
+        await self._ledger.mark_published(batch[0].date, [due.release_id for due in batch])
 
     async def delete(self, hats: Sequence[tuple[str, str]]) -> None:
-        """deleted: what was kept of these (slot, cell)."""
-        await self._kept.delete(hats)
+        """Delete what is retained of these (slot, cell) (step deleted)."""
+        await self._retained.delete(hats)
 
 
-def _lost(gap: Gap, starts_ms: int, closes_ms: int) -> bool:
-    """Whether a partition may have lost readings of a slot: its day begins within the gap, and it was open before."""
+def _affects(gap: Gap, starts_ms: int, closes_ms: int) -> bool:
+    """Return True if a partition may have lost readings of a slot.
+
+    The slot's day begins before the gap ends, and the slot was open when the gap began.
+    """
     return starts_ms < gap.until_ms and not (gap.from_ms is not None and gap.from_ms >= closes_ms)

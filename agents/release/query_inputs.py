@@ -1,4 +1,4 @@
-"""What queries over days ask of all that is kept for them."""
+"""Periods of queries over days for which contributions are retained."""
 
 from typing import Final
 
@@ -10,25 +10,29 @@ from hatcast.stream.fold.watermark import closes_at, min_watermark
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.queries import QueryPeriod, query_periods
 
-NEVER: Final = "9999-99-99"  # a local date that does not come
+NEVER: Final = "9999-99-99"  # greater than every local date
 
 
-async def asked_of_kept(kept: RetainedStore, policy: Policy, calendar: Calendar, until: str) -> list[QueryPeriod]:
-    """What is asked of all that is kept, where the period ends before a local date; by closing slot."""
-    return [one for one in query_periods(policy, calendar, await kept.slots()) if one.closing.date < until]
+async def retained_periods(
+    retained: RetainedStore, policy: Policy, calendar: Calendar, end_date: str
+) -> list[QueryPeriod]:
+    """Return the periods with retained contributions that end before a local date, by closing slot."""
+    periods = query_periods(policy, calendar, await retained.slots())
+    return [period for period in periods if period.closing.date < end_date]
 
 
-async def unanswered(store: HatStore, kept: RetainedStore, ledger: LedgerStore, policy: Policy) -> int:
-    """How many answers about cells of which something is kept are due and not published."""
-    least, calendar = min_watermark(await store.watermarks()), Calendar(policy)
-    successor = await ledger.next_policy()
+async def count_unanswered(store: HatStore, retained: RetainedStore, ledger: LedgerStore, policy: Policy) -> int:
+    """Count the answers that are due and not published, of cells with retained contributions."""
+    watermark, calendar = min_watermark(await store.watermarks()), Calendar(policy)
+    next_policy = await ledger.next_policy()
+    end_date = NEVER if next_policy is None else next_policy.from_date
     missing = 0
     sealed_through = await ledger.sealed_through()
-    for asked in await asked_of_kept(kept, policy, calendar, NEVER if successor is None else successor.from_date):
-        if asked.closing.date <= sealed_through:
-            continue  # kept again since its partition went back: all of it is answered
-        if least is not None and least >= closes_at(asked.closing, policy):
-            cells = await kept.cells([slot.key for slot in asked.slots])
-            found = await ledger.find(asked.closing.date, [asked.release_id(cell) for cell in cells])
-            missing += sum(record is None or not record.published for record in found)
+    for period in await retained_periods(retained, policy, calendar, end_date):
+        if period.closing.date <= sealed_through:
+            continue  # retained again since its partition went back: all answers are published
+        if watermark is not None and watermark >= closes_at(period.closing, policy):
+            cells = await retained.cells([slot.key for slot in period.slots])
+            records = await ledger.find(period.closing.date, [period.release_id(cell) for cell in cells])
+            missing += sum(record is None or not record.published for record in records)
     return missing

@@ -60,7 +60,7 @@ class Gauges:
             declared.UNSTORED, lambda: {(): sum(h.next - h.base for one in ingests for h in one.held.values())}
         )
         METERS.register(declared.PARTITIONS, self._partitions)
-        METERS.register(declared.OLDEST_FINAL, lambda: {(): self._releaser.closing.oldest_s()})
+        METERS.register(declared.OLDEST_FINAL, lambda: {(): self._releaser.closing_delays.oldest_s()})
 
     def _partitions(self) -> Samples:
         ingests = [fold.ingest for fold in self._folds]
@@ -109,7 +109,7 @@ class Gauges:
     async def look(self) -> None:
         """Read what only Redis knows."""
         asked_s = monotonic_s()
-        self._releaser.closing.only(await self._releaser.final_slots(), asked_s)
+        self._releaser.closing_delays.replace(await self._releaser.final_slots(), asked_s)
         METERS.set(declared.OPEN_SLOTS, len(await self._store.open_slots()))
         dates = await self._ledger.unsealed_dates()
         METERS.set(declared.UNPUBLISHED, sum([await self._ledger.count_unpublished(date) for date in dates]))

@@ -71,7 +71,9 @@ class Sealer:
         if least is None:
             return
         # The first date that a partition still takes readings of, or that is of the policy which follows ours.
-        today = min(self._calendar.local(least - self._policy.lateness_ms).date().isoformat(), await releaser.until())
+        today = min(
+            self._calendar.local(least - self._policy.lateness_ms).date().isoformat(), await releaser.end_date()
+        )
         owned, dates = releaser.owned(), [each for each in await self._ledger.unsealed_dates() if each < today]
         if not dates or not await releaser.is_done(today):
             return

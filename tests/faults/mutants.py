@@ -21,9 +21,9 @@ from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.retained import Retained
 from hatcast.agents.redis.sealed_days import Sealed
-from hatcast.agents.release.batches import DueRelease
+from hatcast.agents.release.batches import DueAnswer, DueRelease
 from hatcast.agents.release.hats import Releaser
-from hatcast.agents.release.queries import DueAnswer, QueryReleaser
+from hatcast.agents.release.queries import QueryReleaser
 from hatcast.stream.fold.checkpoint import Changes
 from hatcast.stream.release.spending import fineness_of
 from tests.faults.faulty_worker import meet
@@ -47,13 +47,13 @@ def noise_drawn_again() -> None:
     product = Releaser.send
 
     async def send(
-        self: Releaser, release_partition: int, date: str, waiting: Sequence[tuple[DueRelease, Committed]]
+        self: Releaser, release_partition: int, date: str, pending: Sequence[tuple[DueRelease, Committed]]
     ) -> None:
-        again = [due for due, record in waiting if not record.new]
+        again = [due for due, record in pending if not record.new]
         loaded = await self.load(again)
         drawn = {each.release_id: each.record for each in await self.draw(again, loaded, None)} if loaded else {}
         sent = []
-        for due, record in waiting:
+        for due, record in pending:
             head, tail = drawn.get(due.release_id, (record.record, b""))
             number = b"%d" % json.loads(record.record)["seq"] if due.release_id in drawn else b""
             sent.append((due, replace(record, record=head + number + tail)))
@@ -71,12 +71,12 @@ def charged_after() -> None:
         drawn.update((each.release_id, (b"%d" % (len(drawn) + 1)).join(each.record)) for each in proposals)
         return [Committed(drawn[each.release_id], published=False, new=True) for each in proposals]
 
-    async def mark(self: Releaser, date: str, due: Sequence[DueRelease]) -> None:
+    async def mark(self: Releaser, date: str, batch: Sequence[DueRelease]) -> None:
         recovery = self._recovery
-        sent = [drawn[one.release_id] for one in due if one.release_id in drawn]
+        sent = [drawn[due.release_id] for due in batch if due.release_id in drawn]
         records = [published_of(each, self._policy.policy_id, fineness_of(self._policy)) for each in sent]
         assert not await adopt(recovery._store, RecoveryCheck.finished(recovery.guard.token), records)
-        await product(self, date, due)
+        await product(self, date, batch)
 
     Releaser.commit, Releaser.mark = commit, mark  # type: ignore[method-assign]
 
@@ -126,10 +126,10 @@ def forgotten_once_read() -> None:
     """What is kept for a query is deleted once it is read, not once its answer is published."""
     product = QueryReleaser.load
 
-    async def load(self: QueryReleaser, due: Sequence[DueAnswer]) -> Retained | None:
-        kept = await product(self, due)
+    async def load(self: QueryReleaser, batch: Sequence[DueAnswer]) -> Retained | None:
+        kept = await product(self, batch)
         if kept is not None:
-            await self.delete([(slot.key, one.cell) for slot in due[0].asked.slots for one in due])
+            await self.delete([(slot.key, due.cell) for slot in batch[0].query_period.slots for due in batch])
         return kept
 
     QueryReleaser.load = load  # type: ignore[method-assign]

@@ -126,7 +126,7 @@ def older_token(pipeline: Pipeline) -> list[str]:
         async with open_stores(pipeline) as stores:
             await close_hours(pipeline, stores)
             async with releasing(pipeline, stores) as releaser:
-                partitions = sorted({releaser.release_partition(each) for each in await releaser.due(ALL)})
+                partitions = sorted({releaser.release_partition(each) for each in await releaser.due_releases(ALL)})
             some, others = frozenset(partitions[:1]), frozenset(partitions[1:])
             with pytest.raises(CrashError):
                 async with releasing(pipeline, stores) as first:

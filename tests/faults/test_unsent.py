@@ -83,7 +83,7 @@ def test_what_redis_lost_after_its_commit_is_not_sent(pipeline: Pipeline) -> Non
                 await releaser._publishers.start_missing(ALL)
                 assert await releaser._recovery.ensure(ALL)
                 copy = copied(pipeline)
-                records = await releaser.records(await releaser.due(ALL))
+                records = await releaser.records(await releaser.due_releases(ALL))
                 come_back(pipeline, copy)
                 with pytest.raises(Behind):
                     await releaser.publish(records or {})

@@ -142,10 +142,10 @@ def _fail_at_a_record() -> None:
 def _fail_at_a_slot() -> None:
     draw = Releaser._draw
 
-    def failing(self: Releaser, due: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> list[Proposal]:
-        if any(one.hat.slot == FATAL_SLOT for one in due):
+    def failing(self: Releaser, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> list[Proposal]:
+        if any(due.hat.slot == FATAL_SLOT for due in batch):
             raise KeyError(TEXT)
-        return draw(self, due, loaded)
+        return draw(self, batch, loaded)
 
     Releaser._draw = failing  # type: ignore[method-assign]
 
@@ -161,9 +161,9 @@ def true_sums_logged() -> None:
     """A debug line of the release loop shows the sums that it was to hide."""
     draw = Releaser._draw
 
-    def telling(self: Releaser, due: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> list[Proposal]:
+    def telling(self: Releaser, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> list[Proposal]:
         log.debug("drawn", sums=[int(users_of(each.readings).sums.sum()) for each in loaded])
-        return draw(self, due, loaded)
+        return draw(self, batch, loaded)
 
     Releaser._draw = telling  # type: ignore[method-assign]
 

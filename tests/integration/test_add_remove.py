@@ -15,11 +15,10 @@ import h3.api.basic_str as h3
 import pytest
 from redis import Redis
 
-import hatcast.agents.release.answer_batches
-import hatcast.agents.release.batches
 from hatcast.agents.clock import now_ms
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.release.batches import DueAnswer, DueRelease
 from hatcast.agents.release.slots import SlotReleaser
 from hatcast.stream.fold.hats import Calendar
 from tests.integration.answering import answering
@@ -209,7 +208,7 @@ def test_after_a_crash_at_each_step_and_two_days_of_silence_every_slot_between_i
                         await releaser.round(asyncio.Event())
             async with releasing(pipeline, stores, SlotReleaser) as releaser:
                 assert await releaser.round(asyncio.Event()) > 0
-                assert await releaser.due(ALL) == []
+                assert await releaser.due_releases(ALL) == []
                 assert await releaser.round(asyncio.Event()) == 0
             assert await stores.partitions.open_slots() == {}
 
@@ -232,10 +231,10 @@ def test_a_slot_is_sent_by_no_worker_before_all_of_it_has_records_and_the_budget
                 one.owned, other.owned = (lambda: HALVES[0]), (lambda: HALVES[1])
                 assert await one.round(asyncio.Event()) == 0
                 assert pipeline.published(committed=False) == {}, "the other half has no records yet"
-                assert await other.round(asyncio.Event()) == len(await other.due(HALVES[1])) // len(SLOTS)
+                assert await other.round(asyncio.Event()) == len(await other.due_releases(HALVES[1])) // len(SLOTS)
                 half = pipeline.published(committed=False)
                 assert half.keys() == {
-                    each.release_id for each in await other.due(HALVES[1]) if SLOTS[0] in each.release_id
+                    each.release_id for each in await other.due_releases(HALVES[1]) if SLOTS[0] in each.release_id
                 }
                 for _ in range(4):
                     await asyncio.gather(one.round(asyncio.Event()), other.round(asyncio.Event()))
@@ -264,7 +263,7 @@ def test_days_with_deleted_records_are_incomplete_and_a_slot_beyond_the_budget_i
             ):
                 one.owned, other.owned = (lambda: HALVES[0]), (lambda: HALVES[1])
                 await one.round(asyncio.Event())  # recovers the ledger, which takes every producer
-                while await one.due(ALL):
+                while await one.due_releases(ALL):
                     await asyncio.gather(one.round(asyncio.Event()), other.round(asyncio.Event()))
 
     changes = {"policy": {"hours": [12, 14], "privacy": privacy}}
@@ -289,10 +288,8 @@ def test_days_with_deleted_records_are_incomplete_and_a_slot_beyond_the_budget_i
 def test_neighbouring_logs_lead_to_the_same_topics_but_for_the_answers(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        hatcast.agents.release.batches, "_USERS", 14
-    )  # what is loaded at once does depend on who is there
-    monkeypatch.setattr(hatcast.agents.release.answer_batches, "_USERS", 14)
+    for kind in (DueRelease, DueAnswer):
+        monkeypatch.setattr(kind, "max_users", 14)  # batches that are loaded at once do depend on the users
 
     async def release(pipeline: Pipeline, samples: Iterable[Sample]) -> None:
         async with open_stores(pipeline) as stores:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import hatcast.agents.redis.retained
-import hatcast.agents.release.answer_batches
+import hatcast.agents.release.queries
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.keys import PartitionKeys
@@ -55,7 +55,7 @@ def a_place_a_day() -> list[Sample]:
 def test_a_day_of_which_all_was_answered_is_not_missing_for_the_cells_that_are_answered_later(
     workers: int, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hatcast.agents.release.answer_batches, "ANSWERS", 1)
+    monkeypatch.setattr(hatcast.agents.release.queries, "MAX_ANSWERS", 1)
 
     async def release() -> None:
         async with open_stores(pipeline) as stores:
@@ -126,7 +126,7 @@ def test_under_add_remove_no_worker_sends_answers_before_all_have_records(
             ):
                 one.owned, other.owned = (lambda: HALVES[0]), (lambda: HALVES[1])
                 await one.round(asyncio.Event())  # recovers the ledger, which takes every producer
-                while await one.due(ALL):
+                while await one.due_releases(ALL):
                     await other.round(asyncio.Event())
                     await one.round(asyncio.Event())
 
@@ -154,7 +154,7 @@ def test_a_query_over_days_has_one_answer_for_each_listed_cell_whatever_crashes_
                         await releaser.round(asyncio.Event())
             async with answering(pipeline, stores, kind=SlotReleaser) as (releaser, _):
                 await releaser.round(asyncio.Event())
-                assert await releaser.due(ALL) == []
+                assert await releaser.due_releases(ALL) == []
 
     changes = {"policy": {"hours": [12, 14], "query": [*OVER_LIMIT, two_days]}}
     with open_hidden(kafka, redis_server, tmp_path, "asked", changes) as pipeline:

@@ -97,7 +97,7 @@ async def finish(pipeline: Pipeline, stores: Stores) -> None:
     """Another worker makes good what is left."""
     async with releasing(pipeline, stores) as releaser:
         await releaser.round(asyncio.Event())
-        assert await releaser.due(ALL) == []
+        assert await releaser.due_releases(ALL) == []
 
 
 STEPS = ["loaded", "drawn", "committed", "sent", "acked", "marked", "deleted"]

@@ -167,7 +167,7 @@ def test_nothing_of_a_sealed_day_is_committed_or_adopted_whatever_comes_back(pip
                 await releaser._publishers.start_missing(ALL)
                 assert await releaser._recovery.ensure(ALL)
                 await fold_again_under_another_name(pipeline, stores)
-                (one, *_) = await releaser.due(ALL)
+                (one, *_) = await releaser.due_releases(ALL)
                 proposals = await releaser.draw([one], [*(await releaser.load([one]) or [])], None)
                 with pytest.raises(DaySealed):
                     await releaser.commit(proposals)

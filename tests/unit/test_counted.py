@@ -8,7 +8,7 @@ from hatcast.agents.monitoring.declarations import READINGS
 from hatcast.agents.monitoring.meters import Meters
 from hatcast.agents.redis.ledger import Committed
 from hatcast.agents.release import counters as counted
-from hatcast.agents.release.counters import Closing, count_outcomes, count_published
+from hatcast.agents.release.counters import ClosingDelays, count_outcomes, count_published
 from tests.exposed import figures
 
 STATUSES = (b"released", b"budget_exhausted", b"released")
@@ -59,32 +59,32 @@ def test_releases_are_counted_by_what_their_bytes_say(meters: Meters) -> None:
 
 
 def test_the_delay_of_a_slot_begins_when_it_was_first_seen_final(meters: Meters, seconds: list[float]) -> None:
-    closing = Closing()
-    closing.saw(["d/09:00"])
+    delays = ClosingDelays()
+    delays.add(["d/09:00"])
     seconds[0] += 4
-    closing.saw(["d/09:00", "d/10:00"])
-    assert closing.oldest_s() == 4
-    closing.published(["d/09:00", "d/09:00", "d/10:00", "d/11:00"])  # the last was seen by nobody: as if now
+    delays.add(["d/09:00", "d/10:00"])
+    assert delays.oldest_s() == 4
+    delays.published(["d/09:00", "d/09:00", "d/10:00", "d/11:00"])  # the last was seen by nobody: as if now
     assert shown(meters, "hatcast_closing_delay_seconds_sum") == {(): 8}
     assert shown(meters, "hatcast_closing_delay_seconds_count") == {(): 4}
 
 
 def test_a_slot_that_is_published_waits_no_more_and_one_seen_meanwhile_stays(seconds: list[float]) -> None:
-    closing = Closing()
-    closing.saw(["d/09:00"])
+    delays = ClosingDelays()
+    delays.add(["d/09:00"])
     seconds[0] += 5
-    asked_s = seconds[0]
-    closing.saw(["d/10:00"])  # by the release loop, while the other one reads
+    read_s = seconds[0]
+    delays.add(["d/10:00"])  # by the release loop, while the other one reads
     seconds[0] += 1
-    closing.only([], asked_s)
-    assert closing.oldest_s() == 1
-    closing.only([], seconds[0])
-    assert closing.oldest_s() == 0
+    delays.replace([], read_s)
+    assert delays.oldest_s() == 1
+    delays.replace([], seconds[0])
+    assert delays.oldest_s() == 0
 
 
 def test_a_slot_that_nobody_releases_gets_older_and_older(seconds: list[float]) -> None:
-    closing = Closing()
+    delays = ClosingDelays()
     for _ in range(10):
-        closing.only(["d/09:00"], seconds[0])
+        delays.replace(["d/09:00"], seconds[0])
         seconds[0] += 60
-    assert closing.oldest_s() == 600
+    assert delays.oldest_s() == 600
