@@ -25,21 +25,25 @@ class Changes:
         self._history = history
         self._position = position
         self._publish = publish
-        self.events: list[bytes] = []
         self.policies: set[str] = set()
+        self._events: list[tuple[Release | None, bytes]] = []
 
     def release(self, release: Release) -> None:
         """Apply a record of `hats.means`."""
         self._position.means[release.partition] = release.offset + 1
         if self._history.add(release) and self._publish:
-            self.events.append(event("release", release.record, str(self._position)))
+            self._events.append((release, event("release", release.record, str(self._position))))
             self.policies.add(release.policy)
 
     def budget(self, budget: Budget, partition: int) -> None:
         """Apply a record of `hats.budget`."""
         self._position.budget[partition] = budget.offset + 1
         if self._history.add_budget(budget) and self._publish:
-            self.events.append(event("budget", budget.record, str(self._position)))
+            self._events.append((None, event("budget", budget.record, str(self._position))))
+
+    def events(self) -> list[bytes]:
+        """Return the events in order, without releases that a later one of the batch has evicted."""
+        return [text for release, text in self._events if release is None or self._history.contains(release)]
 
 
 class Feed:
@@ -64,9 +68,9 @@ class Feed:
         changes = Changes(self.history, self.position, publish=self.caught_up)
         yield changes
         self._initial_chunks.clear()
-        events = [event("slots", view) for name in sorted(changes.policies) if (view := self._changed_slots(name))]
-        if events or changes.events:
-            self.hub.send(Chunk([*events, *changes.events]))
+        slots = [event("slots", view) for name in sorted(changes.policies) if (view := self._changed_slots(name))]
+        if events := [*slots, *changes.events()]:
+            self.hub.send(Chunk(events))
 
     def send_keepalive(self) -> None:
         """Send an `alive` event with the name of the default policy to all viewers."""

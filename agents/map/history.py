@@ -100,6 +100,12 @@ class History:
             self._evict_old(policy)
         return True
 
+    def contains(self, release: Release) -> bool:
+        """Return True unless the release is a duplicate, too old, or evicted."""
+        policy = self.policies.get(release.policy)
+        slot = None if policy is None else policy.slots.get(release.slot)
+        return slot is not None and slot.releases.get(release.cell) is release
+
     def add_budget(self, budget: Budget) -> bool:
         """Add a budget record; return False unless it is the latest of its day."""
         policy = self._policy(budget.policy)

@@ -1,4 +1,4 @@
-"""What has to hold after any faults, as a pure function over what was read.    [design 3: I1 to I4]
+"""Find violations of the guarantees after any faults: a pure function of what a run left.
 
 `violations` compares what a run left (`Seen`: the output topics, aborted sends included, and Redis) with what one
 process makes of the same log (`Log`: `batch --format kafka` on a dump). An empty answer means that all promises held.

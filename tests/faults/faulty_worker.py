@@ -25,9 +25,9 @@ STEPS: Final[dict[str, tuple[type, str]]] = {
     **METHODS,
     **ANSWERING,
     "answers sent": (AIOKafkaProducer, "commit_transaction"),  # as `sent`, within the send of answers
-    "looked": (RecoveryStore, "look"),
+    "looked": (RecoveryStore, "read_state"),
     "begun": (RecoveryStore, "begin"),
-    "fenced": (RecoveryStore, "fenced"),
+    "fenced": (RecoveryStore, "store_ends"),
     "adopted": (RecoveryStore, "adopt"),
     "finished": (RecoveryStore, "finish"),
     "sealed": (SealStore, "seal"),

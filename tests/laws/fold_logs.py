@@ -1,6 +1,6 @@
-"""Logs of one partition, made to meet every rule of spec/fold.md and the nights on which clocks go back.
+"""Logs of one partition that reach every rule of docs/specification/fold.md and the nights on which clocks go back.
 
-Drawn from a seeded generator, since most rules need dozens of records to meet; Hypothesis chooses the seed and the
+Drawn from a seeded generator, since most rules need dozens of records; Hypothesis chooses the seed and the
 length, so a failure shrinks to a short log.
 """
 

@@ -33,7 +33,7 @@ def below(error: Exception, cause: BaseException) -> Exception:
 REDIS = {
     "OOM command not allowed when used memory > 'maxmemory'.": FULL,
     f"ERR Error running script (call to f_1): @user_script:3: @user_script: 3: -OOM command not allowed {SECRET}": FULL,
-    f"MISCONF Errors writing to the AOF file: No space left on device {SECRET}": "it cannot write to its disk (MISCONF)",
+    f"MISCONF Errors writing to the AOF file: No space left on device {SECRET}": "cannot write to its disk (MISCONF)",
     f"ERR Error running script (call to f_1): @user_script:9: -MISCONF Redis is configured {SECRET}": "(MISCONF)",
     f"READONLY You can't write against a read only replica. script: {SECRET}, on @user_script:4.": "read-only replica",
     "NOREPLICAS Not enough good replicas to write.": "too few replicas",

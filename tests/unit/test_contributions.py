@@ -1,4 +1,4 @@
-"""The rules of the fold, one by one (spec/fold.md); laws over whole logs are in tests/laws/test_fold.py."""
+"""The rules of docs/specification/fold.md, one by one; laws over whole logs are in tests/laws/test_fold.py."""
 
 from dataclasses import replace
 from typing import Any

@@ -32,8 +32,8 @@ def test_a_command_whose_extra_is_missing_names_it_and_exits_1(
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 1
-    assert capsys.readouterr().err == (
-        "hatcast: this needs polars, which is not installed: run  pip install 'hatcast[research]'\n"
+    assert capsys.readouterr().err.endswith(
+        "\nhatcast: this needs polars, which is not installed: run  pip install 'hatcast[research]'\n"
     )
 
 

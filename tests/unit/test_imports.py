@@ -1,4 +1,7 @@
-"""What may import and call what: the contracts of .importlinter, and those that it cannot see (design, I6)."""
+"""Imports and calls: the contracts of .importlinter, and those that it cannot check.
+
+Among them docs/specification/release.md, Invariants, I6.
+"""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""The policy: each refusal names its key and the mend; policy_id is the hash of what is promised (I7, design 6)."""
+"""The policy: each error names its key and the fix; policy_id is the hash of the guarantees.
+
+[docs/specification/release.md, Invariants, I7; docs/specification/release.md, Policies]
+"""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""Rules 3, 5 and 6 of spec/fold.md, as far as one reading goes: each against slow exact arithmetic."""
+"""Rules of single readings, against slow exact arithmetic.    [docs/specification/fold.md, rules 3, 5 and 6]"""
 
 import math
 import unicodedata

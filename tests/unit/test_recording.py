@@ -23,7 +23,7 @@ def recording(given_arrivals: list[int | None], buffered_records: int = BUFFERED
 
 
 def by_the_words(given_arrivals: list[int | None]) -> list[int]:
-    """The rule as spec/fold.md says it, one record at a time."""
+    """Return the arrival times by docs/specification/fold.md, Recordings, one record at a time."""
     found = []
     for place, arrival in enumerate(given_arrivals):
         before = [other for other in given_arrivals[:place] if other is not None]
