@@ -56,7 +56,7 @@ class QueryReleaser:
         self._by_cell = settings.policy.relation is Relation.ADD_REMOVE
 
     async def round(self, store: HatStore, owned: frozenset[int], end_date: str) -> None:
-        """Answer what is due. After everything is answered, look again when a slot becomes final or more is retained.
+        """Answer due queries; after all are answered, look again once a slot becomes final or more is retained.
 
         end_date   the local date from which another policy releases
         """
@@ -198,7 +198,7 @@ class QueryReleaser:
     # The named steps. Tests wrap them.
 
     async def load(self, batch: Sequence[DueAnswer]) -> Retained | None:
-        """Load what is retained of one period (step loaded); None if a watermark is too small, or a HAT is open."""
+        """Load the retained contributions of a period (step loaded); None if a watermark is too small or a HAT is open."""
         period = batch[0].query_period
         slots, closes_ms = [slot.key for slot in period.slots], closes_at(period.closing, self._policy)
         return await self._retained.load(slots, closes_ms, [due.cell for due in batch])
@@ -266,7 +266,7 @@ class QueryReleaser:
         await self._ledger.mark_published(batch[0].date, [due.release_id for due in batch])
 
     async def delete(self, hats: Sequence[tuple[str, str]]) -> None:
-        """Delete what is retained of these (slot, cell) (step deleted)."""
+        """Delete the retained contributions of these (slot, cell) (step deleted)."""
         await self._retained.delete(hats)
 
 
