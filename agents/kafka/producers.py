@@ -38,7 +38,7 @@ class Message:
 
 
 class ProducerGone(Exception):
-    """This worker has no producer for the release partition: start it, then read the ledger again."""
+    """The release partition's producer is closed or was never started: start it, then read the ledger again."""
 
 
 class TransactionalProducers:

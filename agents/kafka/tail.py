@@ -1,4 +1,4 @@
-"""Follow releases as they are published: the records of `hats.means` and `hats.queries`."""
+"""Follow published releases: the records of `hats.means` and `hats.queries`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing

@@ -188,7 +188,7 @@ def readable_codecs() -> list[str]:
 
 
 def is_readable(compression: str) -> bool:
-    """Return whether a worker can read a topic with this `compression.type`, as far as the setting tells."""
+    """Return whether a worker can read this `compression.type`; True for `producer`, where the records decide."""
     return compression in ("producer", "uncompressed", *readable_codecs())
 
 

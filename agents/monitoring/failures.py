@@ -26,9 +26,9 @@ Operation = tuple[str, int | None]
 class FailureLog:
     """Failure log of one loop.
 
-    Each operation of the loop runs inside `attempt`, which names its failure and records its success. If a failed
-    operation has succeeded since, `clear` logs that its retry succeeded. Otherwise a retry was not needed: the operation
-    had succeeded although its answer was lost, or another worker has done it.
+    Each operation of the loop runs inside `attempt`, which names its failure and records its success. `clear` logs for
+    each failed operation that its retry succeeded, or that a retry was not needed: the operation had succeeded although
+    its answer was lost, or another worker has done it.
     """
 
     def __init__(self, loop: str) -> None:

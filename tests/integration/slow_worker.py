@@ -14,9 +14,9 @@ SECONDS: Final = 1.0
 _take = ConsumerThread.take
 
 
-async def _late(self: ConsumerThread, room: int) -> list[RecordBatch]:
+async def _late(self: ConsumerThread, capacity: int) -> list[RecordBatch]:
     await asyncio.sleep(SECONDS)
-    return await _take(self, room)
+    return await _take(self, capacity)
 
 
 def slow_down() -> None:

@@ -1,10 +1,10 @@
-"""Faust with frames: one message is one partition's fetched chunk.                            [design 4, Frames]
+"""Faust with record batches: each Faust message carries one batch of a partition's records.
 
-Stock Faust hands over one record at a time, because `_drain_messages` races every message against a rebalance with two
-tasks. Here a frame of up to 500 records crosses in one message, chained by positions:
+Stock Faust passes one record at a time, and its `_drain_messages` starts two tasks for each message to race it against
+a rebalance. Here a message carries a batch of up to 500 records. Offsets chain the batches of a partition:
 
-    broker -> aiokafka -> ConsumerThread (chains) -> BatchConsumer (epochs, room) -> Faust's queue -> the ingest agent
-                                                                                         BatchHandler <-'
+    broker -> aiokafka -> ConsumerThread (chains) -> BatchConsumer (epochs, capacity) -> Faust's queue -> ingest agent
+                                                                                             BatchHandler <-'
 """
 
 from hatcast.agents.kafka.batches.application import BatchApp, batch_app

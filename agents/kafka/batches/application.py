@@ -1,4 +1,4 @@
-"""The Faust app around the frames, with all that Faust starts by default and we do not need left out."""
+"""Faust app for record batches, without the default services that a worker does not need."""
 
 import asyncio
 import tempfile
@@ -16,55 +16,55 @@ STREAM_SECONDS: Final = 300.0
 
 
 class BatchSchema(faust.Schema[Any, RecordBatch]):
-    """Frames are no bytes: there is nothing to decode."""
+    """Schema that passes batches through: they are objects, not bytes to decode."""
 
     def loads_key(self, app: AppT, message: Message, **_: Any) -> None:
-        """A frame has keys, not a key."""
+        """Return None: the keys are inside the batch."""
 
     def loads_value(self, app: AppT, message: Message, **_: Any) -> RecordBatch:
-        """The frame itself."""
+        """Return the batch."""
         return cast("RecordBatch", message.value)
 
 
 class ConsumerOnly(BootStrategy):
-    """No producer (ours are transactional, see agents/kafka/producers.py) and no web server on 0.0.0.0."""
+    """Boot strategy without Faust's producer (see agents/kafka/producers.py) and its web server on 0.0.0.0."""
 
     enable_kafka_producer = False
     enable_web = False
 
 
 class BatchApp(faust.App):
-    """A Faust app whose agent on `batch_topic` is given Frames.
+    """Faust app whose agent on `batch_topic` receives record batches.
 
-    Run it in a loop of your own, with your own signal handlers: ``await app.start()``, then
-    ``await app.wait_until_stopped()``, which also returns when it crashed (``app.crash_reason``), then
-    ``await app.stop()``, which lets the partitions go and leaves the group. An agent that raises crashes the app.
+    Run it in the caller's event loop, with the caller's signal handlers: ``await app.start()``, then
+    ``await app.wait_until_stopped()``, which also returns if the app has crashed (``app.crash_reason``), then
+    ``await app.stop()``, which gives up the partitions and leaves the group. An agent that raises crashes the app.
     """
 
     BootStrategy = ConsumerOnly
 
     async def start(self) -> None:
-        """Start all; raises what ended it if it crashed meanwhile, such as KafkaConnectionError."""
+        """Start the app. If it crashes during the start, raise the reason, such as KafkaConnectionError."""
         await super().start()
-        while self.crashed:  # mode raises nothing itself if the consumer's thread ends before it looks
+        while self.crashed:  # mode does not raise if the consumer's thread has ended before its check
             if self.crash_reason is not None:
                 raise self.crash_reason
-            await asyncio.sleep(0)  # the thread writes the reason right after the flag
+            await asyncio.sleep(0)  # the thread sets the reason right after the flag
 
     @property
     def batch_consumer(self) -> BatchConsumer:
-        """The consumer; usable once the handler's first `on_assigned` was called."""
+        """The consumer; usable from the handler's first `on_assigned` on."""
         return cast("BatchConsumer", self.consumer)
 
     @property
     def batch_topic(self) -> TopicT:
-        """For ``@app.agent(app.batch_topic)`` and ``async for frame in stream.noack()``."""
+        """Topic for ``@app.agent(app.batch_topic)``; the agent runs ``async for batch in stream.noack()``."""
         return self.topic(cast("BatchTransport", self.transport).settings.topic, schema=BatchSchema())
 
 
 def batch_app(settings: BatchSettings, handler: BatchHandler) -> BatchApp:
-    """The app, not started. Call it inside the loop it is to run in."""
-    folder = tempfile.TemporaryDirectory(prefix="hatcast-faust-")  # Faust's default is the current folder
+    """Create the app, without starting it. Call this inside the event loop that will run it."""
+    folder = tempfile.TemporaryDirectory(prefix="hatcast-faust-")  # Faust's default is the working directory
     app = BatchApp(
         settings.name,
         datadir=folder.name,
@@ -73,7 +73,7 @@ def batch_app(settings: BatchSettings, handler: BatchHandler) -> BatchApp:
         broker_commit_interval=settings.commit_interval,
         stream_buffer_maxsize=settings.queued_batches,
         stream_processing_timeout=STREAM_SECONDS,
-        stream_wait_empty=False,  # it would wait for frames that are acknowledged by position only
+        stream_wait_empty=False,  # it would wait for each batch, but batches are acknowledged by offset
         agent_supervisor=CrashingSupervisor,
         topic_allow_declare=False,
         topic_disable_leader=True,

@@ -1,4 +1,4 @@
-"""A frame, and what the transport and the ingest agent owe each other."""
+"""Record batch, consumer settings, and the interface between the transport and the ingest agent."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,19 +8,19 @@ import msgspec
 
 
 class RecordBatch(msgspec.Struct, frozen=True, gc=False):
-    """One partition's records as fetched at once: columns, because a Python object a record costs more than the fold.
+    """Records of one partition that were fetched together, as columns: one object per record costs more than the fold.
 
-    ``base`` is the position the chunk was read *from* and ``next`` the one that reading goes on at, so the holes that
-    compaction, transaction markers and aborted transactions leave are inside a frame, and the frames of one epoch are
-    a chain without gaps: each one's base is the next of the one before. A frame without records only crosses such a
-    hole; fold it like any other, so that the stored offset reaches the end of the log.
+    Reading started at offset ``base`` and continues at ``next``. Offset holes, left by compaction, transaction markers
+    and aborted transactions, are therefore inside a batch, and the batches of one epoch are a chain without gaps: each
+    ``base`` is the ``next`` of the batch before. A batch without records crosses such a hole; fold it like any other,
+    so that the stored offset reaches the end of the log.
 
-    partition     of the topic
-    epoch         of the partition's last start: frames of another epoch are dropped, unacknowledged
-    base, next    offsets, base < next; every record lies in base <= offset < next
-    offsets       one for each record, rising
-    timestamps    ms UTC, the log's own
-    keys, values  raw; None where the log has none (a tick)
+    partition     partition of the topic
+    epoch         number of the partition's last start; batches of other epochs are dropped, unacknowledged
+    base, next    offsets, base < next; base <= offset < next for every record
+    offsets       one per record, ascending
+    timestamps    ms UTC, from the log
+    keys, values  bytes, or None if null in the log (the value of a heartbeat record)
     """
 
     partition: int
@@ -33,7 +33,7 @@ class RecordBatch(msgspec.Struct, frozen=True, gc=False):
     values: Sequence[bytes | None]
 
     def first(self, records: int) -> "RecordBatch":
-        """The first `records` of them, fewer than all, and the hole in front of the one that follows."""
+        """Return the first `records` records, fewer than all, and the offset hole after them."""
         return RecordBatch(
             partition=self.partition,
             epoch=self.epoch,
@@ -47,42 +47,42 @@ class RecordBatch(msgspec.Struct, frozen=True, gc=False):
 
 
 class BatchHandler(Protocol):
-    """Who folds the frames. All three are called in the app's own loop and raise nothing: an exception ends the worker.
+    """Rebalance callbacks of the ingest agent. They run in the app's event loop; an exception from one ends the worker.
 
     After every rebalance all partitions are *parked*: not fetched, without an epoch. The handler starts each one with
-    ``BatchConsumer.start_partition`` once it knows where its state stands. What it kept in memory from before the
-    rebalance may be kept: the offset it stands at is then the one to start from, and the check of the stored offset at
-    the next checkpoint finds out if another worker had the partition in between.
+    ``BatchConsumer.start_partition`` once it knows the offset of its state. It may reuse the state that it had in
+    memory before the rebalance, with that state's offset: if another worker owned the partition in between, the
+    comparison with the stored offset at the next checkpoint detects it.
     """
 
     def on_assigned(self, partitions: frozenset[int]) -> None:
-        """These are now ours, all of them parked. Must not wait: start a task that loads them, with back-off."""
+        """Partitions were assigned; all are parked. Must not block: start a task that loads them, with backoff."""
 
     async def on_revoked(self, partitions: frozenset[int]) -> None:
-        """These were ours until now, at a rebalance or at the end; no frame comes any more. Last chance to write.
+        """Partitions are about to be revoked, by a rebalance or a stop. Write the last checkpoints.
 
-        Acknowledgements still count. It may take ``BatchSettings.revoke_seconds``, then it is cancelled.
+        No further batch arrives; acknowledgements still count. Cancelled after ``BatchSettings.revoke_seconds``.
         """
 
     def on_lost(self, partition: int, position: int) -> None:
-        """The log does not have ``position`` (deleted by age, or never written): parked, to be loaded and started.
+        """The log does not have offset ``position`` (deleted by retention, or never written); the partition is parked.
 
-        Whoever starts it compares with ``BatchConsumer.log_range``: this is where a gap shows.
+        The handler loads and starts it again, and compares its offset with ``BatchConsumer.log_range`` to detect a gap.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSettings:
-    """Where frames come from. Times in seconds.
+    """Settings of the batch consumer. Times in seconds.
 
-    name                also the consumer group
-    batch_records       most records of a frame: smaller ones cost speed, larger ones memory and a slower loop
-    queued_batches       most frames that wait for the agent, over all partitions
-    partition_bytes     most bytes that the broker sends of a partition in advance
-    fetch_bytes         the same over all partitions of a broker
-    poll_seconds        without a poll for so long, the worker gives its partitions up: its loop hangs. An agent that
-                        waits for its store is not that: the poll goes on, and the worker stays in the group
-    security            security_protocol, sasl_* and ssl_context, as aiokafka's consumer takes them
+    name                client id and consumer group
+    batch_records       maximum number of records per batch: smaller batches cost speed, larger ones memory and latency
+    queued_batches      maximum number of batches that wait for the agent, over all partitions
+    partition_bytes     maximum size of one fetch per partition
+    fetch_bytes         maximum size of one fetch per broker
+    poll_seconds        without a poll for so long the event loop hangs, and the worker gives up its partitions. While
+                        the agent waits for its store, polls continue, and the worker stays in the group
+    security            security_protocol, sasl_* and ssl_context, as keyword arguments of aiokafka's consumer
     """
 
     name: str
@@ -100,5 +100,5 @@ class BatchSettings:
 
     @property
     def revoke_seconds(self) -> float:
-        """Half of what the group waits for us at a rebalance; the rest is for Faust, the commit and the join."""
+        """Half of the rebalance timeout; the other half is for Faust, the commit and the join."""
         return self.rebalance_timeout / 2

@@ -1,4 +1,4 @@
-"""Faust's consumer, one message a frame instead of one a record."""
+"""Faust consumer with one message per batch instead of one per record."""
 
 import asyncio
 from collections.abc import Iterable
@@ -18,10 +18,10 @@ from hatcast.agents.kafka.batches.thread import ConsumerThread
 
 
 class BatchConsumer(driver.Consumer):
-    """What the ingest agent talks to, in the app's own loop.
+    """Consumer of record batches; runs in the app's event loop.
 
-    A partition is parked, or started and then has an epoch. Between thread and agent a frame can be lost at a
-    rebalance only, and every rebalance ends all epochs.
+    A partition is either parked, or started with an epoch. Batches on their way from the thread to the agent are lost
+    only at a rebalance, which ends all epochs.
     """
 
     _thread: ConsumerThread
@@ -35,23 +35,25 @@ class BatchConsumer(driver.Consumer):
         self._joined = False
         super().__init__(transport, *args, **kwargs)
 
-    # What the agent calls.
+    # Called by the ingest agent.
 
     async def start_partition(self, partition: int, offset: int) -> int | None:
-        """Read on from ``offset``, in a new epoch. None if the partition is not ours (any more).
+        """Start reading at ``offset``; return the new epoch, or None if the partition is not assigned (any more).
 
-        The order that has no race: `park_partition` (unless it is parked), load, put the memory in its place, start;
-        a frame is then for that memory if its epoch is `epoch` of its partition.
-        Raises ConsumerStoppedError if the worker is ending.
+        Race-free order: `park_partition` (unless parked), load the state, put it in place, start. A batch then belongs
+        to that state if its epoch equals `epoch` of its partition.
+        Raises ConsumerStoppedError if the worker is stopping.
         """
         if partition not in self._assigned:
             return None
         self._last_epoch += 1
-        epoch = self._epochs[partition] = self._last_epoch  # before the thread: its first frame may be here first
+        epoch = self._epochs[partition] = (
+            self._last_epoch
+        )  # before the call: the first batch may arrive before it returns
         tp = self._tp(partition)
         self._acked[tp].clear()
         self._acked_index[tp].clear()
-        self._committed_offset[tp] = offset  # may be below what Kafka knows: Redis went back, and so do we
+        self._committed_offset[tp] = offset  # may be below Kafka's committed offset: Redis was rolled back
         started = await self._thread.call(self._thread.start_chain, partition, offset, epoch)
         if self._epochs.get(partition) != epoch:  # a rebalance, or a later start
             return None
@@ -61,95 +63,95 @@ class BatchConsumer(driver.Consumer):
         return epoch
 
     async def park_partition(self, partition: int) -> None:
-        """Stop reading it; frames of it that are on their way are stale from now on."""
+        """Stop reading a partition; batches of it that are already on their way become stale."""
         self._epochs.pop(partition, None)
         await self._thread.call(self._thread.park, partition)
 
     def epoch(self, partition: int) -> int | None:
-        """The epoch whose frames count; None while it is parked or not ours."""
+        """Return the partition's current epoch; None while it is parked or not assigned."""
         return self._epochs.get(partition)
 
     def assigned(self) -> frozenset[int]:
-        """The partitions that are ours, parked or started."""
+        """Return the assigned partitions, parked or started."""
         return self._assigned
 
     def acknowledge(self, partition: int, epoch: int, position: int) -> None:
-        """All before ``position`` is stored: Kafka may know. Without effect if the epoch is over.
+        """Mark offset ``position`` for the commit to Kafka: everything before it is stored.
 
-        This, and not ``event.ack()``, keeps no frame in memory until the checkpoint.
+        Ignored if the epoch is over. Unlike ``event.ack()``, this keeps no batch in memory until the checkpoint.
         """
         if self._epochs.get(partition) == epoch:
             self._acked[self._tp(partition)] = [position - 1]
 
     def position_at_end(self, partition: int, position: int) -> bool:
-        """Whether ``position`` (the next of the last frame that was folded) is the end of the log, as last heard of.
+        """Return whether ``position``, the ``next`` of the last folded batch, is the last known end of the log.
 
-        The end counts transactions that are still open: behind one, nothing is at the end.
+        The end includes open transactions: while one is open, no position is at the end.
         """
         end = self._thread.ends.get(partition)
         return end is not None and position >= end and partition in self._epochs
 
     def end(self, partition: int) -> int | None:
-        """The end of the log, as last heard of; None where that is not known yet."""
+        """Return the last known end of the log; None before the first fetch response."""
         return self._thread.ends.get(partition)
 
     def waiting(self) -> int:
-        """Frames that wait for the agent."""
+        """Return the number of batches that wait for the agent."""
         return max((channel.queue.qsize() for channel in self.app.topics), default=0)
 
     def in_group(self) -> bool:
-        """Whether we are a member of the group as far as we know: no rebalance under way, its coordinator known."""
+        """Return whether this worker is a group member: the coordinator is known and no rebalance is in progress."""
         return self._joined and self._thread.in_group()
 
     def answered_ms(self) -> int | None:
-        """When the brokers last answered for every partition that is read (ms UTC): that of the one silent longest.
+        """Return the time of the last fetch response (ms UTC), of the partition for which it is oldest.
 
-        None where nothing is asked of them: nothing is read, or the agent's queue is full. 0 where a partition was
-        started and has had no answer yet.
+        None if nothing is being fetched, because no partition is started or the agent's queue is full. 0 if a started
+        partition has not had a response yet.
         """
-        if self._room() <= 0:
+        if self._capacity() <= 0:
             return None
         return min((self._thread.answered.get(partition, 0) for partition in self._epochs), default=None)
 
     def partition_count(self) -> int | None:
-        """How many partitions the topic has, as last heard of; None where that is not known yet."""
+        """Return the last known number of partitions of the topic; None before the first metadata response."""
         return self._thread.partition_count()
 
     async def log_range(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
-        """Partition -> first offset and end of the log. Asks the broker; raises KafkaError."""
+        """Request the first offset and the end of the log of each partition. Raises KafkaError."""
         return await self._thread.call(self._thread.log_range, list(partitions))
 
-    # What the thread calls.
+    # Called by the consumer thread.
 
     def lose_partition(self, partition: int, epoch: int, position: int) -> None:
-        """The thread parked it, because the log does not have its position."""
+        """Notify the handler that the thread parked a partition: the log does not have its position."""
         if self._epochs.get(partition) == epoch:
             del self._epochs[partition]
             self._handler.on_lost(partition, position)
 
-    # From here on in place of Faust's own.
+    # Overrides of Faust's methods.
 
     def _new_consumer_thread(self) -> ConsumerThread:
         return ConsumerThread(self, self.settings, loop=self.loop, beacon=self.beacon)
 
     async def perform_seek(self) -> None:
-        """Where Faust asks for positions, at the end of every rebalance: all stay parked until the handler knows."""
+        """Leave all partitions parked at the end of a rebalance, where Faust would seek; the handler starts them."""
         self._assigned = frozenset(tp.partition for tp in self.assignment() if tp.topic == self.settings.topic)
         self._joined = True
         self._handler.on_assigned(self._assigned)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Before a rebalance, which takes every partition away, those too that come back."""
-        await self._let_go()
+        """Give up all partitions before a rebalance, also those that will be assigned again."""
+        await self._give_up_partitions()
         await super().on_partitions_revoked(revoked)
 
     async def on_stop(self) -> None:
-        """The end: Faust tells nobody that the partitions go."""
-        await self._let_go()
+        """Give up all partitions at a stop, for which Faust does not call the revocation callbacks."""
+        await self._give_up_partitions()
         await super().on_stop()
 
-    async def _let_go(self) -> None:
-        partitions, self._assigned = self._assigned, frozenset()  # so nothing is started from here on
+    async def _give_up_partitions(self) -> None:
+        partitions, self._assigned = self._assigned, frozenset()  # so that no partition is started from here on
         self._joined = False
         self.stop_flow()
         self.app.flow_control.suspend()
@@ -159,40 +161,40 @@ class BatchConsumer(driver.Consumer):
                 async with asyncio.timeout(self.settings.revoke_seconds):
                     await self._handler.on_revoked(partitions)
             except TimeoutError:
-                self.log.warning("Partitions %s went before the last checkpoint was written", sorted(partitions))
-            except Exception as error:  # aiokafka would log it and go on
+                self.log.warning("Partitions %s were revoked before their last checkpoint", sorted(partitions))
+            except Exception as error:  # aiokafka would only log it
                 await self.crash(error)
             await self.commit()
         self._epochs.clear()
 
     async def _drain_messages(self, fetcher: ServiceT) -> None:
-        """Faust's loop without its two tasks a message and without its books of gaps; a frame's chain replaces them."""
+        """Run Faust's loop without its two tasks per message and its gap tracking, which the batch chains replace."""
         fetching = cast("Service", fetcher)
         try:
             while not (self.should_stop or fetching.should_stop):
                 if not self.flow_active:
                     await self.wait(cast("Any", self.can_resume_flow))
                     continue
-                for frame in await self._thread.call(self._thread.take, self._room()):
-                    if self._is_current(frame):
-                        # The generation of now, as the epoch is: `take` may wait across a rebalance, and Faust's
-                        # stream drops what has an older one without a word.
-                        await self.callback(self._message(frame, self.app.consumer_generation_id))
+                for batch in await self._thread.call(self._thread.take, self._capacity()):
+                    if self._is_current(batch):
+                        # The generation is read here, like the epoch: `take` may wait across a rebalance, and Faust's
+                        # stream silently drops a message of an older generation.
+                        await self.callback(self._message(batch, self.app.consumer_generation_id))
         except ConsumerStoppedError:
             if not self.app.should_stop:
                 raise
 
-    def _is_current(self, frame: RecordBatch) -> bool:
-        return self.flow_active and self._epochs.get(frame.partition) == frame.epoch
+    def _is_current(self, batch: RecordBatch) -> bool:
+        return self.flow_active and self._epochs.get(batch.partition) == batch.epoch
 
-    def _room(self) -> int:
-        """Frames that the agent's queue still takes, so that putting one in never waits."""
+    def _capacity(self) -> int:
+        """Return the free places in the agent's queue, so that putting a batch never blocks."""
         return self.settings.queued_batches - self.waiting()
 
-    def _message(self, frame: RecordBatch, generation: int) -> Message:
-        tp = self._tp(frame.partition)
-        last = frame.timestamps[-1] / 1000 if frame.timestamps else 0.0
-        message = ConsumerMessage(tp.topic, tp.partition, frame.next - 1, last, 0, None, None, cast("Any", frame), None)
+    def _message(self, batch: RecordBatch, generation: int) -> Message:
+        tp = self._tp(batch.partition)
+        last = batch.timestamps[-1] / 1000 if batch.timestamps else 0.0
+        message = ConsumerMessage(tp.topic, tp.partition, batch.next - 1, last, 0, None, None, cast("Any", batch), None)
         message.tp, message.generation_id = tp, generation
         return message
 
@@ -200,16 +202,16 @@ class BatchConsumer(driver.Consumer):
         return TP(self.settings.topic, partition)
 
     def ack(self, message: Message) -> bool:
-        """``event.ack()``, for who holds events; the epoch decides here too."""
-        frame = cast("RecordBatch", message.value)
+        """Acknowledge an event (``event.ack()``); ignored if its epoch is over, as in `acknowledge`."""
+        batch = cast("RecordBatch", message.value)
         message.acked = True
         self._unacked_messages.discard(message)
-        self.acknowledge(frame.partition, frame.epoch, frame.next)
+        self.acknowledge(batch.partition, batch.epoch, batch.next)
         notify(self._waiting_for_ack)
         return True
 
     def _new_offset(self, tp: TP) -> int | None:
-        """The newest acknowledgement is the commit. Faust wants every offset before it, and a frame has but one."""
+        """Return the offset to commit, the newest acknowledged one. Faust would wait for an ack of every offset."""
         acked = self._acked[tp]
         if not acked:
             return None
@@ -219,20 +221,20 @@ class BatchConsumer(driver.Consumer):
         return newest + 1
 
     async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
-        """Nothing: holes are inside frames."""
+        """Do nothing: offset holes are inside batches."""
 
     def on_buffer_full(self, tp: TP) -> None:
-        """Nothing: `_room` asks the queue itself, before the fetch and not after it."""
+        """Do nothing: `_capacity` checks the queue before the fetch."""
 
     def on_buffer_drop(self, tp: TP) -> None:
-        """Nothing, as above."""
+        """Do nothing, as above."""
 
     def verify_event_path(self, now: float, tp: TP) -> None:
-        """Nothing: it reports partitions that are parked on purpose, and advises settings that are not used."""
+        """Do nothing: Faust would warn about parked partitions, and suggest settings that are not used here."""
 
 
 class BatchTransport(driver.Transport):
-    """Makes BatchConsumers: this is how settings and handler come from the app to the consumer."""
+    """Transport that creates the BatchConsumer and passes settings and handler to it."""
 
     def __init__(self, app: Any, settings: BatchSettings, handler: BatchHandler) -> None:
         super().__init__([URL(f"kafka://{server.strip()}") for server in settings.bootstrap_servers.split(",")], app)
@@ -240,5 +242,5 @@ class BatchTransport(driver.Transport):
         self.handler = handler
 
     def create_consumer(self, callback: ConsumerCallback, **kwargs: Any) -> ConsumerT:
-        """The one consumer of the app."""
+        """Create the app's only consumer."""
         return BatchConsumer(self, callback=callback, loop=self.loop, **kwargs)

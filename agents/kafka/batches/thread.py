@@ -1,4 +1,4 @@
-"""The consumer's own thread: it fetches, and keeps the chain of every partition that was started."""
+"""Consumer thread: fetches records and chains them into batches for every started partition."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -16,67 +16,68 @@ from faust.types import TP
 
 from hatcast.agents.kafka.backoff import back_off_reconnects
 from hatcast.agents.kafka.batches.batch import BatchSettings, RecordBatch
-from hatcast.agents.kafka.batches.fetched import Chunk, Fetched, Nothing
+from hatcast.agents.kafka.batches.fetched import Chunk, Fetched, NoChunk
 
 if TYPE_CHECKING:
     from hatcast.agents.kafka.batches.consumer import BatchConsumer
 
 Result = TypeVar("Result")
 
-WAIT_SECONDS: Final = 0.5  # for records; new ones end the wait at once
-FULL_SECONDS: Final = 0.02  # between looks at a full queue: less than the agent needs for it
-FETCH_WAIT_MS: Final = 100  # a fetch of partitions at their end holds up the others of that broker for as long
+WAIT_SECONDS: Final = 0.5  # for records; new records end the wait at once
+QUEUE_FULL_SECONDS: Final = 0.02  # between checks of a full queue: less than the agent needs to drain it
+FETCH_WAIT_MS: Final = 100  # a fetch of partitions at their end delays the broker's other partitions by this much
 COMMIT_SECONDS: Final = 5.0
 LEAVE_SECONDS: Final = 5.0
-HEARTBEATS: Final = 5  # in a session timeout
-# A group whose leader has just found the broker, and not yet the topic, hands out no partitions; it does so again where
-# the leader sees them. aiokafka looks every five minutes.
+HEARTBEATS_PER_SESSION: Final = 5  # per session timeout
+# A group leader whose metadata does not have the topic yet assigns no partitions; it rebalances once its metadata has
+# them. aiokafka's default refreshes metadata every five minutes.
 METADATA_SECONDS: Final = 10.0
-JOIN_SECONDS: Final = 10.0  # the broker holds the answer to a join back for the whole rebalance timeout
+JOIN_SECONDS: Final = 10.0  # added to the rebalance timeout, for which the broker delays the join response
 
 
 @dataclass(slots=True)
 class Chain:
-    """Where the next frame of a partition begins."""
+    """Chain of a partition's batches: its epoch, and the offset at which the next batch begins."""
 
     epoch: int
     next: int
 
 
 class ConsumerThread(driver.AIOKafkaConsumerThread):
-    """Faust's consumer thread with chains. Only this thread touches them, and never over an ``await``.
+    """Faust's consumer thread, with a chain per started partition.
 
-    A partition without a chain is parked: paused in aiokafka, and nothing of it is handed over.
+    Only this thread reads and writes the chains, and never across an ``await``. A partition without a chain is parked:
+    paused in aiokafka, and none of its records are passed on.
     """
 
     def __init__(self, consumer: "BatchConsumer", settings: BatchSettings, **service: Any) -> None:
         self.settings = settings
-        # Of what is fetched, also read by the app's loop: the log's end at the last answer, and when that was (ms UTC).
+        # By started partition, from the last fetch response: the log's end, and the response's time (ms UTC). The app's
+        # loop reads them too.
         self.ends: dict[int, int] = {}
         self.answered: dict[int, int] = {}
         self._chains: dict[int, Chain] = {}
-        self._frames = consumer
+        self._batch_consumer = consumer
         super().__init__(consumer, **service)
 
     async def call(self, function: Callable[..., Awaitable[Result]], *args: object) -> Result:
-        """Run a method of this class in this thread, in the order of the calls.
+        """Run a method of this class in this thread; calls run in order.
 
-        Not Faust's ``call_thread``: a call that comes while the thread stops would never return. Raises
-        ConsumerStoppedError then.
+        Raises ConsumerStoppedError if the thread is stopping; Faust's ``call_thread`` would never return then.
         """
         if self.should_stop or self.thread_loop.is_closed():
             raise ConsumerStoppedError
-        there = asyncio.run_coroutine_threadsafe(_coroutine(function(*args)), self.thread_loop)
+        future = asyncio.run_coroutine_threadsafe(_coroutine(function(*args)), self.thread_loop)
         try:
-            return await asyncio.wrap_future(there)
+            return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            raise ConsumerStoppedError from None  # the thread ended, nobody cancelled us
+            raise ConsumerStoppedError from None  # the thread has ended; this task was not cancelled
 
     async def start_chain(self, partition: int, offset: int, epoch: int) -> bool:
-        """Fetch ``partition`` from ``offset`` on; False if it is not ours."""
+        """Fetch ``partition`` from ``offset`` on; return False if it is not assigned."""
         self._chains.pop(partition, None)
         self.ends.pop(partition, None)
         self.answered.pop(partition, None)
@@ -86,29 +87,29 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         return True
 
     async def park(self, partition: int) -> None:
-        """Fetch no more of it."""
+        """Stop fetching a partition."""
         self._chains.pop(partition, None)
         self._fetched().pause([self._tp(partition)])
 
-    async def take(self, room: int) -> list[RecordBatch]:
-        """At most ``room`` frames, one a partition; waits a little for the first.
+    async def take(self, capacity: int) -> list[RecordBatch]:
+        """Return up to ``capacity`` batches; wait briefly for the first.
 
-        Comes back empty-handed where there is no room, or nothing to fetch: the caller asks again, and that is what
-        keeps the worker in its group while the agent stands still.
+        Returns an empty list if there is no capacity or nothing was fetched. The caller calls again, and these polls
+        keep the worker in its group while the agent is blocked.
         """
         fetched = self._fetched()
         with fetched.polling():
-            if room <= 0:
-                await asyncio.sleep(FULL_SECONDS)
+            if capacity <= 0:
+                await asyncio.sleep(QUEUE_FULL_SECONDS)
                 return []
-            frames = self._drain(fetched, room)
-            if not frames:
+            batches = self._drain(fetched, capacity)
+            if not batches:
                 await fetched.wait(WAIT_SECONDS)
-                frames = self._drain(fetched, room)
-            return frames
+                batches = self._drain(fetched, capacity)
+            return batches
 
     async def log_range(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
-        """First offset and end (of what is readable: before the first open transaction) of each; raises KafkaError."""
+        """Return each partition's first offset and its end before the first open transaction. Raises KafkaError."""
         consumer = self._ensure_consumer()
         tps = [self._tp(partition) for partition in partitions]
         starts = await consumer.beginning_offsets(tps)
@@ -116,22 +117,22 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         return {tp.partition: (starts[tp], ends[tp]) for tp in tps}
 
     def partition_count(self) -> int | None:
-        """How many partitions the topic has, as last heard of. Called by the app's loop: it only looks."""
+        """Return the last known number of partitions of the topic. Any thread may call it: it only reads."""
         known = None if self._consumer is None else self._consumer.partitions_for_topic(self.settings.topic)
         return None if known is None else len(known)
 
     def in_group(self) -> bool:
-        """See `Fetched.in_group`. Called by the app's loop: it only looks."""
+        """Return `Fetched.in_group`. Any thread may call it: it only reads."""
         return self._consumer is not None and Fetched(self._consumer).in_group()
 
-    def _drain(self, fetched: Fetched, room: int) -> list[RecordBatch]:
-        frames: list[RecordBatch] = []
+    def _drain(self, fetched: Fetched, capacity: int) -> list[RecordBatch]:
+        batches: list[RecordBatch] = []
         for tp in fetched.partitions():
             chain = self._chains.get(tp.partition) if tp.topic == self.settings.topic else None
             if chain is None:
                 continue
-            frames += self._drain_partition(fetched, tp, chain, room - len(frames))
-            if len(frames) == room:
+            batches += self._drain_partition(fetched, tp, chain, capacity - len(batches))
+            if len(batches) == capacity:
                 break
         for partition in self._chains:
             end = fetched.highwater(self._tp(partition))
@@ -140,27 +141,29 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
             answered = fetched.answered_ms(self._tp(partition))
             if answered is not None:
                 self.answered[partition] = answered
-        return frames
+        return batches
 
-    def _drain_partition(self, fetched: Fetched, tp: TopicPartition, chain: Chain, room: int) -> list[RecordBatch]:
-        # To its end, before the next partition: aiokafka fetches what ran empty while the others are worked on. Taking
-        # turns empties all at the same time, and then everybody waits for the broker.
-        frames: list[RecordBatch] = []
-        while len(frames) < room:
+    def _drain_partition(self, fetched: Fetched, tp: TopicPartition, chain: Chain, capacity: int) -> list[RecordBatch]:
+        # Drain one partition completely before the next: aiokafka fetches the drained ones again while the others are
+        # processed. Round robin would drain all at the same time, and then wait for the broker.
+        batches: list[RecordBatch] = []
+        while len(batches) < capacity:
             chunk = fetched.take(tp, chain.next, self.settings.batch_records)
-            if chunk is Nothing.GONE:
+            if chunk is NoChunk.OFFSET_GONE:
                 self._lose(fetched, tp, chain)
             if not isinstance(chunk, Chunk):
                 break
             if chunk.next > chain.next:
-                frames.append(_frame(tp.partition, chain, chunk))
+                batches.append(_record_batch(tp.partition, chain, chunk))
                 chain.next = chunk.next
-        return frames
+        return batches
 
     def _lose(self, fetched: Fetched, tp: TopicPartition, chain: Chain) -> None:
         del self._chains[tp.partition]
         fetched.pause([tp])
-        self.parent_loop.call_soon_threadsafe(self._frames.lose_partition, tp.partition, chain.epoch, chain.next)
+        self.parent_loop.call_soon_threadsafe(
+            self._batch_consumer.lose_partition, tp.partition, chain.epoch, chain.next
+        )
 
     def _fetched(self) -> Fetched:
         return Fetched(self._ensure_consumer())
@@ -168,15 +171,15 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
     def _tp(self, partition: int) -> TopicPartition:
         return TopicPartition(self.settings.topic, partition)
 
-    # From here on in place of Faust's own.
+    # Overrides of Faust's methods.
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Before a rebalance: what is fetched from here on is nobody's."""
+        """Discard anything fetched after revocation."""
         self._chains.clear()
         await super().on_partitions_revoked(revoked)
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """After a rebalance: all parked, before aiokafka has a position to fetch from."""
+        """Park all partitions after a rebalance, before aiokafka has a position to fetch from."""
         self._chains.clear()
         self.ends.clear()
         self.answered.clear()
@@ -184,69 +187,69 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         await super().on_partitions_assigned(assigned, generation_id)
 
     def _create_consumer(self, loop: asyncio.AbstractEventLoop) -> aiokafka.AIOKafkaConsumer:
-        """An aiokafka consumer that reads what is committed and never chooses a position by itself."""
-        wanted = self.settings
+        """Create an aiokafka consumer that reads committed records and never resets a position by itself."""
+        settings = self.settings
         consumer = aiokafka.AIOKafkaConsumer(
-            client_id=wanted.name,
-            group_id=wanted.name,
-            bootstrap_servers=[server.strip() for server in wanted.bootstrap_servers.split(",")],
+            client_id=settings.name,
+            group_id=settings.name,
+            bootstrap_servers=[server.strip() for server in settings.bootstrap_servers.split(",")],
             partition_assignment_strategy=[RoundRobinPartitionAssignor],
             enable_auto_commit=False,
-            auto_offset_reset="none",  # "earliest" would jump over what retention deleted, without a word
+            auto_offset_reset="none",  # "earliest" would silently skip records that retention deleted
             isolation_level="read_committed",  # Faust reads aborted transactions
-            max_partition_fetch_bytes=wanted.partition_bytes,
-            fetch_max_bytes=wanted.fetch_bytes,
+            max_partition_fetch_bytes=settings.partition_bytes,
+            fetch_max_bytes=settings.fetch_bytes,
             fetch_max_wait_ms=FETCH_WAIT_MS,
-            max_poll_interval_ms=_ms(wanted.poll_seconds),
+            max_poll_interval_ms=_ms(settings.poll_seconds),
             metadata_max_age_ms=_ms(METADATA_SECONDS),
-            session_timeout_ms=_ms(wanted.session_timeout),
-            heartbeat_interval_ms=_ms(wanted.session_timeout / HEARTBEATS),
-            rebalance_timeout_ms=_ms(wanted.rebalance_timeout),
-            request_timeout_ms=_ms(wanted.rebalance_timeout + JOIN_SECONDS),
-            **wanted.security,
+            session_timeout_ms=_ms(settings.session_timeout),
+            heartbeat_interval_ms=_ms(settings.session_timeout / HEARTBEATS_PER_SESSION),
+            rebalance_timeout_ms=_ms(settings.rebalance_timeout),
+            request_timeout_ms=_ms(settings.rebalance_timeout + JOIN_SECONDS),
+            **settings.security,
         )
-        back_off_reconnects(consumer._client)  # noqa: SLF001 - a producer shows its client, a consumer does not
+        back_off_reconnects(consumer._client)  # noqa: SLF001 - a producer has a public `client`, a consumer does not
         return consumer
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
-        """Kafka's committed offsets are for people: that they cannot be written is a warning, where Faust crashes."""
-        wanted = {driver.ensure_aiokafka_TP(tp): OffsetAndMetadata(offset, "") for tp, offset in offsets.items()}
+        """Commit offsets; log a failure as a warning, where Faust would crash: only operators read these offsets."""
+        commits = {driver.ensure_aiokafka_TP(tp): OffsetAndMetadata(offset, "") for tp, offset in offsets.items()}
         try:
             async with asyncio.timeout(COMMIT_SECONDS):
-                await self._ensure_consumer().commit(wanted)
+                await self._ensure_consumer().commit(commits)
         except (KafkaError, TimeoutError) as error:
             self.log.warning("Offsets were not committed to Kafka: %r", error)
             return False
         return True
 
     async def on_thread_stop(self) -> None:
-        """Leave the group, unless the broker does not answer: aiokafka would wait for its request timeout."""
+        """Leave the group, but do not wait for aiokafka's request timeout if the broker does not answer."""
         try:
             async with asyncio.timeout(LEAVE_SECONDS):
                 await super().on_thread_stop()
         except TimeoutError:
             await self._fetched().disconnect()
-            self.log.warning("Kafka did not answer: the group takes the partitions back after the session timeout")
+            self.log.warning("Kafka did not answer: the group reassigns the partitions after the session timeout")
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            # Nobody cancelled us: aiokafka cancels a fetch that waits for its next try, and lets that through before
-            # its client is closed. The group was left by then.
+            # This task was not cancelled: aiokafka cancels a fetch that waits for its next attempt, and the error gets
+            # here before its client is closed. By then it has left the group.
             await self._fetched().disconnect()
 
     def close(self) -> None:
-        """Nothing. Faust calls it where a rebalance meets a stop, and closes aiokafka from the wrong loop.
+        """Do nothing: Faust calls it if a rebalance coincides with a stop, and would close aiokafka in the wrong loop.
 
-        ``on_thread_stop`` follows in any case, and does it in order.
+        ``on_thread_stop`` always follows and closes it properly.
         """
 
     def _start_thread(self) -> None:
-        with suppress(Exception):  # `crash` has told the app; threading would only print it once more
+        with suppress(Exception):  # `crash` has passed it to the app; threading would print it again
             super()._start_thread()
 
     def on_crash(self, msg: str, *fmt: Any, **kwargs: Any) -> None:
-        """Nothing: ``crash`` logs it, so it need not be printed as well."""
+        """Do nothing: ``crash`` logs the error, so Faust need not print it."""
 
 
 async def _coroutine(awaitable: Awaitable[Result]) -> Result:
@@ -257,7 +260,7 @@ def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def _frame(partition: int, chain: Chain, chunk: Chunk) -> RecordBatch:
+def _record_batch(partition: int, chain: Chain, chunk: Chunk) -> RecordBatch:
     records = chunk.records
     offsets: range | list[int] = range(0)
     if records:
