@@ -1,4 +1,4 @@
-"""What a loop logs of its failures, and of their end."""
+"""Failure log of a loop: what it logs when an operation fails, and when the failure clears."""
 
 import re
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from tests.services.data import ROOT
 
 
 def fails(failures: FailureLog, operation: str, error: Exception, partition: int | None = None) -> None:
-    """A try in which an operation fails."""
+    """Run an attempt in which an operation fails."""
     with pytest.raises(type(error)), failures.attempt(operation, partition):
         raise error
     failures.failed(error)
@@ -42,12 +42,12 @@ def test_a_failure_is_logged_once_with_operation_service_and_cause() -> None:
             fails(failures, "commit releases", ResponseError("READONLY 38.5"))
         fails(failures, "publish releases", RedisConnectionError("GJ05"))
 
-    told = {"event": "operation failed, retrying", "loop": "release", "service": "Redis"}
+    fields = {"event": "operation failed, retrying", "loop": "release", "service": "Redis"}
     readonly = "it is a read-only replica (READONLY): set redis.url to the master"
     gone = "no connection (closed by the server)"
     assert logged(story) == [
-        told | {"operation": "commit releases", "cause": readonly, "error": "ResponseError"},
-        told | {"operation": "publish releases", "cause": gone, "error": "ConnectionError"},
+        fields | {"operation": "commit releases", "cause": readonly, "error": "ResponseError"},
+        fields | {"operation": "publish releases", "cause": gone, "error": "ConnectionError"},
     ]
 
 
@@ -91,11 +91,11 @@ TRUE_ENDS = [
 ]
 
 
-def test_done_again_is_what_was_done_here_and_all_else_is_said_to_be_left_to_nobody() -> None:
+def test_an_operation_that_succeeded_here_is_logged_as_that_and_any_other_as_not_needed() -> None:
     assert ends(FailureLog("ingest")) == TRUE_ENDS
 
 
-def test_a_trouble_that_says_done_again_of_all_that_failed_is_seen() -> None:
+def test_a_failure_log_that_claims_success_for_all_that_failed_is_seen() -> None:
     class Boasting(FailureLog):
         def clear(self) -> None:
             self._operations = dict.fromkeys(self._operations, True)
@@ -104,13 +104,13 @@ def test_a_trouble_that_says_done_again_of_all_that_failed_is_seen() -> None:
     assert ends(Boasting("ingest")) != TRUE_ENDS
 
 
-def test_every_loop_that_has_troubles_is_declared_as_a_label_of_their_counter() -> None:
+def test_every_loop_with_a_failure_log_is_a_declared_label_of_the_counter() -> None:
     sources = (path.read_text() for path in (ROOT / "agents").rglob("*.py"))
     loops = {loop for source in sources for loop in re.findall(r"FailureLog\(\"(\w+)\"\)", source)}
     assert loops == set(FAILURES.labels[0].values)
 
 
-def test_a_round_that_could_not_try_is_not_the_end_of_a_trouble() -> None:
+def test_a_round_that_could_not_retry_does_not_clear_a_failure() -> None:
     def story(failures: FailureLog) -> None:
         fails(failures, "commit releases", RedisConnectionError())
         failures.skip_next_clear()
