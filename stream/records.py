@@ -5,68 +5,30 @@ consumer can read tomorrow's records. A field without a value is absent, never n
 optional field is present.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 
+from hatcast.stream.record_fields import (
+    CELL,
+    DATE,
+    NAME,
+    TIME,
+    Cell,
+    Date,
+    DeviceId,
+    Epsilon,
+    Instant,
+    Interval,
+    Name,
+    Number,
+    PolicyId,
+    Relation,
+    Slot,
+    When,
+    text,
+)
 
-@dataclass(frozen=True, slots=True)
-class When:
-    """Fields whose presence depends on another field.
-
-    field    the condition: it has one of `values`, or (without values) it is present
-    has      present if the condition holds
-    allows   optional if the condition holds. Otherwise all of `has` and `allows` are absent
-    """
-
-    field: str
-    values: tuple[str, ...] = ()
-    has: tuple[str, ...] = ()
-    allows: tuple[str, ...] = ()
-
-
-def _text(pattern: str, description: str) -> msgspec.Meta:
-    return msgspec.Meta(pattern=pattern, description=description)
-
-
-def _dated(pattern: str, form: str, description: str) -> msgspec.Meta:
-    return msgspec.Meta(pattern=pattern, description=description, extra_json_schema={"format": form})
-
-
-_DATE: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_TIME: Final = "[0-9]{2}:[0-9]{2}"
-_CELL: Final = "[0-9a-f]{15}"
-_NAME: Final = "[A-Za-z0-9._-]{1,80}"  # as hatcast.stream.policy.checks.check_name
-
-Name = Annotated[str, _text(f"^{_NAME}$", "ASCII letters, digits, '-', '_' and '.'")]
-Date = Annotated[str, _dated(f"^{_DATE}$", "date", "local date, YYYY-MM-DD")]
-Slot = Annotated[str, _text(f"^{_TIME}$", "local start of the slot, HH:MM")]
-Cell = Annotated[str, _text(f"^{_CELL}$", "H3 index")]
-DeviceId = Annotated[str, _text("^[0-9a-f]{32}$", "random, new each local day; also the record's key")]
-PolicyId = Annotated[str, _text("^b2:[0-9a-f]{32}$", "BLAKE2b-128 of the canonical policy")]
-Instant = Annotated[
-    str,
-    _dated(
-        # Before about 1972 some offsets had seconds.
-        rf"^{_DATE}T{_TIME}:[0-9]{{2}}(\.[0-9]{{3}})?(Z|[+-]{_TIME}(:[0-9]{{2}})?)$",
-        "date-time",
-        "ISO 8601 with an offset",
-    ),
-]
-Speed = Annotated[float, msgspec.Meta(ge=0, description="in `unit`")]
-Interval = Annotated[
-    tuple[Speed, Speed], msgspec.Meta(description="around `mean`, clipped like it: 95 % of the noise is within")
-]
-Epsilon = Annotated[float, msgspec.Meta(ge=0, description="privacy loss")]
-Number = Annotated[
-    int,
-    msgspec.Meta(ge=1, description="number of this commit within policy and date; present only if counts are public"),
-]
-Relation = Annotated[
-    Literal["replace", "add_remove"],
-    msgspec.Meta(description="what the noise hides: `replace` a vehicle's speeds; `add_remove` also its presence"),
-]
 BLEND: Final = ("weight", "users", "public_epsilon")
 ANSWER: Final = ("mean", "raw", "unit", "noise", "interval95", "covers")
 
@@ -116,9 +78,7 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         When("target", allows=("device_epsilon", "delta", *BLEND)),
     )
 
-    release_id: Annotated[
-        str, _text(f"^{_NAME}/{_DATE}T{_TIME}/{_CELL}$", "policy/dateTslot/cell; also the record's key")
-    ]
+    release_id: Annotated[str, text(f"^{NAME}/{DATE}T{TIME}/{CELL}$", "policy/dateTslot/cell; also the record's key")]
     policy_id: PolicyId
     status: Annotated[
         Literal["released", "suppressed", "budget_exhausted", "incomplete"],
@@ -203,7 +163,7 @@ class QueryRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     )
 
     release_id: Annotated[
-        str, _text(f"^{_NAME}/{_DATE}T{_TIME}/{_CELL}/{_NAME}$", "policy/dateTslot/cell/query; also the record's key")
+        str, text(f"^{NAME}/{DATE}T{TIME}/{CELL}/{NAME}$", "policy/dateTslot/cell/query; also the record's key")
     ]
     policy_id: PolicyId
     status: Annotated[

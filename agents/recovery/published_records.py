@@ -9,7 +9,7 @@ import msgspec
 from hatcast.agents.redis.adoption import Answered, Published
 from hatcast.stream.policy.policy import Relation
 from hatcast.stream.queries import Period
-from hatcast.stream.records import Date
+from hatcast.stream.record_fields import Date
 from hatcast.stream.release.hats import is_charged
 from hatcast.stream.units import nano_ceil
 

@@ -6,8 +6,8 @@ from itertools import groupby
 from typing import ClassVar, Final, Protocol, TypeVar
 
 from hatcast.agents.kafka.producers import ProducerGone
-from hatcast.agents.redis.ledger import AnswerProposal, Committed, Proposal
 from hatcast.agents.redis.partition_state import FinalHat
+from hatcast.agents.redis.proposals import AnswerProposal, Committed, Proposal
 from hatcast.stream.accounting.ledger import Reserved
 from hatcast.stream.release.hats import Release, Status
 from hatcast.stream.release.queries import QueryPeriod, QueryRelease

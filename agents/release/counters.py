@@ -9,7 +9,7 @@ from hatcast.agents.clock import monotonic_s
 from hatcast.agents.monitoring.declarations import CLOSING_SECONDS, RELEASES
 from hatcast.agents.monitoring.kinds import Counter
 from hatcast.agents.monitoring.meters import METERS
-from hatcast.agents.redis.ledger import Committed
+from hatcast.agents.redis.proposals import Committed
 
 
 class _Status(msgspec.Struct):

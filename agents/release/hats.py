@@ -30,8 +30,9 @@ from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.errors import Behind, DaySealed, Replaced, Unclaimed, Unrecovered
-from hatcast.agents.redis.ledger import Committed, LedgerStore, Proposal
+from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import FinalHat
+from hatcast.agents.redis.proposals import Committed, Proposal
 from hatcast.agents.release.batches import MAX_HATS, DueRelease, batches_of, proposal_of, publish_by_partition
 from hatcast.agents.release.budget_records import budget_message
 from hatcast.agents.release.counters import ClosingDelays, count_published

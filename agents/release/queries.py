@@ -16,7 +16,8 @@ from hatcast.agents.monitoring.declarations import COMMIT_SECONDS
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.contributions import HatStore
-from hatcast.agents.redis.ledger import Committed, LedgerStore
+from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.proposals import Committed
 from hatcast.agents.redis.retained import Gap, Retained, RetainedStore
 from hatcast.agents.release.batches import (
     MAX_ANSWERS,

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from hatcast.agents.clock import now_ms, pause
-from hatcast.agents.redis.ledger import Committed
 from hatcast.agents.redis.partition_state import FinalHat
+from hatcast.agents.redis.proposals import Committed
 from hatcast.agents.redis.slot_progress import Mark, Progress
 from hatcast.agents.release.batches import MAX_HATS, DueRelease, batches_of
 from hatcast.agents.release.hats import ROUND_S, Releaser

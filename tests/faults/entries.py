@@ -21,7 +21,8 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.ledger import LedgerStore, Proposal
+from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.proposals import Proposal
 from hatcast.agents.release.budget_records import BUDGET_PARTITION, budget_message
 from hatcast.stream.accounting.ledger import DaySummary
 from hatcast.stream.estimators import Estimate

@@ -16,8 +16,9 @@ from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.redis.adoption import OutputPartition
 from hatcast.agents.redis.attempts import Attempt, RecoveryCheck
-from hatcast.agents.redis.ledger import Committed, LedgerStore, Proposal
+from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.redis.proposals import Committed, Proposal
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.retained import Retained
 from hatcast.agents.redis.sealed_days import Sealed

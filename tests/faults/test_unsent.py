@@ -20,7 +20,8 @@ from hatcast.agents.redis.adoption import Answered, Published
 from hatcast.agents.redis.errors import Behind
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.ledger import LedgerStore, Proposal
+from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.proposals import Proposal
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.slot_progress import Mark, ProgressStore
 from hatcast.stream.accounting.ledger import Reserved

@@ -13,8 +13,9 @@ from hatcast.agents.recovery.unsent import Unsent
 from hatcast.agents.redis.adoption import Position, Published
 from hatcast.agents.redis.attempts import Attempt, RecoveryCheck
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.ledger import AnswerProposal, LedgerStore, Proposal
+from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.policy_transition import NextPolicy
+from hatcast.agents.redis.proposals import AnswerProposal, Proposal
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.sealed_days import Sealed
 from hatcast.stream.accounting.ledger import Reserved

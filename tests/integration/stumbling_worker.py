@@ -25,8 +25,9 @@ from hatcast.agents.errors.causes import REDIS, Cause
 from hatcast.agents.errors.unexpected import ErrorTextFilter
 from hatcast.agents.kafka.batches import RecordBatch
 from hatcast.agents.kafka.producers import TransactionalProducers
-from hatcast.agents.redis.ledger import LedgerStore, Proposal
+from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.redis.proposals import Proposal
 from hatcast.agents.release.batches import DueRelease
 from hatcast.agents.release.hats import Releaser
 from hatcast.agents.worker.ingest import Ingest

@@ -21,9 +21,10 @@ from hatcast.agents.redis.attempts import Attempt, RecoveryCheck
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.identity import claim_policy
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.ledger import AnswerProposal, LedgerStore, Proposal
+from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.policy_transition import NextPolicy, PolicyTransitionStore
+from hatcast.agents.redis.proposals import AnswerProposal, Proposal
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.sealed_days import Sealed, SealedDay
 from hatcast.agents.redis.slot_progress import Mark

@@ -14,7 +14,8 @@ from hatcast.agents.recovery.outputs import OutputReader
 from hatcast.agents.redis.errors import Unrecovered
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.ledger import LedgerStore, Proposal
+from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.proposals import Proposal
 from hatcast.agents.redis.recovery import RecoveryStore
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import open_stores, store_closed, traffic

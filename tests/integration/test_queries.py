@@ -11,8 +11,8 @@ import pytest
 
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.redis.ledger import Committed
 from hatcast.agents.redis.policy_transition import NextPolicy, PolicyTransitionStore
+from hatcast.agents.redis.proposals import Committed
 from hatcast.agents.release.batches import DueAnswer
 from hatcast.stream.fold.packing import unpack
 from tests.integration.answering import (

@@ -19,7 +19,7 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.errors import Unrecovered
-from hatcast.agents.redis.ledger import Committed, Proposal
+from hatcast.agents.redis.proposals import Committed, Proposal
 from hatcast.agents.release.batches import DueRelease
 from hatcast.agents.release.hats import Releaser
 from hatcast.agents.release.queries import QueryReleaser

@@ -19,7 +19,8 @@ from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.redis.adoption import Published
 from hatcast.agents.redis.attempts import RecoveryCheck
-from hatcast.agents.redis.ledger import LedgerStore, Proposal
+from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.proposals import Proposal
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.accounting.ledger import DayLedger, DaySummary, Total
 from hatcast.stream.estimators import Estimate

@@ -21,9 +21,10 @@ from hatcast.agents.redis.errors import Damaged, Overflow
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.identity import claim_user_key
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
-from hatcast.agents.redis.ledger import AnswerProposal, LedgerStore, Proposal
+from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import FinalHat, PartitionStore
 from hatcast.agents.redis.policy_transition import NextPolicy, PolicyTransitionStore
+from hatcast.agents.redis.proposals import AnswerProposal, Proposal
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.sealed_days import Sealed, SealedDay

@@ -14,8 +14,9 @@ from hatcast.agents.redis.adoption import Position, Published
 from hatcast.agents.redis.attempts import RecoveryCheck
 from hatcast.agents.redis.errors import Replaced, Unclaimed
 from hatcast.agents.redis.guard import CommitGuard
-from hatcast.agents.redis.ledger import LedgerStore, Proposal
+from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.policy_transition import AlreadyBegun, NextPolicy, PolicyTransitionStore
+from hatcast.agents.redis.proposals import Proposal
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records import BUDGET

@@ -1,0 +1,59 @@
+"""Releases and answers before their commit, and what a commit returns."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hatcast.stream.accounting.ledger import Reserved
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A release before its commit: its charge, and the two records it may become.
+
+    place       `cell/slot`
+    charge      1e-9
+    record      the bytes before and after `seq`; nothing after if the record has no `seq`
+    exhausted   the same, if the day's budget does not allow the charge
+    fineness    of its noise, as `Release.fineness`; 0 if unknown
+    release_partition   its owner commits the release
+    """
+
+    release_id: str
+    date: str
+    place: str
+    charge: int
+    record: tuple[bytes, bytes]
+    exhausted: tuple[bytes, bytes]
+    fineness: int = 0
+    release_partition: int = field(kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerProposal:
+    """An answer to a query over days before its commit.
+
+    date        the local date that stores the record
+    dates       the dates of its period
+    query       name of the query
+    reserved    cost of the query for a user on each of these dates
+    record, exhausted   as in Proposal
+    release_partition   its owner commits the answer
+    """
+
+    release_id: str
+    date: str
+    dates: Sequence[str]
+    query: str
+    reserved: Reserved
+    record: tuple[bytes, bytes]
+    exhausted: tuple[bytes, bytes]
+    release_partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The one record of a HAT, and whether Kafka has acknowledged it."""
+
+    record: bytes
+    published: bool
+    new: bool

@@ -1,0 +1,65 @@
+"""Field types of the records, and the rules for their presence."""
+
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """Fields whose presence depends on another field.
+
+    field    the condition: it has one of `values`, or (without values) it is present
+    has      present if the condition holds
+    allows   optional if the condition holds. Otherwise all of `has` and `allows` are absent
+    """
+
+    field: str
+    values: tuple[str, ...] = ()
+    has: tuple[str, ...] = ()
+    allows: tuple[str, ...] = ()
+
+
+def text(pattern: str, description: str) -> msgspec.Meta:
+    """Return the description of a text with a pattern."""
+    return msgspec.Meta(pattern=pattern, description=description)
+
+
+def _dated(pattern: str, form: str, description: str) -> msgspec.Meta:
+    return msgspec.Meta(pattern=pattern, description=description, extra_json_schema={"format": form})
+
+
+DATE: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+TIME: Final = "[0-9]{2}:[0-9]{2}"
+CELL: Final = "[0-9a-f]{15}"
+NAME: Final = "[A-Za-z0-9._-]{1,80}"  # as hatcast.stream.policy.checks.check_name
+
+Name = Annotated[str, text(f"^{NAME}$", "ASCII letters, digits, '-', '_' and '.'")]
+Date = Annotated[str, _dated(f"^{DATE}$", "date", "local date, YYYY-MM-DD")]
+Slot = Annotated[str, text(f"^{TIME}$", "local start of the slot, HH:MM")]
+Cell = Annotated[str, text(f"^{CELL}$", "H3 index")]
+DeviceId = Annotated[str, text("^[0-9a-f]{32}$", "random, new each local day; also the record's key")]
+PolicyId = Annotated[str, text("^b2:[0-9a-f]{32}$", "BLAKE2b-128 of the canonical policy")]
+Instant = Annotated[
+    str,
+    _dated(
+        # Before about 1972 some offsets had seconds.
+        rf"^{DATE}T{TIME}:[0-9]{{2}}(\.[0-9]{{3}})?(Z|[+-]{TIME}(:[0-9]{{2}})?)$",
+        "date-time",
+        "ISO 8601 with an offset",
+    ),
+]
+Speed = Annotated[float, msgspec.Meta(ge=0, description="in `unit`")]
+Interval = Annotated[
+    tuple[Speed, Speed], msgspec.Meta(description="around `mean`, clipped like it: 95 % of the noise is within")
+]
+Epsilon = Annotated[float, msgspec.Meta(ge=0, description="privacy loss")]
+Number = Annotated[
+    int,
+    msgspec.Meta(ge=1, description="number of this commit within policy and date; present only if counts are public"),
+]
+Relation = Annotated[
+    Literal["replace", "add_remove"],
+    msgspec.Meta(description="what the noise hides: `replace` a vehicle's speeds; `add_remove` also its presence"),
+]
