@@ -1,0 +1,42 @@
+"""docs/decisions: numbers without a gap, an index of all pages, and tests that exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "decisions"
+PAGES = sorted(FOLDER.glob("0*.md"))
+SECTIONS = ["Context", "Decision", "Consequences", "Kept true by"]
+every_decision = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+
+
+def test_numbers_have_no_gap() -> None:
+    assert [int(page.name[:4]) for page in PAGES] == list(range(1, len(PAGES) + 1))
+
+
+def test_the_index_lists_every_decision_with_its_title_and_status() -> None:
+    listed = re.findall(r"^\| (\d+) \| \[(.+)\]\((.+)\) \| (.+) \|$", (FOLDER / "index.md").read_text(), re.MULTILINE)
+    wanted = []
+    for page in PAGES:
+        title = re.match(r"# (\d+)\. (.+)", page.read_text())
+        status = re.search(r"^Status: (accepted|replaced by \[\d+\])", page.read_text(), re.MULTILINE)
+        assert title is not None
+        assert status is not None
+        wanted.append((title[1], title[2], page.name, status[1].replace("[", "").replace("]", "")))
+    assert listed == wanted
+
+
+@every_decision
+def test_a_decision_has_its_sections_or_is_a_list(page: Path) -> None:
+    found = re.findall(r"^## (.+)$", page.read_text(), re.MULTILINE)
+    assert found == ([] if page.stem == "0005-small-decisions" else SECTIONS)
+
+
+@every_decision
+def test_a_decision_names_tests_and_files_that_exist(page: Path) -> None:
+    text = page.read_text()
+    named = re.findall(r"\b(?:tests|agents|stream|tools|scripts|bench|docs)/[\w/.-]*\w", text)
+    assert {name for name in named if not (ROOT / name).exists()} == set()
+    assert "tests/" in text.partition("## Kept true by")[2] or page.stem == "0005-small-decisions"
