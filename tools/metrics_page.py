@@ -3,10 +3,10 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from hatcast.agents.monitoring.declarations import METRICS
-from hatcast.agents.monitoring.kinds import Histogram, Metric, Process
+from hatcast.agents.monitoring.kinds import Metric, Process
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "metrics.md"
 _TITLES: Final = {
@@ -41,17 +41,17 @@ def _sections() -> Iterator[str]:
         yield from (_row(metric) for metric in of_process)
 
 
-def _owner(metric: Metric) -> Process | None:
+def _owner(metric: Metric[Any]) -> Process | None:
     return metric.processes[0] if len(metric.processes) == 1 else None
 
 
-def _row(metric: Metric) -> str:
+def _row(metric: Metric[Any]) -> str:
     labels = "; ".join(
         f"`{label.name}`" + (f": {', '.join(f'`{value}`' for value in label.values)}" if label.values else "")
         for label in metric.labels
     )
-    kind = metric.kind
-    if isinstance(metric, Histogram):
+    kind = metric.kind.__name__.lower()
+    if metric.buckets:
         kind += f", {metric.buckets[0]:g} to {metric.buckets[-1]:g} s"
     return f"| `{metric.name}` | {kind} | {labels} | {metric.text} |\n"
 

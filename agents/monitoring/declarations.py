@@ -5,9 +5,9 @@ Alerts and dashboards (`ops/`) may use these names only. Metrics are for operato
 no metric describes a single vehicle or cell, and none is a mean.
 """
 
-from typing import Final
+from typing import Any, Final
 
-from hatcast.agents.monitoring.kinds import Counter, Gauge, Histogram, Label, Metric, Process
+from hatcast.agents.monitoring.kinds import Label, Metric, Process, counter, gauge, histogram
 from hatcast.stream.readings.reading import Outcome
 
 _WORKER: Final = (Process.WORKER,)
@@ -22,7 +22,7 @@ _TOPIC_PARTS: Final = ("redis", "ledger", "group", "partitions", "checkpoint", "
 PARTS: Final = ("worker", *_TOPIC_PARTS, *(f"reports {part}" for part in _TOPIC_PARTS))
 
 # Every process.
-BUILD_INFO: Final = Gauge(
+BUILD_INFO: Final = gauge(
     "hatcast_build_info",
     "Always 1; the labels are the running version and the kind of process.",
     tuple(Process),
@@ -30,84 +30,84 @@ BUILD_INFO: Final = Gauge(
 )
 
 # Worker: the fold.
-READINGS: Final = Counter(
+READINGS: Final = counter(
     "hatcast_readings_total",
     "Records, heartbeat records included, whose outcome this process has stored; a record that is folded again counts"
     " again. Exact totals: `hatcast status`.",
     _WORKER,
     (Label("outcome", tuple(outcome.value for outcome in Outcome)),),
 )
-REPORTS: Final = Counter(
+REPORTS: Final = counter(
     "hatcast_reports_total",
     "Device reports by outcome, if the policy accepts any; counted like `hatcast_readings_total`.",
     _WORKER,
     (Label("outcome", tuple(outcome.value for outcome in Outcome)),),
 )
-WATERMARK: Final = Gauge(
+WATERMARK: Final = gauge(
     "hatcast_clock_timestamp_seconds",
     "Watermark of an owned partition: the arrival time up to which it is folded.",
     _WORKER,
     (PARTITION,),
 )
-BEHIND: Final = Gauge(
+BEHIND: Final = gauge(
     "hatcast_behind_records",
     "Consumer lag: records of an owned partition that are in Kafka and not folded yet.",
     _WORKER,
     (PARTITION,),
 )
-AHEAD: Final = Gauge(
+AHEAD: Final = gauge(
     "hatcast_ahead_seconds",
     "How far the next record of an owned partition is dated ahead of this machine's clock; 0: the partition does not"
     " wait for such a record.",
     _WORKER,
     (PARTITION,),
 )
-BATCHES_WAITING: Final = Gauge(
+BATCHES_WAITING: Final = gauge(
     "hatcast_frames_waiting", "Fetched batches that wait to be folded; at 16 fetching pauses.", _WORKER
 )
-UNSTORED: Final = Gauge(
+UNSTORED: Final = gauge(
     "hatcast_unstored_records", "Records folded since the last checkpoint; they are in memory only.", _WORKER
 )
-PARTITIONS: Final = Gauge(
+PARTITIONS: Final = gauge(
     "hatcast_partitions",
     "Telemetry partitions: assigned to this worker by the consumer group, loaded and read by it, and in the topic.",
     _WORKER,
     (Label("state", ("assigned", "loaded", "topic")),),
 )
-REBALANCES: Final = Counter("hatcast_rebalances_total", "Rebalances that assigned partitions to this worker.", _WORKER)
-CHECKPOINT_SECONDS: Final = Histogram(
+REBALANCES: Final = counter("hatcast_rebalances_total", "Rebalances that assigned partitions to this worker.", _WORKER)
+CHECKPOINT_SECONDS: Final = histogram(
     "hatcast_checkpoint_duration_seconds",
     "Time to write the checkpoint of one partition to Redis.",
     _WORKER,
     buckets=_FAST,
 )
-CHECKPOINTS: Final = Counter(
+CHECKPOINTS: Final = counter(
     "hatcast_checkpoints_total",
     "Checkpoints. `refused`: Redis holds another state, `failed`: Redis did not answer; in both cases the records are"
     " folded again.",
     _WORKER,
     (Label("result", ("stored", "refused", "failed")),),
 )
-DEAD_LETTERS: Final = Counter(
+DEAD_LETTERS: Final = counter(
     "hatcast_dead_letters_total",
     "Dead letters. `dropped`: over the limit of 100 a second, or the send failed.",
     _WORKER,
     (Label("result", ("sent", "dropped")),),
 )
-HEARTBEATS: Final = Counter("hatcast_ticks_total", "Heartbeat records sent to idle partitions.", _WORKER)
-FAILURES: Final = Counter(
+HEARTBEATS: Final = counter("hatcast_ticks_total", "Heartbeat records sent to idle partitions.", _WORKER)
+FAILURES: Final = counter(
     "hatcast_troubles_total",
     "Failed attempts of a loop, usually because Redis or Kafka did not answer; each is retried.",
     (*_WORKER, *_DISPLAY),
     (Label("loop", ("ingest", "release", "ticks", "succession", "watch", "map")),),
 )
-READY: Final = Gauge(
+READY: Final = gauge(
     "hatcast_ready",
     "1 if this part of `/readyz` is ready, else 0; `worker` is 0 while the worker starts or stops.",
     _WORKER,
     (Label("part", PARTS),),
 )
-POLICY_INFO: Final = Gauge(
+POLICY_INFO: Final = gauge(
     "hatcast_policy_info",
     "Always 1; the labels are the policy that this worker releases.",
     _WORKER,
@@ -115,117 +115,119 @@ POLICY_INFO: Final = Gauge(
 )
 
 # Worker: releases.
-RELEASES: Final = Counter(
+RELEASES: Final = counter(
     "hatcast_releases_total",
     "Releases that this process has published; a release that is sent again counts again.",
     _WORKER,
     (Label("kind", ("hat", "query")), STATUS),
 )
-COMMIT_SECONDS: Final = Histogram(
+COMMIT_SECONDS: Final = histogram(
     "hatcast_commit_duration_seconds", "Time to commit a batch of releases with their charges.", _WORKER, buckets=_FAST
 )
-PUBLISH_SECONDS: Final = Histogram(
+PUBLISH_SECONDS: Final = histogram(
     "hatcast_publish_duration_seconds",
     "Time to publish a batch of releases in one Kafka transaction.",
     _WORKER,
     buckets=_FAST,
 )
-CLOSING_SECONDS: Final = Histogram(
+CLOSING_SECONDS: Final = histogram(
     "hatcast_closing_delay_seconds",
     "Time from this process noticing that a slot is final to the publication of each of its HATs; under `add_remove`"
     " it includes the wait for the full minute.",
     _WORKER,
     buckets=_SLOW,
 )
-OLDEST_FINAL: Final = Gauge(
+OLDEST_FINAL: Final = gauge(
     "hatcast_oldest_final_seconds",
     "How long the oldest final slot with unpublished releases has waited, as this process sees it; 0: none waits.",
     _WORKER,
 )
-OPEN_SLOTS: Final = Gauge(
+OPEN_SLOTS: Final = gauge(
     "hatcast_open_slots", "Slots with contributions. Every worker reports the same value.", _WORKER
 )
-UNPUBLISHED: Final = Gauge(
+UNPUBLISHED: Final = gauge(
     "hatcast_unpublished_releases",
     "Releases of the policy that are committed and not yet acknowledged by Kafka. Every worker reports the same value.",
     _WORKER,
 )
-RECOVERIES: Final = Counter(
+RECOVERIES: Final = counter(
     "hatcast_ledger_recoveries_total",
     "Ledger recoveries that this process ran, alone or together with other workers, by result.",
     _WORKER,
     (Label("result", ("finished", "unfinished")),),
 )
-FENCED: Final = Counter(
+FENCED: Final = counter(
     "hatcast_producers_fenced_total",
     "Producers of this worker that another worker fenced while they were sending.",
     _WORKER,
 )
-BUDGET_RATIO: Final = Gauge(
+BUDGET_RATIO: Final = gauge(
     "hatcast_budget_spent_ratio",
     "Upper bound of one user's charges on the day that is being folded, divided by the daily limit; every worker"
     " reports the same value.",
     _WORKER,
 )
-TOTAL_RATIO: Final = Gauge(
+TOTAL_RATIO: Final = gauge(
     "hatcast_budget_total_spent_ratio",
     "Upper bound of one user's charges over all days, divided by `total_limit`, if the policy has one.",
     _WORKER,
 )
 
 # Bridges: `hatcast feed mqtt`, `gtfs-rt`, `amqp`.
-BRIDGE_READINGS: Final = Counter("hatcast_bridge_readings_total", "Readings that Kafka has acknowledged.", _BRIDGE)
-BRIDGE_UNDECODABLE: Final = Counter(
+BRIDGE_READINGS: Final = counter("hatcast_bridge_readings_total", "Readings that Kafka has acknowledged.", _BRIDGE)
+BRIDGE_UNDECODABLE: Final = counter(
     "hatcast_bridge_undecodable_total", "Records of the source that could not be decoded.", _BRIDGE
 )
-BRIDGE_REJECTED: Final = Counter(
+BRIDGE_REJECTED: Final = counter(
     "hatcast_bridge_rejected_total",
     "Readings not sent because their arrival is in the future (rule 1 of the fold): the machine's clock was set back.",
     _BRIDGE,
 )
-BRIDGE_REPEATED: Final = Counter(
+BRIDGE_REPEATED: Final = counter(
     "hatcast_bridge_repeated_total",
     "Readings of a poll that are unchanged since the previous poll.",
     _BRIDGE,
 )
-BRIDGE_DROPPED: Final = Counter(
+BRIDGE_DROPPED: Final = counter(
     "hatcast_bridge_dropped_total",
     "Messages dropped because the buffer was full; the source does not send them again.",
     _BRIDGE,
 )
-BRIDGE_RECONNECTS: Final = Counter(
+BRIDGE_RECONNECTS: Final = counter(
     "hatcast_bridge_reconnects_total", "Reconnects after the source was lost or did not answer.", _BRIDGE
 )
-BRIDGE_UP: Final = Gauge(
+BRIDGE_UP: Final = gauge(
     "hatcast_bridge_source_up", "1 while the source is connected or answered the last request, else 0.", _BRIDGE
 )
-BRIDGE_LAST_READING: Final = Gauge(
+BRIDGE_LAST_READING: Final = gauge(
     "hatcast_bridge_last_reading_timestamp_seconds",
     "When the last reading arrived from the source; before the first reading, when the bridge started.",
     _BRIDGE,
 )
-BRIDGE_LAST_POLL: Final = Gauge(
+BRIDGE_LAST_POLL: Final = gauge(
     "hatcast_bridge_last_poll_timestamp_seconds",
     "When the source last answered: a poll, or a message of any kind.",
     _BRIDGE,
 )
-BRIDGE_BUFFER: Final = Gauge(
+BRIDGE_BUFFER: Final = gauge(
     "hatcast_bridge_buffer_fill_ratio", "Fill level of the buffer between source and Kafka; 1: full.", _BRIDGE
 )
 
 # The display.
-DISPLAY_CLIENTS: Final = Gauge("hatcast_display_clients", "Clients that are connected to the event stream.", _DISPLAY)
-DISPLAY_DROPPED: Final = Counter(
+DISPLAY_CLIENTS: Final = gauge("hatcast_display_clients", "Clients that are connected to the event stream.", _DISPLAY)
+DISPLAY_DROPPED: Final = counter(
     "hatcast_display_dropped_clients_total", "Clients disconnected because they were too slow.", _DISPLAY
 )
-DISPLAY_EVENTS: Final = Counter("hatcast_display_events_total", "Events sent, summed over all clients.", _DISPLAY)
-DISPLAY_LAST_RELEASE: Final = Gauge(
+DISPLAY_EVENTS: Final = counter("hatcast_display_events_total", "Events sent, summed over all clients.", _DISPLAY)
+DISPLAY_LAST_RELEASE: Final = gauge(
     "hatcast_display_last_release_timestamp_seconds",
     "When the last release was read from Kafka; before the first, when the display started.",
     _DISPLAY,
 )
-DISPLAY_KAFKA_UP: Final = Gauge(
+DISPLAY_KAFKA_UP: Final = gauge(
     "hatcast_display_kafka_up", "1 while the reader of the releases gets answers from Kafka, else 0.", _DISPLAY
 )
 
-METRICS: Final[tuple[Metric, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
+METRICS: Final[tuple[Metric[Any], ...]] = tuple(
+    value for value in list(globals().values()) if isinstance(value, Metric)
+)

@@ -1,8 +1,14 @@
-"""Metric types for declarations: counter, gauge, histogram, and their labels."""
+"""Declaration of a metric of prometheus_client, with its label values and the processes that export it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from functools import partial
+from typing import Final, Generic, TypeVar
+
+import prometheus_client as prometheus
+from prometheus_client.metrics import MetricWrapperBase
+
+Kind_co = TypeVar("Kind_co", bound=MetricWrapperBase, covariant=True)
 
 
 class Process(StrEnum):
@@ -27,39 +33,28 @@ class Label:
 
 
 @dataclass(frozen=True)
-class Metric:
+class Metric(Generic[Kind_co]):
     """Declaration of one metric.
 
-    name        `hatcast_...`, in base units: seconds, bytes, ratios from 0 to 1
+    kind        Counter, from 0 at the start of the process; Gauge, exported once it is set; Histogram of durations
+    name        `hatcast_...`, in base units: seconds, bytes, ratios from 0 to 1; a counter's name ends in `_total`
     text        help text, one line
     processes   the processes that export it
     labels      in the order in which their values are passed
+    buckets     of a histogram: upper bounds in seconds
     """
 
-    kind: ClassVar[str]
+    kind: type[Kind_co]
     name: str
     text: str
     processes: tuple[Process, ...]
     labels: tuple[Label, ...] = ()
+    buckets: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True)
-class Counter(Metric):
-    """Count that only grows, from 0 at the start of the process. Its name ends in `_total`."""
-
-    kind: ClassVar[str] = "counter"
-
-
-@dataclass(frozen=True)
-class Gauge(Metric):
-    """Current value. It is exported once it has been set."""
-
-    kind: ClassVar[str] = "gauge"
-
-
-@dataclass(frozen=True)
-class Histogram(Metric):
-    """Durations in seconds, counted in buckets by upper bound."""
-
-    kind: ClassVar[str] = "histogram"
-    buckets: tuple[float, ...] = field(kw_only=True)
+Counter = Metric[prometheus.Counter]
+Gauge = Metric[prometheus.Gauge]
+Histogram = Metric[prometheus.Histogram]
+counter: Final = partial(Metric, prometheus.Counter)
+gauge: Final = partial(Metric, prometheus.Gauge)
+histogram: Final = partial(Metric, prometheus.Histogram)

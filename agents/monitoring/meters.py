@@ -8,70 +8,59 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from itertools import product
-from typing import Final
+from typing import Any, Final
 
 import prometheus_client as prometheus
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from hatcast.agents.clock import monotonic_s, now_ms
+from hatcast.agents.clock import monotonic_s
 from hatcast.agents.monitoring.declarations import BUILD_INFO, METRICS
-from hatcast.agents.monitoring.kinds import Counter, Gauge, Histogram, Metric, Process
+from hatcast.agents.monitoring.kinds import Counter, Gauge, Histogram, Kind_co, Metric, Process
 
 Samples = Mapping[tuple[str, ...], float]
 """Label values, in the order of the declaration -> value of the gauge; () for a gauge without labels."""
 
-_TYPES: Final = {
-    "counter": prometheus.Counter,
-    "gauge": prometheus.Gauge,
-}
 
-
-class Meters:
+class Meters(Collector):
     """Metrics of one process. Thread-safe."""
 
     def __init__(self) -> None:
         self._registry = prometheus.CollectorRegistry()
-        self._metrics: dict[str, prometheus.Counter | prometheus.Gauge | prometheus.Histogram] = {}
+        self._metrics: dict[str, Any] = {}
         self._callbacks: dict[Gauge, Callable[[], Samples]] = {}
         prometheus.ProcessCollector(registry=self._registry)
         prometheus.PlatformCollector(registry=self._registry)
         prometheus.GCCollector(registry=self._registry)
-        self._registry.register(_CallbackGauges(self._callbacks))
+        self._registry.register(self)
 
     def expose(self, process: Process) -> None:
         """Export all counters and histograms of a process from now on, also those at 0: `rate()` needs the 0."""
         for metric in METRICS:
-            if process in metric.processes and not isinstance(metric, Gauge):
+            if process in metric.processes and metric.kind is not prometheus.Gauge:
                 self._create(metric)
         self.set(BUILD_INFO, 1, version=version("hatcast"), process=process.value)
 
     def count(self, counter: Counter, by: float = 1, **labels: str) -> None:
         """Increment a counter. Raises ValueError if a label's value is not declared."""
-        child = self._child(counter, labels)
-        if isinstance(child, prometheus.Counter):
-            child.inc(by)
+        self._child(counter, labels).inc(by)
 
     def set(self, gauge: Gauge, value: float, **labels: str) -> None:
         """Set a gauge. Raises ValueError as `count` does."""
-        child = self._child(gauge, labels)
-        if isinstance(child, prometheus.Gauge):
-            child.set(value)
+        self._child(gauge, labels).set(value)
 
     def set_to_current_time(self, gauge: Gauge) -> None:
         """Set a gauge named `_timestamp_seconds` to the current time."""
-        self.set(gauge, now_ms() / 1000)
+        self._child(gauge, {}).set_to_current_time()
 
-    def observe(self, histogram: Histogram, seconds: float, **labels: str) -> None:
-        """Observe a duration. Raises ValueError as `count` does."""
-        child = self._child(histogram, labels)
-        if isinstance(child, prometheus.Histogram):
-            child.observe(seconds)
+    def observe(self, histogram: Histogram, seconds: float) -> None:
+        """Observe a duration."""
+        self._child(histogram, {}).observe(seconds)
 
     @contextmanager
     def timed(self, histogram: Histogram) -> Iterator[None]:
-        """Observe the duration of the block, unless it raises."""
+        """Observe the duration of the block, unless it raises: prometheus_client's `time` observes failures too."""
         start_s = monotonic_s()
         yield
         self.observe(histogram, monotonic_s() - start_s)
@@ -84,63 +73,48 @@ class Meters:
         """Unregister all gauge callbacks, because their owners have ended."""
         self._callbacks.clear()
 
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the gauges whose values come from callbacks. The registry calls it at each scrape."""
+        for gauge, callback in list(self._callbacks.items()):
+            names = [label.name for label in gauge.labels]
+            family = GaugeMetricFamily(gauge.name, gauge.text, labels=names)
+            for values, sample in callback().items():
+                _check(gauge, dict(zip(names, values, strict=True)))
+                family.add_metric(values, sample)
+            yield family
+
     def render(self, accept: str = "") -> tuple[bytes, str]:
         """Return the body of `/metrics` and its content type, in the format that the header Accept asks for."""
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
 
-    def _child(
-        self, metric: Metric, labels: Mapping[str, str]
-    ) -> prometheus.Counter | prometheus.Gauge | prometheus.Histogram:
-        parent = self._create(metric)
-        if not metric.labels:
-            return parent
-        return parent.labels(*_values(metric, labels))
+    def _child(self, metric: Metric[Kind_co], labels: Mapping[str, str]) -> Kind_co:
+        _check(metric, labels)
+        created = self._create(metric)
+        return created.labels(**labels) if labels else created
 
-    def _create(self, metric: Metric) -> prometheus.Counter | prometheus.Gauge | prometheus.Histogram:
+    def _create(self, metric: Metric[Kind_co]) -> Kind_co:
         """Return the metric; create it, with all its label values, at the first call."""
-        created = self._metrics.get(metric.name)
+        created: Kind_co | None = self._metrics.get(metric.name)
         if created is None:
             names = [label.name for label in metric.labels]
-            if isinstance(metric, Histogram):
-                created = prometheus.Histogram(
-                    metric.name, metric.text, names, buckets=metric.buckets, registry=self._registry
-                )
-            else:
-                created = _TYPES[metric.kind](metric.name, metric.text, names, registry=self._registry)
+            options: dict[str, Any] = {"buckets": metric.buckets} if metric.buckets else {}
+            created = metric.kind(metric.name, metric.text, names, registry=self._registry, **options)
             self._metrics[metric.name] = created
-            if names and not isinstance(metric, Gauge):
+            if names and metric.kind is not prometheus.Gauge:
                 for values in product(*(label.values for label in metric.labels)):
                     created.labels(*values)
         return created
 
 
-class _CallbackGauges(Collector):
-    """Collector of the gauges whose values come from callbacks."""
-
-    def __init__(self, callbacks: Mapping[Gauge, Callable[[], Samples]]) -> None:
-        self._callbacks = callbacks
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        for gauge, callback in list(self._callbacks.items()):
-            names = [label.name for label in gauge.labels]
-            family = GaugeMetricFamily(gauge.name, gauge.text, labels=names)
-            for values, sample in callback().items():
-                family.add_metric(_values(gauge, dict(zip(names, values, strict=True))), sample)
-            yield family
-
-    def describe(self) -> Iterator[GaugeMetricFamily]:
-        yield from ()
-
-
-def _values(metric: Metric, labels: Mapping[str, str]) -> list[str]:
-    """Return the label values in the order declared. An undeclared value is rejected: it could be a vehicle's."""
-    if labels.keys() != {label.name for label in metric.labels}:
-        raise ValueError(f"{metric.name} has the labels {[label.name for label in metric.labels]}: pass each of them")
-    for label in metric.labels:
-        if label.values and labels[label.name] not in label.values:
-            raise ValueError(f"{metric.name}: this value of the label {label.name} is not declared: declare it")
-    return [labels[label.name] for label in metric.labels]
+def _check(metric: Metric[Any], labels: Mapping[str, str]) -> None:
+    """Reject labels or values that are not declared: a value could be a vehicle's."""
+    declared = {label.name: label.values for label in metric.labels}
+    if labels.keys() != declared.keys():
+        raise ValueError(f"{metric.name} has the labels {list(declared)}: pass each of them")
+    for name, values in declared.items():
+        if values and labels[name] not in values:
+            raise ValueError(f"{metric.name}: this value of the label {name} is not declared: declare it")
 
 
 # A counter's creation time adds nothing to `process_start_time_seconds`, and doubles the size of the page.

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession
+from prometheus_client import Counter, Gauge, Histogram
 from structlog.testing import capture_logs
 
 from hatcast.agents.config.settings import Address, parse_address
 from hatcast.agents.monitoring import declarations as declared
 from hatcast.agents.monitoring.declarations import METRICS
-from hatcast.agents.monitoring.kinds import Counter, Gauge, Histogram, Label, Metric, Process
+from hatcast.agents.monitoring.kinds import Label, Metric, Process, counter, gauge, histogram
 from hatcast.agents.monitoring.meters import Meters
 from hatcast.agents.monitoring.server import OperatorServer
 from hatcast.stream.errors import HatcastError
@@ -23,10 +24,10 @@ from tests.exposed import families, figures, undeclared
 from tools.metrics_page import PAGE, render_page
 
 ROOT = Path(__file__).parents[2]
-TRIES = Counter("hatcast_tries_total", "Tries.", (Process.WORKER,), (Label("result", ("good", "bad")),))
-WARMTH = Gauge("hatcast_warmth_ratio", "Warmth.", (Process.WORKER,))
-PLACES = Gauge("hatcast_places", "Places.", (Process.WORKER,), (Label("partition"),))
-TIME = Histogram("hatcast_time_seconds", "Time.", (Process.WORKER,), buckets=(0.1, 1.0))
+TRIES = counter("hatcast_tries_total", "Tries.", (Process.WORKER,), (Label("result", ("good", "bad")),))
+WARMTH = gauge("hatcast_warmth_ratio", "Warmth.", (Process.WORKER,))
+PLACES = gauge("hatcast_places", "Places.", (Process.WORKER,), (Label("partition"),))
+TIME = histogram("hatcast_time_seconds", "Time.", (Process.WORKER,), buckets=(0.1, 1.0))
 # The only labels with any number of values: none of them tells of a vehicle or a cell.
 OPEN_LABELS = {"partition", "version", "process", "policy", "policy_id"}
 
@@ -34,24 +35,24 @@ every_metric = pytest.mark.parametrize("metric", METRICS, ids=lambda metric: met
 
 
 @every_metric
-def test_every_name_is_prometheus_own_style(metric: Metric) -> None:
+def test_every_name_is_prometheus_own_style(metric: Metric[Any]) -> None:
     assert re.fullmatch("hatcast(_[a-z]+)+", metric.name)
-    assert metric.name.endswith("_total") == isinstance(metric, Counter)
+    assert metric.name.endswith("_total") == (metric.kind is Counter)
     assert not re.search("milli|_ms|minutes|percent|kilo", metric.name)
-    if isinstance(metric, Histogram):
+    if metric.kind is Histogram:
         assert metric.name.endswith("_seconds")
         assert list(metric.buckets) == sorted(metric.buckets)
 
 
 @every_metric
-def test_every_metric_says_what_it_is_and_who_counts_it(metric: Metric) -> None:
+def test_every_metric_says_what_it_is_and_who_counts_it(metric: Metric[Any]) -> None:
     assert metric.text.endswith(".")
     assert "|" not in metric.text
     assert metric.processes
 
 
 @every_metric
-def test_no_label_is_of_a_cell_or_a_vehicle(metric: Metric) -> None:
+def test_no_label_is_of_a_cell_or_a_vehicle(metric: Metric[Any]) -> None:
     for label in metric.labels:
         assert label.values or label.name in OPEN_LABELS
         assert not {"cell", "hat", "vehicle", "user", "slot", "mean"} & set(label.name.split("_"))
@@ -63,7 +64,7 @@ def test_every_name_is_declared_once() -> None:
 
 
 @every_metric
-def test_every_metric_is_counted_somewhere(metric: Metric) -> None:
+def test_every_metric_is_counted_somewhere(metric: Metric[Any]) -> None:
     sources = [path.read_text() for path in (ROOT / "agents").rglob("*.py") if path.name != "declarations.py"]
     users = [source for source in sources if "hatcast.agents.monitoring" in source]
     built = {process for process in Process if any(re.search(rf"Process\.{process.name}\b", each) for each in users)}
@@ -85,7 +86,7 @@ def test_counters_and_histograms_are_there_before_they_are_counted_and_gauges_ar
     meters = Meters()
     meters.expose(Process.WORKER)
     page = meters.render()[0].decode()
-    counted = {each.name for each in METRICS if Process.WORKER in each.processes and not isinstance(each, Gauge)}
+    counted = {each.name for each in METRICS if Process.WORKER in each.processes and each.kind is not Gauge}
     assert families(page) == counted | {"hatcast_build_info"}
     assert set(figures(page, "hatcast_checkpoints_total")) == {("stored",), ("refused",), ("failed",)}
     assert not undeclared(page, Process.WORKER)

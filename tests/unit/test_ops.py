@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from hatcast.agents.monitoring.declarations import METRICS
-from hatcast.agents.monitoring.kinds import Histogram, Process
+from hatcast.agents.monitoring.kinds import Process
 from tests.promql import named
 from tests.services.absent import absent
 from tests.services.data import ROOT
@@ -28,7 +28,7 @@ OTHERS: Final = {"up", "ALERTS", "process_cpu_seconds_total", "process_resident_
 SHOWN: Final = {
     name: {label.name for label in metric.labels} | SCRAPED | ({"le"} if suffix else set())
     for metric in METRICS
-    for suffix in (("_bucket", "_sum", "_count") if isinstance(metric, Histogram) else ("",))
+    for suffix in (("_bucket", "_sum", "_count") if metric.buckets else ("",))
     for name in [metric.name + suffix]
 }
 
