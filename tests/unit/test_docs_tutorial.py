@@ -92,3 +92,16 @@ def test_every_command_of_the_live_part_exists() -> None:
     commands = [words for _, kind, body in blocks(LIVE) if kind == "sh" for words in said_in(body)]
     assert [words[1] for words in commands] == ["demo", "init", "doctor", "worker", "feed", "tail"]
     assert [problem for words in commands if (problem := problem_of(words)) is not None] == []
+
+
+def test_the_live_part_shows_log_lines_and_checks_that_the_code_has() -> None:
+    code = "".join(path.read_text() for path in (ROOT / "agents").rglob("*.py"))
+    shown = "".join(body for _, kind, body in blocks(LIVE) if kind == "text")
+    events = re.findall(r'"event": "([^"]+)"', LIVE)
+    assert len(events) == 6
+    assert [event for event in events if f'"{event}"' not in code] == []
+    found = set(
+        re.findall(r"(missing: .+|append-only file|noeviction|none yet under|none stored yet)$", shown, re.MULTILINE)
+    )
+    assert len(found) == 4
+    assert [text for text in found if text not in code] == []
