@@ -32,9 +32,9 @@ class Body:
     def respond(self, request: web.Request, vary: str = "Accept-Encoding") -> web.Response:
         """Return 200 with the body, or 304 if the client has it."""
         packed = len(self._content) >= _GZIP_MIN_BYTES and accepts_gzip(request)
-        tag = f'"{self._tag}-gzip"' if packed else f'"{self._tag}"'
-        headers = {"ETag": tag, "Cache-Control": self._cache, "Vary": vary}
-        if _has_etag(request, tag):
+        tag = f"{self._tag}-gzip" if packed else self._tag
+        headers = {"ETag": f'"{tag}"', "Cache-Control": self._cache, "Vary": vary}
+        if any(each.value in (tag, "*") for each in request.if_none_match or ()):
             return web.Response(status=304, headers=headers)
         headers["Content-Type"] = self._kind
         if packed:
@@ -62,8 +62,3 @@ def _weights(header: str) -> dict[str, float]:
         quality = next((each for each in parameters if each.startswith("q=")), "q=1")[2:]
         weights[name] = float(quality) if _WEIGHT.fullmatch(quality) else 0.0
     return weights
-
-
-def _has_etag(request: web.Request, tag: str) -> bool:
-    tags = [part.strip().removeprefix("W/") for part in request.headers.get("If-None-Match", "").split(",")]
-    return tag in tags or "*" in tags

@@ -1,8 +1,7 @@
 """Static files of the page, read and compressed once. No file comes from a third party, so none learns of a visit."""
 
 import html
-from importlib import resources
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Final
 
 from aiohttp import web
@@ -10,12 +9,13 @@ from aiohttp import web
 from hatcast.agents.map.parameters import RequestError
 from hatcast.agents.map.responses import Body
 
-TYPES: Final = {
+_TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+_FOLDER: Final = Path(__file__).with_name("static")
 _TITLE: Final = "{{title}}"
 _IMMUTABLE: Final = "public, max-age=31536000, immutable"  # the folder of a library names its version
 
@@ -25,9 +25,8 @@ class StaticFiles:
 
     def __init__(self, title: str) -> None:
         """Args: `title`, of the page."""
-        self._bodies = {
-            path: _body(path, entry, title) for path, entry in _walk(resources.files(__package__) / "static", "/")
-        }
+        files = (path for path in _FOLDER.rglob("*") if path.suffix in _TYPES)
+        self._bodies = {f"/{path.relative_to(_FOLDER).as_posix()}": _body(path, title) for path in files}
         self._bodies["/"] = self._bodies.pop("/index.html")
 
     def add_to(self, router: web.UrlDispatcher) -> None:
@@ -41,19 +40,8 @@ class StaticFiles:
         return body.respond(request)
 
 
-def _walk(folder: Traversable, at: str) -> list[tuple[str, Traversable]]:
-    files: list[tuple[str, Traversable]] = []
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            files += _walk(entry, f"{at}{entry.name}/")
-        elif any(entry.name.endswith(ending) for ending in TYPES):
-            files.append((at + entry.name, entry))
-    return files
-
-
-def _body(path: str, entry: Traversable, title: str) -> Body:
-    content = entry.read_bytes()
-    if path.endswith(".html"):
+def _body(path: Path, title: str) -> Body:
+    content = path.read_bytes()
+    if path.suffix == ".html":
         content = content.replace(_TITLE.encode(), html.escape(title).encode())
-    kind = next(kind for ending, kind in TYPES.items() if path.endswith(ending))
-    return Body(content, kind, _IMMUTABLE if path.startswith("/vendor/") else "no-cache")
+    return Body(content, _TYPES[path.suffix], _IMMUTABLE if path.is_relative_to(_FOLDER / "vendor") else "no-cache")
