@@ -10,7 +10,7 @@ import h3.api.basic_int as h3
 
 from hatcast.agents.batch.retention import Retention
 from hatcast.agents.recordings.dump_file import Dump
-from hatcast.agents.worker.early_records import Ahead
+from hatcast.agents.worker.early_records import EarlyRecord
 from hatcast.stream.fold.contributions import ReadingFold
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.partition_fold import EarlierRuns, PartitionFold
@@ -96,7 +96,7 @@ class _Partition(Generic[V]):
         self.fold = fold
         fold.earlier = job.earlier
         self.first_ms: int | None = None
-        self.ahead: Ahead | None = None
+        self.ahead: EarlyRecord | None = None
         self._missing = missing
         self._job = job
         self._number = number
@@ -121,7 +121,7 @@ class _Partition(Generic[V]):
         """Fold records of a dump up to the first whose timestamp is too far in the future, as a worker does."""
         allowed = 0 if self.ahead else self.fold.count_within_max_ahead(self._job.now_ms, timestamps)
         if allowed < len(timestamps) and self.ahead is None:
-            self.ahead = Ahead(offsets[allowed], timestamps[allowed], self._job.policy.max_ahead_ms)
+            self.ahead = EarlyRecord(offsets[allowed], timestamps[allowed], self._job.policy.max_ahead_ms)
         self.apply(timestamps[:allowed], values[:allowed])
         self._job.progress(len(timestamps) - allowed)
 
@@ -174,7 +174,7 @@ def fold_dump(dump: Dump, job: Job, make_fold: Callable[[int], PartitionFold[byt
     least = min_watermark(partition.fold.watermark for partition in partitions)
     folded = _folded(partitions, lambda closes_ms: least is not None and least >= closes_ms)
     ahead = [(number, each.ahead) for number, each in enumerate(partitions) if each.ahead is not None]
-    return replace(folded, ahead=tuple(each.stops(dump.head.topic, number) for number, each in ahead))
+    return replace(folded, ahead=tuple(each.dump_problem(dump.head.topic, number) for number, each in ahead))
 
 
 def _folded(partitions: Sequence[_Partition[V]], is_final: Callable[[int], bool]) -> FoldResult:

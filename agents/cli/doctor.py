@@ -1,7 +1,6 @@
 """`hatcast doctor`: check the configuration and the services."""
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -27,7 +26,7 @@ def command(config: Path, *, as_json: bool) -> None:
     checks = list(examine(config))
     problems = sum(check.state is State.PROBLEM for check in checks)
     if as_json:
-        click.echo(msgspec.json.encode({"problems": problems, "checks": [asdict(check) for check in checks]}))
+        click.echo(msgspec.json.encode({"problems": problems, "checks": checks}))
     else:
         _show(checks)
     if problems:
@@ -44,6 +43,6 @@ def _show(checks: list[Check]) -> None:
     console.print(table)
     # Below the table and unwrapped, so that commands can be copied.
     for check in checks:
-        if check.mend:
-            line = Text.assemble((check.state, _STYLES[check.state]), f"  {check.name}: {check.mend}")
+        if check.fix:
+            line = Text.assemble((check.state, _STYLES[check.state]), f"  {check.name}: {check.fix}")
             console.print(line, soft_wrap=True)

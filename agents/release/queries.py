@@ -199,7 +199,7 @@ class QueryReleaser:
     # The named steps. Tests wrap them.
 
     async def load(self, batch: Sequence[DueAnswer]) -> Retained | None:
-        """Load the retained contributions of a period (step loaded); None if a watermark is too small or a HAT is open."""
+        """Load the retained contributions of a period (step loaded); None if a watermark is low or a HAT is open."""
         period = batch[0].query_period
         slots, closes_ms = [slot.key for slot in period.slots], closes_at(period.closing, self._policy)
         return await self._retained.load(slots, closes_ms, [due.cell for due in batch])

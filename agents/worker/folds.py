@@ -1,4 +1,4 @@
-"""The empty folds of a policy's topics, with rule 10 for each partition."""
+"""Empty folds of a policy's topics, for each partition.    [docs/specification/fold.md, rule 10]"""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ from hatcast.stream.readings.pseudonyms import Pseudonyms
 def fold_maker(
     policy: Policy, calendar: Calendar, pseudonyms: Pseudonyms, settings: Settings, partitions: int
 ) -> Callable[[int], Fold]:
-    """Of telemetry."""
+    """Return a function that makes the empty fold of a telemetry partition."""
     partition_of = PARTITIONERS[settings.topics.telemetry_partitioner]
     decode = FORMATS[settings.topics.telemetry_format].decode
 
@@ -30,7 +30,7 @@ def fold_maker(
 def report_fold_maker(
     policy: Policy, calendar: Calendar, pseudonyms: Pseudonyms, partitions: int
 ) -> Callable[[int], ReportFold]:
-    """Of reports, whose ids devices spread by murmur2."""
+    """Return a function that makes the empty fold of a reports partition; devices use murmur2."""
 
     def make(partition: int) -> ReportFold:
         return ReportFold(policy, calendar, pseudonyms, lambda device: by_murmur2(device, partitions) == partition)

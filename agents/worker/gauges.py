@@ -1,7 +1,7 @@
-"""What `/metrics` tells of a worker beside what its loops count: where it stands, and what waits.
+"""Gauges of a worker on `/metrics`, beside the counters of its loops; only if `worker.listen` is set.
 
-Its own partitions are asked for when somebody looks. What only Redis knows is read every few seconds by a loop of its
-own, so that a release that hangs is seen from outside of it. Only where `worker.listen` is set.
+Gauges of its own partitions are computed at each scrape. Figures from Redis are read every few seconds by a separate
+loop, so that a release loop that hangs is still visible.
 """
 
 import asyncio
@@ -25,18 +25,18 @@ from hatcast.stream.policy.policy import Policy
 ROUND_S: Final = 5.0
 
 
-def tell_readiness(parts: Callable[[], Mapping[str, str]]) -> None:
-    """Let the parts of `/readyz` be on the page; a worker that neither starts nor stops is ready as such."""
+def register_readiness(parts: Callable[[], Mapping[str, str]]) -> None:
+    """Register the gauge of the parts of `/readyz`; the part `worker` is ready unless the worker starts or stops."""
 
-    def figures() -> Samples:
-        found = {"worker": READY, **parts()}
-        return {(part,): float(state == READY) for part, state in found.items()}
+    def samples() -> Samples:
+        states = {"worker": READY, **parts()}
+        return {(part,): float(state == READY) for part, state in states.items()}
 
-    METERS.register(declared.READY, figures)
+    METERS.register(declared.READY, samples)
 
 
 class Gauges:
-    """The figures of one worker."""
+    """Gauges of one worker."""
 
     def __init__(
         self, policy: Policy, store: HatStore, ledger: LedgerStore, folds: Sequence[TopicFold], releaser: Releaser
@@ -48,16 +48,17 @@ class Gauges:
         self._folds = folds
         self._releaser = releaser
 
-    def tell(self) -> None:
-        """Let what the worker has at hand be on the page. Once its app has started."""
+    def register(self) -> None:
+        """Register the gauges of the worker's own partitions. Call after its app has started."""
         ingests = [fold.ingest for fold in self._folds]
         METERS.set(declared.POLICY_INFO, 1, policy=self._policy.name, policy_id=self._policy.policy_id)
-        METERS.register(declared.WATERMARK, self._clocks)
+        METERS.register(declared.WATERMARK, self._watermarks)
         METERS.register(declared.BEHIND, self._behind)
-        METERS.register(declared.AHEAD, self._ahead)
-        METERS.register(declared.BATCHES_WAITING, lambda: {(): sum(one.consumer.waiting() for one in ingests)})
+        METERS.register(declared.AHEAD, self._early)
+        METERS.register(declared.BATCHES_WAITING, lambda: {(): sum(ingest.consumer.waiting() for ingest in ingests)})
         METERS.register(
-            declared.UNSTORED, lambda: {(): sum(h.next - h.base for one in ingests for h in one.held.values())}
+            declared.UNSTORED,
+            lambda: {(): sum(each.next - each.base for ingest in ingests for each in ingest.partitions.values())},
         )
         METERS.register(declared.PARTITIONS, self._partitions)
         METERS.register(declared.OLDEST_FINAL, lambda: {(): self._releaser.closing_delays.oldest_s()})
@@ -65,58 +66,58 @@ class Gauges:
     def _partitions(self) -> Samples:
         ingests = [fold.ingest for fold in self._folds]
         return {
-            ("assigned",): sum(len(one.consumer.assigned()) for one in ingests),
-            ("loaded",): sum(len(one.held) for one in ingests),
+            ("assigned",): sum(len(ingest.consumer.assigned()) for ingest in ingests),
+            ("loaded",): sum(len(ingest.partitions) for ingest in ingests),
             ("topic",): len(ingests) * self._store.partitions,
         }
 
-    def _clocks(self) -> Samples:
+    def _watermarks(self) -> Samples:
         return {
-            (fold.label(partition),): held.fold.watermark / 1000
+            (fold.label(partition),): owned.fold.watermark / 1000
             for fold in self._folds
-            for partition, held in fold.ingest.held.items()
-            if held.fold.watermark is not None
+            for partition, owned in fold.ingest.partitions.items()
+            if owned.fold.watermark is not None
         }
 
     def _behind(self) -> Samples:
         return {
-            (fold.label(partition),): max(0, end - held.next)
+            (fold.label(partition),): max(0, end - owned.next)
             for fold in self._folds
-            for partition, held in fold.ingest.held.items()
+            for partition, owned in fold.ingest.partitions.items()
             if (end := fold.ingest.consumer.end(partition)) is not None
         }
 
-    def _ahead(self) -> Samples:
-        waiting = [(fold, fold.ingest.waits.waiting()) for fold in self._folds]
+    def _early(self) -> Samples:
+        waiting = [(fold, fold.ingest.early_records.waiting()) for fold in self._folds]
         return {
             (fold.label(partition),): records[partition].seconds() if partition in records else 0.0
             for fold, records in waiting
-            for partition in fold.ingest.held
+            for partition in fold.ingest.partitions
         }
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Look every few seconds, until `stopping` is set."""
+        """Update every few seconds until `stopping` is set."""
         failures = FailureLog("watch")
         while await pause(max(ROUND_S, failures.wait_s), stopping):
             try:
-                with failures.attempt("read what Redis knows for /metrics"):
-                    await self.look()
+                with failures.attempt("read figures for /metrics from Redis"):
+                    await self.update()
             except RedisError as error:
                 failures.failed(error)
             else:
                 failures.clear()
 
-    async def look(self) -> None:
-        """Read what only Redis knows."""
-        asked_s = monotonic_s()
-        self._releaser.closing_delays.replace(await self._releaser.final_slots(), asked_s)
+    async def update(self) -> None:
+        """Update the gauges of which only Redis has the figures."""
+        read_s = monotonic_s()
+        self._releaser.closing_delays.replace(await self._releaser.final_slots(), read_s)
         METERS.set(declared.OPEN_SLOTS, len(await self._store.open_slots()))
         dates = await self._ledger.unsealed_dates()
         METERS.set(declared.UNPUBLISHED, sum([await self._ledger.count_unpublished(date) for date in dates]))
-        clocks = [clock for clock in await self._store.watermarks() if clock is not None]
-        if clocks:
-            summary = await self._ledger.summary(self._calendar.local(max(clocks)).date().isoformat())
+        watermarks = [watermark for watermark in await self._store.watermarks() if watermark is not None]
+        if watermarks:
+            summary = await self._ledger.summary(self._calendar.local(max(watermarks)).date().isoformat())
             limit = self._policy.daily_limit_nano if summary.limit is None else summary.limit
             METERS.set(declared.BUDGET_RATIO, summary.epsilon_user_day / limit)
-        if (most := self._policy.total_limit_nano) is not None:
-            METERS.set(declared.TOTAL_RATIO, (await self._ledger.total()).spent / most)
+        if (total_limit := self._policy.total_limit_nano) is not None:
+            METERS.set(declared.TOTAL_RATIO, (await self._ledger.total()).spent / total_limit)

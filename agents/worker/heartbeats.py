@@ -1,7 +1,8 @@
-"""Ticks: empty records that move the clock of a partition whose buses are silent.    [design 4, Ticks]
+"""Heartbeat records that advance the watermark of a partition while its vehicles are silent.
 
-A tick is always in the log, so every replay sees it. A worker ticks a partition of its own only where nothing is left
-to read, nothing came for `idle_after`, and the topic is live: an old recording must not be closed by today's clock.
+A heartbeat is a record in the log, so every replay sees it. A worker sends one to a partition that it owns only if the
+log is read to its end, no record has arrived for `idle_after`, and the topic is live: today's clock must not close the
+slots of an old recording.    [docs/specification/fold.md, Heartbeat records]
 """
 
 import asyncio
@@ -18,12 +19,12 @@ from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.worker.ingest import Ingest
 
-LIVE_MS: Final = 600_000  # the greatest stored clock of a live topic is at most this far in the past
+LIVE_MS: Final = 600_000  # a live topic's greatest stored watermark is at most this old
 _ROUND_S: Final = 1.0
 
 
 class HeartbeatSender:
-    """Ticks the idle partitions of one worker."""
+    """Sends heartbeats to the idle partitions of one worker."""
 
     def __init__(
         self, ingest: Ingest, store: HatStore, producer: AIOKafkaProducer, topic: str, idle_after_ms: int
@@ -35,11 +36,11 @@ class HeartbeatSender:
         self._idle_after_s = idle_after_ms / 1000
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Look once a second, until `stopping` is set."""
+        """Run a round once a second until `stopping` is set."""
         failures = FailureLog("ticks")
         while await pause(max(_ROUND_S, failures.wait_s), stopping):
             try:
-                with failures.attempt("tick idle partitions"):
+                with failures.attempt("send heartbeats to idle partitions"):
                     await self.round()
             except (RedisError, KafkaError, ConsumerStoppedError) as error:
                 failures.failed(error)
@@ -47,17 +48,17 @@ class HeartbeatSender:
                 failures.clear()
 
     async def round(self) -> None:
-        """Tick every partition of ours that is idle."""
+        """Send a heartbeat to each idle partition that this worker owns."""
         idle = [
             partition
-            for partition, held in self._ingest.held.items()
-            if monotonic_s() - held.heard_s >= self._idle_after_s
-            and self._ingest.consumer.position_at_end(partition, held.next)
+            for partition, owned in self._ingest.partitions.items()
+            if monotonic_s() - owned.last_arrival_s >= self._idle_after_s
+            and self._ingest.consumer.position_at_end(partition, owned.next)
         ]
         if not idle:
             return
-        clocks = [clock for clock in await self._store.watermarks() if clock is not None]
-        if not clocks or now_ms() - max(clocks) > LIVE_MS:
+        watermarks = [watermark for watermark in await self._store.watermarks() if watermark is not None]
+        if not watermarks or now_ms() - max(watermarks) > LIVE_MS:
             return
         for partition in idle:
             await self._producer.send_and_wait(self._topic, b"", partition=partition, timestamp_ms=now_ms())

@@ -1,12 +1,14 @@
-"""Frames to contributions, and contributions to Redis.    [design 4: Frames, State in Redis]
+"""Ingest: fold record batches into contributions, and store them in Redis by checkpoints.
 
-A partition's memory is a cache of what Redis holds plus what was folded since. Any doubt about it (a checkpoint
-that was refused or not answered, a batch that does not follow the last one) is settled the same way: drop it, read
-the stored state, go on from the stored offset in a new epoch.
+A partition's memory is a cache of what Redis stores plus what was folded since. Any doubt about it (a checkpoint that
+was rejected or not answered, a batch that does not follow the last one) is resolved in the same way: drop the memory,
+load the stored state, and continue from the stored offset in a new epoch.
+[docs/specification/release.md, Fold state]
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -18,13 +20,14 @@ from hatcast.agents.kafka.batches import BatchConsumer, RecordBatch
 from hatcast.agents.kafka.dead_letters import DeadLetters
 from hatcast.agents.monitoring.declarations import CHECKPOINT_SECONDS, CHECKPOINTS, READINGS, REBALANCES
 from hatcast.agents.monitoring.failures import FailureLog, back_off_s
+from hatcast.agents.monitoring.kinds import Counter
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.identity import partition_count_error
 from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.user_keys import OtherUserKey, StoredKey
 from hatcast.agents.release.counters import count_outcomes
-from hatcast.agents.worker.early_records import Ahead, EarlyRecords
-from hatcast.agents.worker.partition import Held
+from hatcast.agents.worker.early_records import EarlyRecord, EarlyRecords
+from hatcast.agents.worker.partition import OwnedPartition
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import restore, take_changes
 from hatcast.stream.fold.partition_fold import PartitionFold
@@ -32,22 +35,43 @@ from hatcast.stream.fold.partition_fold import PartitionFold
 log = structlog.get_logger()
 
 _CHECKPOINT: Final = "write a checkpoint"
-CHECKPOINT_RECORDS: Final = 100_000  # of one partition: with the interval, what memory may hold beyond the store
+CHECKPOINT_RECORDS: Final = 100_000  # of one partition; with the interval this bounds what only memory holds
+
+
+@dataclass(frozen=True, slots=True)
+class IngestOptions:
+    """Options of an ingest, and the callbacks to its worker.
+
+    fail                   ends the worker; called with a HatcastError or an unexpected error
+    topic                  the topic's name in messages; None: the store's
+    counter                counts stored records by outcome
+    arrivals_by_watermark  only records that advance the watermark count as arrivals: anybody may send reports, and
+                           could otherwise hold a partition's watermark back for ever with old records
+    accept_gap             continue after records were deleted unread, instead of raising
+    user_key               under which the partitions are folded
+    restore                restores the policy and the user key in Redis; called whenever a state is loaded
+    confirm_topic          checks that the topic is still the registered one; None if the broker has no topic ids
+    on_rollback            called if a stored offset is not the one that was stored last
+    """
+
+    fail: Callable[[Exception], None]
+    topic: str | None = None
+    counter: Counter = READINGS
+    arrivals_by_watermark: bool = False
+    accept_gap: bool = False
+    user_key: StoredKey | None = None
+    restore: Callable[[], Awaitable[None]] | None = None
+    confirm_topic: Callable[[], Awaitable[None]] | None = None
+    on_rollback: Callable[[], None] = lambda: None
 
 
 class Ingest:
     """Folds the partitions that this worker owns. Implements `BatchHandler`.
 
-    accept_gap   go on where records were deleted unread, instead of refusing
-    answered_s   when Redis last answered (monotonic seconds)
-    stored_s     the same, with all that was folded until then stored
-    by_clock     only records that move a clock are signs of life: who sends may be anybody, and could hold a partition
-                 back for ever with records of long ago
-    went_back   called where a stored offset is not what was stored last
-    waits        the partitions that wait for this machine's clock
-    claim   called whenever a state is loaded: keeps the policy and the user key again where Redis lost them too
-    user_key   under which the partitions are folded
-    confirm    confirms that the topic is still the registered one; None where the broker has no topic ids
+    partitions      the partitions in memory
+    early_records   the partitions that wait for this machine's clock
+    answered_s      when Redis last answered (monotonic seconds); None: not yet
+    stored_s        the same, with everything stored that was folded until then
     """
 
     def __init__(
@@ -56,35 +80,28 @@ class Ingest:
         make_fold: Callable[[int], PartitionFold[bytes]],
         dead_letters: DeadLetters,
         checkpoint_interval_s: float,
-        fail: Callable[[Exception], None],
+        options: IngestOptions,
     ) -> None:
         """Args:
-        make_fold: a partition's empty fold
-        fail: ends the worker; called with a refusal, or with what nobody foresaw
+        make_fold: makes a partition's empty fold
         """
-        self.held: dict[int, Held] = {}
+        self.partitions: dict[int, OwnedPartition] = {}
+        self.early_records = EarlyRecords(store.topic if options.topic is None else options.topic)
         self.answered_s: float | None = None
         self.stored_s: float | None = None
+        self._options = options
         self._failures = FailureLog("ingest")
-        self.accept_gap = False
-        self.counted = READINGS
-        self.by_clock = False
-        self.waits = EarlyRecords(store.topic)
-        self.claim: Callable[[], Awaitable[None]] | None = None
-        self.went_back: Callable[[], None] = lambda: None
-        self.user_key: StoredKey | None = None
-        self.confirm: Callable[[], Awaitable[None]] | None = None
         self._store = store
         self._make_fold = make_fold
         self._dead_letters = dead_letters
         self._interval = checkpoint_interval_s
-        self._fail = fail
+        self._fail = options.fail
         self._loading: dict[int, asyncio.Task[None]] = {}
-        self._again: set[int] = set()
+        self._load_again: set[int] = set()
         self._consumer: BatchConsumer | None = None
 
     def attach(self, consumer: BatchConsumer) -> None:
-        """The consumer, which exists only once the app has started."""
+        """Set the consumer: its app needs this ingest, so it is made later."""
         self._consumer = consumer
 
     @property
@@ -94,176 +111,178 @@ class Ingest:
             raise ConsumerStoppedError
         return self._consumer
 
-    # What the transport calls.
+    # Called by the transport.
 
     def on_assigned(self, partitions: frozenset[int]) -> None:
-        """After a rebalance: load each partition's state, then read on from its offset."""
+        """Load the state of each assigned partition, then continue from its offset."""
         log.info("partitions assigned", partitions=sorted(partitions))
         METERS.count(REBALANCES)
         count = self.consumer.partition_count()
-        if count not in (None, self._store.partitions):  # the topic has grown while we ran
+        if count not in (None, self._store.partitions):  # partitions were added while the worker ran
             self._fail(partition_count_error(self._store.name, self._store.partitions, count))
             return
-        self.waits.keep_only(partitions)
+        self.early_records.keep_only(partitions)
         for partition in partitions:
             self._load_soon(partition)
 
     async def on_revoked(self, partitions: frozenset[int]) -> None:
-        """Before a rebalance, and at the end: the last checkpoint, then the memory goes."""
+        """Write the last checkpoint of each partition, then drop the memory: before a rebalance, and at the end."""
         for task in self._loading.values():
             task.cancel()
         self._loading.clear()
-        self._again.clear()
+        self._load_again.clear()
         try:
             await asyncio.gather(*(self.checkpoint(partition) for partition in partitions))
         finally:
-            self.held.clear()
+            self.partitions.clear()
         log.info("partitions revoked", partitions=sorted(partitions))
 
     def on_lost(self, partition: int, position: int) -> None:
-        """The log does not have our position any more: loading finds the gap and says so."""
+        """Load a partition whose position is no longer in the log: loading finds the gap and reports it."""
         log.warning("position not in the log", partition=partition, offset=position)
         self._load_soon(partition)
 
-    # What the agent and the worker call.
+    # Called by the agent and the worker.
 
     async def fold(self, batch: RecordBatch) -> None:
         """Fold a batch, up to the first record that is dated too far ahead of this machine's clock.
 
-        Waits for the store only at such a record, or where `CHECKPOINT_RECORDS` are not stored yet.
+        Waits for Redis only at such a record, or if `CHECKPOINT_RECORDS` are not stored yet.
         """
         partition = batch.partition
         if self.consumer.epoch(partition) != batch.epoch:
-            return  # fetched before the last seek: it will come again
-        held = self.held.get(partition)
-        if held is not None and held.ahead is not None:
-            return  # fetched behind a record that waits for the clock: it will come again, too
-        if held is None or held.next != batch.base:
+            return  # fetched before the last seek: it will be fetched again
+        owned = self.partitions.get(partition)
+        if owned is not None and owned.early is not None:
+            return  # fetched after a record that waits for the clock: it will be fetched again
+        if owned is None or owned.next != batch.base:
             self._load_soon(partition)
             return
         now = now_ms()
-        batch, ahead = held.split(batch, now)
-        if held.missing and batch.timestamps:
-            # Whatever was made up to here may have stood in the deleted records.
-            held.fold.complete_from = batch.timestamps[0] + held.fold.policy.max_ahead_ms
-            held.missing = False
-        clock = held.fold.watermark
-        undecodable = held.fold.apply(now, batch.timestamps, batch.values)
-        held.next, held.epoch = batch.next, batch.epoch
-        if held.fold.watermark != clock if self.by_clock else batch.offsets:
-            held.heard_s = monotonic_s()
+        batch, early = owned.split(batch, now)
+        if owned.missing and batch.timestamps:
+            # The deleted records may have had readings of any time up to here.
+            owned.fold.complete_from = batch.timestamps[0] + owned.fold.policy.max_ahead_ms
+            owned.missing = False
+        watermark = owned.fold.watermark
+        undecodable = owned.fold.apply(now, batch.timestamps, batch.values)
+        owned.next, owned.epoch = batch.next, batch.epoch
+        if owned.fold.watermark != watermark if self._options.arrivals_by_watermark else batch.offsets:
+            owned.last_arrival_s = monotonic_s()
         for index in undecodable:
             self._dead_letters.add(partition, batch.offsets[index], "undecodable")
-        held.ahead = ahead
-        if ahead is not None or held.next - held.base >= CHECKPOINT_RECORDS:
-            await self.checkpoint(partition)  # before it is parked: Kafka takes no acknowledgement then
-        if ahead is not None and self.held.get(partition) is held:
-            self.waits.meet(partition, ahead)
+        owned.early = early
+        if early is not None or owned.next - owned.base >= CHECKPOINT_RECORDS:
+            await self.checkpoint(partition)  # before it is parked: Kafka then accepts no acknowledgement
+        if early is not None and self.partitions.get(partition) is owned:
+            self.early_records.add(partition, early)
             self._park_soon(partition)
 
     async def checkpoint_regularly(self, stopping: asyncio.Event) -> None:
-        """Store what changed, every interval, until `stopping` is set; never leaves a checkpoint half way."""
-        silent = 0  # looks in a row that Redis did not answer
+        """Write checkpoints every interval until `stopping` is set; a checkpoint is never interrupted."""
+        silent = 0  # rounds in a row without an answer of Redis
         while await pause(max(self._interval, back_off_s(silent - 1) if silent else 0.0), stopping):
-            stored = await asyncio.gather(*(self.checkpoint(partition) for partition in list(self.held)))
-            self.waits.waiting()  # logs those that are over
+            stored = await asyncio.gather(*(self.checkpoint(partition) for partition in list(self.partitions)))
+            self.early_records.waiting()  # logs waits that have ended
             silent = 0 if await self._reload_forgotten() else silent + 1
             if not silent:
                 self.answered_s = monotonic_s()
-                if all(stored) and self.held.keys() >= self.consumer.assigned():
+                if all(stored) and self.partitions.keys() >= self.consumer.assigned():
                     self.stored_s = self.answered_s
                     if not self._is_behind(self._failures.failed_partitions(_CHECKPOINT)):
                         self._failures.clear()
 
     def _is_behind(self, partitions: Iterable[int]) -> bool:
-        """Whether some of these are ours with records that were folded before, and are not stored again yet."""
-        mine = [(partition, self.held[partition]) for partition in partitions if partition in self.held]
-        return any(not self.consumer.position_at_end(partition, held.base) for partition, held in mine)
+        """Return True if one of these is owned and has records that are not stored again yet."""
+        owned = [(partition, self.partitions[partition]) for partition in partitions if partition in self.partitions]
+        return any(not self.consumer.position_at_end(partition, each.base) for partition, each in owned)
 
     async def _reload_forgotten(self) -> bool:
-        """Idle partitions would not notice that Redis went back: nothing of theirs is checkpointed.
+        """Load idle partitions whose stored offset went back: without checkpoints they would not notice it.
 
-        False if Redis did not answer.
+        Returns False if Redis did not answer.
         """
-        idle = {partition: (held, held.base) for partition, held in self.held.items() if held.next == held.base}
+        idle = {
+            partition: (owned, owned.base) for partition, owned in self.partitions.items() if owned.next == owned.base
+        }
         try:
             with self._failures.attempt("read the stored offsets"):
                 stored = await self._store.offsets()
         except RedisError as error:
             self._failures.failed(error)
-            return False  # the next checkpoint or the next look will tell what became of the state
-        for partition, (held, base) in idle.items():
-            unchanged = self.held.get(partition) is held and held.next == held.base == base
+            return False  # the next checkpoint or round checks the state
+        for partition, (owned, base) in idle.items():
+            unchanged = self.partitions.get(partition) is owned and owned.next == owned.base == base
             if unchanged and stored[partition] != base:
                 log.warning("stored offset went back", partition=partition, base=base)
-                self.went_back()
+                self._options.on_rollback()
                 self._load_soon(partition)
         return True
 
     async def checkpoint(self, partition: int) -> bool:
-        """Store what a partition has folded since its last checkpoint, and let Kafka know.
+        """Store what a partition has folded since its last checkpoint, and acknowledge it to Kafka.
 
-        False if that is not sure: its memory is dropped then, and the stored state loaded.
+        Returns False if it is not certainly stored: then the memory is dropped and the stored state loaded.
         """
-        held = self.held.get(partition)
-        if held is None:
+        owned = self.partitions.get(partition)
+        if owned is None:
             return False
-        async with held.writing:
-            if self.held.get(partition) is not held:
+        async with owned.storing:
+            if self.partitions.get(partition) is not owned:
                 return False
-            if held.next == held.base:
+            if owned.next == owned.base:
                 return True
-            following = held.next
-            stored = await self._store_changes(partition, held)
-            if self.held.get(partition) is not held:
+            following = owned.next
+            stored = await self._store_changes(partition, owned)
+            if self.partitions.get(partition) is not owned:
                 return False
             if not stored:
                 self._load_soon(partition)
                 return False
-            held.base = following
-            held.fold.drop_closed()
-            if held.epoch is not None:
-                self.consumer.acknowledge(partition, held.epoch, following)
+            owned.base = following
+            owned.fold.drop_closed()
+            if owned.epoch is not None:
+                self.consumer.acknowledge(partition, owned.epoch, following)
             return True
 
-    async def _store_changes(self, partition: int, held: Held) -> bool:
-        """Write them; False if they were refused, or may have been written or not."""
-        following, changes = held.next, take_changes(held.fold)
+    async def _store_changes(self, partition: int, owned: OwnedPartition) -> bool:
+        """Write the changes; False if Redis rejected them, or if it is unknown whether they are stored."""
+        following, changes = owned.next, take_changes(owned.fold)
         try:
             with METERS.timed(CHECKPOINT_SECONDS), self._failures.name_operation(_CHECKPOINT, partition):
-                if self.confirm is not None:  # now that the last of these records was fetched, and not before
-                    await self.confirm()
-                stored = await self._store.checkpoint(partition, held.base, following, changes)
-        except (RedisError, KafkaError) as error:  # Redis may have written it all the same: only the store knows
+                if self._options.confirm_topic is not None:  # after the last of these records was fetched, not before
+                    await self._options.confirm_topic()
+                stored = await self._store.checkpoint(partition, owned.base, following, changes)
+        except (RedisError, KafkaError) as error:  # it may be stored nevertheless
             METERS.count(CHECKPOINTS, result="failed")
             self._failures.failed(error)
             return False
-        except HatcastError as refusal:
-            self.held.pop(partition, None)
-            self._fail(refusal)
+        except HatcastError as error:
+            self.partitions.pop(partition, None)
+            self._fail(error)
             return False
-        except BaseException:  # cancelled, or a bug: these changes are taken, so the memory misses them
-            self.held.pop(partition, None)
+        except BaseException:  # cancelled, or a bug: these changes are taken from the memory
+            self.partitions.pop(partition, None)
             raise
         METERS.count(CHECKPOINTS, result="stored" if stored else "refused")
         if stored:
             self._failures.succeeded(_CHECKPOINT, partition)
-            held.counted = count_outcomes(self.counted, held.counted, changes.outcomes)
+            owned.outcomes = count_outcomes(self._options.counter, owned.outcomes, changes.outcomes)
         else:
-            log.warning("checkpoint refused", partition=partition, base=held.base)
-            self.went_back()  # or another worker has the partition
+            log.warning("checkpoint rejected", partition=partition, base=owned.base)
+            self._options.on_rollback()  # or another worker has the partition
         return stored
 
     # Loading, and waiting for the clock: one task for each partition parks and starts it.
 
     def _load_soon(self, partition: int) -> None:
-        self.held.pop(partition, None)
+        self.partitions.pop(partition, None)
         self._park_soon(partition)
 
     def _park_soon(self, partition: int) -> None:
         running = self._loading.get(partition)
         if running is not None and not running.done():
-            self._again.add(partition)  # it may be past the point that this asks for
+            self._load_again.add(partition)  # it may be too late for the running task to notice
             return
         task = asyncio.create_task(self._load(partition))
         task.add_done_callback(self._loaded)
@@ -274,18 +293,18 @@ class Ingest:
             self._fail(error if isinstance(error, Exception) else RuntimeError(type(error).__name__))
 
     async def _load(self, partition: int) -> None:
-        """Park the partition, wait for the clock or read its state, start it there.
+        """Park the partition, wait for the clock or load its state, and start it there.
 
-        Again, with back-off, until it is ours no more.
+        Retries with backoff; ends when the partition is started, or not assigned any more.
         """
         attempt = 0
         while True:
             try:
                 await self.consumer.park_partition(partition)
                 if partition in self.consumer.assigned():
-                    held = self.held.get(partition)
-                    if held is not None and held.ahead is not None:
-                        await self._start_when_allowed(partition, held, held.ahead)
+                    owned = self.partitions.get(partition)
+                    if owned is not None and owned.early is not None:
+                        await self._start_when_allowed(partition, owned, owned.early)
                     else:
                         with self._failures.attempt("load a partition", partition):
                             await self._start(partition)
@@ -296,39 +315,40 @@ class Ingest:
                 await asyncio.sleep(back_off_s(attempt))
                 attempt += 1
             else:
-                if partition not in self._again:
+                if partition not in self._load_again:
                     return
-                self._again.discard(partition)
+                self._load_again.discard(partition)
 
-    async def _start_when_allowed(self, partition: int, held: Held, ahead: Ahead) -> None:
-        """Start a partition from its memory once the clock allows its next record, unless the memory is dropped."""
-        await self.waits.until_allowed(partition, ahead, lambda: self.held.get(partition) is held)
-        if self.held.get(partition) is held:
-            held.ahead = None
-            if await self.consumer.start_partition(partition, held.next) is None:
-                self.held.pop(partition, None)
+    async def _start_when_allowed(self, partition: int, owned: OwnedPartition, early: EarlyRecord) -> None:
+        """Start a partition from memory once the clock allows its next record, unless the memory is dropped."""
+        await self.early_records.until_allowed(partition, early, lambda: self.partitions.get(partition) is owned)
+        if self.partitions.get(partition) is owned:
+            owned.early = None
+            if await self.consumer.start_partition(partition, owned.next) is None:
+                self.partitions.pop(partition, None)
 
     async def _start(self, partition: int) -> None:
-        if self.confirm is not None:
-            await self.confirm()
+        options = self._options
+        if options.confirm_topic is not None:
+            await options.confirm_topic()
         start, end = (await self.consumer.log_range([partition]))[partition]
         try:
-            offset, stored = await self._store.open(partition, start, self.user_key, accept_gap=self.accept_gap)
+            offset, stored = await self._store.open(partition, start, options.user_key, accept_gap=options.accept_gap)
         except OtherUserKey:
-            if self.claim is not None:  # where all of Redis went back to another key, this refuses with a simpler fix
-                await self.claim()
+            if options.restore is not None:  # if all of Redis went back to another key, this error has a simpler fix
+                await options.restore()
             raise
-        # After the open: what Redis loses from here on takes our right to write with it, so the user key that we found
-        # is the one of all that we are going to store.
-        if self.claim is not None:
-            await self.claim()
-        if offset > end:  # or it was, when we asked: we may have stood still since, and others folded on
+        # After the open: whatever Redis loses from here on also ends our right to write to it, so everything that we
+        # are going to store is under the user key that was found.
+        if options.restore is not None:
+            await options.restore()
+        if offset > end:  # or `end` is old: this worker may have been paused while others folded on
             _, end = (await self.consumer.log_range([partition]))[partition]
         if offset > end:
             raise HatcastError(
                 f"{self._store.topic} partition {partition}: the stored offset {offset} is beyond the topic's end"
-                f" {end}: this is another topic than the one that was folded; point to the old one, or start under a"
-                " new policy.name"
+                f" {end}: this is not the topic that was folded; configure the old one, or start under a new"
+                " policy.name"
             )
         fold = self._make_fold(partition)
         restore(fold, stored)
@@ -336,8 +356,10 @@ class Ingest:
             log.warning(
                 "earlier records were deleted: unreleased HATs of their days are incomplete", partition=partition
             )
-        self.held[partition] = Held(fold, offset, offset, monotonic_s(), stored.missing, stored.outcomes)
+        self.partitions[partition] = OwnedPartition(
+            fold, offset, offset, monotonic_s(), stored.missing, stored.outcomes
+        )
         if await self.consumer.start_partition(partition, offset) is None:
-            self.held.pop(partition, None)
+            self.partitions.pop(partition, None)
         else:
             log.info("partition started", partition=partition, offset=offset)

@@ -1,7 +1,8 @@
-"""A policy follows another: it takes over at a local date, and the other one ends.    [design 4; decisions/0008]
+"""Policy transition: at a local date one policy ends and the next one takes over.    [decisions/0008]
 
-That no day has HATs of both is settled by every commit, which looks at the succession in the same step. What is here
-makes it known in time, says clearly what cannot be, and lets the workers of the old policy go when they are done.
+Every commit checks the transition in its own atomic step, so no day has HATs of both policies. This module claims the
+next policy's days in time, rejects impossible transitions, and ends the old policy's workers when they are done.
+[docs/specification/release.md, Policy transitions]
 """
 
 import asyncio
@@ -29,13 +30,13 @@ from hatcast.stream.fold.hats import Calendar
 log = structlog.get_logger()
 
 ROUND_S: Final = 0.5
-_RECOVERY_S: Final = 120.0  # how long a start waits for a ledger that another worker recovers
+_RECOVERY_S: Final = 120.0  # a start's wait for a ledger that another worker recovers
 
 
 class PolicyTransition:
-    """One worker's part in it: it claims the days of its policy, and finds when there are none left.
+    """Policy transitions of one worker's policy: from the policy that it replaces, and to the next policy.
 
-    over   set once another policy follows ours and all that is ours is published
+    ended   set once the next policy has taken over and everything of this policy is published
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class PolicyTransition:
         recovery: LedgerRecovery,
         producer: AIOKafkaProducer,
     ) -> None:
-        self.over = asyncio.Event()
+        self.ended = asyncio.Event()
         self._settings = settings
         self._policy = settings.policy
         self._redis = redis
@@ -55,68 +56,68 @@ class PolicyTransition:
         self._recovery = recovery
         self._producer = producer
 
-    async def settle(self) -> None:
-        """At a start: follow the policy that ours replaces, before anything is kept of ours.
+    async def take_over(self) -> None:
+        """Take over from the replaced policy, at a start, before anything of this policy is stored.
 
-        What Redis has lost of it is on `hats.budget`, so the ledger is recovered first.
-        Raises HatcastError: the other policy is unknown, begins later itself, has a successor already, or the date has
-        begun.
+        Whatever Redis has lost of the transition is in `hats.budget`, so the ledger is recovered first.
+        Raises HatcastError if the replaced policy is unknown, begins later, or has another next policy, or if the date
+        has begun.
         """
         if self._policy.replaces is None:
             return
         try:
             async with asyncio.timeout(_RECOVERY_S):
-                while not (await self._recovery.ensure() and await self._follow()):
+                while not (await self._recovery.ensure() and await self._claim_if_recovered()):
                     await asyncio.sleep(ROUND_S)
         except TimeoutError:
             raise HatcastError(
-                f"policy {self._policy.name!r} follows another, and the ledger could not be recovered in"
+                f"policy {self._policy.name!r} replaces another, and the ledger was not recovered within"
                 f" {_RECOVERY_S:g} s: see the log of the worker that recovers it, and start again"
             ) from None
         await self._announce()
 
     async def run(self, releaser: Releaser, stopping: asyncio.Event) -> None:
-        """Look now and then, until `stopping` or `over` is set. Raises HatcastError as `settle` does."""
+        """Check regularly until `stopping` or `ended` is set. Raises HatcastError as `take_over` does."""
         failures = FailureLog("succession")
-        while not self.over.is_set() and await pause(max(ROUND_S, failures.wait_s), stopping):
+        while not self.ended.is_set() and await pause(max(ROUND_S, failures.wait_s), stopping):
             try:
-                with failures.attempt("look whether another policy follows"):
-                    await self.look(releaser)
+                with failures.attempt("check for a policy transition"):
+                    await self.check(releaser)
             except (RedisError, KafkaError) as error:
                 failures.failed(error)
             else:
                 failures.clear()
 
-    async def look(self, releaser: Releaser) -> None:
-        """Follow again what a Redis that went back does not know, and see whether our days are over."""
+    async def check(self, releaser: Releaser) -> None:
+        """Restore the claim if a rolled-back Redis lacks it, and set `ended` if this policy's days are finished."""
         policy = self._policy
-        unknown = policy.replaces is not None and await self._store.next_policy(policy.replaces) is None
-        if unknown and await self._follow():
+        lost = policy.replaces is not None and await self._store.next_policy(policy.replaces) is None
+        if lost and await self._claim_if_recovered():
             await self._announce()
-        successor = await self._ledger.next_policy()
-        if successor is not None and await self._is_over(successor.from_date, releaser):
-            log.info("replaced", by=successor.name, from_date=successor.from_date)
-            self.over.set()
+        next_policy = await self._ledger.next_policy()
+        if next_policy is not None and await self._is_finished(next_policy.from_date, releaser):
+            log.info("replaced", by=next_policy.name, from_date=next_policy.from_date)
+            self.ended.set()
 
-    async def _is_over(self, from_date: str, releaser: Releaser) -> bool:
-        """Whether all days before a date are published, and sealed: nobody else seals days of ours."""
+    async def _is_finished(self, from_date: str, releaser: Releaser) -> bool:
+        """Return True if all days before a date are published and sealed: only this policy's workers seal them."""
         if not await releaser.is_done(from_date):
             return False
         return releaser.seal is None or not any(date < from_date for date in await self._ledger.unsealed_dates())
 
     async def sweep(self, store: HatStore) -> None:
-        """What was folded of days that are not ours goes. Without effect before `over`."""
-        if not self.over.is_set():
+        """Delete contributions to days of the next policy. Does nothing before `ended`."""
+        if not self.ended.is_set():
             return
         try:
-            successor = await self._ledger.next_policy()
-            if successor is not None:
-                await store.sweep(successor.from_date)
-        except RedisError as error:  # the next start of this policy will
-            log.warning("days of the successor not swept", error=type(error).__name__)
+            next_policy = await self._ledger.next_policy()
+            if next_policy is not None:
+                await store.sweep(next_policy.from_date)
+        except RedisError as error:  # this policy's next start repeats it
+            log.warning("contributions to days of the next policy not deleted", error=type(error).__name__)
 
-    async def _follow(self) -> bool:
-        """Claim the days from `from` on; False where the ledger is not recovered: then Redis may lack what is true."""
+    async def _claim_if_recovered(self) -> bool:
+        """Claim the days from policy.from on; False if the ledger is not recovered: Redis may then lack facts."""
         token = self._recovery.guard.token
         try:
             await self._claim()
@@ -132,25 +133,25 @@ class PolicyTransition:
             return
         if await self._store.next_policy(old) is None:
             await self._check(old, ours.from_date)
-        kept = await self._store.claim(old, ours)
-        if isinstance(kept, AlreadyBegun):
-            raise self._begun(f"has released {kept.last} already")
-        if kept != ours:
+        stored = await self._store.claim(old, ours)
+        if isinstance(stored, AlreadyBegun):
+            raise self._begun(f"has already released {stored.last}")
+        if stored != ours:
             raise HatcastError(
-                f"policy {old!r} is replaced by {kept.name!r} from {kept.from_date} on: let policy.replaces be"
-                f" {kept.name!r}, with a later policy.from"
+                f"policy {old!r} is replaced by {stored.name!r} from {stored.from_date} on: set policy.replaces to"
+                f" {stored.name!r}, with a later policy.from"
             )
 
     async def _check(self, old: str, first: str) -> None:
-        """What a first start needs."""
+        """Check the requirements of a first start. Raises HatcastError."""
         domain = self._settings.topics.telemetry
         known = await self._store.known(old)
         if known is None:
             other = await self._store.domain_of(old)
             if other not in (None, domain):
                 raise HatcastError(
-                    f"policy.replaces: {old!r} is a policy of telemetry {other!r}, not of {domain!r}: a policy follows"
-                    " one of its own telemetry"
+                    f"policy.replaces: {old!r} is a policy of telemetry {other!r}, not of {domain!r}: name a policy of"
+                    f" {domain!r}"
                 )
             raise HatcastError(
                 f"policy.replaces: no policy {old!r} was ever started on telemetry {domain!r}: correct the name, or"
@@ -158,28 +159,28 @@ class PolicyTransition:
             )
         if known.from_date is not None and first <= known.from_date:
             raise HatcastError(
-                f"policy.from {first}: {old!r} itself begins on {known.from_date}: use a later date, or let"
-                " policy.replaces name the policy before it"
+                f"policy.from {first}: {old!r} itself begins on {known.from_date}: use a later date, or set"
+                " policy.replaces to the policy before it"
             )
         calendar = Calendar(self._policy)
         try:
             starts = calendar.day_start(first)
         except ValueError:
             raise HatcastError(f"policy.from: {self._policy.timezone} has no day {first}: use another date") from None
-        clocks = await PartitionStore(self._redis, old, known.partitions).watermarks()
-        reached = max((clock for clock in clocks if clock is not None), default=now_ms())
+        watermarks = await PartitionStore(self._redis, old, known.partitions).watermarks()
+        reached = max((watermark for watermark in watermarks if watermark is not None), default=now_ms())
         if reached >= starts:
-            raise self._begun(f"has come to {calendar.local(reached).isoformat(timespec='seconds')}")
+            raise self._begun(f"has reached {calendar.local(reached).isoformat(timespec='seconds')}")
 
-    def _begun(self, how: str) -> HatcastError:
+    def _begun(self, reason: str) -> HatcastError:
         policy = self._policy
         return HatcastError(
-            f"policy.from {policy.from_date} has begun: {policy.replaces!r} {how}; let policy.from be a date that has"
-            " not begun"
+            f"policy.from {policy.from_date} has begun: {policy.replaces!r} {reason}; set policy.from to a date that"
+            " has not begun"
         )
 
     async def _announce(self) -> None:
-        """Tell `hats.budget` whom we follow and from when: where Redis finds it again."""
+        """Send a budget record with the transition, from which a recovery restores it in Redis."""
         date = str(self._policy.from_date)
         message = budget_message(self._settings.topics, self._policy, date, await self._ledger.summary(date))
         await self._producer.send_and_wait(

@@ -1,13 +1,13 @@
-"""Is everything there, and set so that the promises can be kept? Nothing is changed and nothing is made."""
+"""Checks of configuration, Kafka and Redis for `hatcast doctor`. Nothing is changed or created."""
 
 import asyncio
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
@@ -34,40 +34,39 @@ FULL_SHARE: Final = 0.9  # of Redis' memory limit
 
 
 class State(StrEnum):
-    """How a check ended. A problem keeps a worker from starting or from keeping a promise."""
+    """Result of a check. A problem keeps a worker from starting, or breaks a guarantee."""
 
     OK = "ok"
     WARNING = "warning"
     PROBLEM = "problem"
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that was looked at.
+class Check(msgspec.Struct, frozen=True):
+    """One check and its result.
 
-    mend   what to change; empty if nothing
+    fix   what to change; empty if nothing. In JSON it is named `mend`
     """
 
     name: str
     state: State
     found: str
-    mend: str = ""
+    fix: str = msgspec.field(default="", name="mend")
 
 
 def examine(config: Path) -> Iterator[Check]:
-    """All checks in order, as they are done. What depends on something that failed is left out."""
+    """Run all checks in order. Checks that depend on a failed one are omitted."""
     try:
         settings = load_settings(config)
-    except HatcastError as refusal:
-        yield Check("configuration", State.PROBLEM, "not usable", str(refusal))
+    except HatcastError as error:
+        yield Check("configuration", State.PROBLEM, "not usable", str(error))
         return
     policy = settings.policy
     yield Check("configuration", State.OK, f"policy {policy.name}: {policy.estimator}, epsilon {policy.epsilon:g}")
     try:
         topics = check_topics(settings, PATIENCE_SECONDS)
-    except HatcastError as refusal:
+    except HatcastError as error:
         partitions = None
-        yield Check("kafka", State.PROBLEM, "not usable", str(refusal))
+        yield Check("kafka", State.PROBLEM, "not usable", str(error))
     else:
         yield Check("kafka", State.OK, broker_name(settings).removeprefix("Kafka at "))
         yield from _topic_checks(topics)
@@ -81,8 +80,8 @@ def examine(config: Path) -> Iterator[Check]:
                 yield from _redis_checks(node, f" {name}" if name else "")
             yield _clock_check(next(iter(nodes.values())), settings)
             yield from _stored_checks(redis, settings, partitions)
-    except HatcastError as refusal:
-        yield Check("redis", State.PROBLEM, "not usable", str(refusal))
+    except HatcastError as error:
+        yield Check("redis", State.PROBLEM, "not usable", str(error))
     except RedisError as error:
         yield Check("redis", State.PROBLEM, "failed", str(redis_error(settings, error)))
 
@@ -94,14 +93,14 @@ def _topic_checks(topics: TopicReport) -> Iterator[Check]:
             yield Check(f"topic {name}", State.OK, f"{count} partition{'s' if count > 1 else ''}")
     for finding in topics.findings:
         state = State.PROBLEM if finding.fatal else State.WARNING
-        mend = f"wanted is {finding.expected}: {finding.fix}"
-        yield Check(f"topic {finding.topic}", state, f"{finding.setting} is {finding.found}", mend)
+        fix = f"wanted is {finding.expected}: {finding.fix}"
+        yield Check(f"topic {finding.topic}", state, f"{finding.setting} is {finding.found}", fix)
     for name in topics.missing:
         yield Check(f"topic {name}", State.WARNING, "missing: the first worker makes it")
 
 
 def _registry_checks(settings: Settings, topics: TopicReport) -> Iterator[Check]:
-    """What is registered for this telemetry, and whether the settings agree with it."""
+    """Show the registered policies of this telemetry, and compare the settings with them."""
     if settings.topics.registry in topics.missing:
         return
     registry = Registry(settings)
@@ -116,10 +115,10 @@ def _registry_checks(settings: Settings, topics: TopicReport) -> Iterator[Check]
         check_facts(facts, own_record(settings, partitions, ids, configured_key(settings)))
         if settings.policy.name not in facts.policies:
             check_policy_name(settings.policy.name, settings.topics.telemetry, asyncio.run(registry.read_others()))
-    except HatcastError as refusal:
-        yield Check("registry", State.PROBLEM, "workers do not start", str(refusal))
+    except HatcastError as error:
+        yield Check("registry", State.PROBLEM, "workers do not start", str(error))
     except KafkaError as error:
-        yield Check("registry", State.PROBLEM, f"not read ({type(error).__name__})", "see that all brokers run")
+        yield Check("registry", State.PROBLEM, f"not read ({type(error).__name__})", "check that all brokers run")
     else:
         yield Check("registry", State.OK, "agrees with the configuration")
 
@@ -137,7 +136,7 @@ def _registered(record: PolicyRecord) -> str:
 
 
 def _redis_checks(redis: "Redis", node: str) -> Iterator[Check]:
-    """What could make Redis forget. INFO says it where CONFIG is not allowed. `node`: of a cluster."""
+    """Check what could make Redis lose data, by INFO if CONFIG is not allowed. `node`: of a cluster."""
     memory, kept = info(redis, "memory"), info(redis, "persistence")
     durability = read_durability(redis)
     last_write = str(kept.get("aof_last_write_status", "ok"))
@@ -146,95 +145,91 @@ def _redis_checks(redis: "Redis", node: str) -> Iterator[Check]:
     if durability.eviction == NO_EVICTION:
         yield Check(f"redis eviction{node}", State.OK, durability.eviction)
     elif durability.eviction is None:
-        yield Check(
-            f"redis eviction{node}", State.WARNING, "not told", f"make sure of `maxmemory-policy {NO_EVICTION}`"
-        )
+        yield Check(f"redis eviction{node}", State.WARNING, "unknown", f"make sure of `maxmemory-policy {NO_EVICTION}`")
     else:
-        mend = f"set `maxmemory-policy {NO_EVICTION}`: it may delete contributions and the ledger; workers do not start"
-        yield Check(f"redis eviction{node}", State.WARNING, durability.eviction, mend)
+        fix = f"set `maxmemory-policy {NO_EVICTION}`: it may delete contributions and the ledger; workers do not start"
+        yield Check(f"redis eviction{node}", State.WARNING, durability.eviction, fix)
     if limit:
         used = int(memory.get("used_memory", 0)) / limit
         full = used > FULL_SHARE
-        mend = "raise `maxmemory`: when it is full, workers stop" if full else ""
-        yield Check(
-            f"redis memory{node}", State.WARNING if full else State.OK, f"{used:.0%} of {limit >> 20} MiB", mend
-        )
+        fix = "raise `maxmemory`: when it is full, workers stop" if full else ""
+        yield Check(f"redis memory{node}", State.WARNING if full else State.OK, f"{used:.0%} of {limit >> 20} MiB", fix)
     if info(redis, "replication").get("role") != "master":
         yield Check(
-            f"redis role{node}", State.PROBLEM, "a replica", "let redis.url name the master: a replica takes no writes"
+            f"redis role{node}", State.PROBLEM, "a replica", "set redis.url to the master: a replica rejects writes"
         )
 
 
 def _persistence_check(name: str, found: Persistence, last_write: str) -> Check:
     match found:
         case Persistence.APPEND_ONLY if last_write != "ok":
-            mend = "make room on its disk: until then it refuses writes"
-            return Check(name, State.PROBLEM, "the last write to the append-only file failed", mend)
+            fix = "free space on its disk: until then it rejects writes"
+            return Check(name, State.PROBLEM, "the last write to the append-only file failed", fix)
         case Persistence.APPEND_ONLY:
             return Check(name, State.OK, found)
         case Persistence.SNAPSHOTS:
-            mend = "set `appendonly yes`: after a restart, what came after the last snapshot is folded again"
+            fix = "set `appendonly yes`: after a restart, what came after the last snapshot is folded again"
         case Persistence.NONE:
-            mend = "set `appendonly yes`: a restart costs the ledger's first home and all state; workers do not start"
+            fix = "set `appendonly yes`: a restart loses Redis' copy of the ledger and all state; workers do not start"
         case _:
-            mend = "set `appendonly yes`, or allow `CONFIG GET`"
-    return Check(name, State.WARNING, found, mend)
+            fix = "set `appendonly yes`, or allow `CONFIG GET`"
+    return Check(name, State.WARNING, found, fix)
 
 
 def _clock_check(redis: "Redis", settings: Settings) -> Check:
-    """This machine's clock beside that of Redis: records ahead of a worker's clock hold their partitions up."""
+    """Compare this machine's clock with that of Redis: records ahead of a worker's clock delay their partitions."""
     before = now_ms()
     seconds, microseconds = redis.time()
     after = now_ms()
-    there = seconds * 1000 + microseconds // 1000
-    apart = max(there - after, before - there, 0)  # what the way there and back cannot explain
+    redis_ms = seconds * 1000 + microseconds // 1000
+    difference = max(redis_ms - after, before - redis_ms, 0)  # beyond the round trip
     limit = settings.policy.max_ahead_ms
-    found = f"{apart / 1000:g} s from Redis' clock"
-    if apart > limit:
-        mend = f"set both by NTP: they may differ by policy.max_ahead, {limit / 1000:g} s"
-        return Check("clock", State.PROBLEM, found, mend)
-    if apart > limit / 2:
+    found = f"{difference / 1000:g} s from Redis' clock"
+    if difference > limit:
+        fix = f"set both by NTP: they may differ by policy.max_ahead, {limit / 1000:g} s"
+        return Check("clock", State.PROBLEM, found, fix)
+    if difference > limit / 2:
         return Check("clock", State.WARNING, found, f"set both by NTP: above {limit / 1000:g} s workers wait")
     return Check("clock", State.OK, found)
 
 
 def _stored_checks(redis: SyncRedis, settings: Settings, partitions: int | None) -> Iterator[Check]:
-    """What the first start fixed: the policy, the partition count, the user key."""
+    """Compare with the policy, the partition count and the user key that the first start stored."""
     keys = DomainKeys(settings.topics.telemetry)
     name = settings.policy.name
     policy_id, count = (_text(value) for value in redis.hmget(keys.policy(name), "policy_id", "partitions"))
     if policy_id is None or count is None:
         yield Check("stored policy", State.OK, f"none yet under {name!r}")
     elif policy_id != settings.policy.policy_id:
-        mend = "restore [policy] as it was, or start the new one under a new policy.name"
-        yield Check("stored policy", State.PROBLEM, f"{name!r} was started as another policy", mend)
+        fix = "restore [policy] as it was, or start the new one under a new policy.name"
+        yield Check("stored policy", State.PROBLEM, f"{name!r} was started as another policy", fix)
     else:
         yield Check("stored policy", State.OK, policy_id)
-    yield from _successor_check(_text(redis.hget(keys.next_policies, name)))
+    yield from _next_policy_check(_text(redis.hget(keys.next_policies, name)))
     if count is not None and partitions is not None:
         if int(count) == partitions:
             yield Check("stored partitions", State.OK, count)
         else:
-            mend = "stop the feeds, let all slots close, then start under a new policy.name"
+            fix = "stop the feeds, let all slots close, then start under a new policy.name"
             found = f"{count} at the first start, telemetry now has {partitions}"
-            yield Check("stored partitions", State.PROBLEM, found, mend)
+            yield Check("stored partitions", State.PROBLEM, found, fix)
     fingerprint = _text(redis.hget(keys.user_key, "fingerprint"))
     if fingerprint is None:
         yield Check("user key", State.OK, "none stored yet")
     elif (given := settings.user_key) is None:
-        if redis.hexists(keys.user_key, "key"):  # made here; nobody else need see it
+        if redis.hexists(keys.user_key, "key"):  # made by hatcast, and stored
             yield Check("user key", State.OK, f"made by hatcast, fingerprint {fingerprint[:8]}")
         else:
-            mend = "give it again: worker.user_key_file or HATCAST_USER_KEY"
-            yield Check("user key", State.PROBLEM, "the first start had one of its own", mend)
+            fix = "set it again: worker.user_key_file or HATCAST_USER_KEY"
+            yield Check("user key", State.PROBLEM, "the first start was given one", fix)
     elif Pseudonyms(given).fingerprint == fingerprint:
         yield Check("user key", State.OK, f"fingerprint {fingerprint[:8]}")
     else:
-        mend = "restore worker.user_key_file or HATCAST_USER_KEY, or start on an empty Redis under a new policy.name"
-        yield Check("user key", State.PROBLEM, "another than at the first start", mend)
+        fix = "restore worker.user_key_file or HATCAST_USER_KEY, or start on an empty Redis under a new policy.name"
+        yield Check("user key", State.PROBLEM, "not the one of the first start", fix)
 
 
-def _successor_check(stored: str | None) -> Iterator[Check]:
+def _next_policy_check(stored: str | None) -> Iterator[Check]:
     if stored is not None:
         first, _, name = stored.partition(" ")
         yield Check("successor", State.OK, f"{name!r} from {first} on; then the workers of this policy end")

@@ -1,6 +1,6 @@
-"""What has to hold before a worker is ready, as `/readyz` and `/metrics` tell it.
+"""Readiness of a worker, for `/readyz` and `/metrics`.
 
-From what its loops have seen: nobody is asked, so it costs nothing, and is known at once where Redis or Kafka hang.
+Computed from what its loops have seen, without a request: so it is cheap, and answers even if Redis or Kafka hang.
 """
 
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.worker.ingest import Ingest
 
 _INTERVALS: Final = 5  # checkpoint intervals that may pass without a good checkpoint
-_LEAST_S: Final = 5.0  # of these: a large state takes seconds to write
+_LEAST_S: Final = 5.0  # shorter limits are raised to this: a large state takes seconds to write
 
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """What has to hold before a worker is ready, read from its parts."""
+    """Readiness of one topic's ingest and the ledger recovery."""
 
     ingest: Ingest
     recovery: LedgerRecovery
@@ -25,20 +25,20 @@ class Readiness:
     session_timeout_s: float
 
     def parts(self) -> dict[str, str]:
-        """Part -> `READY`, or what is missing.
+        """Return part -> `READY`, or the reason why it is not.
 
-        The texts hold counts of partitions, seconds, and a record's offset and timestamp, and no more.
+        The texts contain only counts of partitions, seconds, and a record's offset and timestamp.
         """
         consumer = self.ingest.consumer
         assigned = consumer.assigned()
-        loaded = len(assigned & self.ingest.held.keys())
+        loaded = len(assigned & self.ingest.partitions.keys())
         return {
             "redis": self._recent("answer", self.ingest.answered_s),
             "ledger": READY if self.recovery.is_recovered or not assigned else "the ledger is not recovered yet",
             "group": self._group(),
             "partitions": READY if loaded == len(assigned) else f"{loaded} of {len(assigned)} loaded",
             "checkpoint": self._recent("checkpoint", self.ingest.stored_s),
-            "clock": self.ingest.waits.problem() or READY,
+            "clock": self.ingest.early_records.problem() or READY,
         }
 
     def _recent(self, what: str, last_s: float | None) -> str:
@@ -52,7 +52,7 @@ class Readiness:
         if not consumer.in_group():
             return "not in the consumer group"
         answered_ms = consumer.answered_ms()
-        if answered_ms is None:  # more workers than partitions, or the agent waits for Redis
+        if answered_ms is None:  # no partition, or the agent waits for Redis and its queue is full
             return READY
         silent_s = (now_ms() - answered_ms) / 1000
         if not answered_ms:

@@ -1,7 +1,7 @@
-"""What a start fixes about a policy, or has to agree with: in the registry, and in Redis, which caches it.
+"""Register a policy's permanent facts in the registry topic, and claim it in Redis, which caches them.
 
-In this order: compare with both and write nothing (`check`), then register, and only then claim in Redis (`register`).
-What Redis loses later is put back (`restore`) whenever a partition's state is loaded.    [decisions/0026]
+In this order: compare with both without a write (`check`), register, then claim in Redis (`register`). Whatever Redis
+loses later is restored (`restore`) whenever a partition's state is loaded.    [decisions/0026]
 """
 
 from collections.abc import Mapping
@@ -30,9 +30,9 @@ log = structlog.get_logger()
 
 
 class Registration:
-    """The registration of one worker's policy.
+    """Registration of one worker's policy.
 
-    pseudonyms   under the domain's user key, once registered
+    pseudonyms   under the domain's user key; set by `register`
     """
 
     pseudonyms: Pseudonyms
@@ -40,7 +40,7 @@ class Registration:
     def __init__(
         self, settings: Settings, redis: AnyRedis, partitions: int, topic_ids: Mapping[str, str | None]
     ) -> None:
-        """Args: `topic_ids`, of telemetry, and of reports where the policy takes them."""
+        """Args: `topic_ids`, of telemetry, and of reports if the policy takes them."""
         self._settings = settings
         self._policy = settings.policy
         self._redis = redis
@@ -53,7 +53,7 @@ class Registration:
 
     @property
     def record(self) -> PolicyRecord:
-        """What is registered. Raises RuntimeError before `register`."""
+        """The registered record. Raises RuntimeError before `register`."""
         if self._record is None:
             raise RuntimeError("the policy is not registered yet")
         return self._record
@@ -64,7 +64,7 @@ class Registration:
         return StoredKey.of(self.pseudonyms, made=self._settings.user_key is None)
 
     async def check(self) -> None:
-        """Compare with the registry and with Redis; nothing is written. Raises HatcastError and KafkaError."""
+        """Compare with the registry and Redis, without a write. Raises HatcastError and KafkaError."""
         settings, name = self._settings, self._policy.name
         own = self._own(configured_key(self._settings))
         await with_retries(settings, self._check_redis)
@@ -74,7 +74,7 @@ class Registration:
             check_policy_name(name, own.domain, await self._registry.read_others())
 
     async def register(self) -> None:
-        """Register the policy, or agree with what is registered; then claim policy and user key in Redis.
+        """Register the policy, or check it against the registered record; then claim policy and user key in Redis.
 
         Raises HatcastError as `check` does, OtherUserKey, and KafkaError.
         """
@@ -94,7 +94,7 @@ class Registration:
         await with_retries(settings, self.restore)
 
     async def restore(self) -> None:
-        """Put back in Redis what it may have lost of the policy and the user key. Raises HatcastError if they changed."""
+        """Restore policy and user key in Redis, which may have lost them. Raises HatcastError if one has changed."""
         policy, domain = self._policy, self._domain
         await claim_policy(self._redis, domain, policy, self._partitions)
         await self._redis.set(domain.registered(policy.name), self.record.encoded())
@@ -113,7 +113,7 @@ class Registration:
         return own_record(self._settings, self._partitions, self._topic_ids, user_key)
 
     async def _with_first_slot(self, own: PolicyRecord) -> PolicyRecord:
-        """Under `add_remove`: with the first slot that Redis has, else the one that begins next."""
+        """Add the first slot under `add_remove`: the one in Redis, else the one that begins next."""
         calendar = Calendar(self._policy)
         first_ms = (await self._progress.read()).first_ms
         if first_ms is None:
@@ -122,8 +122,9 @@ class Registration:
         return msgspec.structs.replace(own, first_date=date, first_slot_ms=first_ms)
 
     async def _choose_user_key(self, facts: Facts) -> Pseudonyms:
-        """The given key; else the one that hatcast made, restored if Redis has lost it and something is left under it.
+        """Return pseudonyms under the given key, else under the key that hatcast made.
 
+        A made key that Redis has lost is restored if a partition state under it is left.
         Raises OtherUserKey if states of this policy were folded under another key than is used now.
         """
         given, name = self._settings.user_key, self._policy.name
@@ -145,7 +146,7 @@ class Registration:
 
 
 def configured_key(settings: Settings) -> UserKey:
-    """The user key as far as the settings tell: the fingerprint of one that hatcast makes is not known ("")."""
+    """Return the user key as configured; the fingerprint of a key that hatcast makes is unknown ("")."""
     given = settings.user_key
     return UserKey(fingerprint="" if given is None else Pseudonyms(given).fingerprint, made=given is None)
 
@@ -153,7 +154,7 @@ def configured_key(settings: Settings) -> UserKey:
 def own_record(
     settings: Settings, partitions: int, topic_ids: Mapping[str, str | None], user_key: UserKey
 ) -> PolicyRecord:
-    """The policy's record as these settings have it. `partitions`: of telemetry; `topic_ids`: of the topics read."""
+    """Return the policy's record by these settings. `partitions`: of telemetry; `topic_ids`: of the topics read."""
     topics, policy = settings.topics, settings.policy
     reports = topics.reports if policy.takes_reports else None
     return PolicyRecord(
@@ -174,7 +175,7 @@ def own_record(
 
 
 def _decide(facts: Facts, own: PolicyRecord) -> dict[str, bytes]:
-    """The record to write: none if what is registered says the same. Raises HatcastError if it contradicts."""
+    """Return the record to write, none if it is registered already. Raises HatcastError if the registry differs."""
     check_facts(facts, own)
     stored = facts.policies.get(own.policy)
     wanted = (own if stored is None else with_current_key(stored, own)).encoded()
@@ -182,7 +183,7 @@ def _decide(facts: Facts, own: PolicyRecord) -> dict[str, bytes]:
 
 
 def _states(facts: Facts, own: list[PartitionKeys]) -> list[PartitionKeys]:
-    """The states of all policies of the domain."""
+    """Return the partition states of all policies of the domain."""
     registered = [
         keys
         for record in facts.policies.values()

@@ -1,6 +1,7 @@
-"""Send again what the ledger has and Kafka has not committed, where no open HAT would bring it up.
+"""Resend ledger records that Kafka has not committed and whose HATs are not open.
 
-Such a record was adopted from an aborted transaction, or from behind one that was open, and its contributions are gone.
+Such a record was adopted from an aborted transaction, or from behind an open one, and its contributions are deleted.
+[docs/specification/release.md, Adopting]
 """
 
 import msgspec
@@ -16,14 +17,14 @@ from hatcast.stream.readings.partitioner import by_murmur2
 
 
 class _Record(msgspec.Struct):
-    """What tells where a release or an answer goes. `query`: of an answer."""
+    """Fields that decide where a record is sent. `query`: None for a release."""
 
     cell: str
     query: str | None = None
 
 
 class Resender:
-    """Resends for the owner of release partitions, who holds their producers."""
+    """Resends records as the owner of release partitions."""
 
     def __init__(self, settings: Settings, ledger: LedgerStore, recovery: LedgerRecovery, partitions: int) -> None:
         self._settings = settings
@@ -33,7 +34,7 @@ class Resender:
         self._partitions = partitions
 
     async def resend(self, dates: list[str], owned: frozenset[int]) -> None:
-        """Send what of these dates is ours and not published. Raises ProducerGone and KafkaError, as a release does."""
+        """Send unpublished records of these dates and release partitions. Raises ProducerGone and KafkaError."""
         for date in dates:
             if not await self._ledger.count_unpublished(date):
                 continue
@@ -53,17 +54,17 @@ class Resender:
         await self._ledger.mark_published(date, list(records))
 
     def _message(self, release_id: str, record: bytes) -> Message:
-        topics, read = self._settings.topics, msgspec.json.decode(record, type=_Record)
+        topics, fields = self._settings.topics, msgspec.json.decode(record, type=_Record)
         return Message(
-            topic=topics.means if read.query is None else topics.queries,
-            partition=by_murmur2(read.cell.encode(), self._partitions),
+            topic=topics.means if fields.query is None else topics.queries,
+            partition=by_murmur2(fields.cell.encode(), self._partitions),
             key=release_id.encode(),
             value=record,
-            headers=release_event("release" if read.query is None else "query", release_id, topics.telemetry, record),
+            headers=release_event("release" if fields.query is None else "query", release_id, topics.telemetry, record),
         )
 
     def _release_partition(self, release_id: str, record: bytes) -> int:
-        """Whose owner sends it: under `add_remove` that of the cell's HATs."""
-        hidden = self._policy.relation is Relation.ADD_REMOVE
-        of = msgspec.json.decode(record, type=_Record).cell if hidden else release_id
-        return by_murmur2(of.encode(), self._partitions)
+        """Return the release partition of a record; under `add_remove` that of the cell's HATs."""
+        by_cell = self._policy.relation is Relation.ADD_REMOVE
+        key = msgspec.json.decode(record, type=_Record).cell if by_cell else release_id
+        return by_murmur2(key.encode(), self._partitions)

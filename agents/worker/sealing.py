@@ -1,8 +1,8 @@
-"""Seal days that are over: a mark that nothing of them is committed any more, and a summary in place of records.
+"""Seal finished days: allow no more commits, and replace their records by a summary.    [decisions/0028]
 
-A day of a policy is over once every watermark is past its close, nothing of it is open, and all of it is published. The
-seal goes to Redis first, which ends commits, then to the registry topic, which outlives Redis; then the records go.
-A crash between these steps is made good by the next look.    [decisions/0028]
+A day of a policy is finished once every watermark is past its close, none of its HATs is open, and everything is
+published. The seal is written to Redis first, which ends commits, then to the registry topic, which outlives Redis;
+then the records are deleted. After a crash between these steps the next round repeats them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -28,14 +28,14 @@ from hatcast.stream.policy.policy import Relation
 log = structlog.get_logger()
 
 Change = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
-"""What is in the registry (key -> value) -> what is to be written to it."""
+"""Function from the registry's records (key -> value) to the records to write."""
 
-LOOK_S: Final = 5.0
-_SEALER: Final = 0  # the release partition whose owner seals
+ROUND_S: Final = 5.0  # between rounds
+_SEAL_PARTITION: Final = 0  # the owner of this release partition seals
 
 
 class Sealer:
-    """The seals of one worker."""
+    """Seals days, in one worker."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Sealer:
         write: Callable[[Change], Awaitable[None]],
     ) -> None:
         """Args:
-        write: changes the registry of the domain, on the newest facts
+        write: applies a change to the newest records of the domain's registry
         """
         self._policy = settings.policy
         self._calendar = Calendar(settings.policy)
@@ -59,33 +59,32 @@ class Sealer:
         self._resender = Resender(settings, ledger, recovery, store.partitions)
         self._next_s = 0.0
 
-    async def look(self, releaser: Releaser) -> None:
-        """Seal what is over, every few seconds. Right after a round: the ledger is recovered, producers are held."""
+    async def round(self, releaser: Releaser) -> None:
+        """Seal finished days, every few seconds. Call it after a release round, which recovers the ledger."""
         if monotonic_s() >= self._next_s:
-            self._next_s = monotonic_s() + LOOK_S
+            self._next_s = monotonic_s() + ROUND_S
             await self.seal(releaser)
 
     async def seal(self, releaser: Releaser) -> None:
-        """Seal what is over now."""
-        least = min_watermark(await self._store.watermarks())
-        if least is None:
+        """Seal the days that are finished now."""
+        watermark = min_watermark(await self._store.watermarks())
+        if watermark is None:
             return
-        # The first date that a partition still takes readings of, or that is of the policy which follows ours.
-        today = min(
-            self._calendar.local(least - self._policy.lateness_ms).date().isoformat(), await releaser.end_date()
-        )
+        # The first date of which a partition still accepts readings, or that belongs to the next policy.
+        open_date = self._calendar.local(watermark - self._policy.lateness_ms).date().isoformat()
+        today = min(open_date, await releaser.end_date())
         owned, dates = releaser.owned(), [each for each in await self._ledger.unsealed_dates() if each < today]
         if not dates or not await releaser.is_done(today):
             return
-        # A record of a sealed day that is here again, from another copy of Redis, was never sent, or is published.
+        # A sealed day's record that is back from another copy of Redis was never sent, or is published.
         unsealed = [each for each in dates if each > self._recovery.sealed_through]
         await self._resender.resend(unsealed, owned)
-        if _SEALER in owned and not any([await self._ledger.count_unpublished(each) for each in unsealed]):
+        if _SEAL_PARTITION in owned and not any([await self._ledger.count_unpublished(each) for each in unsealed]):
             await self._seal(today, dates)
 
     async def _seal(self, today: str, dates: Sequence[str]) -> None:
         name, through = self._policy.name, (date.fromisoformat(today) - timedelta(days=1)).isoformat()
-        # Everything of these days has to be adopted, so that reading can begin behind it.
+        # Adopt everything of these days first, so that a later recovery can begin reading after it.
         recovery, before = self._recovery, self._recovery.sealed_through
         if not await recovery.catch_up():
             return
@@ -101,20 +100,20 @@ class Sealer:
         log.info("days sealed", through=through, days=len(dates))
 
     def _summarised(self, dates: Sequence[str], through: str, before: str) -> list[str]:
-        """The dates that are sealed, and those that were charged without a release of theirs.
+        """Return the sealed dates, and those charged without a release of their own.
 
-        before   through which date Redis was sealed; not before `through` where a crash cut that seal short
+        before   date through which Redis was sealed; not before `through` if a crash cut that seal short
         """
-        found = set(dates)
+        summarised = set(dates)
         if self._policy.selection_cost is not None:
             since = before if before < through else ""
-            found.update(each for each in self._policy.selection_cost.dates if since < each <= through)
+            summarised.update(each for each in self._policy.selection_cost.dates if since < each <= through)
         for query in self._policy.queries:
             for each in dates:
                 period = query.period_of(each)
                 if period is not None and period.dates[-1] <= through:
-                    found.update(period.dates)
-        return sorted(found)
+                    summarised.update(period.dates)
+        return sorted(summarised)
 
     async def _sealed(self, today: str, through: str) -> Sealed:
         first_ms = done_ms = None
@@ -134,8 +133,8 @@ class Sealer:
         records = registry_records(sealed, days)
 
         def change(stored: Mapping[str, bytes]) -> Mapping[str, bytes]:
-            known = stored.get(f"{SEALED_KEY}{sealed.policy}")
-            if known is not None and msgspec.json.decode(known, type=Sealed).through > sealed.through:
+            current = stored.get(f"{SEALED_KEY}{sealed.policy}")
+            if current is not None and msgspec.json.decode(current, type=Sealed).through > sealed.through:
                 return {}  # another worker has sealed more since
             return {key: value for key, value in records.items() if stored.get(key) != value}
 

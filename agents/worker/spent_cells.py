@@ -1,7 +1,7 @@
-"""Book what a private list of cells has cost before anything is released, and announce it.    [decisions/0015]
+"""Charge the cost of a private list of cells before anything is released, and announce it.    [decisions/0015]
 
-The list has read its days whether or not anything is released of them, so each of them is booked when the policy is
-first used. `hats.budget` then has a record of each day, from which a Redis that lost the charges is restored.
+Selecting the list has read its days whether or not they have releases, so each day is charged when the policy is first
+used. `hats.budget` then has a record of each day, from which a Redis that lost the charges is restored.
 """
 
 import asyncio
@@ -20,42 +20,42 @@ from hatcast.stream.accounting.ledger import DaySummary
 
 log = structlog.get_logger()
 
-_SENDS: Final = 100  # at once
+_SENDS: Final = 100  # concurrent
 
 
 class SpentCells:
-    """The cost of one policy's private list of cells; without such a list nothing is done."""
+    """Cost of one policy's private list of cells. Does nothing without such a list."""
 
     def __init__(self, settings: Settings, store: SpentStore, ledger: LedgerStore, producer: AIOKafkaProducer) -> None:
         self._settings = settings
         self._store = store
         self._ledger = ledger
         self._producer = producer
-        self._alone = asyncio.Lock()  # each partition that is loaded asks
+        self._lock = asyncio.Lock()  # loading partitions call concurrently
 
-    async def settle(self) -> None:
-        """Book the cost on all days where it is missing, and announce all days unless that is done.
+    async def charge(self) -> None:
+        """Charge all days that are not charged yet, and announce all days unless that is done.
 
-        Errors of redis-py and aiokafka pass through: then call it again.
+        Errors of redis-py and aiokafka pass through; call it again after one.
         """
         if self._store.dates:
-            async with self._alone:
-                await self._settle(self._store.dates)
+            async with self._lock:
+                await self._charge(self._store.dates)
 
-    async def _settle(self, dates: Sequence[str]) -> None:
-        booked = await self._store.book()
-        if booked:
-            log.info("booked the cost of the private list of cells", days=len(booked))
+    async def _charge(self, dates: Sequence[str]) -> None:
+        charged = await self._store.book()
+        if charged:
+            log.info("charged the cost of the private list of cells", days=len(charged))
         elif await self._store.is_announced():
             return
         announced = False
         while not announced:
-            for at in range(0, len(dates), _SENDS):
-                await self._announce(dates[at : at + _SENDS])
+            for start in range(0, len(dates), _SENDS):
+                await self._announce(dates[start : start + _SENDS])
             announced = await self._store.confirm()
 
     async def _announce(self, dates: Sequence[str]) -> None:
-        """Send the budget records of these days, and again if a day changes meanwhile: its newest record comes last."""
+        """Send the budget records of these days; resend those that changed meanwhile: the newest must be last."""
         waiting = list(dates)
         while waiting:
             days = {date: await self._ledger.summary(date) for date in waiting}

@@ -1,8 +1,8 @@
-"""One topic's records into Redis: the group that reads it, the fold, the checkpoints, ticks for silent partitions."""
+"""Fold of one topic into Redis: consumer group, ingest, checkpoints, heartbeats for silent partitions."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import faust
@@ -17,9 +17,8 @@ from hatcast.agents.monitoring.declarations import READINGS, REPORTS
 from hatcast.agents.monitoring.kinds import Counter
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.partition_state import PartitionStore
-from hatcast.agents.redis.user_keys import StoredKey
 from hatcast.agents.worker.heartbeats import HeartbeatSender
-from hatcast.agents.worker.ingest import Ingest
+from hatcast.agents.worker.ingest import Ingest, IngestOptions
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.partition_fold import PartitionFold
 
@@ -28,25 +27,23 @@ Loop = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is read, by whom, and where it goes.
+    """A topic to fold, and its parts.
 
     group       the consumer group
     store       the state of the topic's partitions
-    make_fold   a partition's empty fold
-    counted     by outcome, on `/metrics`
+    make_fold   makes a partition's empty fold
+    counter     counts records by outcome
     """
 
     topic: str
     group: str
     store: PartitionStore
     make_fold: Callable[[int], PartitionFold[bytes]]
-    counted: Counter
+    counter: Counter
 
 
 class TopicFold:
-    """The ingest of one topic in one worker. Parts are attributes, so that a test can wrap a step of one of them."""
-
-    app: BatchApp
+    """Fold of one topic in one worker. Parts are attributes, so that a test can wrap a step of one of them."""
 
     def __init__(
         self,
@@ -54,24 +51,36 @@ class TopicFold:
         source: Source,
         hats: HatStore,
         producer: AIOKafkaProducer,
-        fail: Callable[[Exception], None],
+        client: Mapping[str, Any],
+        options: IngestOptions,
     ) -> None:
         """Args:
-        hats: of all topics: any of their clocks tells that the feeds are live
-        fail: ends the worker
+        hats: of all topics: a current watermark of any of them shows that the sources are live
+        client: options of aiokafka
+        options: `topic`, `counter` and `arrivals_by_watermark` are set here, by the source
         """
         self._settings = settings
         self._source = source
         self.dead_letters = DeadLetters(producer, settings.topics.dead_letters, source.topic)
-        self.ingest = Ingest(source.store, source.make_fold, self.dead_letters, settings.checkpoint_interval_s, fail)
-        self.ingest.counted = source.counted
-        self.ingest.waits.topic = source.topic
-        self.ingest.by_clock = source.counted is REPORTS
-        self.ticker = HeartbeatSender(self.ingest, hats, producer, source.topic, settings.idle_after_ms)
+        self.ingest = Ingest(
+            source.store,
+            source.make_fold,
+            self.dead_letters,
+            settings.checkpoint_interval_s,
+            replace(
+                options,
+                topic=source.topic,
+                counter=source.counter,
+                arrivals_by_watermark=source.counter is REPORTS,
+            ),
+        )
+        self.app = self._app(client)
+        self.ingest.attach(self.app.batch_consumer)  # before the start, which may assign partitions
+        self.heartbeats = HeartbeatSender(self.ingest, hats, producer, source.topic, settings.idle_after_ms)
 
     def label(self, partition: int) -> str:
-        """How `/metrics` names a partition: that of telemetry by its number."""
-        return str(partition) if self._source.counted is READINGS else f"{self._source.store.topic}/{partition}"
+        """Return the label of a partition on `/metrics`: of telemetry its number."""
+        return str(partition) if self._source.counter is READINGS else f"{self._source.store.topic}/{partition}"
 
     @property
     def topic(self) -> str:
@@ -80,16 +89,8 @@ class TopicFold:
 
     @property
     def loops(self) -> tuple[Loop, ...]:
-        """What runs beside the app until the worker stops."""
-        return self.ingest.checkpoint_regularly, self.ticker.run
-
-    def prepare(
-        self, client: dict[str, Any], claim: Callable[[], Awaitable[None]], user_key: StoredKey, *, accept_gap: bool
-    ) -> None:
-        """Make the app. `claim`, `user_key`, `accept_gap`: see Ingest; `client`: options of aiokafka."""
-        self.ingest.claim, self.ingest.user_key, self.ingest.accept_gap = claim, user_key, accept_gap
-        self.app = self._app(client)
-        self.ingest.attach(self.app.batch_consumer)  # before the start: partitions may be ours within it
+        """Loops that run beside the app until the worker stops."""
+        return self.ingest.checkpoint_regularly, self.heartbeats.run
 
     async def start(self) -> None:
         """Join the group. Raises as BatchApp does."""
@@ -101,7 +102,7 @@ class TopicFold:
 
     @property
     def crash(self) -> BaseException | None:
-        """What ended the app; a HatcastError where somebody has to change something."""
+        """The error that ended the app; a HatcastError if the operator has to change something."""
         reason = self.app.crash_reason
         if isinstance(reason, UnsupportedCodecError):
             return HatcastError(
@@ -111,7 +112,7 @@ class TopicFold:
             )
         return reason
 
-    def _app(self, client: dict[str, Any]) -> BatchApp:
+    def _app(self, client: Mapping[str, Any]) -> BatchApp:
         security = {key: value for key, value in client.items() if key not in ("bootstrap_servers", "client_id")}
         app = batch_app(
             BatchSettings(
@@ -125,7 +126,7 @@ class TopicFold:
         )
 
         async def ingest(stream: faust.StreamT[Any]) -> None:
-            # noack: the ingest acknowledges by itself, after the checkpoint. It is not in Faust's interface type.
+            # noack: the ingest acknowledges, after the checkpoint. Faust's interface type lacks it.
             async for batch in cast("faust.Stream[RecordBatch]", stream).noack():
                 await self.ingest.fold(batch)
 

@@ -1,10 +1,11 @@
-"""One worker: the Faust app with its agent, and the loops beside it, from first connection to graceful stop."""
+"""Worker process: the Faust app with its agent and the loops beside it, from first connection to graceful stop."""
 
 import asyncio
 import gc
 import signal
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -38,7 +39,8 @@ from hatcast.agents.release.hats import Releaser
 from hatcast.agents.release.queries import QueryReleaser
 from hatcast.agents.release.slots import SlotReleaser
 from hatcast.agents.worker.folds import fold_maker, report_fold_maker
-from hatcast.agents.worker.gauges import Gauges, tell_readiness
+from hatcast.agents.worker.gauges import Gauges, register_readiness
+from hatcast.agents.worker.ingest import IngestOptions
 from hatcast.agents.worker.policy_transition import PolicyTransition
 from hatcast.agents.worker.readiness import Readiness
 from hatcast.agents.worker.registration import Registration
@@ -53,41 +55,40 @@ from hatcast.stream.readings.pseudonyms import Pseudonyms
 
 log = structlog.get_logger()
 
-_FINISH_S: Final = 10.0  # for a checkpoint or a release that is under way when the worker is told to stop
+_FINISH_S: Final = 10.0  # for checkpoints and releases in progress when the worker stops
 
 
 class Worker:
-    """Everything one worker process runs. Parts are attributes, so that a test can wrap a step of one of them."""
+    """All parts of one worker process. They are attributes, so that a test can wrap a step of one of them."""
 
     def __init__(
         self, settings: Settings, partitions: int, *, accept_gap: bool = False, topic_ids: bool = True
     ) -> None:
         """Args:
-        partitions:  of telemetry, as the topic has them
-        accept_gap:  go on where records were deleted unread; what is unreleased of their days is incomplete
-        topic_ids:   compare them; the mock cluster cannot be asked
+        partitions:  number of telemetry partitions
+        accept_gap:  continue after records were deleted unread; unreleased HATs of their days are incomplete
+        topic_ids:   compare topic ids; the mock cluster has none
         """
         self.settings = settings
         self.accept_gap = accept_gap
         self.partitions = partitions
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.succession: PolicyTransition | None = None
+        self.transition: PolicyTransition | None = None
         self._topic_ids = TopicIds(settings) if topic_ids else None
         self._ready: dict[str, Readiness] = {}
-        self._held = AsyncExitStack()
+        self._resources = AsyncExitStack()
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Connect, check what is stored, join the group, unless there is nothing left to do. Raises HatcastError."""
+        """Connect, check the stored state, and join the groups unless the policy has ended. Raises HatcastError."""
         settings, policy = self.settings, self.settings.policy
-        calendar = Calendar(policy)
         await self._serve_health()
         client = aiokafka_options(settings)
         redis = await connect_redis_async(settings)
-        self._held.push_async_callback(redis.aclose)
+        self._resources.push_async_callback(redis.aclose)
         store = HatStore.of(redis, policy, self.partitions)
-        self._held.push_async_callback(self._sweep, store)  # after the last checkpoint
+        self._resources.push_async_callback(self._sweep, store)  # after the last checkpoint
         ledger = LedgerStore(redis, settings.topics.telemetry, policy)
         known = await self._topic_ids.read_at_start(settings.sources) if self._topic_ids is not None else {}
         registration = Registration(settings, redis, self.partitions, known)
@@ -95,29 +96,34 @@ class Worker:
         producer = AIOKafkaProducer(acks="all", enable_idempotence=True, **client)
         back_off_reconnects(producer.client)
         await producer.start()
-        self._held.push_async_callback(producer.stop)
+        self._resources.push_async_callback(producer.stop)
         recovery = self._recovery(redis, client)
-        self.succession = PolicyTransition(settings, redis, ledger, recovery, producer)
-        await self.succession.settle()
+        self.transition = PolicyTransition(settings, redis, ledger, recovery, producer)
+        await self.transition.take_over()
         await registration.register()
         spent = SpentCells(settings, SpentStore(redis, settings.topics.telemetry, policy), ledger, producer)
-        await with_retries(settings, spent.settle)
-        self.folds = self._topic_folds(store, producer, calendar, registration.pseudonyms)
+        await with_retries(settings, spent.charge)
 
         async def restore() -> None:
             await registration.restore()
-            await spent.settle()
+            await spent.charge()
 
+        options = IngestOptions(
+            fail=self._fail,
+            accept_gap=self.accept_gap,
+            user_key=registration.stored_key,
+            restore=restore,
+            on_rollback=recovery.require_catch_up,
+        )
+        sources = self._sources(store, Calendar(policy), registration.pseudonyms)
+        self.folds = self._topic_folds(sources, store, producer, client, options, registration.record)
         for fold in self.folds:
-            self._held.push_async_callback(fold.dead_letters.flush)
-            fold.prepare(client, restore, registration.stored_key, accept_gap=self.accept_gap)
-            fold.ingest.went_back = recovery.require_catch_up
-        self._confirm_topics(registration.record)
+            self._resources.push_async_callback(fold.dead_letters.flush)
         self.ingest = self.folds[0].ingest
         self.releaser = self._releaser(redis, store, ledger, recovery)
-        await self.succession.look(self.releaser)
-        if not self.succession.over.is_set():
-            await self._join(self.succession, Gauges(policy, store, ledger, self.folds, self.releaser))
+        await self.transition.check(self.releaser)
+        if not self.transition.ended.is_set():
+            await self._join(self.transition, Gauges(policy, store, ledger, self.folds, self.releaser))
             limits = settings.checkpoint_interval_s, settings.session_timeout_s
             prefixes = ("", "reports ")[: len(self.folds)]
             for prefix, fold in zip(prefixes, self.folds, strict=True):
@@ -126,14 +132,14 @@ class Worker:
     def _recovery(self, redis: AnyRedis, client: dict[str, Any]) -> LedgerRecovery:
         settings, registry = self.settings, Registry(self.settings)
         publishers = TransactionalProducers(settings.topics.telemetry, settings.policy.name, client)
-        self._held.push_async_callback(publishers.stop)
+        self._resources.push_async_callback(publishers.stop)
 
         async def domain() -> Domain:
             return Domain.of(await registry.read(), settings, self.partitions)
 
         async def topic_ids(topics: Iterable[str]) -> Mapping[str, str]:
-            found = {} if self._topic_ids is None else await self._topic_ids.read(list(topics))
-            return {topic: found.get(topic) or "" for topic in topics}
+            known = {} if self._topic_ids is None else await self._topic_ids.read(list(topics))
+            return {topic: known.get(topic) or "" for topic in topics}
 
         store = RecoveryStore(redis, settings.topics.telemetry, settings.policy.name)
         recovery = LedgerRecovery(settings, store, publishers, domain, topic_ids)
@@ -145,20 +151,18 @@ class Worker:
         kind = SlotReleaser if policy.relation is Relation.ADD_REMOVE else Releaser
         releaser = kind(settings, store, ledger, recovery, SystemNoise())
         if policy.queries:
-            kept = RetainedStore(redis, policy.name, self.partitions)
-            releaser.queries = QueryReleaser(settings, kept, ledger, recovery, SystemNoise())
+            retained = RetainedStore(redis, policy.name, self.partitions)
+            releaser.queries = QueryReleaser(settings, retained, ledger, recovery, SystemNoise())
 
         async def write(change: Change) -> None:
             await registry.write(lambda facts: change(facts.values))
 
         seals = SealStore(redis, settings.topics.telemetry)
-        releaser.seal = Sealer(settings, store, ledger, seals, recovery, write).look
+        releaser.seal = Sealer(settings, store, ledger, seals, recovery, write).round
         return releaser
 
-    def _topic_folds(
-        self, store: HatStore, producer: AIOKafkaProducer, calendar: Calendar, pseudonyms: Pseudonyms
-    ) -> list[TopicFold]:
-        """Of telemetry first, then of reports where the policy takes them."""
+    def _sources(self, store: HatStore, calendar: Calendar, pseudonyms: Pseudonyms) -> list[Source]:
+        """Return telemetry, then reports if the policy takes them."""
         settings, policy = self.settings, self.settings.policy
         sources = [
             Source(
@@ -173,43 +177,56 @@ class Worker:
             make_fold = report_fold_maker(policy, calendar, pseudonyms, self.partitions)
             group = f"hatcast-{policy.name}/reports"
             sources.append(Source(settings.topics.reports, group, store.reports, make_fold, REPORTS))
-        return [TopicFold(settings, source, store, producer, self._fail) for source in sources]
+        return sources
 
-    async def _join(self, succession: PolicyTransition, watch: Gauges) -> None:
+    def _topic_folds(
+        self,
+        sources: Sequence[Source],
+        store: HatStore,
+        producer: AIOKafkaProducer,
+        client: Mapping[str, Any],
+        options: IngestOptions,
+        record: PolicyRecord,
+    ) -> list[TopicFold]:
+        """Return a fold of each source; it checks its topic's id if the broker has topic ids."""
+        folds = []
+        for source, registered in zip(sources, (record.telemetry_id, record.reports_id), strict=False):
+            confirm = None
+            if self._topic_ids is not None and registered is not None:
+                confirm = TopicIdCheck(self._topic_ids, record.policy, source.topic, registered).confirm
+            with_topic = replace(options, confirm_topic=confirm)
+            folds.append(TopicFold(self.settings, source, store, producer, client, with_topic))
+        return folds
+
+    async def _join(self, transition: PolicyTransition, gauges: Gauges) -> None:
         """Join the groups and start the loops."""
         await self.releaser.prepare()
         gc.collect()
-        gc.freeze()  # what is loaded stays: looking through it again and again costs a tenth of the fold
+        gc.freeze()  # loaded modules stay: scanning them again and again costs a tenth of the fold's time
         for fold in self.folds:
             await fold.start()
-            self._held.push_async_callback(fold.stop)
+            self._resources.push_async_callback(fold.stop)
         self.releaser.owned = self.folds[0].app.batch_consumer.assigned
-        loops: list[Loop] = [self.releaser.run, partial(succession.run, self.releaser)]
+        loops: list[Loop] = [self.releaser.run, partial(transition.run, self.releaser)]
         for loop in [loop for fold in self.folds for loop in fold.loops] + loops:
             self._run(loop)
         if self.settings.listen is not None:
-            watch.tell()
-            self._run(watch.run)
+            gauges.register()
+            self._run(gauges.run)
         policy = self.settings.policy
         log.info("worker started", policy=policy.name, policy_id=policy.policy_id, partitions=self.partitions)
 
-    def _confirm_topics(self, record: PolicyRecord) -> None:
-        """Let each fold confirm its topic's id, as far as the broker has ids."""
-        for fold, registered in zip(self.folds, (record.telemetry_id, record.reports_id), strict=False):
-            if self._topic_ids is not None and registered is not None:
-                fold.ingest.confirm = TopicIdCheck(self._topic_ids, record.policy, fold.topic, registered).confirm
-
     async def _sweep(self, store: HatStore) -> None:
-        if self.succession is not None:
-            await self.succession.sweep(store)
+        if self.transition is not None:
+            await self.transition.sweep(store)
 
     async def _serve_health(self) -> None:
         if self.settings.listen is not None:
             health = OperatorServer(self.settings.listen, Process.WORKER, self._readiness)
             await health.start()
-            self._held.push_async_callback(health.stop)
-            tell_readiness(self._readiness)
-            self._held.callback(METERS.unregister_all)
+            self._resources.push_async_callback(health.stop)
+            register_readiness(self._readiness)
+            self._resources.callback(METERS.unregister_all)
 
     def _readiness(self) -> dict[str, str]:
         if self._stopping.is_set():
@@ -232,19 +249,19 @@ class Worker:
             self.failed.set_exception(error)
 
     async def stop(self) -> None:
-        """Finish what is under way, write the last checkpoint, leave the group, close what is open."""
+        """Finish rounds in progress, write the last checkpoints, leave the groups, close all connections."""
         self._stopping.set()
         if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=_FINISH_S)
-            for task in late:  # any other worker can finish a release that was begun
+            _, unfinished = await asyncio.wait(self._tasks, timeout=_FINISH_S)
+            for task in unfinished:  # another worker can finish its releases
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._held.aclose()
-        if self._tasks:  # a refused start is told by its one line
+        await self._resources.aclose()
+        if self._tasks:  # a rejected start has its own message
             log.info("worker stopped")
 
-    async def _start_or_refuse(self) -> None:
-        """Start; a server that is lost meanwhile is told in one line. Raises HatcastError."""
+    async def _start_or_raise(self) -> None:
+        """Start. Raises HatcastError, also if a server is lost meanwhile."""
         try:
             await self.start()
         except KafkaError as error:
@@ -254,15 +271,15 @@ class Worker:
             raise redis_error(self.settings, error) from None
 
     async def run(self, stopping: Awaitable[Any]) -> None:
-        """From start to stop: until `stopping` is done, or the policy is replaced. Raises what ended it otherwise."""
-        stop = asyncio.ensure_future(stopping)  # also where the start is refused
+        """Start, run until `stopping` is done or the policy has ended, and stop. Raises the worker's error."""
+        stop = asyncio.ensure_future(stopping)  # before the start, which may raise
         try:
-            await self._start_or_refuse()
-            if self.succession is None or self.succession.over.is_set():
+            await self._start_or_raise()
+            if self.transition is None or self.transition.ended.is_set():
                 return
-            over = asyncio.ensure_future(self.succession.over.wait())
+            ended = asyncio.ensure_future(self.transition.ended.wait())
             stopped = [asyncio.ensure_future(fold.app.wait_until_stopped()) for fold in self.folds]
-            await asyncio.wait([stop, self.failed, over, *stopped], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([stop, self.failed, ended, *stopped], return_when=asyncio.FIRST_COMPLETED)
             if self.failed.done():
                 self.failed.result()
             for fold, app in zip(self.folds, stopped, strict=True):
@@ -284,7 +301,7 @@ async def run_worker(settings: Settings, partitions: int, *, accept_gap: bool = 
         await worker.run(stopping.wait())
     except HatcastError:
         raise
-    except RedisError as error:  # of the start: what runs waits for Redis to come back
+    except RedisError as error:  # only of the start: a running worker waits for Redis
         raise redis_error(settings, error) from error
     except Exception as error:
         log.exception("worker failed")

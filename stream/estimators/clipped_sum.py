@@ -27,7 +27,7 @@ class ClippedSum:
 
     Bias: a clipped sum is off by at most (U m_l - D)^+ / 2, on either side, and all can be so at once:
     sum_l (U m_l - D)^+ / (2 M). Bias plus E|noise| = D / (eps M) is smallest for this D and these intervals: see
-    docs/privacy.md, "The best clipping in the worst case".
+    docs/proofs.md, "The best clipping in the worst case".
     """
 
     name: Final = "clipped_sum"

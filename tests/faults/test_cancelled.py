@@ -10,8 +10,8 @@ from redis.asyncio import Redis
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.kafka.dead_letters import DeadLetters
 from hatcast.agents.redis.partition_state import PartitionStore
-from hatcast.agents.worker.ingest import Ingest
-from hatcast.agents.worker.partition import Held
+from hatcast.agents.worker.ingest import Ingest, IngestOptions
+from hatcast.agents.worker.partition import OwnedPartition
 from hatcast.stream.fold.checkpoint import restore, take_changes, totals
 from tests.integration.readings import LATER_MS, folds, traffic
 from tests.replayed import policy_of
@@ -75,11 +75,13 @@ def test_a_checkpoint_that_is_cancelled_drops_its_memory_and_the_state_is_exact_
         async with Redis.from_url(breakable_redis.url) as redis:
             store = PartitionStore(redis, POLICY.name, 1)
             unused: Any = None  # dead letters: none of these records is one
-            ingest = Ingest(store, lambda _: folds(POLICY)[0], DeadLetters(unused, "", ""), 1.0, unforeseen)
+            ingest = Ingest(
+                store, lambda _: folds(POLICY)[0], DeadLetters(unused, "", ""), 1.0, IngestOptions(unforeseen)
+            )
             await store.open(0, 0)
             fold = folds(POLICY)[0]
             fold.apply(LATER_MS, times[:half], values[:half])
-            ingest.held[0] = Held(fold, 0, half, monotonic_s())
+            ingest.partitions[0] = OwnedPartition(fold, 0, half, monotonic_s())
             breakable_redis.pause()
             task = asyncio.create_task(ingest.checkpoint(0))
             await asyncio.wait([task], timeout=0.5)
@@ -88,7 +90,7 @@ def test_a_checkpoint_that_is_cancelled_drops_its_memory_and_the_state_is_exact_
             breakable_redis.resume()
             with pytest.raises(asyncio.CancelledError):
                 await asyncio.wait_for(task, PATIENCE_S)
-            assert ingest.held == {}, "a memory that misses its changes would be written over the stored state"
+            assert ingest.partitions == {}, "a memory that misses its changes would be written over the stored state"
             # Whoever loads it finds the state of before or of after, and goes on from there.
             offset, stored = await store.open(0, 0)
             again = folds(POLICY)[0]

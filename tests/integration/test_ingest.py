@@ -67,7 +67,7 @@ def test_a_redis_that_goes_back_in_time_or_is_emptied_is_folded_again_exactly(
     send(pipeline, hours(2))
     pipeline.wait(lambda: pipeline.is_caught_up() and pipeline.folded() == 600, "third hour", worker)
     # Whichever comes first: the look at the stored offsets, or the checkpoint of the third hour.
-    assert any(noticed in worker.logged() for noticed in ("stored offset went back", "checkpoint refused"))
+    assert any(noticed in worker.logged() for noticed in ("stored offset went back", "checkpoint rejected"))
     breakable_redis.flush()  # no start offset, no policy and no user key any more
     send(pipeline, hours(3))
     pipeline.wait(lambda: pipeline.is_caught_up() and pipeline.folded() == 800, "fourth hour", worker)

@@ -137,7 +137,7 @@ async def settle(pipeline: Pipeline, kind: type[PolicyTransition] = PolicyTransi
     async with opened(pipeline, kind) as (succession, _, stores):
         keys, policy = DomainKeys(pipeline.settings.topics.telemetry), pipeline.settings.policy
         await check_policy(stores.redis, keys, policy, PARTITIONS)
-        await succession.settle()
+        await succession.take_over()
         await claim_policy(stores.redis, keys, policy, PARTITIONS)
 
 
@@ -186,9 +186,9 @@ def test_what_cannot_follow_is_refused_and_leaves_nothing_behind(pipeline: Pipel
         "unknown": ({"replaces": "nobody", "from": TOMORROW}, "no policy 'nobody' was ever started on telemetry"),
         "begun": (
             {"from": TODAY},
-            f"policy.from {TODAY} has begun: {old!r} has come to 2022-01-02T12:00:00+00:00; let",
+            f"policy.from {TODAY} has begun: {old!r} has reached 2022-01-02T12:00:00+00:00; set",
         ),
-        "past": ({"from": "2021-12-31"}, "let policy.from be a date that has not begun"),
+        "past": ({"from": "2021-12-31"}, "set policy.from to a date that has not begun"),
         "zone": ({"from": TOMORROW, "timezone": "Asia/Kolkata"}, "policy.timezone 'Asia/Kolkata': the policies of"),
     }
     for role, (changes, reason) in refusals.items():
@@ -202,7 +202,7 @@ def test_what_cannot_follow_is_refused_and_leaves_nothing_behind(pipeline: Pipel
     asyncio.run(settle(first))
     rival = following(pipeline, "rival", "2022-01-05")
     name = first.settings.policy.name
-    assert f"{old!r} is replaced by {name!r} from {TOMORROW} on: let policy.replaces be {name!r}" in refused(rival)
+    assert f"{old!r} is replaced by {name!r} from {TOMORROW} on: set policy.replaces to {name!r}" in refused(rival)
     assert_nothing_kept(rival)
     early = beside(pipeline, "early", replaces=name, **{"from": TOMORROW})
     assert f"{name!r} itself begins on {TOMORROW}: use a later date" in refused(early)

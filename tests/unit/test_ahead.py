@@ -10,14 +10,14 @@ from structlog.testing import CapturedCall, CapturingLogger
 
 import hatcast.agents.worker.early_records
 from hatcast.agents.kafka.batches import RecordBatch
-from hatcast.agents.worker.early_records import CALM_S, Ahead, EarlyRecords
-from hatcast.agents.worker.partition import Held
+from hatcast.agents.worker.early_records import CALM_S, EarlyRecord, EarlyRecords
+from hatcast.agents.worker.partition import OwnedPartition
 from tests.folding import MINUTE, NOON, fold_of, record
 from tests.replayed import policy_of
 
 POLICY = policy_of(max_ahead="2m")
 AHEAD = NOON + 2 * MINUTE + 1
-RECORD = Ahead(17, AHEAD, 2 * MINUTE)
+RECORD = EarlyRecord(17, AHEAD, 2 * MINUTE)
 
 
 class Clocks:
@@ -58,8 +58,8 @@ def batch_of(*timestamps: int, offsets: list[int] | None = None) -> RecordBatch:
     )
 
 
-def held() -> Held:
-    return Held(fold_of(POLICY), 10, 10, 0.0)
+def held() -> OwnedPartition:
+    return OwnedPartition(fold_of(POLICY), 10, 10, 0.0)
 
 
 def test_a_batch_that_the_clock_allows_stays_whole() -> None:
@@ -70,7 +70,7 @@ def test_a_batch_that_the_clock_allows_stays_whole() -> None:
 def test_a_batch_ends_before_its_first_record_ahead_and_goes_on_there() -> None:
     batch = batch_of(NOON, AHEAD, NOON, AHEAD + 1, offsets=[11, 15, 16, 17])
     first, ahead = held().split(batch, NOON)
-    assert ahead == Ahead(15, AHEAD, 2 * MINUTE)
+    assert ahead == EarlyRecord(15, AHEAD, 2 * MINUTE)
     assert (first.base, first.next, first.offsets, first.timestamps) == (10, 15, [11], [NOON])
     assert (len(first.keys), len(first.values)) == (1, 1)
 
@@ -95,7 +95,7 @@ def test_a_wait_is_logged_once_with_its_place_and_the_way_out_and_once_when_it_i
 ) -> None:
     waits = EarlyRecords("telemetry")
     for later in range(5):
-        waits.meet(3, replace(RECORD, offset=17 + later))
+        waits.add(3, replace(RECORD, offset=17 + later))
         clocks.monotonic_s += CALM_S
         assert waits.waiting().keys() == {3}
     clocks.monotonic_s += 0.1
@@ -128,7 +128,7 @@ def test_a_wait_that_returns_at_once_is_one_wait(clocks: Clocks, logged: list[Ca
     # A clock that is steadily behind allows a record, and the next one has to wait again.
     waits = EarlyRecords("telemetry")
     for _ in range(100):
-        waits.meet(3, RECORD)
+        waits.add(3, RECORD)
         clocks.monotonic_s += 1.0
         assert waits.problem() is not None
     assert len(logged) == 1
@@ -139,9 +139,9 @@ def test_the_problem_is_that_of_the_record_furthest_ahead_and_says_how_many_wait
 ) -> None:
     del clocks
     waits = EarlyRecords("telemetry")
-    waits.meet(0, RECORD)
-    waits.meet(1, Ahead(5, 4_102_444_800_000, 2 * MINUTE))
-    waits.meet(2, Ahead(6, 10**15, 2 * MINUTE))
+    waits.add(0, RECORD)
+    waits.add(1, EarlyRecord(5, 4_102_444_800_000, 2 * MINUTE))
+    waits.add(2, EarlyRecord(6, 10**15, 2 * MINUTE))
     assert "partition 2 waits at offset 6: the record there is dated 1000000000000000 ms" in (waits.problem() or "")
     waits.keep_only(frozenset({0, 1}))
     problem = waits.problem() or ""

@@ -9,7 +9,7 @@ import pytest
 from hatcast.agents.clock import monotonic_s, now_ms
 from hatcast.agents.monitoring.declarations import PARTS
 from hatcast.agents.monitoring.server import READY
-from hatcast.agents.worker.early_records import Ahead, EarlyRecords
+from hatcast.agents.worker.early_records import EarlyRecord, EarlyRecords
 from hatcast.agents.worker.readiness import Readiness
 
 
@@ -36,11 +36,11 @@ class Parts:
     """A worker's ingest and recovery, in one."""
 
     consumer: FakeConsumer = field(default_factory=FakeConsumer)
-    held: dict[int, object] = field(default_factory=lambda: dict.fromkeys((0, 1)))
+    partitions: dict[int, object] = field(default_factory=lambda: dict.fromkeys((0, 1)))
     answered_s: float | None = field(default_factory=monotonic_s)
     stored_s: float | None = field(default_factory=monotonic_s)
     is_recovered: bool = True
-    waits: EarlyRecords = field(default_factory=lambda: EarlyRecords("telemetry"))
+    early_records: EarlyRecords = field(default_factory=lambda: EarlyRecords("telemetry"))
 
 
 def missing(parts: Parts, checkpoint_interval_s: float = 1.0) -> dict[str, str]:
@@ -75,7 +75,7 @@ def test_a_worker_that_kafka_does_not_answer_is_not_ready(consumer: Callable[[],
 
 
 def test_a_worker_is_ready_only_with_a_recovered_ledger_and_all_that_it_owns() -> None:
-    assert missing(Parts(held={1: None}, is_recovered=False)) == {
+    assert missing(Parts(partitions={1: None}, is_recovered=False)) == {
         "partitions": "1 of 2 loaded",
         "ledger": "the ledger is not recovered yet",
     }
@@ -91,7 +91,7 @@ def test_five_intervals_may_pass_without_a_checkpoint_and_five_seconds_in_any_ca
 
 def test_a_worker_with_a_record_ahead_of_its_clock_is_not_ready_and_says_where_and_what_to_do() -> None:
     parts = Parts()
-    parts.waits.meet(1, Ahead(17, now_ms() + 3_600_000, 120_000))
+    parts.early_records.add(1, EarlyRecord(17, now_ms() + 3_600_000, 120_000))
     found = missing(parts)
     assert found.keys() == {"clock"}
     assert found["clock"].startswith("telemetry partition 1 waits at offset 17: ")

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from hatcast.agents.worker.ingest import Ingest
-from hatcast.agents.worker.partition import Held
+from hatcast.agents.worker.ingest import Ingest, IngestOptions
+from hatcast.agents.worker.partition import OwnedPartition
 from tests.folding import fold_of
 from tests.replayed import policy_of
 
@@ -31,17 +31,17 @@ def unforeseen(error: Exception) -> None:
 
 def keeps_its_memory(offset: int, stored_meanwhile: int) -> bool:
     """Whether a partition is still held whose memory stands at 8, or is stored further while Redis answers."""
-    held = Held(fold_of(policy_of()), 8, 8, 0.0)
+    held = OwnedPartition(fold_of(policy_of()), 8, 8, 0.0)
 
     def go_on() -> None:
         held.base = held.next = stored_meanwhile
 
     async def look() -> bool:
         unused = cast("Any", None)
-        ingest = Ingest(cast("Any", Store(offset, go_on)), unused, unused, 1.0, unforeseen)
-        ingest.held[0] = held
+        ingest = Ingest(cast("Any", Store(offset, go_on)), unused, unused, 1.0, IngestOptions(unforeseen))
+        ingest.partitions[0] = held
         await ingest._reload_forgotten()
-        return 0 in ingest.held
+        return 0 in ingest.partitions
 
     return asyncio.run(look())
 
