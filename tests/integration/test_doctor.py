@@ -85,7 +85,7 @@ def test_a_topic_that_breaks_a_promise_is_a_problem_with_the_command_that_mends_
     command = f"kafka-configs.sh --bootstrap-server {pipeline.kafka.bootstrap_servers} --alter --entity-type topics"
     assert f"{command} --entity-name {topics.telemetry} --add-config message.timestamp.type=CreateTime\n" in done.out
     assert f"{command} --entity-name {topics.telemetry} --add-config retention.ms=-1\n" in done.out
-    assert "name another topic under [topics]" in done.out
+    assert "set another topic under [topics]" in done.out
 
 
 def test_a_redis_that_forgets_is_warned_of(pipeline: Pipeline) -> None:
