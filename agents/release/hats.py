@@ -14,6 +14,7 @@ crash between two of them the next owner finishes the rest [docs/specification/r
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -51,13 +52,25 @@ log = structlog.get_logger()
 ROUND_S: Final = 0.5  # between rounds
 
 
+@dataclass(frozen=True, slots=True)
+class ReleaserOptions:
+    """Parts of a worker that its release loop calls.
+
+    owned     returns the release partitions that the worker owns now
+    queries   answers queries over days; None: the policy has none
+    seal      seals finished days after a round; None: no day is sealed
+    """
+
+    owned: Callable[[], frozenset[int]]
+    queries: QueryReleaser | None = None
+    seal: Callable[["Releaser"], Awaitable[None]] | None = None
+
+
 class Releaser:
     """Release loop of one worker.
 
-    owned             returns the release partitions that this worker owns now
-    queries           answers queries over days; None: the policy has none
-    seal              seals finished days after a round; None: no day is sealed
-    closing_delays    delays from a slot's end to its publication
+    owned, queries, seal   as in ReleaserOptions
+    closing_delays         delays until final slots are published
     """
 
     def __init__(
@@ -67,6 +80,7 @@ class Releaser:
         ledger: LedgerStore,
         recovery: LedgerRecovery,
         noise: Noise,
+        options: ReleaserOptions,
     ) -> None:
         self._settings = settings
         self._policy = settings.policy
@@ -76,9 +90,9 @@ class Releaser:
         self._recovery = recovery
         self._publishers = recovery.publishers
         self._noise = noise
-        self.owned: Callable[[], frozenset[int]] = frozenset
-        self.queries: QueryReleaser | None = None
-        self.seal: Callable[[Releaser], Awaitable[None]] | None = None
+        self.owned = options.owned
+        self.queries = options.queries
+        self.seal = options.seal
         self.closing_delays = ClosingDelays()
         self._failures = FailureLog("release")
 

@@ -35,7 +35,7 @@ from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.redis.spent_cells import SpentStore
-from hatcast.agents.release.hats import Releaser
+from hatcast.agents.release.hats import Releaser, ReleaserOptions
 from hatcast.agents.release.queries import QueryReleaser
 from hatcast.agents.release.slots import SlotReleaser
 from hatcast.agents.worker.folds import fold_maker, report_fold_maker
@@ -149,17 +149,16 @@ class Worker:
     def _releaser(self, redis: AnyRedis, store: HatStore, ledger: LedgerStore, recovery: LedgerRecovery) -> Releaser:
         settings, policy, registry = self.settings, self.settings.policy, Registry(self.settings)
         kind = SlotReleaser if policy.relation is Relation.ADD_REMOVE else Releaser
-        releaser = kind(settings, store, ledger, recovery, SystemNoise())
-        if policy.queries:
-            retained = RetainedStore(redis, policy.name, self.partitions)
-            releaser.queries = QueryReleaser(settings, retained, ledger, recovery, SystemNoise())
+        retained = RetainedStore(redis, policy.name, self.partitions)
+        queries = QueryReleaser(settings, retained, ledger, recovery, SystemNoise()) if policy.queries else None
 
         async def write(change: Change) -> None:
             await registry.write(lambda facts: change(facts.values))
 
         seals = SealStore(redis, settings.topics.telemetry)
-        releaser.seal = Sealer(settings, store, ledger, seals, recovery, write).round
-        return releaser
+        sealer = Sealer(settings, store, ledger, seals, recovery, write)
+        options = ReleaserOptions(self.folds[0].app.batch_consumer.assigned, queries, sealer.round)
+        return kind(settings, store, ledger, recovery, SystemNoise(), options)
 
     def _sources(self, store: HatStore, calendar: Calendar, pseudonyms: Pseudonyms) -> list[Source]:
         """Return telemetry, then reports if the policy takes them."""
@@ -206,7 +205,6 @@ class Worker:
         for fold in self.folds:
             await fold.start()
             self._resources.push_async_callback(fold.stop)
-        self.releaser.owned = self.folds[0].app.batch_consumer.assigned
         loops: list[Loop] = [self.releaser.run, partial(transition.run, self.releaser)]
         for loop in [loop for fold in self.folds for loop in fold.loops] + loops:
             self._run(loop)

@@ -129,15 +129,16 @@ def older_token(pipeline: Pipeline) -> list[str]:
                 partitions = sorted({releaser.release_partition(each) for each in await releaser.due_releases(ALL)})
             some, others = frozenset(partitions[:1]), frozenset(partitions[1:])
             with pytest.raises(CrashError):
-                async with releasing(pipeline, stores) as first:
-                    first.owned = lambda: others
+                async with releasing(pipeline, stores, owned=lambda: others) as first:
                     crash_after(first, "committed")
                     await first.round(asyncio.Event())
             copy = copied(pipeline)
             forget(pipeline)
             await close_hours(pipeline, stores)
-            async with releasing(pipeline, stores) as looks, releasing(pipeline, stores) as sends:
-                sends.owned, looks.owned = (lambda: some), (lambda: others)
+            async with (
+                releasing(pipeline, stores, owned=lambda: others) as looks,
+                releasing(pipeline, stores, owned=lambda: some) as sends,
+            ):
                 await looks._publishers.start_missing(others)
                 assert await looks._recovery.ensure(others)
                 slow(sends, lambda: come_back(pipeline, copy), looks, seen)

@@ -1,22 +1,19 @@
 """What tests of queries over days share: a worker's releaser that answers them, and what has to be true afterwards."""
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, closing
 from typing import Any, Final
 
 import pytest
 
 from hatcast.agents.kafka.producers import TransactionalProducers
-from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.hats import Releaser
 from hatcast.agents.release.queries import QueryReleaser
-from hatcast.stream.mechanisms.system import SystemNoise
 from tests.integration.days import DATES, EPSILON, expected
 from tests.integration.harness import Pipeline
 from tests.integration.readings import Sample, Stores
-from tests.integration.tables import PARTITIONS
-from tests.integration.test_release import releasing
+from tests.integration.test_release import ALL, releasing
 
 ANSWERS: Final = 2 * 4 + 12  # of `mean` and `over` one for each place and hour, of `daily` also for each day
 
@@ -27,11 +24,11 @@ async def answering(
     stores: Stores,
     publishers: type[TransactionalProducers] = TransactionalProducers,
     kind: type[Releaser] = Releaser,
+    owned: Callable[[], frozenset[int]] = lambda: ALL,
 ) -> AsyncIterator[tuple[Releaser, QueryReleaser]]:
     """A worker's releaser with its queries."""
-    async with releasing(pipeline, stores, kind, publishers) as releaser:
-        kept = RetainedStore(stores.redis, pipeline.name, PARTITIONS)
-        releaser.queries = QueryReleaser(pipeline.settings, kept, stores.ledger, releaser._recovery, SystemNoise())
+    async with releasing(pipeline, stores, kind, publishers, owned=owned, queries=True) as releaser:
+        assert releaser.queries is not None
         yield releaser, releaser.queries
 
 

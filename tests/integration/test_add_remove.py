@@ -225,10 +225,9 @@ def test_a_slot_is_sent_by_no_worker_before_all_of_it_has_records_and_the_budget
         async with open_stores(pipeline) as stores:
             await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
             async with (
-                releasing(pipeline, stores, SlotReleaser) as one,
-                releasing(pipeline, stores, SlotReleaser) as other,
+                releasing(pipeline, stores, SlotReleaser, owned=lambda: HALVES[0]) as one,
+                releasing(pipeline, stores, SlotReleaser, owned=lambda: HALVES[1]) as other,
             ):
-                one.owned, other.owned = (lambda: HALVES[0]), (lambda: HALVES[1])
                 assert await one.round(asyncio.Event()) == 0
                 assert pipeline.published(committed=False) == {}, "the other half has no records yet"
                 assert await other.round(asyncio.Event()) == len(await other.due_releases(HALVES[1])) // len(SLOTS)
@@ -258,10 +257,9 @@ def test_days_with_deleted_records_are_incomplete_and_a_slot_beyond_the_budget_i
             await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS + 2 * DAY_MS)
             await stores.redis.hset(f"{{{pipeline.name}:3}}:state", "complete_from", str(NOON_MS))
             async with (
-                releasing(pipeline, stores, SlotReleaser) as one,
-                releasing(pipeline, stores, SlotReleaser) as other,
+                releasing(pipeline, stores, SlotReleaser, owned=lambda: HALVES[0]) as one,
+                releasing(pipeline, stores, SlotReleaser, owned=lambda: HALVES[1]) as other,
             ):
-                one.owned, other.owned = (lambda: HALVES[0]), (lambda: HALVES[1])
                 await one.round(asyncio.Event())  # recovers the ledger, which takes every producer
                 while await one.due_releases(ALL):
                     await asyncio.gather(one.round(asyncio.Event()), other.round(asyncio.Event()))

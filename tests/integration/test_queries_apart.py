@@ -61,8 +61,9 @@ def test_a_day_of_which_all_was_answered_is_not_missing_for_the_cells_that_are_a
         async with open_stores(pipeline) as stores:
             await store_closed(stores, pipeline.settings.policy, a_place_a_day(), END_MS)
             for number in range(workers):
-                async with answering(pipeline, stores) as (releaser, _):
-                    releaser.owned = partial(frozenset, [p for p in ALL if p % workers == number])
+                share = frozenset(p for p in ALL if p % workers == number)
+                owned = partial(frozenset[int], share)
+                async with answering(pipeline, stores, owned=owned) as (releaser, _):
                     await releaser.round(asyncio.Event())
             async with answering(pipeline, stores) as (releaser, _):
                 await releaser.round(asyncio.Event())
@@ -121,10 +122,9 @@ def test_under_add_remove_no_worker_sends_answers_before_all_have_records(
         async with open_stores(pipeline) as stores:
             await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
             async with (
-                answering(pipeline, stores, kind=SlotReleaser) as (one, _),
-                answering(pipeline, stores, kind=SlotReleaser) as (other, _),
+                answering(pipeline, stores, kind=SlotReleaser, owned=lambda: HALVES[0]) as (one, _),
+                answering(pipeline, stores, kind=SlotReleaser, owned=lambda: HALVES[1]) as (other, _),
             ):
-                one.owned, other.owned = (lambda: HALVES[0]), (lambda: HALVES[1])
                 await one.round(asyncio.Event())  # recovers the ledger, which takes every producer
                 while await one.due_releases(ALL):
                     await other.round(asyncio.Event())

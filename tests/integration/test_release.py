@@ -5,7 +5,7 @@ The steps are those of agents/release/hats.py.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,15 @@ from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.errors import Unrecovered
 from hatcast.agents.redis.proposals import Committed, Proposal
+from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.batches import DueRelease
-from hatcast.agents.release.hats import Releaser
+from hatcast.agents.release.hats import Releaser, ReleaserOptions
 from hatcast.agents.release.queries import QueryReleaser
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.release.hats import HatChunks
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Stores, open_stores, store_closed, traffic
-from tests.integration.recovering import recovery_of
+from tests.integration.recovering import recovery_of, sealer_of
 from tests.integration.tables import PARTITIONS
 from tests.services import KafkaServer, RedisServer
 
@@ -80,15 +81,27 @@ async def releasing(
     kind: type[Releaser] = Releaser,
     publishers: type[TransactionalProducers] = TransactionalProducers,
     kind_of_recovery: type[LedgerRecovery] = LedgerRecovery,
+    *,
+    owned: Callable[[], frozenset[int]] = lambda: ALL,
+    queries: bool = False,
+    seals: bool = False,
 ) -> AsyncIterator[Releaser]:
-    """A releaser of a worker that owns all release partitions."""
+    """A worker's releaser, which by default owns all release partitions.
+
+    queries   it answers queries over days
+    seals     it seals finished days in each round
+    """
     settings = pipeline.settings
     made = publishers(settings.topics.telemetry, settings.policy.name, aiokafka_options(settings))
     recovery = recovery_of(pipeline, stores.redis, made, kind_of_recovery)
-    releaser = kind(settings, HatStore(stores.partitions), stores.ledger, recovery, SystemNoise())
-    releaser.owned = lambda: ALL
+    retained = RetainedStore(stores.redis, settings.policy.name, PARTITIONS)
+    options = ReleaserOptions(
+        owned,
+        QueryReleaser(settings, retained, stores.ledger, recovery, SystemNoise()) if queries else None,
+        sealer_of(pipeline, stores.redis, stores.ledger, recovery).seal if seals else None,
+    )
     try:
-        yield releaser
+        yield kind(settings, HatStore(stores.partitions), stores.ledger, recovery, SystemNoise(), options)
     finally:
         await made.stop()
 

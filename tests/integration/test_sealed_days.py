@@ -19,12 +19,9 @@ from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.redis.adoption import OutputPartition
 from hatcast.agents.redis.errors import DaySealed
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.sealed_days import Sealed, SealedDay, TopicStart, registry_records
 from hatcast.agents.release.hats import Releaser
-from hatcast.agents.release.queries import QueryReleaser
 from hatcast.stream.accounting.ledger import DaySummary
-from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import NOON_MS, Sample, Stores, open_stores, store_closed, traffic
@@ -60,11 +57,7 @@ def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> I
 @asynccontextmanager
 async def sealing(pipeline: Pipeline, stores: Stores) -> AsyncIterator[Releaser]:
     """A releaser of a worker that owns all and seals what is over in each round."""
-    async with releasing(pipeline, stores) as releaser:
-        settings, recovery = pipeline.settings, releaser._recovery
-        kept = RetainedStore(stores.redis, settings.policy.name, PARTITIONS)
-        releaser.queries = QueryReleaser(settings, kept, stores.ledger, recovery, SystemNoise())
-        releaser.seal = sealer_of(pipeline, stores.redis, stores.ledger, recovery).seal
+    async with releasing(pipeline, stores, queries=True, seals=True) as releaser:
         yield releaser
 
 

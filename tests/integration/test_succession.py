@@ -19,7 +19,7 @@ from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.identity import check_policy, claim_policy
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.policy_transition import NextPolicy, PolicyTransitionStore
-from hatcast.agents.release.hats import Releaser
+from hatcast.agents.release.hats import Releaser, ReleaserOptions
 from hatcast.agents.release.slots import SlotReleaser
 from hatcast.agents.worker.policy_transition import PolicyTransition
 from hatcast.stream.errors import HatcastError
@@ -120,8 +120,8 @@ async def opened(
         publishers = TransactionalProducers(settings.topics.telemetry, settings.policy.name, client)
         held.push_async_callback(publishers.stop)
         recovery = recovery_of(pipeline, stores.redis, publishers)
-        releaser = Releaser(settings, HatStore(stores.partitions), stores.ledger, recovery, SystemNoise())
-        releaser.owned = lambda: frozenset(range(PARTITIONS))
+        options = ReleaserOptions(lambda: frozenset(range(PARTITIONS)))
+        releaser = Releaser(settings, HatStore(stores.partitions), stores.ledger, recovery, SystemNoise(), options)
         yield kind(settings, stores.redis, stores.ledger, recovery, producer), releaser, stores
 
 
