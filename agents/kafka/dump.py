@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.client import broker_name, confluent_options
+from hatcast.agents.kafka.client import broker_name
+from hatcast.agents.kafka.partition_reader import is_end, next_messages, open_consumer
 from hatcast.agents.kafka.topics import topic_range
 from hatcast.stream.errors import HatcastError
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 BATCH_RECORDS: Final = 5_000
 QUEUE_KIB: Final = 32_768  # prefetch limit of the client
 FETCH_BYTES: Final = 262_144  # per partition, compressed: in memory a well compressed batch is many times larger
-POLL_SECONDS: Final = 0.1
-SILENCE_SECONDS: Final = 30.0  # without records for so long, although the end is not reached: the broker is gone
+FILL_SECONDS: Final = 0.1  # how long to wait for a full batch
 _NO_TIME: Final = -1  # Kafka's timestamp for a record without one
 
 
@@ -81,30 +80,18 @@ class Dump:
             self._consumer.assign(
                 [TopicPartition(self._topic, partition, starts[partition]) for partition in remaining]
             )
-            last_answer_s = monotonic_s()
             while remaining:
-                messages = self._consumer.consume(BATCH_RECORDS, POLL_SECONDS)  # waits that long to fill a batch
-                if messages:
-                    last_answer_s = monotonic_s()
-                elif monotonic_s() - last_answer_s > SILENCE_SECONDS:
-                    raise HatcastError(f"{self._broker} stopped answering in the middle of {self._topic}: try again")
-                lines = self._lines(messages, remaining)
+                lines = self._lines(next_messages(self._consumer, BATCH_RECORDS, FILL_SECONDS), remaining)
                 if lines:
                     yield _encode_lines(lines), len(lines)
 
     def _lines(self, messages: "list[Message]", remaining: dict[int, int]) -> list[Line]:
         """Return the records before the end; remove finished partitions from `remaining` (partition -> end)."""
-        from confluent_kafka import KafkaError, KafkaException
-
         topic = self._topic
         lines = []
         for message in messages:
             partition = message.partition()
-            error = message.error()
-            if error is not None:
-                # The log's end is also reported if the last offsets are transaction markers, which are not delivered.
-                if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's own name for it
-                    raise KafkaException(error)
+            if is_end(message):
                 if partition is not None and remaining.pop(partition, None) is not None:
                     self._pause(partition)
                 continue
@@ -133,6 +120,10 @@ class Dump:
             yield
         except KafkaException as raised:
             error = raised.args[0]
+            if error.code() == KafkaError._TIMED_OUT:  # noqa: SLF001 - librdkafka's own name for it
+                raise HatcastError(
+                    f"{self._broker} stopped answering in the middle of {self._topic}: try again"
+                ) from None
             if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - librdkafka's own name for it
                 raise HatcastError(
                     f"{self._broker} deleted records of {self._topic} before they were read: dump again, or raise the"
@@ -146,25 +137,11 @@ class Dump:
 @contextmanager
 def open_dump(settings: Settings, topic: str) -> Iterator[Dump]:
     """Open a dump of a topic. Raises HatcastError if the broker is unreachable or does not have the topic."""
-    from confluent_kafka import Consumer
-
-    consumer = Consumer(
-        confluent_options(settings)
-        | {
-            "group.id": "hatcast-dump",  # required by the library; nothing is committed
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "error",
-            "queued.max.messages.kbytes": QUEUE_KIB,
-            "max.partition.fetch.bytes": FETCH_BYTES,
-            "fetch.wait.max.ms": 10,  # the end is reported by a fetch without records
-            "max.poll.interval.ms": 86_400_000,  # the reader of our output may be slow
-            "allow.auto.create.topics": False,
-        }
-    )
-    try:
+    options = {
+        "auto.offset.reset": "error",
+        "queued.max.messages.kbytes": QUEUE_KIB,
+        "max.partition.fetch.bytes": FETCH_BYTES,
+        "max.poll.interval.ms": 86_400_000,  # the reader of our output may be slow
+    }
+    with open_consumer(settings, "dump", options) as consumer:
         yield Dump(settings, topic, consumer)
-    finally:
-        consumer.close()

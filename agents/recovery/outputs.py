@@ -4,16 +4,15 @@ It reads the records of aborted transactions too: a consumer that reads uncommit
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from aiokafka.errors import KafkaConnectionError, KafkaError
+from aiokafka.errors import KafkaConnectionError
 
-from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.kafka.cloud_events import is_from_other_domain
+from hatcast.agents.kafka.partition_reader import SILENCE_S, connection_errors, is_end, next_messages, open_consumer
 from hatcast.agents.redis.adoption import OutputPartition, Position
 
 if TYPE_CHECKING:
@@ -21,10 +20,11 @@ if TYPE_CHECKING:
 
 BATCH_RECORDS: Final = 1_000  # of one batch, at most
 PARALLEL_PARTITIONS: Final = 8  # read at the same time
-_POLL_S: Final = 0.1  # how long consume() waits to fill a batch
-_COMMITTED_POLL_S: Final = 0.01
-_TIMEOUT_S: Final = 30.0  # without any record
-_BUFFER_LIMITS: Final = {  # of librdkafka, per partition and per response
+_FILL_S: Final = 0.1  # how long to wait for a full batch
+_COMMITTED_FILL_S: Final = 0.01
+_FETCH_OPTIONS: Final = {
+    "fetch.queue.backoff.ms": 10,  # how long fetching pauses after the queue was full
+    # Limits of librdkafka's buffers, per partition and per response.
     "queued.max.messages.kbytes": 2_048,
     "max.partition.fetch.bytes": 1_048_576,
     "fetch.max.bytes": 8_388_608,
@@ -73,7 +73,7 @@ class OutputReader:
         with self._consumer("read_uncommitted") as consumer:
             for topic, topic_id in topics.items():
                 for partition in _partitions(consumer, topic):
-                    _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), _TIMEOUT_S, cached=False)
+                    _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), SILENCE_S, cached=False)
                     found[OutputPartition(topic, partition)] = Position(topic_id, end)
         return found
 
@@ -90,18 +90,12 @@ class OutputReader:
         waiting = [place for place, start in starts.items() if start < ends[place]]
         positions: dict[OutputPartition, int] = {}  # of the partitions being read
         with self._consumer("read_uncommitted") as consumer:
-            heard_s = monotonic_s()
             while waiting or positions:
                 for place in waiting[: PARALLEL_PARTITIONS - len(positions)]:
                     waiting.remove(place)
                     positions[place] = starts[place]
                     consumer.incremental_assign([TopicPartition(*place, starts[place])])
-                messages = consumer.consume(BATCH_RECORDS, _POLL_S)
-                if messages:
-                    heard_s = monotonic_s()
-                elif monotonic_s() - heard_s > _TIMEOUT_S:
-                    raise _connection_error("the output topics could not be read to their ends")
-                for batch in self._batches(messages, positions):
+                for batch in self._batches(next_messages(consumer, BATCH_RECORDS, _FILL_S), positions):
                     place = batch.place
                     resume_at = yield batch
                     positions[place] = batch.following if resume_at is None else resume_at
@@ -118,14 +112,14 @@ class OutputReader:
         found: dict[OutputPartition, OutputBatch] = {}
         for message in messages:
             place = OutputPartition(message.topic() or "", message.partition() or 0)
-            offset, is_end = message.offset() or 0, _is_end(message)
+            offset, at_end = message.offset() or 0, is_end(message)
             position = found[place].following if place in found else positions.get(place)
             if position is None or offset < position:
                 continue
             batch = found.setdefault(place, OutputBatch(place, position))
-            if not is_end:
+            if not at_end:
                 batch.records.append(self._record(message))
-            batch.following = offset if is_end else offset + 1
+            batch.following = offset if at_end else offset + 1
         return found.values()
 
     def committed(self, place: OutputPartition, start: int, following: int) -> frozenset[str]:
@@ -137,19 +131,17 @@ class OutputReader:
 
         found: set[str] = set()
         consumer = self._committed_consumer()
-        consumer.assign([TopicPartition(*place, start)])
-        heard_s = monotonic_s()
-        while monotonic_s() - heard_s <= _TIMEOUT_S:
-            for message in consumer.consume(BATCH_RECORDS, _COMMITTED_POLL_S):
-                heard_s = monotonic_s()
-                if _is_end(message) or (message.offset() or 0) >= following:
-                    return frozenset(found)
-                record = self._record(message)
-                if record.is_ours:
-                    found.add(record.key)
-                if record.offset + 1 >= following:
-                    return frozenset(found)
-        raise _connection_error("an output topic could not be read again")
+        with connection_errors():
+            consumer.assign([TopicPartition(*place, start)])
+            while True:
+                for message in next_messages(consumer, BATCH_RECORDS, _COMMITTED_FILL_S):
+                    if is_end(message) or (message.offset() or 0) >= following:
+                        return frozenset(found)
+                    record = self._record(message)
+                    if record.is_ours:
+                        found.add(record.key)
+                    if record.offset + 1 >= following:
+                        return frozenset(found)
 
     def _committed_consumer(self) -> "Consumer":
         """Return one consumer for all calls: connecting takes longer than reading."""
@@ -172,45 +164,13 @@ class OutputReader:
 
     @contextmanager
     def _consumer(self, isolation: str) -> "Iterator[Consumer]":
-        from confluent_kafka import Consumer, KafkaException
-
-        options: dict[str, Any] = confluent_options(self._settings) | {
-            "group.id": "hatcast-recovery",  # the library requires one; no offset is committed
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",  # an offset that the log lacks must skip no records
-            "isolation.level": isolation,
-            # Do not wait for more records at the end of a partition, nor for long when the queue was full.
-            "fetch.wait.max.ms": 10,
-            "fetch.queue.backoff.ms": 10,
-            **_BUFFER_LIMITS,
-        }
-        consumer = Consumer(options)
-        try:
+        options = {"isolation.level": isolation, **_FETCH_OPTIONS}
+        with open_consumer(self._settings, "recovery", options) as consumer, connection_errors():
             yield consumer
-        except KafkaException as raised:
-            raise _connection_error(str(raised)) from None
-        finally:
-            with suppress(KafkaException):
-                consumer.close()
-
-
-def _is_end(message: "Message") -> bool:
-    """Return whether a message is the end of a partition and not a record. Raises KafkaConnectionError for an error."""
-    from confluent_kafka import KafkaError as Code
-
-    error = message.error()
-    if error is not None and error.code() != Code._PARTITION_EOF:  # noqa: SLF001 - librdkafka's own name for it
-        raise _connection_error(error.str())
-    return error is not None
-
-
-def _connection_error(why: str) -> KafkaError:
-    return KafkaConnectionError(why)
 
 
 def _partitions(consumer: "Consumer", topic: str) -> list[int]:
-    found = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
+    found = consumer.list_topics(topic, timeout=SILENCE_S).topics[topic]
     if found.error is not None or not found.partitions:
-        raise _connection_error(f"{topic}: {found.error}")
+        raise KafkaConnectionError(f"{topic}: {found.error}")
     return sorted(found.partitions)

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from aiokafka.errors import KafkaConnectionError, KafkaError, UnknownTopicOrPartitionError
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
-from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.config.topics_table import REGISTRY_SUFFIX
 from hatcast.agents.kafka.client import aiokafka_options, confluent_options
+from hatcast.agents.kafka.partition_reader import SILENCE_S, connection_errors, is_end, next_messages, open_consumer
 from hatcast.agents.kafka.registry.records import Facts, PolicyRecord
 from hatcast.agents.kafka.transactional import start_producer, stop_producer
 from hatcast.agents.monitoring.failures import back_off_s
@@ -26,7 +26,6 @@ Decide = Callable[[Facts], Mapping[str, bytes]]
 
 PARTITION: Final = 0  # the only one, except on a mock cluster, where every topic has four
 _POLL_S: Final = 0.1
-_SILENCE_S: Final = 30.0  # without records for so long, although the end is not reached: the brokers are gone
 _WRITE_ATTEMPTS: Final = 8  # each one reads the topic again
 
 
@@ -94,34 +93,19 @@ def read_registry(settings: Settings, topic: str) -> Facts:
     Raises UnknownTopicOrPartitionError if the topic does not exist, KafkaConnectionError if the brokers stop answering,
     and HatcastError if a record cannot be decoded.
     """
-    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
+    from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
-    options = confluent_options(settings) | {
-        "group.id": "hatcast-registry",  # required by the library; nothing is committed
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "isolation.level": "read_committed",
-        "fetch.wait.max.ms": 10,
-    }
-    consumer = Consumer(options)
-    try:
+    with open_consumer(settings, "registry", {}) as consumer, connection_errors():
         _check_exists(consumer, topic)
         consumer.assign([TopicPartition(topic, PARTITION, OFFSET_BEGINNING)])
         return Facts.of(topic, _read_to_end(consumer))
-    except KafkaException as raised:
-        raise KafkaConnectionError(str(raised)) from None
-    finally:
-        consumer.close()
 
 
 def _other_policies(settings: Settings) -> list[PolicyRecord]:
-    from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    try:
-        names = AdminClient(confluent_options(settings)).list_topics(timeout=_SILENCE_S).topics
-    except KafkaException as raised:
-        raise KafkaConnectionError(str(raised)) from None
+    with connection_errors():
+        names = AdminClient(confluent_options(settings)).list_topics(timeout=SILENCE_S).topics
     policies: list[PolicyRecord] = []
     for name in sorted(names):
         if name.endswith(REGISTRY_SUFFIX) and name != settings.topics.registry:
@@ -132,27 +116,15 @@ def _other_policies(settings: Settings) -> list[PolicyRecord]:
 
 def _check_exists(consumer: "Consumer", topic: str) -> None:
     """Raise UnknownTopicOrPartitionError unless the brokers list the topic: an invisible topic is not an empty one."""
-    metadata = consumer.list_topics(topic, timeout=_SILENCE_S).topics[topic]
+    metadata = consumer.list_topics(topic, timeout=SILENCE_S).topics[topic]
     if metadata.error is not None or PARTITION not in metadata.partitions:
         raise UnknownTopicOrPartitionError(f"{topic}: {metadata.error}")
 
 
 def _read_to_end(consumer: "Consumer") -> dict[str, bytes]:
-    from confluent_kafka import KafkaError as Code
-
     values: dict[str, bytes] = {}
-    last_answer_s = monotonic_s()
-    while monotonic_s() - last_answer_s < _SILENCE_S:
-        message = consumer.poll(_POLL_S)
-        if message is None:
-            continue
-        last_answer_s = monotonic_s()
-        error = message.error()
-        if error is not None:
-            if error.code() == Code._PARTITION_EOF:  # noqa: SLF001 - librdkafka's own name for it
-                return values
-            raise KafkaConnectionError(error.str())
+    while not is_end(message := next_messages(consumer, 1, _POLL_S)[0]):
         key, value = message.key(), message.value()
         if key is not None and value is not None:
             values[key.decode(errors="replace")] = value
-    raise KafkaConnectionError("the registry topic could not be read to its end")
+    return values
