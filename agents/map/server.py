@@ -1,7 +1,6 @@
 """HTTP server of the map: the page, the API and the health checks, at one public address."""
 
 import asyncio
-import os
 import resource
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -19,7 +18,7 @@ from hatcast.agents.map.parameters import RequestError
 from hatcast.agents.map.static_files import StaticFiles
 from hatcast.agents.map.subscribers import Hub
 from hatcast.agents.map.topic_reader import Reader, start_position
-from hatcast.agents.monitoring.server import READY
+from hatcast.agents.monitoring.server import READY, os_reason
 from hatcast.stream.errors import HatcastError
 
 log = structlog.get_logger()
@@ -113,7 +112,7 @@ async def _start_server(app: web.Application, listen: Address) -> web.AppRunner:
     except OSError as error:
         await runner.cleanup()
         raise HatcastError(
-            f"cannot listen on {listen} ({_reason(error)}): name another --host or --port (0: any free port)"
+            f"cannot listen on {listen} ({os_reason(error)}): name another --host or --port (0: any free port)"
         ) from None
     return runner
 
@@ -124,11 +123,6 @@ def _raise_file_limit() -> None:
     if soft != hard:
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _reason(error: OSError) -> str:
-    number = error.errno or 0
-    return (os.strerror(number) if number > 0 else str(error.strerror)).lower()
 
 
 @web.middleware

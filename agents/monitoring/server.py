@@ -51,7 +51,7 @@ class OperatorServer:
         except OSError as error:
             await self.stop()
             raise HatcastError(
-                f"{self._key}: cannot listen on {self._listen} ({_reason(error)}): set another address, or port 0 for"
+                f"{self._key}: cannot listen on {self._listen} ({os_reason(error)}): set another address, or port 0 for"
                 " any free port"
             ) from None
         host, port = self._runner.addresses[0][:2]
@@ -74,7 +74,7 @@ class OperatorServer:
         return web.Response(body=page, headers={"Content-Type": content_type, "Cache-Control": "no-store"})
 
 
-def _reason(error: OSError) -> str:
+def os_reason(error: OSError) -> str:
     """Return the reason without the address, which asyncio repeats. Resolver errors have negative numbers."""
     number = error.errno or 0
     return (os.strerror(number) if number > 0 else str(error.strerror)).lower()
