@@ -279,7 +279,7 @@ def test_a_replay_may_go_where_its_records_are_kept(pipeline: Pipeline) -> None:
 
 
 def test_a_replay_that_a_new_topic_would_delete_makes_no_topic(pipeline: Pipeline, kafka: KafkaServer) -> None:
-    with pytest.raises(HatcastError, match=r'older than 72h .* begin at 2022-01-01T12:00:00Z: .*retention = "none"'):
+    with pytest.raises(HatcastError, match=r'older than 72h .* start at 2022-01-01T12:00:00Z: .*retention = "none"'):
         check_replay_target(pipeline.settings, 1_641_038_400_000)
     assert pipeline.settings.topics.telemetry not in kafka.topics()
 
