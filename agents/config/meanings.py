@@ -151,7 +151,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "weight_threshold": "only `capped_ratio`: with less noisy weight, in readings, a HAT is `suppressed` "
         "([estimators.md](estimators.md#when-presence-is-private))",
         "noise": "only hybrid estimators: or `gaussian`, whose guarantee is "
-        "[(epsilon, delta)](privacy.md#gaussian-noise)",
+        "[(epsilon, delta)](proofs.md#gaussian-noise)",
         "sigma": "only `kvh` and `kvh_heterogeneous`, km/h: standard deviation of users' means, from public knowledge "
         "([hybrid.md](hybrid.md#estimators))",
         "sigma_local": "only `kvh_heterogeneous`, km/h: the same for buses with devices, if it differs",

@@ -2,7 +2,7 @@
 
 Charges are integers in 1e-9 epsilon. For one policy and day, e(cell, slot) is the sum of all charges of releases that
 read this cell and slot. A user enters at most K HATs, so a user's day costs at most the sum of the K largest e. Two
-policies may admit a user to different HATs, so the costs of several policies add up (docs/privacy.md, "Several
+policies may admit a user to different HATs, so the costs of several policies add up (docs/proofs.md, "Several
 policies"). The ledger stores e as *levels*, e -> number of cells and slots, so that a charge takes O(levels) instead of
 O(HATs).
 

@@ -61,7 +61,7 @@ class DayLoss:
         The bound is `days` times `bound`. With Gaussian noise it holds at `days` times the policy's delta, so it caps
         the result for a single day only.
         Over one day all charges compose. Over several days only those of releases do: one answer of a query reads many
-        days of the same user, and its loss over them is no smaller than the sum of its charges (docs/privacy.md).
+        days of the same user, and its loss over them is no smaller than the sum of its charges (docs/proofs.md).
         """
         if self.gaussian is not None:
             releases = min(self.most_hats, self.limit // self.epsilon) if self.epsilon else 0

@@ -1,4 +1,4 @@
-"""ARRAY-AVERAGING: the mean of array means, so no user has more weight than an array.    [M III.B, Alg 1, 2]"""
+"""ARRAY-AVERAGING: the mean of array means, so no user has more weight than an array.    [M III.C]"""
 
 from fractions import Fraction
 from types import MappingProxyType

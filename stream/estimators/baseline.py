@@ -1,4 +1,4 @@
-"""BASELINE: the plain mean of all readings, with noise for the largest count of a user.    [M III.A]"""
+"""BASELINE: the plain mean of all readings, with noise for the largest count of a user.    [M III.B]"""
 
 from fractions import Fraction
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""Composition of a user's day of Gaussian releases, without amplification. See docs/privacy.md."""
+"""Composition of a user's day of Gaussian releases, without amplification. See docs/proofs.md."""
 
 from typing import Final
 

@@ -30,7 +30,7 @@ _EPOCH: Final = date(1970, 1, 1)  # first date of periods of one day: any date g
 
 
 class Kind(StrEnum):
-    """Kind of a query.    [T III.B]"""
+    """Kind of a query.    [T II.D]"""
 
     MEAN_SPEED = "mean_speed"
     OVER_SPEED_LIMIT = "over_speed_limit"

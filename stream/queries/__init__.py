@@ -1,4 +1,4 @@
-"""Queries over days: one answer about a cell and slot on D local dates, computed once all are over.    [T III.B]
+"""Queries over days: one answer about a cell and slot on D local dates, computed once all are over.    [T II.D]
 
 One kind per file, listed in `KINDS`. They read contributions retained per (day, user) at the release of a HAT:
 `RetainedDay`. See docs/specification/estimators.md, section 7.

@@ -1,4 +1,4 @@
-"""`mean_speed`: the mean over user-days of the user's mean on that day, in one cell and slot.    [T III.B, Query 1]"""
+"""`mean_speed`: the mean over user-days of the user's mean on that day, in one cell and slot.    [T IV.C]"""
 
 from collections.abc import Sequence
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""`over_speed_limit`: mean daily number of users above a speed limit, in one cell and slot.    [T III.B, Query 2]"""
+"""`over_speed_limit`: mean daily number of users above a speed limit, in one cell and slot.    [T IV.D]"""
 
 from collections.abc import Sequence
 from fractions import Fraction

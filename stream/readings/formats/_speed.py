@@ -1,6 +1,6 @@
 """Parsing of speeds: any number is accepted, so that its value does not decide whether the record counts.
 
-A policy with `drop_zero = false` and `reject_above = "none"` guarantees this (docs/privacy.md). So a number too large
+A policy with `drop_zero = false` and `reject_above = "none"` guarantees this (docs/proofs.md). So a number too large
 for a double becomes the largest double of the same sign: it counts as U, or as 0 if negative.
 """
 
