@@ -28,6 +28,7 @@ from hatcast.stream.readings.reading import Reading
 from hatcast.stream.readings.recording import Recording
 from hatcast.stream.replay.heartbeats import RecordingPass
 
+_FINISH_S: Final = 10.0  # what the broker does not acknowledge until then is sent at the next start
 _FAR_MS: Final = 1 << 60  # no limit ahead of now: the pace keeps a city from running ahead of the wall clock
 
 ReadingFilter = Callable[[Reading], bool]
@@ -64,7 +65,7 @@ class _Device:
 
     def summary(self, *, finished: bool) -> Summary:
         """Wait for the broker, then return the results."""
-        all_sent = self.outbox.finish()
+        all_sent = self.outbox.finish(_FINISH_S)
         tally = self.reporter.tally
         return Summary(
             topic=self.outbox.topic,

@@ -2,15 +2,13 @@
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka import Message as Delivered
+from confluent_kafka import KafkaError
 
 from hatcast.agents.clock import monotonic_s
+from hatcast.agents.kafka.queued_producer import QUEUE_FULL_WAIT_S, QUEUE_KIB, QueuedProducer, one_line
 from hatcast.agents.monitoring.declarations import BRIDGE_READINGS
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.monitoring.server import READY
@@ -18,15 +16,13 @@ from hatcast.agents.sources.acknowledgements import PendingMessage
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.replay.heartbeats import Message
 
-_QUEUE_KIB: Final = 64 << 10
 SILENCE_LIMIT_S: Final = 10.0  # without a delivery report, while messages are in flight
 _POLL_TIMEOUT_S: Final = 0.1
-_QUEUE_FULL_WAIT_S: Final = 0.02
 _CLOCK_IS_AHEAD: Final = "correct this machine's clock, it is ahead of Kafka's by more than max_ahead"
 
 
-class LiveProducer:
-    """Idempotent producer of one topic for an event loop, with acks=all and explicit partitions.
+class LiveProducer(QueuedProducer[PendingMessage]):
+    """Producer for an event loop.
 
     It retries for ever: while Kafka is unavailable, produced messages stay queued and `send` waits. So nothing is
     lost, and memory is bounded by `limit` messages and 64 MiB.
@@ -43,29 +39,24 @@ class LiveProducer:
         limit:       messages in flight, at most
         on_failure:  called in the loop when Kafka rejects a message permanently
         """
-        self.topic = topic
+        super().__init__(
+            options,
+            topic,
+            {
+                "linger.ms": 5,
+                "queue.buffering.max.messages": limit + 100_000,  # heartbeats are not counted in `limit`
+                "queue.buffering.max.kbytes": QUEUE_KIB,
+                "message.timeout.ms": 0,  # retry for ever: sources are acknowledged only what Kafka has confirmed
+            },
+        )
         self.limit = limit
-        self.in_flight = 0
         self.confirmed = 0
         self._last_report_s = monotonic_s()  # the last delivery report, or the first message in flight if later
         self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
         self._has_room = asyncio.Event()
         self._has_room.set()
-        self._reports: deque[tuple[PendingMessage | None, KafkaError | None]] = deque()
         self._closed = threading.Event()
-        self._producer = Producer(
-            {
-                **options,
-                "enable.idempotence": True,
-                "acks": "all",
-                "compression.type": "lz4",
-                "linger.ms": 5,
-                "queue.buffering.max.messages": limit + 100_000,  # heartbeats are not counted in `limit`
-                "queue.buffering.max.kbytes": _QUEUE_KIB,
-                "message.timeout.ms": 0,  # retry for ever: sources are acknowledged only what Kafka has confirmed
-            }
-        )
         self._poller = threading.Thread(target=self._poll_reports, name="live-producer", daemon=True)
         self._poller.start()
 
@@ -75,26 +66,17 @@ class LiveProducer:
             self._has_room.clear()
             await self._has_room.wait()
         while not self._produce(message, pending):
-            await asyncio.sleep(_QUEUE_FULL_WAIT_S)
+            await asyncio.sleep(QUEUE_FULL_WAIT_S)
         pending.unconfirmed += 1
 
     def send_heartbeat(self, message: Message) -> None:
         """Produce a heartbeat record; skip it if the queue is full, since the next one replaces it."""
-        self._produce(message, None)
+        self._produce(message)
 
-    def _produce(self, message: Message, pending: PendingMessage | None) -> bool:
-        partition, timestamp, key, value = message
-        on_delivery = partial(self._on_delivery, pending)
-        try:
-            self._producer.produce(self.topic, value, key, partition, timestamp=timestamp, on_delivery=on_delivery)
-        except BufferError:
-            return False
-        except KafkaException as error:
-            raise self._rejection(error.args[0]) from None
+    def _produce(self, message: Message, tag: PendingMessage | None = None) -> bool:
         if not self.in_flight:
             self._last_report_s = monotonic_s()
-        self.in_flight += 1
-        return True
+        return super()._produce(message, tag)
 
     def silence_s(self) -> float:
         """Return the seconds since the last delivery report; 0 if no message is in flight."""
@@ -110,15 +92,14 @@ class LiveProducer:
         until_s = monotonic_s() + seconds
         while self.in_flight and monotonic_s() < until_s:
             self._producer.flush(0)  # ends the linger time
-            await asyncio.sleep(_QUEUE_FULL_WAIT_S)
+            await asyncio.sleep(QUEUE_FULL_WAIT_S)
         return self.in_flight
 
     async def close(self) -> None:
-        """Stop, and drop queued messages. Kafka may or may not have the unconfirmed ones."""
+        """Stop, and drop queued messages."""
         self._closed.set()
         await asyncio.to_thread(self._poller.join)
-        self._producer.purge()
-        self._producer.flush(1.0)
+        self._purge()
 
     def _poll_reports(self) -> None:
         """Collect delivery reports in a thread, and pass them to the loop in batches."""
@@ -127,16 +108,11 @@ class LiveProducer:
             if self._reports:
                 self._loop.call_soon_threadsafe(self._handle_reports)
 
-    def _on_delivery(self, pending: PendingMessage | None, error: KafkaError | None, _: Delivered) -> None:
-        self._reports.append((pending, error))
-
     def _handle_reports(self) -> None:
         """Handle the collected delivery reports, in the loop."""
         self._last_report_s = monotonic_s()
         before = self.confirmed
-        for _ in range(len(self._reports)):
-            pending, error = self._reports.popleft()
-            self.in_flight -= 1
+        for pending, error in self._taken_reports():
             if error is not None:
                 self._on_failure(self._rejection(error))
             elif pending is not None:
@@ -146,9 +122,8 @@ class LiveProducer:
             self._has_room.set()
         METERS.count(BRIDGE_READINGS, self.confirmed - before)
 
-    def _rejection(self, error: KafkaError) -> HatcastError:
-        """Return the error for a message that Kafka rejects permanently. Its text contains no record."""
+    def _rejection(self, error: KafkaError, _: int | None = None) -> HatcastError:
         fix = "fix that, and start again"
         if error.code() == KafkaError.INVALID_TIMESTAMP:
             fix = _CLOCK_IS_AHEAD
-        return HatcastError(f"Kafka rejects readings on topic {self.topic} ({' '.join(error.str().split())}): {fix}")
+        return HatcastError(f"Kafka rejects readings on topic {self.topic} ({one_line(error)}): {fix}")
