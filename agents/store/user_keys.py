@@ -46,16 +46,16 @@ def other_user_key(name: str, partition: int, stored: str, own: str) -> OtherUse
 
 
 async def folded_under(redis: AnyRedis, states: Iterable[PartitionKeys]) -> list[tuple[PartitionKeys, StoredKey]]:
-    """The user key of each of these partition states, of those that are stored and that this user may read.
+    """The user key of each of these partition states, of those that hold folded records and that this user may read.
 
-    Other errors of redis-py pass through.
+    A state that was only opened holds no user: its key does not matter. Other errors of redis-py pass through.
     """
     wanted = list(states)
     if not wanted:
         return []
     async with redis.pipeline(transaction=False) as pipe:
         for keys in wanted:
-            pipe.hmget(keys.state, ["user_key", "made_key"])
+            pipe.hmget(keys.state, ["user_key", "made_key", "clock"])
         answers = await pipe.execute(raise_on_error=False)
     found = []
     for keys, answer in zip(wanted, answers, strict=True):
@@ -63,8 +63,8 @@ async def folded_under(redis: AnyRedis, states: Iterable[PartitionKeys]) -> list
             continue
         if isinstance(answer, Exception):
             raise answer
-        fingerprint, made = answer
-        if fingerprint is not None:
+        fingerprint, made, clock = answer
+        if fingerprint is not None and clock is not None:
             found.append((keys, StoredKey(fingerprint.decode(), made)))
     return found
 
