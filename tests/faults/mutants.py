@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from hatcast.agents.kafka.producers import TransactionalProducers
+from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
 from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.redis.adoption import OutputPartition
@@ -104,13 +105,20 @@ def no_recovery() -> None:
 
 
 def no_fencing() -> None:
-    """Every worker has transactional ids of its own, so that none fences another's."""
+    """Every worker has transactional ids of its own, so that none fences another's, and confirms nothing before a send.
+
+    Each of the two alone keeps a worker that was stopped from sending what Redis has lost since.
+    """
     product = TransactionalProducers.__init__
 
     def init(self: TransactionalProducers, domain: str, name: str, client: dict[str, Any]) -> None:
         product(self, f"{domain}/{uuid.uuid4()}", name, client)
 
+    async def confirm(self: LedgerRecovery) -> None:
+        del self
+
     TransactionalProducers.__init__ = init  # type: ignore[method-assign]
+    LedgerRecovery.confirm = confirm  # type: ignore[method-assign]
 
 
 def reserved_at_the_answer() -> None:
