@@ -189,7 +189,7 @@ def test_what_cannot_follow_is_refused_and_leaves_nothing_behind(pipeline: Pipel
             f"policy.from {TODAY} has begun: {old!r} has reached 2022-01-02T12:00:00+00:00; set",
         ),
         "past": ({"from": "2021-12-31"}, "set policy.from to a date that has not begun"),
-        "zone": ({"from": TOMORROW, "timezone": "Asia/Kolkata"}, "policy.timezone 'Asia/Kolkata': the other policies of"),
+        "zone": ({"from": TOMORROW, "timezone": "Asia/Kolkata"}, "policy.timezone 'Asia/Kolkata': the other"),
     }
     for role, (changes, reason) in refusals.items():
         one = beside(pipeline, role, **{"replaces": old, **changes})
