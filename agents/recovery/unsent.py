@@ -32,11 +32,11 @@ class Unsent:
         for name, date in days:
             if domain.is_sealed(name, date):
                 continue
-            for release_id, record in (await self._store.records(name, date)).items():
+            for record in (await self._store.records(name, date)).values():
                 try:
                     unsent = published_of(record, self._policy_id, self._fineness)
                 except (msgspec.DecodeError, ValueError):  # of another version of hatcast
-                    log.warning("unreadable record in the ledger: it keeps its charge", release_id=release_id)
+                    log.warning("unreadable record in the ledger: it keeps its charge", policy=name, date=date)
                     continue
                 await self._store.discard(attempt, unsent)
                 discarded += 1
