@@ -26,26 +26,16 @@ from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.slot_progress import Mark, ProgressStore
 from hatcast.stream.accounting.ledger import Reserved
 from hatcast.stream.queries import Period
-from hatcast.stream.records import BudgetRecord, EpsilonDelta, ReservedRecord
+from hatcast.stream.records import BudgetRecord, ReservedRecord
 from tests.faults.test_lost_redis import close_hours, come_back, commit_and_die, copied, forget, roll_back
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, open_stores
-from tests.integration.recovering import guard_of_all
+from tests.integration.recovering import budget_record, guard_of_all
 from tests.integration.test_release import ALL, DATE, finish, releasing, stored_records
 from tests.replayed import policy_of
 from tests.services import KafkaServer, RedisServer
 
 LIMIT: Final = 3.0  # of six HATs, at 1.0 each
-RECORD: Final = Proposal(
-    f"t-unsent-progress/{DATE}T09:00/c",
-    DATE,
-    "c/09:00",
-    10**9,
-    (b'{"seq":', b"}"),
-    (b"{", b"}"),
-    fineness=3,
-    release_partition=0,
-)
 FIRST, SECOND = slice(HOUR_MS), slice(HOUR_MS, None)
 
 
@@ -156,11 +146,12 @@ def test_a_slot_whose_records_are_discarded_is_not_committed_any_more(redis_serv
             try:
                 guard, progress = await guard_of_all(redis, name, name), ProgressStore(redis, name, name)
                 ledger, recovery = LedgerStore(redis, name, policy_of(name=name)), RecoveryStore(redis, name, name)
-                await ledger.commit([RECORD], CommitGuard(guard.token, {0: guard.written[0]}))
+                record = proposal(name)
+                await ledger.commit([record], CommitGuard(guard.token, {0: guard.written[0]}))
                 await progress.advance(Mark.PUBLISHED, [0], 1_000, guard.token)
                 await progress.advance(Mark.COMMITTED, [0, 1], 2_000, guard.token)
                 await redis.hdel(DomainKeys(name).recovery, "token")
-                unsent = Published(RECORD.release_id, name, DATE, RECORD.place, RECORD.charge, 1, 3, b'{"seq":1}')
+                unsent = Published(record.release_id, name, DATE, record.place, record.charge, 1, 3, b'{"seq":1}')
                 await recovery.unsent.discard(await recovery.begin(), unsent)
                 marks = (await progress.read()).marks
                 assert marks == {
@@ -191,17 +182,7 @@ def test_only_what_was_told_stays_reserved(redis_server: RedisServer) -> None:
             try:
                 guard = await guard_of_all(redis, domain, name)
                 ledger, recovery = LedgerStore(redis, domain, policy), RecoveryStore(redis, domain, name)
-                record = Proposal(
-                    f"{name}/{DATE}T09:00/c",
-                    DATE,
-                    "c/09:00",
-                    10**9,
-                    (b'{"seq":', b"}"),
-                    (b"{", b"}"),
-                    fineness=3,
-                    release_partition=0,
-                )
-                await ledger.commit([record], CommitGuard(guard.token, {0: guard.written[0]}))
+                await ledger.commit([proposal(name)], CommitGuard(guard.token, {0: guard.written[0]}))
                 places = policy.most_hats
                 assert {q: r.places for q, r in (await ledger.summary(DATE)).queries.items()} == dict.fromkeys(
                     ("untold", "told", "less"), places
@@ -223,18 +204,12 @@ def test_only_what_was_told_stays_reserved(redis_server: RedisServer) -> None:
     asyncio.run(run())
 
 
+def proposal(name: str) -> Proposal:
+    """A release at 1.0."""
+    parts = (b'{"seq":', b"}"), (b"{", b"}")
+    return Proposal(f"{name}/{DATE}T09:00/c", DATE, "c/09:00", 10**9, *parts, fineness=3, release_partition=0)
+
+
 def told(name: str, places: dict[str, int]) -> BudgetRecord:
-    return BudgetRecord(
-        policy=name,
-        policy_id="b2:",
-        date=DATE,
-        seq=1,
-        releases=1,
-        epsilon_sum=1.0,
-        epsilon_user_day=1.0,
-        limit=105.0,
-        day_bound=1.0,
-        epsilon_delta=EpsilonDelta(epsilon=1.0, delta=1e-6),
-        max_hats_per_day=40,
-        queries=tuple(ReservedRecord(query=query, epsilon=0.1, places=each) for query, each in places.items()),
-    )
+    queries = tuple(ReservedRecord(query=query, epsilon=0.1, places=each) for query, each in places.items())
+    return budget_record(name, DATE, 1, limit=105.0, max_hats_per_day=40, queries=queries)

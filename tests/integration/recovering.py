@@ -1,7 +1,7 @@
 """The recovery of the ledger as a worker has it, for tests that drive it themselves."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.producers import TransactionalProducers
@@ -17,6 +17,7 @@ from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.worker.sealing import Change, Sealer
+from hatcast.stream.records import BudgetRecord, EpsilonDelta
 from tests.integration.harness import Pipeline
 from tests.integration.tables import PARTITIONS
 
@@ -98,3 +99,16 @@ async def adopt(
             return lacking.different
         await store.adopt(check, batch, lacking.missing, committed)
     return frozenset()
+
+
+def budget_record(policy: str, date: str, seq: int, **more: Any) -> BudgetRecord:
+    """A record of `hats.budget` with one release at 1.0."""
+    loss = EpsilonDelta(epsilon=1.0, delta=1e-6)
+    fields: dict[str, Any] = {
+        "releases": 1,
+        "epsilon_sum": 1.0,
+        "epsilon_user_day": 1.0,
+        "limit": 2.0,
+        "day_bound": 1.0,
+    }
+    return BudgetRecord(policy=policy, policy_id="b2:", date=date, seq=seq, epsilon_delta=loss, **(fields | more))

@@ -35,7 +35,6 @@ from hatcast.stream.fold.checkpoint import take_changes
 from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.queries import Period
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
-from hatcast.stream.records import BudgetRecord, EpsilonDelta
 from tests.integration.health import LISTEN, is_ready, missing
 from tests.integration.readings import (
     EXACT,
@@ -47,7 +46,7 @@ from tests.integration.readings import (
     ticks,
     traffic,
 )
-from tests.integration.recovering import OUTPUT, guard_of_all
+from tests.integration.recovering import OUTPUT, budget_record, guard_of_all
 from tests.integration.test_own_redis import own_redis, pipeline_on
 from tests.replayed import policy_of
 from tests.services import KafkaServer
@@ -83,18 +82,7 @@ async def _refuse_each(url: str) -> None:
     answer = AnswerProposal(f"full/{DATE}T12:00/c/q", DATE, [DATE], "q", Reserved(1, 10**9), *parts, 0)
     unsent = Published(proposal.release_id, "full", DATE, proposal.place, 10**9, 100, 0, b'{"seq":100}')
     answered = Answered("full", "other", Period(date.fromisoformat(DATE), 1), 1, 10**9)
-    budget = BudgetRecord(
-        policy="full",
-        policy_id="b2:",
-        date=DATE,
-        seq=9,
-        releases=1,
-        epsilon_sum=1.0,
-        epsilon_user_day=1.0,
-        limit=2.0,
-        day_bound=1.0,
-        epsilon_delta=EpsilonDelta(epsilon=1.0, delta=1e-6),
-    )
+    budget = budget_record("full", DATE, 9)
     fold = folds(policy)[0]
     fold.apply(LATER_MS, [NOON_MS], [next(s for s in traffic() if s.partition == 0).value])
     changes = take_changes(fold)

@@ -36,9 +36,9 @@ from hatcast.stream.fold.checkpoint import Changes, take_changes
 from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import Period
-from hatcast.stream.records import BudgetRecord, EpsilonDelta, ReservedRecord
+from hatcast.stream.records import ReservedRecord
 from tests.integration.readings import HOUR_MS, LATER_MS, NOON_MS, folds, traffic
-from tests.integration.recovering import OUTPUT, adopt, guard_of_all
+from tests.integration.recovering import OUTPUT, adopt, budget_record, guard_of_all
 from tests.replayed import policy_of
 from tests.services import RedisServer
 
@@ -143,20 +143,8 @@ class Stage:
         paid = replace(
             self.policy, selection_cost=SelectionCost(1.0, date.fromisoformat(DAY), date.fromisoformat("2022-01-05"))
         )
-        budget = BudgetRecord(
-            policy="lost",
-            policy_id="b2:",
-            date=DAY,
-            seq=99,
-            releases=1,
-            epsilon_sum=1.0,
-            epsilon_user_day=1.0,
-            limit=2.0,
-            day_bound=1.0,
-            epsilon_delta=EpsilonDelta(epsilon=1.0, delta=1e-6),
-            max_hats_per_day=3,
-            queries=(ReservedRecord(query="q", epsilon=1.0, places=2),),
-        )
+        reserved = (ReservedRecord(query="q", epsilon=1.0, places=2),)
+        budget = budget_record("lost", DAY, 99, max_hats_per_day=3, queries=reserved)
         fresh = [published(name, f"{h}:00", NANO, place=f"{h}/12:00") for h in range(11, 14)]
 
         async def adopt_fresh() -> None:
