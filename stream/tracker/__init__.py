@@ -1,0 +1,1 @@
+"""Useful estimates at an honest budget: a model of the city, residual queries, individual accounting."""

@@ -1,0 +1,27 @@
+"""Widening of intervals when a city surprises the model more than its constants say.  [docs/specification/tracker.md, 1]
+
+The constants of one year covered only 89 to 92 % of another. The ratio of what was seen to what was expected is a
+function of released numbers, so it costs nothing.
+"""
+
+from typing import Final
+
+_WINDOW: Final = 200.0  # queries; older ones fade exponentially
+
+
+class Calibration:
+    """Running ratio of squared innovations to their variances, both without the noise of the query."""
+
+    def __init__(self) -> None:
+        self._seen = 1.0
+        self._expected = 1.0
+
+    def add(self, innovation: float, variance: float, noise: float) -> None:
+        """Add a query's innovation, its variance, and the part of it that is noise."""
+        self._seen += ((innovation**2 - noise) / variance - self._seen) / _WINDOW
+        self._expected += ((variance - noise) / variance - self._expected) / _WINDOW
+
+    @property
+    def factor(self) -> float:
+        """What reported variances are multiplied by: 1 or more."""
+        return max(1.0, self._seen / self._expected)

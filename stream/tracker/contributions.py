@@ -1,0 +1,111 @@
+"""Contributions of one local date: the public counts of its HATs, and apart from them the private means of buses.
+
+Under `replace` the users of a HAT and their numbers of readings are public. All that a tracker decides is a function of
+`DayCounts`; only `hatcast.stream.tracker.query.noiseless_sum` reads the means. So a decision cannot look at a speed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hatcast.stream.tracker.setting import Variances
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_FEATURE_CENTRES: Final = (0.4, 2.0)  # of ln(readings / users) and ln(users): near their means in one city
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HatCounts:
+    """Public counts of one HAT.
+
+    cell       number of its cell, from 0
+    hour       hour of the local clock in which its slot starts, 0 to 23
+    buses      int64 [L], 1 or more  numbers of its buses on this date, from 0, each once
+    readings   int64 [L]  of each bus, 1 or more
+    """
+
+    cell: int
+    hour: int
+    buses: Integers
+    readings: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hat:
+    """One HAT of a day.
+
+    first, end   its contributions are those from `first` to before `end`
+    features     float64 [2]  ln(readings / users) and ln(users), centred
+    variance     of the HAT's own deviation, which has the sampling of its buses, before any release
+    road_share   of `variance`, what is not sampling
+    """
+
+    cell: int
+    hour: int
+    first: int
+    end: int
+    users: int
+    features: Floats
+    variance: float
+    road_share: float
+
+
+class DayCounts:
+    """Public counts of one date. HATs are added hour by hour; a contribution is one bus in one HAT.
+
+    hats       in the order in which they were added
+    hat        int64 [N]  number of each contribution's HAT
+    bus        int64 [N]  number of its bus
+    readings   float64 [N]
+    weight     float64 [N]  the bus's share of the HAT's readings
+    variance   float64 [N]  of the bus's mean around the HAT's
+    """
+
+    def __init__(self, variances: Variances) -> None:
+        self._variances = variances
+        self.hats: list[Hat] = []
+        self.hat = np.empty(0, np.int64)
+        self.bus = np.empty(0, np.int64)
+        self.readings, self.weight, self.variance = np.empty((3, 0))
+
+    def add(self, counts: Sequence[HatCounts]) -> range:
+        """Add the HATs of an hour. Return their numbers."""
+        before, at = len(self.hats), len(self.hat)
+        columns: list[tuple[Integers, Integers, Floats, Floats, Floats]] = []
+        for each in counts:
+            hat, column = self._hat_of(each, at)
+            self.hats.append(hat)
+            columns.append(column)
+            at = hat.end
+        if columns:
+            hat_column, bus, readings, weight, variance = (np.concatenate(each) for each in zip(*columns, strict=True))
+            self.hat = np.concatenate((self.hat, hat_column))
+            self.bus = np.concatenate((self.bus, bus))
+            self.readings = np.concatenate((self.readings, readings))
+            self.weight = np.concatenate((self.weight, weight))
+            self.variance = np.concatenate((self.variance, variance))
+        return range(before, len(self.hats))
+
+    def _hat_of(self, counts: HatCounts, first: int) -> tuple[Hat, tuple[Integers, Integers, Floats, Floats, Floats]]:
+        users, variances = len(counts.buses), self._variances
+        readings = counts.readings.astype(np.float64)
+        total = float(readings.sum())
+        weight = readings / total
+        variance = variances.bus + variances.bus_hat + variances.reading / readings
+        own = variances.hat + float(weight @ (weight * variance))
+        hat = Hat(
+            counts.cell,
+            counts.hour,
+            first,
+            first + users,
+            users,
+            np.log((total / users, users)) - _FEATURE_CENTRES,
+            own,
+            variances.hat / own,
+        )
+        return hat, (np.full(users, len(self.hats)), counts.buses, readings, weight, variance)

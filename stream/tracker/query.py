@@ -1,0 +1,232 @@
+"""A residual query: how far the buses of one cell are from the model's prediction.    [docs/specification/tracker.md, 2]
+
+    Y = sum_b clip(round(T a_b r_b / s_b), -Z_b, Z_b) + discrete Laplace noise of scale D = 2 z T
+
+r_b is the difference of bus b's mean from the prediction, s_b its spread, a_b what the bus pays, z a number of spreads.
+Z_b = floor(T a_b z), so the bus is charged 2 Z_b / D, rounded up: at most a_b.
+
+Proof. Members, spreads, payments, z, D and Z_b are functions of public counts and the policy, and the prediction is one
+of numbers released before. Two neighbours with the same released past have them in common. They differ in one bus,
+whose term is an integer in [-Z_b, Z_b], so Y before the noise differs by at most 2 Z_b, and the probabilities of each
+output by a factor of at most exp(2 Z_b / D). Floating point enters only before the integer clip of a bus's own term.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from hatcast.stream.tracker.contributions import DayCounts, Floats, Integers
+from hatcast.stream.tracker.model import SHARED, Covariance, Gain, Means, Observation
+from hatcast.stream.tracker.setting import Variances
+from hatcast.stream.units import NANO
+
+CLIPS: Final = np.array((2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 115, 130, 150, 175, 200, 250, 300))
+"""Hundredths: the grid of z."""
+STEPS: Final = 1_000_000
+"""T: steps of one unit of payment"""
+_PER_CLIP: Final = 2 * STEPS // 100  # D for one hundredth of z
+_Z: Final = CLIPS / 100
+_KEPT: Final = np.array([math.erf(z / math.sqrt(2)) for z in _Z])  # derivative of the mean clipped residual: P(|N| < z)
+_CLIPPED: Final = _KEPT - _Z * np.exp(-(_Z**2) / 2) * np.sqrt(2 / np.pi) + _Z**2 * (1 - _KEPT)  # E clip(N, z)^2
+_NOISE: Final = 8.0  # variance of Laplace noise of scale 2 z, for z = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Members:
+    """Buses of a query, with the contributions that they bring. A function of public counts and the policy.
+
+    contributions   int64 [K]  numbers in `DayCounts`, ascending: all of one cell
+    buses           int64 [L]  each once
+    of_bus          int64 [K]  position in `buses` of each contribution
+    within          float64 [K]  share of its bus's readings; sums to 1 for each bus
+    own             float64 [L]  variance of a bus's residual that no HAT's mean explains
+    spread          float64 [L]  s_b: standard deviation of its residual
+    hats            int64 [H]  numbers of the HATs
+    starts          int64 [H]  position of each HAT's first contribution
+    rows            float64 [H, 27]  weights of the shared parts in each HAT's mean, without those of the cell
+    """
+
+    cell: int
+    contributions: Integers
+    buses: Integers
+    of_bus: Integers
+    within: Floats
+    own: Floats
+    spread: Floats
+    hats: Integers
+    starts: Integers
+    rows: Floats
+
+
+def members_of(contributions: Integers, day: DayCounts, covariance: Covariance, variances: Variances) -> Members:
+    """Return the members of a query of these contributions to HATs of one cell.
+
+    contributions   int64 [K], 1 or more, ascending
+    """
+    hat_column = day.hat[contributions]
+    starts = np.flatnonzero(np.concatenate(([True], hat_column[1:] != hat_column[:-1])))
+    hats = hat_column[starts]
+    cell = day.hats[hats[0]].cell
+    readings = day.readings[contributions]
+    buses = day.bus[contributions]
+    if len(hats) == 1:
+        of_bus, within, in_hats = np.arange(len(buses)), np.ones(len(buses)), np.ones(len(buses))
+        total = readings
+    else:
+        buses, of_bus = np.unique(buses, return_inverse=True)
+        total = np.bincount(of_bus, readings)
+        within = readings / total[of_bus]
+        in_hats = np.bincount(of_bus, within**2)
+    own = variances.bus_hat * in_hats + variances.bus + variances.reading / total
+    rows = np.zeros((len(hats), SHARED))
+    rows[:, 0] = 1
+    rows[np.arange(len(hats)), [1 + day.hats[hat].hour for hat in hats]] = 1
+    rows[:, 25:] = [day.hats[hat].features for hat in hats]
+    slopes = covariance.slopes[cell]
+    of_cell = float(slopes @ covariance.shared @ slopes) + float(covariance.variance[cell])
+    spread = np.sqrt(own + of_cell + variances.hat + float(covariance.shared[0, 0]))
+    return Members(cell, contributions, buses, of_bus, within, own, spread, hats, starts, rows)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Designs:
+    """What queries of the same members would tell, for each of several payments.
+
+    clip       int64 [P]  position of z in `CLIPS`
+    total      float64 [P]  W: sum of a_b / s_b
+    weights    float64 [P, H]  of each HAT; a row sums to 1
+    betas      float64 [P, H]
+    rows       float64 [P, 27]  weights of the shared parts, with those of the cell
+    shared     float64 [P, 27]  covariance of y with the shared parts
+    noise      float64 [P]  variance of y that is noise
+    rest       float64 [P]  variance of all that is neither shared, nor the cell's, nor a HAT's own deviation
+    variance   float64 [P]  of y
+    """
+
+    clip: Integers
+    total: Floats
+    weights: Floats
+    betas: Floats
+    rows: Floats
+    shared: Floats
+    noise: Floats
+    rest: Floats
+    variance: Floats
+
+
+def designs_of(
+    members: Members, payments: Floats, day: DayCounts, covariance: Covariance, variances: Variances
+) -> Designs:
+    """Return what queries would tell. payments: float64 [P, L], of each bus, with a sum above 0."""
+    scaled = payments / members.spread
+    total = scaled.sum(axis=1)
+    shares = scaled / total[:, None]
+    by_contribution = shares[:, members.of_bus] * members.within
+    weights = np.add.reduceat(by_contribution, members.starts, axis=1)
+    sampled = day.weight[members.contributions] * day.variance[members.contributions]
+    prior = np.array([day.hats[hat].variance for hat in members.hats])
+    common = np.add.reduceat(by_contribution * sampled, members.starts, axis=1) + weights * variances.hat
+    betas = common / prior
+    unexplained = (
+        shares**2 @ members.own + variances.hat * (weights**2).sum(axis=1) - (common**2 / prior).sum(axis=1)
+    )
+    spreads = shares**2 @ members.spread**2
+    slope = total[:, None] * _KEPT
+    at_clips = (spreads[:, None] * _CLIPPED + _NOISE * (_Z / total[:, None]) ** 2) / _KEPT**2
+    clip = at_clips.argmin(axis=1)
+    lost = spreads * (_CLIPPED[clip] / _KEPT[clip] ** 2 - 1)
+    noise = _NOISE * (_Z[clip] / slope[np.arange(len(clip)), clip]) ** 2
+    rest = np.maximum(unexplained, 0) + np.maximum(lost, 0) + noise
+    rows = weights @ members.rows + covariance.slopes[members.cell]
+    shared = rows @ covariance.shared
+    own = betas**2 @ covariance.hats[members.hats]
+    variance = (rows * shared).sum(axis=1) + covariance.variance[members.cell] + own + rest
+    return Designs(clip, total, weights, betas, rows, shared, noise, rest, variance)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Query:
+    """A query as it is made, before its noise. Public: nothing in it depends on an unreleased speed.
+
+    payments   int64 [L]  what each bus is ready to pay, 1e-9
+    bounds     int64 [L]  Z_b
+    charges    int64 [L]  what each bus pays, 1e-9: at most its payment
+    scale      D: scale of the discrete Laplace noise
+    total      W
+    kept       expected derivative of the sum by a shift of all residuals, over T W
+    noise      variance of the noise, in the policy's unit squared
+    """
+
+    members: Members
+    payments: Integers
+    bounds: Integers
+    charges: Integers
+    scale: int
+    total: float
+    kept: float
+    noise: float
+    observation: Observation
+    gain: Gain
+
+
+def query_of(
+    members: Members, payments: Integers, day: DayCounts, covariance: Covariance, variances: Variances
+) -> Query:
+    """Design the query for these payments (int64 [L], 1e-9), and update the covariance with it."""
+    designs = designs_of(members, payments[None] / NANO, day, covariance, variances)
+    hundredths = int(CLIPS[designs.clip[0]])
+    bounds = payments * hundredths // 100_000  # payments 1e-9 T z, in integers
+    observation = Observation(
+        members.cell,
+        designs.rows[0] - covariance.slopes[members.cell],
+        members.hats,
+        designs.weights[0],
+        designs.betas[0],
+        float(designs.rest[0]),
+    )
+    return Query(
+        members,
+        payments,
+        bounds,
+        charges_of(bounds, hundredths),
+        _PER_CLIP * hundredths,
+        float(designs.total[0]),
+        float(_KEPT[designs.clip[0]]),
+        float(designs.noise[0]),
+        observation,
+        covariance.observe(observation),
+    )
+
+
+def charges_of(bounds: Integers, hundredths: int) -> Integers:
+    """Return the charges 2 Z_b / D in 1e-9, rounded up. hundredths: of z."""
+    return -(-bounds * (2 * NANO // _PER_CLIP) // hundredths)
+
+
+def noiseless_sum(query: Query, values: Floats, means: Means) -> int:
+    """Return the sum of the buses' integer terms.
+
+    values   float64 [N], the private mean of each contribution of the day, in the policy's unit
+    """
+    members = query.members
+    terms = np.rint(query.payments * (STEPS / NANO) * _residuals(query, values, means) / members.spread)
+    return int(np.clip(terms, -query.bounds, query.bounds).astype(np.int64).sum())
+
+
+def _residuals(query: Query, values: Floats, means: Means) -> Floats:
+    """Return r_b: the difference of each bus's mean from the prediction of the HATs it was in, float64 [L]."""
+    members = query.members
+    of_cell = float(query.gain.slopes @ means.shared) + float(means.intercepts[members.cell])
+    predicted = members.rows @ means.shared + of_cell + means.hats[members.hats]
+    counts = np.diff(np.append(members.starts, len(members.contributions)))
+    differences = values[members.contributions] - np.repeat(predicted, counts)
+    return np.bincount(members.of_bus, members.within * differences, len(members.buses))
+
+
+def innovation_of(query: Query, released: int, means: Means) -> float:
+    """Return the difference of a released Y from what the model expected, in the policy's unit."""
+    observation = query.observation
+    shift = released / (STEPS * query.total * query.kept)
+    return shift - float((observation.betas - observation.weights) @ means.hats[observation.hats])

@@ -1,0 +1,68 @@
+"""What one sequence of released numbers tells: the means of the model, and the width of its intervals.
+
+Post-processing of released numbers and public counts.    [docs/specification/tracker.md, section 1]
+"""
+
+import math
+from dataclasses import dataclass
+
+from hatcast.stream.mechanisms import LaplaceNoise
+from hatcast.stream.tracker.calibration import Calibration
+from hatcast.stream.tracker.contributions import DayCounts, Floats
+from hatcast.stream.tracker.model import Covariance, Means
+from hatcast.stream.tracker.query import Query, innovation_of, noiseless_sum
+
+
+@dataclass(frozen=True, slots=True)
+class Normal:
+    """A mean and a variance, in the policy's unit and its square."""
+
+    mean: float
+    variance: float
+
+
+@dataclass(frozen=True, slots=True)
+class HatEstimate:
+    """What is known of a HAT.
+
+    road   the mean for its cell and hour, without the sampling of its buses
+    mean   the mean of all of its readings
+    """
+
+    road: Normal
+    mean: Normal
+
+
+class Track:
+    """Means of the model after one sequence of released numbers. A simulation has several for the same counts."""
+
+    def __init__(self, centre: float) -> None:
+        """centre: the prior mean of the city."""
+        self.means = Means(centre)
+        self.calibration = Calibration()
+
+    def draw(self, query: Query, values: Floats, noise: LaplaceNoise) -> int:
+        """Return Y with its noise. values: float64 [N], the private mean of each contribution of the day."""
+        # Noise of scale D bounds the loss of a bus by 2 Z_b / D for any Z_b; D and 1 are one pair that names this scale.
+        return noise.laplace(noiseless_sum(query, values, self.means), query.scale, 1.0).value
+
+    def learn(self, query: Query, released: int) -> float:
+        """Update with a released Y. Return its innovation in standard deviations."""
+        innovation = innovation_of(query, released, self.means)
+        self.means.update(query.observation, query.gain, innovation)
+        self.calibration.add(innovation, query.gain.variance, query.noise)
+        return innovation / math.sqrt(query.gain.variance)
+
+    def estimate(self, number: int, day: DayCounts, covariance: Covariance) -> HatEstimate:
+        """Return what is known of a HAT of the day."""
+        hat = day.hats[number]
+        row = covariance.row_of(hat.cell, hat.hour, hat.features)
+        centre, variance = self.means.predict(row, hat.cell), covariance.variance_of(row, hat.cell)
+        # The HAT's own deviation is the road's and that of the sampling: what was learned of their sum is divided.
+        own, own_variance, share = float(self.means.hats[number]), float(covariance.hats[number]), hat.road_share
+        of_road = share**2 * own_variance + share * (1 - share) * hat.variance
+        factor = self.calibration.factor
+        return HatEstimate(
+            Normal(centre + share * own, factor * (variance + of_road)),
+            Normal(centre + own, factor * (variance + own_variance)),
+        )

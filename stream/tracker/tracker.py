@@ -1,0 +1,107 @@
+"""A tracker at work: slots in, queries out, released numbers in, estimates out.    [docs/specification/tracker.md]
+
+The caller draws and commits each query before it takes the next. After a crash, the same calls with the released
+numbers of before lead to the same state.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hatcast.stream.estimators.grouping import Integers
+from hatcast.stream.tracker.contributions import HatCounts
+from hatcast.stream.tracker.query import Query
+from hatcast.stream.tracker.schedule import Schedule
+from hatcast.stream.tracker.setting import TrackerKeys, Variances
+from hatcast.stream.tracker.track import HatEstimate, Track
+from hatcast.stream.units import HOUR_MS
+
+_MILLI = 1000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HatUsers:
+    """Users of one final HAT, in any order.
+
+    pseudonyms   uint64 [L], each once
+    counts       int64 [L]  readings, 1 or more
+    sums         int64 [L]  of each user's readings, milli-units
+    """
+
+    cell: str
+    pseudonyms: NDArray[np.uint64]
+    counts: Integers
+    sums: Integers
+
+
+class Tracker:
+    """A policy's tracker.
+
+    Call, in order: `begin_day`, then `close_slot` for each of its slots with HATs, then `settle`.
+
+    values   float64 [N]  private mean of each contribution of the day, in the policy's unit
+    tracks   one for each sequence of released numbers: one, unless noise is simulated
+    """
+
+    def __init__(self, keys: TrackerKeys, upper_bound: float, tracks: int = 1) -> None:
+        """upper_bound: of the policy's value."""
+        self.schedule = Schedule(keys, Variances.of(upper_bound))
+        self.tracks = [Track(upper_bound / 2) for _ in range(tracks)]
+        self.values = np.empty(0)
+        self._cells: dict[str, int] = {}
+        self._buses: dict[int, int] = {}
+        self._newest_ms: int | None = None
+
+    def begin_day(self) -> None:
+        """Begin a local date."""
+        self.schedule.begin_day()
+        for track in self.tracks:
+            track.means.begin_day()
+        self.values = np.empty(0)
+        self._buses = {}
+
+    def close_slot(self, start_ms: int, hour: int, hats: Sequence[HatUsers]) -> Iterator[Query]:
+        """Take the final HATs of a slot and make its queries.
+
+        start_ms   ms UTC; later than that of the slot before
+        hour       of the local clock in which it starts
+        """
+        self._advance(start_ms)
+        self.add_cells([hat.cell for hat in hats])
+        counts = [
+            HatCounts(self._cells[hat.cell], hour, self._numbers_of(hat.pseudonyms), hat.counts) for hat in hats
+        ]
+        self.values = np.concatenate((self.values, *(hat.sums / hat.counts / _MILLI for hat in hats)))
+        self.schedule.add(counts)
+        for track in self.tracks:
+            track.means.resize(self.schedule.covariance)
+        yield from self.schedule.close_slot()
+
+    def settle(self) -> Iterator[Query]:
+        """Make the queries of the day's end."""
+        return self.schedule.settle()
+
+    def add_cells(self, cells: Sequence[str]) -> None:
+        """Add those of these cells that are new."""
+        new = [cell for cell in dict.fromkeys(cells) if cell not in self._cells]
+        for cell in new:
+            self._cells[cell] = len(self._cells)
+        self.schedule.add_cells(new)
+
+    def estimates(self, numbers: Sequence[int]) -> list[list[HatEstimate]]:
+        """Return, for each track, what is known of these HATs of the day."""
+        day, covariance = self.schedule.day, self.schedule.covariance
+        return [[track.estimate(number, day, covariance) for number in numbers] for track in self.tracks]
+
+    def _advance(self, start_ms: int) -> None:
+        if self._newest_ms is not None:
+            drift = self.schedule.covariance.advance((start_ms - self._newest_ms) / HOUR_MS)
+            for track in self.tracks:
+                track.means.follow(drift)
+        self._newest_ms = start_ms
+
+    def _numbers_of(self, pseudonyms: NDArray[np.uint64]) -> Integers:
+        buses = self._buses
+        return np.array([buses.setdefault(pseudonym, len(buses)) for pseudonym in pseudonyms.tolist()], np.int64)
