@@ -37,22 +37,31 @@ class HatCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hat:
-    """One HAT of a day.
+    """One HAT of a day, as the model sees it.
 
-    first, end   its contributions are those from `first` to before `end`
     features     float64 [2]  ln(readings / users) and ln(users), centred
     variance     of the HAT's own deviation, which has the sampling of its buses, before any release
     road_share   of `variance`, what is not sampling
+    users        number of its buses; its contributions are those from number `first` on
     """
 
     cell: int
     hour: int
-    first: int
-    end: int
-    users: int
     features: Floats
     variance: float
     road_share: float
+    users: int
+    first: int
+
+    @property
+    def end(self) -> int:
+        """Number after its last contribution."""
+        return self.first + self.users
+
+
+def features_of(users: float, readings: float) -> Floats:
+    """Return the model's features of a HAT, float64 [2]."""
+    return np.log((readings / users, users)) - _FEATURE_CENTRES
 
 
 class DayCounts:
@@ -101,11 +110,10 @@ class DayCounts:
         hat = Hat(
             counts.cell,
             counts.hour,
-            first,
-            first + users,
-            users,
-            np.log((total / users, users)) - _FEATURE_CENTRES,
+            features_of(users, total),
             own,
             variances.hat / own,
+            users,
+            first,
         )
         return hat, (np.full(users, len(self.hats)), counts.buses, readings, weight, variance)

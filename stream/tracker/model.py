@@ -16,12 +16,13 @@ beyond the shared parts.
 Covariances depend on public counts only (`Covariance`); means also on released numbers (`Means`).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from hatcast.stream.tracker.contributions import DayCounts, Floats, Integers
+from hatcast.stream.tracker.contributions import Floats, Hat, Integers
 from hatcast.stream.tracker.setting import Variances
 
 SHARED: Final = 27
@@ -108,9 +109,9 @@ class Covariance:
         self.slopes = np.concatenate((self.slopes, np.zeros((number, SHARED))))
         self.variance = np.concatenate((self.variance, np.full(number, self._variances.cell)))
 
-    def add_hats(self, day: DayCounts) -> None:
-        """Add the HATs of the day that are new."""
-        self.hats = np.concatenate((self.hats, [hat.variance for hat in day.hats[len(self.hats) :]]))
+    def add_hats(self, hats: Iterable[Hat]) -> None:
+        """Add HATs of the day that are new."""
+        self.hats = np.concatenate((self.hats, np.array([hat.variance for hat in hats])))
 
     def begin_day(self) -> None:
         """Forget the HATs of the day before."""

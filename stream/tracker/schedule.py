@@ -52,7 +52,7 @@ class Schedule:
     def add(self, hats: Sequence[HatCounts]) -> None:
         """Add the final HATs of a slot."""
         self._newest = self.day.add(hats)
-        self.covariance.add_hats(self.day)
+        self.covariance.add_hats(self.day.hats[self._newest.start :])
         self._is_unpaid = np.concatenate((self._is_unpaid, np.ones(len(self.day.hat) - len(self._is_unpaid), bool)))
         np.add.at(self._seen, [hat.cell for hat in hats], 1)
         self._hours += 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hatcast.stream.mechanisms import LaplaceNoise
 from hatcast.stream.tracker.calibration import Calibration
-from hatcast.stream.tracker.contributions import DayCounts, Floats
+from hatcast.stream.tracker.contributions import Floats, Hat
 from hatcast.stream.tracker.model import Covariance, Means
 from hatcast.stream.tracker.query import Query, innovation_of, noiseless_sum
 
@@ -53,16 +53,20 @@ class Track:
         self.calibration.add(innovation, query.gain.variance, query.noise)
         return innovation / math.sqrt(query.gain.variance)
 
-    def estimate(self, number: int, day: DayCounts, covariance: Covariance) -> HatEstimate:
-        """Return what is known of a HAT of the day."""
-        hat = day.hats[number]
-        row = covariance.row_of(hat.cell, hat.hour, hat.features)
-        centre, variance = self.means.predict(row, hat.cell), covariance.variance_of(row, hat.cell)
-        # The HAT's own deviation is the road's and that of the sampling: what was learned of their sum is divided.
-        own, own_variance, share = float(self.means.hats[number]), float(covariance.hats[number]), hat.road_share
-        of_road = share**2 * own_variance + share * (1 - share) * hat.variance
-        factor = self.calibration.factor
-        return HatEstimate(
-            Normal(centre + share * own, factor * (variance + of_road)),
-            Normal(centre + own, factor * (variance + own_variance)),
-        )
+    def estimate(self, number: int, hat: Hat, covariance: Covariance) -> HatEstimate:
+        """Return what is known of a HAT. number: of the HAT in its day."""
+        own = Normal(float(self.means.hats[number]), float(covariance.hats[number]))
+        return hat_estimate(hat, own, self, covariance)
+
+
+def hat_estimate(hat: Hat, own: Normal, track: Track, covariance: Covariance) -> HatEstimate:
+    """Return what is known of a HAT. own: of its own deviation."""
+    row = covariance.row_of(hat.cell, hat.hour, hat.features)
+    centre, variance = track.means.predict(row, hat.cell), covariance.variance_of(row, hat.cell)
+    # The own deviation is the road's and that of the sampling: what was learned of their sum is divided.
+    share, factor = hat.road_share, track.calibration.factor
+    of_road = share**2 * own.variance + share * (1 - share) * hat.variance
+    return HatEstimate(
+        Normal(centre + share * own.mean, factor * (variance + of_road)),
+        Normal(centre + own.mean, factor * (variance + own.variance)),
+    )

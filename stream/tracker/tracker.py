@@ -93,7 +93,7 @@ class Tracker:
     def estimates(self, numbers: Sequence[int]) -> list[list[HatEstimate]]:
         """Return, for each track, what is known of these HATs of the day."""
         day, covariance = self.schedule.day, self.schedule.covariance
-        return [[track.estimate(number, day, covariance) for number in numbers] for track in self.tracks]
+        return [[track.estimate(n, day.hats[n], covariance) for n in numbers] for track in self.tracks]
 
     def _advance(self, start_ms: int) -> None:
         if self._newest_ms is not None:
