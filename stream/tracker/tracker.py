@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.estimators.grouping import Integers
-from hatcast.stream.tracker.contributions import HatCounts
+from hatcast.stream.tracker.contributions import HatCounts, Integers
 from hatcast.stream.tracker.query import Query
 from hatcast.stream.tracker.schedule import Schedule
 from hatcast.stream.tracker.setting import TrackerKeys, Variances
