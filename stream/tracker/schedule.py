@@ -8,15 +8,16 @@ from typing import Final
 
 import numpy as np
 
+from hatcast.stream.tracker.appraisal import Appraisal, Outlook
 from hatcast.stream.tracker.balances import Balances
-from hatcast.stream.tracker.contributions import DayCounts, HatCounts
+from hatcast.stream.tracker.contributions import DayCounts, Hat, HatCounts, Integers
 from hatcast.stream.tracker.model import Covariance
 from hatcast.stream.tracker.query import Query, members_of, query_of
-from hatcast.stream.tracker.settlement import Settlement
+from hatcast.stream.tracker.settlement import Settlement, values_of
 from hatcast.stream.tracker.setting import TrackerKeys, Variances
 
-_PART_OF_UNIT: Final = 0.5  # a HAT is queried if its buses together pay at least this part of one payment
-_WATCHED_HATS: Final = 3  # of a bus's day, for which its watch share is meant to last
+_PRICE: Final = 0.5  # at the close of a slot, of the policy's price: only a HAT's own hour can be shown live
+_WATCHED_HATS: Final = 4  # of a bus's day, for which its watch share is meant to last
 
 
 class Schedule:
@@ -60,26 +61,43 @@ class Schedule:
     def close_slot(self) -> Iterator[Query]:
         """Make the queries of the newest slot: watched cells first, then those with most users."""
         counted = self.day.hats
+        users = np.array([hat.users for hat in counted], np.float64)
+        values = values_of(users, self._keys.objective)
+        appraisal = Appraisal(values, self._variances, self.day, self.covariance, self.balances)
+        outlook = Outlook(self.covariance, self._seen, self._hours)
         for number in sorted(self._newest, key=lambda n: (counted[n].cell not in self._watched, -counted[n].users)):
-            yield from self._query_hat(number)
+            hat = counted[number]
+            query = self._watched_query(hat) if hat.cell in self._watched else None
+            if query is None:
+                reserve = round((1 - self._keys.share) * self._keys.daily_limit)
+                query = appraisal.query(self._items(hat), np.array([number]), outlook, _PRICE * self._keys.price, reserve)
+            if query is not None:
+                self._is_unpaid[query.members.contributions] = False
+                yield self._charged(query)
 
-    def _query_hat(self, number: int) -> Iterator[Query]:
-        keys, hat = self._keys, self.day.hats[number]
+    def _items(self, hat: Hat) -> list[Integers]:
+        """Return what a query may be about: a HAT, or with it all that its cell has not been paid for today."""
+        unpaid = [
+            np.arange(other.first, other.end)[self._is_unpaid[other.first : other.end]]
+            for other in self.day.hats
+            if other.cell == hat.cell
+        ]
+        alone = np.arange(hat.first, hat.end)
+        together = np.concatenate(unpaid)
+        return [alone, together] if len(together) > len(alone) else [alone]
+
+    def _watched_query(self, hat: Hat) -> Query | None:
+        """Query a watched HAT at an equal payment of all its buses, as long as they have a watch share."""
+        keys = self._keys
         contributions = np.arange(hat.first, hat.end)
-        buses = self.day.bus[contributions]
-        watched = hat.cell in self._watched
-        unit = int(
-            keys.daily_limit * (keys.watch_share / _WATCHED_HATS if watched else keys.share / keys.hours_paid)
-        )
-        share = keys.watch_share if watched else keys.share
-        payments = np.minimum(unit, self.balances.left(buses, reserve=int((1 - share) * keys.daily_limit)))
-        if payments.sum() < _PART_OF_UNIT * unit or not unit:
-            return
+        unit = int(keys.daily_limit * keys.watch_share / _WATCHED_HATS)
+        reserve = round((1 - keys.watch_share) * keys.daily_limit)
+        payments = np.minimum(unit, self.balances.left(self.day.bus[contributions], reserve))
         paying = payments > 0
+        if not paying.any():
+            return None
         members = members_of(contributions[paying], self.day, self.covariance, self._variances)
-        query = query_of(members, payments[paying], self.day, self.covariance, self._variances)
-        self._is_unpaid[contributions[paying]] = False
-        yield self._charged(query)
+        return query_of(members, payments[paying], self.day, self.covariance, self._variances)
 
     def settle(self) -> Iterator[Query]:
         """Make the queries of the day's end."""

@@ -46,7 +46,7 @@ class Variances:
 
 
 class Objective(StrEnum):
-    """What the settlement of a day makes accurate: HATs alike, buses alike, or half of each."""
+    """What is made accurate: HATs nearly alike, HATs by their number of buses, or half of each."""
 
     CELLS = "cells"
     BUSES = "buses"
@@ -62,7 +62,6 @@ class TrackerKeys:
     objective     of the settlement
     price         summed standard deviation (km/h) that one unit of a bus's epsilon must save in the settlement; at
                   first, because it falls
-    hours_paid    number of HATs for which a bus's share is meant to last
     watch         cells that are queried first
     watch_share   of a bus's limit, for queries of watched cells
     """
@@ -71,25 +70,14 @@ class TrackerKeys:
     share: float = 0.3
     objective: Objective = Objective.CELLS
     price: float = 1.5
-    hours_paid: float = 5.0
     watch: frozenset[str] = frozenset()
     watch_share: float = 0.0
 
 
 _LIMITS: Final = (2.0, 5.0, 10.0, 20.0, 40.0)
 _PRICES: Final = (5.0, 1.5, 0.8, 0.6, 0.3)
-_HOURS_PAID: Final = (5.0, 5.0, 8.0, 15.0, 30.0)
 
 
 def default_price(epsilon: float) -> float:
     """Return the price at which a settlement with this epsilon for each bus begins."""
-    return _interpolated(epsilon, _PRICES)
-
-
-def default_hours_paid(epsilon: float) -> float:
-    """Return the number of HATs for which a bus's hourly share should last, for a total of `epsilon` a day."""
-    return _interpolated(epsilon, _HOURS_PAID)
-
-
-def _interpolated(epsilon: float, values: tuple[float, ...]) -> float:
-    return math.exp(float(np.interp(math.log(epsilon), np.log(_LIMITS), np.log(values))))
+    return math.exp(float(np.interp(math.log(epsilon), np.log(_LIMITS), np.log(_PRICES))))
