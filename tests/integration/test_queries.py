@@ -13,7 +13,7 @@ from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.policy_transition import NextPolicy, PolicyTransitionStore
 from hatcast.agents.redis.proposals import Committed
-from hatcast.agents.release.batches import DueAnswer
+from hatcast.agents.release.queries import DueAnswer
 from hatcast.stream.fold.packing import unpack
 from tests.integration.answering import (
     ANSWERS,
@@ -63,7 +63,7 @@ def test_after_a_crash_at_any_step_another_worker_leaves_one_true_answer_and_kee
                     await releaser.round(asyncio.Event())
             async with answering(pipeline, stores) as (releaser, _):
                 await releaser.round(asyncio.Event())
-                assert await releaser.due_releases(ALL) == []
+                assert await releaser.hats.due_releases(ALL) == []
 
     asyncio.run(crash_then_finish())
     assert len(pipeline.published()) == HATS
