@@ -66,10 +66,10 @@ class HatPath(ReleasePath[DueRelease, list[HatChunks], Proposal]):
         watermark = min_watermark(await self._store.watermarks())
         return watermark is not None and watermark >= closes_ms
 
-    def count(self, pending: Sequence[tuple[DueRelease, Committed]]) -> None:
+    def count(self, published: Sequence[tuple[DueRelease, Committed]]) -> None:
         """Count releases that are marked as published, and observe the delays of their slots."""
-        super().count(pending)
-        self.closing_delays.published(due.hat.slot for due, _ in pending)
+        super().count(published)
+        self.closing_delays.published(due.hat.slot for due, _ in published)
 
     async def load(self, batch: Sequence[DueRelease]) -> list[HatChunks] | None:
         """Load each HAT's chunks (step loaded); None if a partition's watermark is missing or too small."""

@@ -168,22 +168,20 @@ class ReleasePath(ABC, Generic[D, L, P]):
         for release_partition, pending in sorted(by_partition.items()):
             try:
                 for start in range(0, len(pending), MAX_BATCH):
-                    await self._send_and_mark(release_partition, pending[start : start + MAX_BATCH])
+                    sent = pending[start : start + MAX_BATCH]
+                    await self.send(release_partition, sent)
+                    with self._failures.attempt(f"mark {self.noun} as published"):
+                        await self.mark([due for due, _ in sent])
+                    await self._recovery.confirm()
+                    self.count(sent)
             except ProducerGone as error:
                 taken_over = error
         if taken_over is not None:
             raise taken_over
 
-    async def _send_and_mark(self, release_partition: int, pending: Sequence[tuple[D, Committed]]) -> None:
-        await self.send(release_partition, pending)
-        with self._failures.attempt(f"mark {self.noun} as published"):
-            await self.mark([due for due, _ in pending])
-        await self._recovery.confirm()
-        self.count(pending)
-
-    def count(self, pending: Sequence[tuple[D, Committed]]) -> None:
+    def count(self, published: Sequence[tuple[D, Committed]]) -> None:
         """Count releases that are marked as published."""
-        count_published(self.name, [record for _, record in pending])
+        count_published(self.name, [record for _, record in published])
 
     # The named steps. Tests wrap them.
 

@@ -58,7 +58,7 @@ def noise_drawn_again() -> None:
             sent.append((due, replace(record, record=head + number + tail)))
         await product(self, release_partition, sent)
 
-    HatPath.send = send  # type: ignore[method-assign]
+    HatPath.send = send  # type: ignore[method-assign,assignment]
 
 
 def charged_after() -> None:
@@ -77,7 +77,7 @@ def charged_after() -> None:
         assert not await adopt(recovery._store, RecoveryCheck.finished(recovery.guard.token), records)
         await product(self, batch)
 
-    HatPath.commit, HatPath.mark = commit, mark  # type: ignore[method-assign]
+    HatPath.commit, HatPath.mark = commit, mark  # type: ignore[method-assign,assignment]
 
 
 def no_recovery() -> None:

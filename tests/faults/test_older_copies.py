@@ -155,7 +155,8 @@ def older_token(pipeline: Pipeline) -> list[str]:
 def slow(sends: ReleaseLoop, event: Callable[[], None], looks: ReleaseLoop, seen: list[str]) -> None:
     """Before the first send of one worker something happens, and another worker makes a round."""
 
-    async def later(*_: object) -> None:
+    async def later(*arguments: object) -> None:
+        del arguments
         if not seen:
             event()
             generation, _ = looks._recovery.guard.newest
