@@ -19,6 +19,7 @@ from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import reservations
 
 _QUERY: Final = b"query:"
+_NEVER: Final = "9999-99-99"  # greater than every local date
 
 
 class LedgerStore:
@@ -233,6 +234,11 @@ class LedgerStore:
         """Return our policy's next policy, or None."""
         stored = await self._redis.hget(self._keys.next_policies, self._name)
         return NextPolicy.of(stored) if isinstance(stored, bytes) else None
+
+    async def end_date(self) -> str:
+        """Return the local date on which the next policy takes over; without one, a date greater than every other."""
+        next_policy = await self.next_policy()
+        return _NEVER if next_policy is None else next_policy.from_date
 
     async def total(self) -> Total:
         """Return the cost of all days for one user."""

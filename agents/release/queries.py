@@ -1,137 +1,129 @@
-"""Answer queries over days, by the steps of a release.    [decisions/0014]
+"""Answer queries over days.    [decisions/0014]
 
 Contributions of queried HATs are retained when the HATs are deleted (agents/redis/retained.py). Once the last slot of a
-period is final and none of its HATs is open, each cell gets its one answer: loaded, drawn, committed, sent, acked,
-marked. The retained contributions are deleted when the last query that reads them is answered for all cells.
+period is final and none of its HATs is open, each cell gets its one answer. The retained contributions are deleted when
+the last query that reads them is answered for all cells.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import ClassVar
 
 from hatcast.agents.clock import now_ms
-from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.cloud_events import release_event
-from hatcast.agents.kafka.producers import Message
-from hatcast.agents.monitoring.declarations import COMMIT_SECONDS
-from hatcast.agents.monitoring.meters import METERS
-from hatcast.agents.recovery import LedgerRecovery
-from hatcast.agents.redis.contributions import HatStore
-from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.redis.proposals import Committed
+from hatcast.agents.redis.proposals import AnswerProposal
 from hatcast.agents.redis.retained import Gap, Retained, RetainedStore
-from hatcast.agents.release.batches import (
-    MAX_ANSWERS,
-    DueAnswer,
-    answer_proposal_of,
-    batches_of,
-    by_period,
-    publish_by_partition,
-)
-from hatcast.agents.release.budget_records import budget_message
-from hatcast.agents.release.counters import count_published
+from hatcast.agents.release.batches import Due
+from hatcast.agents.release.path import ReleaseContext, ReleasePath
 from hatcast.agents.release.query_inputs import retained_periods
-from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.accounting.ledger import Reserved
+from hatcast.stream.fold.hats import Slot
 from hatcast.stream.fold.watermark import closes_at, min_watermark
-from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Relation
 from hatcast.stream.queries import RetainedDay
-from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.release.hats import Status
 from hatcast.stream.release.queries import QueryPeriod, QueryRelease, query_periods, query_release_of
 from hatcast.stream.release.schedule import listed_cells, released_at_ms
 
 
-class QueryReleaser:
+@dataclass(frozen=True, slots=True)
+class DueAnswer(Due):
+    """A query about a cell whose period is over, and the number of users, of all days, retained for it.
+
+    first_ms   slots that began earlier (ms UTC) are not the policy's
+    """
+
+    max_users: ClassVar[int] = 400_000
+
+    query_period: QueryPeriod = field(compare=False)
+    first_ms: int
+
+    @property
+    def dates(self) -> Sequence[str]:
+        """The dates of the period: the answer's reservation is on each."""
+        return self.query_period.period.dates
+
+    @property
+    def loaded_with(self) -> Hashable:
+        """Query and period."""
+        return self.query_period.key
+
+
+class QueryReleaser(ReleasePath[DueAnswer, Retained, AnswerProposal]):
     """Answers queries over days, in one worker."""
 
-    def __init__(
-        self, settings: Settings, retained: RetainedStore, ledger: LedgerStore, recovery: LedgerRecovery, noise: Noise
-    ) -> None:
-        self._settings = settings
-        self._policy = settings.policy
-        self._calendar = Calendar(settings.policy)
+    name = "query"
+    event = "query"
+    noun = "answers"
+
+    def __init__(self, context: ReleaseContext, retained: RetainedStore) -> None:
+        super().__init__(context, context.settings.topics.queries, context.ledger.commit_answers)
         self._retained = retained
-        self._ledger = ledger
-        self._recovery = recovery
-        self._noise = noise
         self._answered_state: object = None  # everything was answered when it was read
-        self._by_cell = settings.policy.relation is Relation.ADD_REMOVE
+        self._by_cell = self._policy.relation is Relation.ADD_REMOVE
 
-    async def round(self, store: HatStore, owned: frozenset[int], end_date: str) -> None:
-        """Answer due queries; after all are answered, look again once a slot becomes final or more is retained.
+    async def round(self, owned: frozenset[int], stopping: asyncio.Event) -> int:
+        """Answer due queries, under `replace`. Return 0: no HAT is released.
 
-        end_date   the local date from which another policy releases
+        After all are answered, look again once a slot becomes final or more is retained.
         """
-        watermark = min_watermark(await store.watermarks())
-        if watermark is None or not owned:
-            return
-        newest = self._calendar.slot_at(watermark - self._policy.lateness_ms).key
-        state = (newest, end_date, owned, self._recovery.guard.token)
-        # A cluster may lose a node with HATs, which are retained again, while the node with the ledger stays.
-        if self._answered_state == (state, await self._retained.slot_counts()):
-            return
-        open_slots = await store.open_slots()
-        # Final slots are still to be released, by any worker, and then retained: the next round finds more.
-        done = not any(watermark >= end + self._policy.lateness_ms for end in open_slots.values())
-        periods = [
-            period
-            for period in await retained_periods(self._retained, self._policy, self._calendar, end_date)
-            if watermark >= closes_at(period.closing, self._policy)
-            and not any(slot.key in open_slots for slot in period.slots)
-        ]
-        done &= await self.answer(periods, owned, end_date)
-        if done:
-            self._answered_state = (state, await self._retained.slot_counts())
+        with self._failures.attempt("answer queries"):
+            watermark = min_watermark(await self._store.watermarks())
+            if watermark is None or not owned:
+                return 0
+            end_date = await self._ledger.end_date()
+            newest = self._calendar.slot_at(watermark - self._policy.lateness_ms).key
+            state = (newest, end_date, owned, self._recovery.guard.token)
+            # A cluster may lose a node with HATs, which are retained again, while the node with the ledger stays.
+            if self._answered_state == (state, await self._retained.slot_counts()):
+                return 0
+            open_slots = await self._store.open_slots()
+            periods = [
+                period
+                for period in await retained_periods(self._retained, self._policy, self._calendar, end_date)
+                if watermark >= closes_at(period.closing, self._policy)
+                and not any(slot.key in open_slots for slot in period.slots)
+            ]
+            # Final slots are still to be released, by any worker, and then retained: the next round finds more.
+            has_final = any(watermark >= end + self._policy.lateness_ms for end in open_slots.values())
+            if await self.answer(periods, owned) and not has_final:
+                self._answered_state = (state, await self._retained.slot_counts())
+        return 0
 
-    async def has_retained(self, end_date: str) -> bool:
-        """Return True if contributions are retained for a query whose period ends before a local date.
+    async def is_done(self, end_date: str) -> bool:
+        """Return True if nothing is retained for a query whose period ends before a local date.
 
-        Then not all of its answers are published.
+        Otherwise not all of its answers are published.
         """
-        return bool(await retained_periods(self._retained, self._policy, self._calendar, end_date))
+        return not await retained_periods(self._retained, self._policy, self._calendar, end_date)
 
     async def answer(
         self,
         periods: Sequence[QueryPeriod],
         owned: frozenset[int],
-        end_date: str,
         cells: Sequence[str] | None = None,
         first_ms: int = 0,
     ) -> bool:
         """Answer queries about those of these cells whose release partitions are owned.
 
         cells      None: all with retained contributions
-        end_date   the local date from which another policy releases
         first_ms   slots that began earlier (ms UTC) are not the policy's
-        Returns False if something is left: a partition's watermark has gone back, or a HAT is open again.
+        Returns False if something is left: a partition's watermark has gone back, a HAT is open again, or, under
+        `add_remove`, other workers have not committed all of their answers.
         """
         due = []
-        sealed = [period for period in periods if self._is_sealed(period)]  # all answered; only retained again
         for period in periods:
-            if self._is_sealed(period):
-                continue
             users = await self._users(period)
+            public_ms = released_at_ms(period.closing, self._policy) if self._by_cell else None
             for cell in sorted(users if cells is None else cells):
-                answer = DueAnswer(period.release_id(cell), cell, period, users.get(cell, 0))
+                name, date = period.release_id(cell), period.closing.date
+                answer = DueAnswer(name, cell, date, users.get(cell, 0), public_ms, period, first_ms)
                 if self.release_partition(answer) in owned:
                     due.append(answer)
-        all_records: dict[DueAnswer, Committed] = {}
-        for batch in batches_of(due, MAX_ANSWERS):
-            records = await self._records(batch, first_ms)
-            all_records |= records
-            if not self._by_cell:
-                await self._publish(records)
-        done = len(all_records) == len(due)
-        if self._by_cell and done and (done := await self._all_committed(periods)):
-            # Batches depend on user counts, which are private: so everything is sent at once, together with the cost of
-            # the days after the answers of all workers.
-            await self._publish(all_records)
-        if done or not self._by_cell:
-            answered = {answer.query_period.key: answer.query_period for answer in all_records}
-            await self._delete_answered([*answered.values(), *sealed], end_date)
-        return done
-
-    def _is_sealed(self, period: QueryPeriod) -> bool:
-        return period.closing.date <= self._recovery.sealed_through
+        # Batches depend on user counts, which are private under `add_remove`: there everything is sent at once,
+        # together with the cost of the days after the answers of all workers.
+        return await self.release(due, partial(self._all_committed, periods) if self._by_cell else None)
 
     async def _users(self, period: QueryPeriod) -> dict[str, int]:
         return await self._retained.cells([slot.key for slot in period.slots])
@@ -139,64 +131,8 @@ class QueryReleaser:
     async def _all_committed(self, periods: Sequence[QueryPeriod]) -> bool:
         """Return True if all workers have committed their answers about the listed cells."""
         cells = listed_cells(self._policy)
-        for period in periods:
-            if await self._ledger.count_missing(period.closing.date, [period.release_id(cell) for cell in cells]):
-                return False
-        return True
-
-    def release_partition(self, due: DueAnswer) -> int:
-        """Return the release partition of an answer; under `add_remove` that of the cell's HATs."""
-        return self._partition_of(due.release_id, due.cell)
-
-    def _partition_of(self, release_id: str, cell: str) -> int:
-        return by_murmur2((cell if self._by_cell else release_id).encode(), self._retained.partitions)
-
-    async def _records(self, batch: Sequence[DueAnswer], first_ms: int) -> dict[DueAnswer, Committed]:
-        """Return the one record of each answer; commit those that are missing. Omits what cannot be read now."""
-        stored = await self._ledger.find(batch[0].date, [due.release_id for due in batch])
-        records = {due: record for due, record in zip(batch, stored, strict=True) if record is not None}
-        drawn: dict[DueAnswer, QueryRelease] = {}
-        for of_period in by_period([due for due in batch if due not in records]):
-            loaded = await self.load(of_period)
-            if loaded is not None:
-                drawn.update(zip(of_period, await self.draw(of_period, loaded, first_ms), strict=True))
-        if drawn:
-            records.update(zip(drawn, await self.commit(list(drawn.values())), strict=True))
-        return {due: records[due] for due in batch if due in records}
-
-    async def _publish(self, records: Mapping[DueAnswer, Committed]) -> None:
-        """Send the unpublished records. Raises ProducerGone if another worker has taken over a release partition."""
-        await publish_by_partition(records, self.release_partition, MAX_ANSWERS, self._send_and_mark)
-
-    async def _send_and_mark(self, release_partition: int, pending: Sequence[tuple[DueAnswer, Committed]]) -> None:
-        await self.send(release_partition, pending)
-        await self.mark([due for due, _ in pending])
-        await self._recovery.confirm()
-        count_published("query", [record for _, record in pending])
-
-    async def _delete_answered(self, periods: Iterable[QueryPeriod], end_date: str) -> None:
-        """Delete retained contributions of these answered periods that no other query will read.
-
-        A slot is deleted as a whole, once every query that reads it is answered for every cell: whether a slot is
-        missing depends on all its cells. The worker that publishes the last answer finds all others published, and
-        deletes.
-        """
-        slots = {slot.key for period in periods for slot in period.slots}
-        for reader in query_periods(self._policy, self._calendar, slots):
-            if reader.closing.date < end_date and not await self._is_answered(reader):
-                slots.difference_update(slot.key for slot in reader.slots)
-        hats = [(slot, cell) for slot in sorted(slots) for cell in await self._retained.cells([slot])]
-        if hats:
-            await self.delete(hats)
-
-    async def _is_answered(self, period: QueryPeriod) -> bool:
-        """Return True if Kafka has the answers about all cells with retained contributions."""
-        if self._is_sealed(period):
-            return True
-        cells = await self._users(period)
-        return all(await self._ledger.acknowledged(period.closing.date, [*map(period.release_id, cells)]))
-
-    # The named steps. Tests wrap them.
+        by_period = [(period.closing.date, [period.release_id(cell) for cell in cells]) for period in periods]
+        return not any([await self._ledger.count_missing(date, names) for date, names in by_period])
 
     async def load(self, batch: Sequence[DueAnswer]) -> Retained | None:
         """Load the retained contributions of a period (step loaded); None if a watermark is low or a HAT is open."""
@@ -204,71 +140,50 @@ class QueryReleaser:
         slots, closes_ms = [slot.key for slot in period.slots], closes_at(period.closing, self._policy)
         return await self._retained.load(slots, closes_ms, [due.cell for due in batch])
 
-    async def draw(self, batch: Sequence[DueAnswer], retained: Retained, first_ms: int) -> list[QueryRelease]:
+    async def draw(self, batch: Sequence[DueAnswer], loaded: Retained) -> list[AnswerProposal]:
         """Draw each answer with its noise, in a thread (step drawn)."""
-        return await asyncio.to_thread(self._draw, batch, retained, first_ms)
+        return await asyncio.to_thread(self._draw, batch, loaded)
 
-    def _draw(self, batch: Sequence[DueAnswer], retained: Retained, first_ms: int) -> list[QueryRelease]:
-        period = batch[0].query_period
-        slots = [slot for slot in period.slots if not self._is_missing(slot, retained, first_ms)]
-        return [
-            query_release_of(
-                period,
-                self._calendar,
-                due.cell,
-                {slot.date: RetainedDay.of(retained.parts.get((due.cell, slot.key), [])) for slot in slots},
-                self._noise,
-            )
-            for due in batch
-        ]
+    def _draw(self, batch: Sequence[DueAnswer], loaded: Retained) -> list[AnswerProposal]:
+        period, first_ms = batch[0].query_period, batch[0].first_ms
+        slots = [slot for slot in period.slots if not self._is_missing(slot, loaded, first_ms)]
+        proposals = []
+        for due in batch:
+            days = {slot.date: RetainedDay.of(loaded.parts.get((due.cell, slot.key), [])) for slot in slots}
+            answer = query_release_of(period, self._calendar, due.cell, days, self._noise)
+            proposals.append(answer_proposal_of(answer, now_ms(), self.release_partition(due)))
+        return proposals
 
-    def _is_missing(self, slot: Slot, retained: Retained, first_ms: int) -> bool:
+    def _is_missing(self, slot: Slot, loaded: Retained, first_ms: int) -> bool:
         """Return True if public facts show that the slot's contributions are not complete."""
-        if slot.start_ms < first_ms or (not self._by_cell and slot.key not in retained.data):
+        if slot.start_ms < first_ms or (not self._by_cell and slot.key not in loaded.data):
             return True
         starts, closes_ms = self._calendar.day_start(slot.date), closes_at(slot, self._policy)
-        return any(_affects(gap, starts, closes_ms) for gap in retained.gaps)
+        return any(_affects(gap, starts, closes_ms) for gap in loaded.gaps)
 
-    async def commit(self, answers: Sequence[QueryRelease]) -> list[Committed]:
-        """Commit record and reservation of each answer in one step (step committed); a stored record wins."""
-        at_ms = now_ms()
-        proposals = [
-            answer_proposal_of(answer, at_ms, self._partition_of(answer.release_id, answer.cell)) for answer in answers
-        ]
-        with METERS.timed(COMMIT_SECONDS):
-            await self._recovery.confirm()
-            return await self._ledger.commit_answers(proposals, self._recovery.guard)
+    async def delete(self, released: Sequence[DueAnswer]) -> None:
+        """Delete retained contributions that only answered queries read (step deleted).
 
-    async def send(self, release_partition: int, pending: Sequence[tuple[DueAnswer, Committed]]) -> None:
-        """Send the stored bytes and the budget of all days read, in one transaction (steps sent and acked)."""
-        topics = self._settings.topics
-        dates = {date for due, _ in pending for date in due.query_period.period.dates}
-        public_ms = released_at_ms(pending[0][0].query_period.closing, self._policy) if self._by_cell else None
-        messages = [
-            Message(
-                topic=topics.queries,
-                partition=by_murmur2(due.cell.encode(), self._retained.partitions),
-                key=due.release_id.encode(),
-                value=record.record,
-                headers=release_event("query", due.release_id, topics.telemetry, record.record),
-                timestamp_ms=public_ms,
-            )
-            for due, record in pending
-        ]
-        for date in sorted(dates):
-            summary = await self._ledger.summary(date)
-            # In a thread: composing a new number of charges takes up to a second of computing.
-            messages.append(await asyncio.to_thread(budget_message, topics, self._policy, date, summary, public_ms))
-        await self._recovery.confirm()
-        await self._recovery.publishers.publish(release_partition, messages)
+        A slot is deleted as a whole, once every query that reads it is answered for every cell: whether a slot is
+        missing depends on all its cells. The worker that publishes the last answer finds all others published, and
+        deletes.
+        """
+        periods = {due.loaded_with: due.query_period for due in released}.values()
+        slots = {slot.key for period in periods for slot in period.slots}
+        end_date = await self._ledger.end_date()
+        for reader in query_periods(self._policy, self._calendar, slots):
+            if reader.closing.date < end_date and not await self._is_answered(reader):
+                slots.difference_update(slot.key for slot in reader.slots)
+        hats = [(slot, cell) for slot in sorted(slots) for cell in await self._retained.cells([slot])]
+        if hats:
+            await self._retained.delete(hats)
 
-    async def mark(self, batch: Sequence[DueAnswer]) -> None:
-        """Mark answers as published in Redis (step marked)."""
-        await self._ledger.mark_published(batch[0].date, [due.release_id for due in batch])
-
-    async def delete(self, hats: Sequence[tuple[str, str]]) -> None:
-        """Delete the retained contributions of these (slot, cell) (step deleted)."""
-        await self._retained.delete(hats)
+    async def _is_answered(self, period: QueryPeriod) -> bool:
+        """Return True if Kafka has the answers about all cells with retained contributions."""
+        if period.closing.date <= self._recovery.sealed_through:
+            return True
+        cells = await self._users(period)
+        return all(await self._ledger.acknowledged(period.closing.date, [*map(period.release_id, cells)]))
 
 
 def _affects(gap: Gap, starts_ms: int, closes_ms: int) -> bool:
@@ -277,3 +192,18 @@ def _affects(gap: Gap, starts_ms: int, closes_ms: int) -> bool:
     The slot's day begins before the gap ends, and the slot was open when the gap began.
     """
     return starts_ms < gap.until_ms and not (gap.from_ms is not None and gap.from_ms >= closes_ms)
+
+
+def answer_proposal_of(answer: QueryRelease, at_ms: int, release_partition: int) -> AnswerProposal:
+    """Return an answer as proposed to the ledger by the owner of a release partition."""
+    query_period = answer.query_period
+    return AnswerProposal(
+        release_id=answer.release_id,
+        date=answer.date,
+        dates=query_period.period.dates,
+        query=query_period.query.name,
+        reserved=Reserved(query_period.policy.most_hats, query_period.query.epsilon_nano),
+        record=answer.record(at_ms),
+        exhausted=(answer.exhausted() if answer.status == Status.RELEASED else answer).record(at_ms),
+        release_partition=release_partition,
+    )

@@ -1,7 +1,5 @@
 """Periods of queries over days for which contributions are retained."""
 
-from typing import Final
-
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.retained import RetainedStore
@@ -9,8 +7,6 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.watermark import closes_at, min_watermark
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.queries import QueryPeriod, query_periods
-
-NEVER: Final = "9999-99-99"  # greater than every local date
 
 
 async def retained_periods(
@@ -24,11 +20,9 @@ async def retained_periods(
 async def count_unanswered(store: HatStore, retained: RetainedStore, ledger: LedgerStore, policy: Policy) -> int:
     """Count the answers that are due and not published, of cells with retained contributions."""
     watermark, calendar = min_watermark(await store.watermarks()), Calendar(policy)
-    next_policy = await ledger.next_policy()
-    end_date = NEVER if next_policy is None else next_policy.from_date
     missing = 0
     sealed_through = await ledger.sealed_through()
-    for period in await retained_periods(retained, policy, calendar, end_date):
+    for period in await retained_periods(retained, policy, calendar, await ledger.end_date()):
         if period.closing.date <= sealed_through:
             continue  # retained again since its partition went back: all answers are published
         if watermark is not None and watermark >= closes_at(period.closing, policy):

@@ -12,32 +12,53 @@ from typing import Final
 
 from hatcast.agents.clock import now_ms, pause
 from hatcast.agents.redis.partition_state import FinalHat
-from hatcast.agents.redis.proposals import Committed
 from hatcast.agents.redis.slot_progress import Mark, Progress
-from hatcast.agents.release.batches import MAX_HATS, DueRelease, batches_of
-from hatcast.agents.release.hats import ROUND_S, Releaser
+from hatcast.agents.release.hats import DueRelease, HatPath
+from hatcast.agents.release.path import ReleaseContext
+from hatcast.agents.release.queries import QueryReleaser
 from hatcast.stream.accounting.ledger import fits
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.fold.watermark import closes_at, min_watermark
 from hatcast.stream.queries import reservations
-from hatcast.stream.readings.partitioner import by_murmur2
 from hatcast.stream.release.hats import release_id
 from hatcast.stream.release.queries import query_periods_of
 from hatcast.stream.release.schedule import earliest_send_ms, listed_cells, released_at_ms, slots_due
 
-_POLLS: Final = 10  # of other workers' progress, within a round
+_POLLS: Final = 10  # of other workers' progress, in at most _POLLS_S
+_POLLS_S: Final = 0.5
 
 
-class SlotReleaser(Releaser):
-    """Release loop of one worker under `add_remove`."""
+class SlotReleaser(HatPath):
+    """Releases HATs under `add_remove`, and answers queries once a slot's HATs are published."""
 
-    def release_partition(self, due: DueRelease) -> int:
-        """Return the partition of the HAT's record: one producer then sends a partition's records in order of cells."""
-        return self._partition(due.hat.cell)
+    def __init__(self, context: ReleaseContext, queries: QueryReleaser | None) -> None:
+        super().__init__(context)
+        self._queries = queries
+
+    async def round(self, owned: frozenset[int], stopping: asyncio.Event) -> int:
+        """Release the HATs of these release partitions slot by slot. Return their number."""
+        await self._delete_unreadable(owned)
+        done = 0
+        for slot in await self._slots(owned):
+            # Not by watermarks alone: a single vehicle's record may have moved them past the slot.
+            if stopping.is_set() or now_ms() < earliest_send_ms(slot, self._policy):
+                break
+            done += await self._release_slot(slot, owned, stopping)
+            if not await self._wait_for_all(Mark.PUBLISHED, slot, stopping):
+                break
+        return done
 
     async def due_releases(self, owned: frozenset[int]) -> list[DueRelease]:
         """Return the HATs of these release partitions in final, unpublished slots, by slot, then cell."""
         return [due for slot in await self._slots(owned) for due in await self._listed(slot, owned)]
+
+    async def final_slots(self) -> list[str]:
+        """Return the slots that are final and not yet published as a whole, of all owners."""
+        return [slot.key for slot in await self._slots(frozenset(range(self._store.partitions)))]
+
+    async def is_done(self, end_date: str) -> bool:
+        """Return True if every slot before a local date is published; its queries are answered before."""
+        return await self.is_closed(end_date) and not await self.final_slots()
 
     async def has_room(self, batch: Sequence[DueRelease]) -> bool:
         """Return True if the budget has room for the whole slot of these HATs; the same in all workers.
@@ -55,86 +76,51 @@ class SlotReleaser(Releaser):
             if missing == await self._ledger.count_missing(date, names):
                 return fits(summary, self._policy, missing, reservations(self._policy, date))
 
-    async def _advance(self, owned: frozenset[int], stopping: asyncio.Event) -> int:
-        await self._delete_unreadable(owned)
-        done = 0
-        for slot in await self._slots(owned):
-            # Not by watermarks alone: a single vehicle's record may have moved them past the slot.
-            if stopping.is_set() or now_ms() < earliest_send_ms(slot, self._policy):
-                break
-            done += await self._release(slot, owned, stopping)
-            if not await self._wait_for_all(Mark.PUBLISHED, slot, stopping):
-                break
-        return done
-
     async def _slots(self, owned: frozenset[int]) -> list[Slot]:
         progress, watermark = await self._ledger.progress.read(), min_watermark(await self._store.watermarks())
         if progress.first_ms is None or watermark is None or not owned:
             return []
-        published_ms, end_date = self._through(progress, Mark.PUBLISHED), await self.end_date()
+        published_ms, end_date = self._through(progress, Mark.PUBLISHED), await self._ledger.end_date()
         due = slots_due(self._calendar, self._policy, progress.first_ms, published_ms, watermark)
         slots = [slot for slot in due if slot.date < end_date]
         self.closing_delays.add(slot.key for slot in slots)
         return slots
 
-    async def final_slots(self) -> list[str]:
-        """Return the slots that are final and not yet published as a whole, of all owners."""
-        return [slot.key for slot in await self._slots(frozenset(range(self._store.partitions)))]
-
-    async def is_done(self, end_date: str) -> bool:
-        """Return True if every slot of this policy before a local date is published."""
-        return await self._is_closed(end_date) and not await self._slots(frozenset(range(self._store.partitions)))
-
     async def _listed(self, slot: Slot, owned: frozenset[int]) -> list[DueRelease]:
         users = await self._store.cells(slot.key)
         closes, released_at = closes_at(slot, self._policy), released_at_ms(slot, self._policy)
-        cells = (cell for cell in listed_cells(self._policy) if self._partition(cell) in owned)
-        return [
-            DueRelease(
-                FinalHat(slot.key, cell, closes),
-                release_id(self._policy, slot.key, cell),
-                users.get(cell, 0),
-                released_at,
-            )
-            for cell in cells
-        ]
+        hats = (FinalHat(slot.key, cell, closes) for cell in listed_cells(self._policy))
+        listed = (DueRelease.of(self._policy, hat, users.get(hat.cell, 0), released_at) for hat in hats)
+        return [due for due in listed if self.release_partition(due) in owned]
 
-    async def _release(self, slot: Slot, owned: frozenset[int], stopping: asyncio.Event) -> int:
+    async def _release_slot(self, slot: Slot, owned: frozenset[int], stopping: asyncio.Event) -> int:
         """Release the HATs of a slot in these release partitions. Return their number.
 
         0 if the slot is published already, or another worker has not finished a step yet.
         """
-        store, token = self._ledger.progress, self._recovery.guard.token
-        if (await store.read()).through(Mark.PUBLISHED, owned) >= slot.end_ms:
+        progress, token = self._ledger.progress, self._recovery.guard.token
+        if (await progress.read()).through(Mark.PUBLISHED, owned) >= slot.end_ms:
             return 0
+
+        async def all_committed() -> bool:
+            await progress.advance(Mark.COMMITTED, owned, slot.end_ms, token)
+            return await self._wait_for_all(Mark.COMMITTED, slot, stopping)
+
         due = await self._listed(slot, owned)
-        records: dict[DueRelease, Committed] = {}
-        for batch in batches_of(due, MAX_HATS):  # user counts may cut it: nothing of it is sent yet
-            batch_records = await self.records(batch)
-            if batch_records is None:
-                self._failures.skip_next_clear()
-                return 0  # a watermark went back: its partition is being folded again
-            records |= batch_records
-        await store.advance(Mark.COMMITTED, owned, slot.end_ms, token)
-        if not await self._wait_for_all(Mark.COMMITTED, slot, stopping):
+        if not (await self.release(due, all_committed) and await self._answer_at(slot, due, owned)):
             return 0
-        await self.publish(records)
-        for start in range(0, len(due), MAX_HATS):
-            await self.delete(due[start : start + MAX_HATS])
-        if not await self._answer_at(slot, [each.hat.cell for each in due], owned):
-            return 0
-        await store.advance(Mark.PUBLISHED, owned, slot.end_ms, token)
+        await progress.advance(Mark.PUBLISHED, owned, slot.end_ms, token)
         return len(due)
 
-    async def _answer_at(self, slot: Slot, cells: Sequence[str], owned: frozenset[int]) -> bool:
-        """Answer the queries whose periods end with a slot, about each of these cells, with or without readings.
+    async def _answer_at(self, slot: Slot, due: Sequence[DueRelease], owned: frozenset[int]) -> bool:
+        """Answer the queries whose periods end with a slot, about the cells of these HATs, with or without readings.
 
         False if other workers have not sent all HATs of the slot, or not committed all answers: a budget record must
         not depend on which worker was faster.
         """
         first_ms = (await self._ledger.progress.read()).first_ms
-        if self.queries is None or first_ms is None:
-            return self.queries is None
+        if self._queries is None or first_ms is None:
+            return self._queries is None
         ending = [
             period
             for period in query_periods_of(self._policy, self._calendar, slot.date, slot.name)
@@ -145,14 +131,14 @@ class SlotReleaser(Releaser):
         names = [release_id(self._policy, slot.key, cell) for cell in listed_cells(self._policy)]
         if not all(await self._ledger.acknowledged(slot.date, names)):
             return False
-        return await self.queries.answer(ending, owned, await self.end_date(), cells, first_ms)
+        return await self._queries.answer(ending, owned, [each.cell for each in due], first_ms)
 
     async def _wait_for_all(self, mark: Mark, slot: Slot, stopping: asyncio.Event) -> bool:
-        """Wait up to the time of a round until every worker has reached a mark of a slot. False if one has not."""
+        """Wait up to half a second until every worker has reached a mark of a slot. False if one has not."""
         for _ in range(_POLLS):
             if self._through(await self._ledger.progress.read(), mark) >= slot.end_ms:
                 return True
-            if not await pause(ROUND_S / _POLLS, stopping):
+            if not await pause(_POLLS_S / _POLLS, stopping):
                 break
         return False
 
@@ -174,13 +160,8 @@ class SlotReleaser(Releaser):
                 period.closing.end_ms > published_ms
                 for period in query_periods_of(self._policy, self._calendar, slot.date, slot.name)
             )
-            cells = [cell for cell in await self._store.cells(key) if self._partition(cell) in owned]
-            for start in range(0, len(cells), MAX_HATS):
-                hats = [FinalHat(key, cell, closes) for cell in cells[start : start + MAX_HATS]]
-                await self._store.delete(hats, keep=keep)
+            due = [DueRelease.of(self._policy, FinalHat(key, cell, closes), 0) for cell in await self._store.cells(key)]
+            await self._delete([each.hat for each in due if self.release_partition(each) in owned], keep=keep)
 
     def _through(self, progress: Progress, mark: Mark) -> int:
         return progress.through(mark, range(self._store.partitions))
-
-    def _partition(self, cell: str) -> int:
-        return by_murmur2(cell.encode(), self._store.partitions)

@@ -17,7 +17,7 @@ from hatcast.agents.monitoring.meters import METERS, Samples
 from hatcast.agents.monitoring.server import READY
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.ledger import LedgerStore
-from hatcast.agents.release.hats import Releaser
+from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.worker.topic_fold import TopicFold
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
@@ -39,14 +39,14 @@ class Gauges:
     """Gauges of one worker."""
 
     def __init__(
-        self, policy: Policy, store: HatStore, ledger: LedgerStore, folds: Sequence[TopicFold], releaser: Releaser
+        self, policy: Policy, store: HatStore, ledger: LedgerStore, folds: Sequence[TopicFold], releases: ReleaseLoop
     ) -> None:
         self._policy = policy
         self._calendar = Calendar(policy)
         self._store = store
         self._ledger = ledger
         self._folds = folds
-        self._releaser = releaser
+        self._releases = releases
 
     def register(self) -> None:
         """Register the gauges of the worker's own partitions. Call after its app has started."""
@@ -61,7 +61,7 @@ class Gauges:
             lambda: {(): sum(each.next - each.base for ingest in ingests for each in ingest.partitions.values())},
         )
         METERS.register(declared.PARTITIONS, self._partitions)
-        METERS.register(declared.OLDEST_FINAL, lambda: {(): self._releaser.closing_delays.oldest_s()})
+        METERS.register(declared.OLDEST_FINAL, lambda: {(): self._releases.hats.closing_delays.oldest_s()})
 
     def _partitions(self) -> Samples:
         ingests = [fold.ingest for fold in self._folds]
@@ -110,7 +110,7 @@ class Gauges:
     async def update(self) -> None:
         """Update the gauges of which only Redis has the figures."""
         read_s = monotonic_s()
-        self._releaser.closing_delays.replace(await self._releaser.final_slots(), read_s)
+        self._releases.hats.closing_delays.replace(await self._releases.hats.final_slots(), read_s)
         METERS.set(declared.OPEN_SLOTS, len(await self._store.open_slots()))
         dates = await self._ledger.unsealed_dates()
         METERS.set(declared.UNPUBLISHED, sum([await self._ledger.count_unpublished(date) for date in dates]))

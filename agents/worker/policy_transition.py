@@ -23,7 +23,7 @@ from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.policy_transition import AlreadyBegun, NextPolicy, PolicyTransitionStore
 from hatcast.agents.release.budget_records import budget_message
-from hatcast.agents.release.hats import Releaser
+from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 
@@ -76,34 +76,34 @@ class PolicyTransition:
             ) from None
         await self._announce()
 
-    async def run(self, releaser: Releaser, stopping: asyncio.Event) -> None:
+    async def run(self, releases: ReleaseLoop, stopping: asyncio.Event) -> None:
         """Check regularly until `stopping` or `ended` is set. Raises HatcastError as `take_over` does."""
         failures = FailureLog("succession")
         while not self.ended.is_set() and await pause(max(ROUND_S, failures.wait_s), stopping):
             try:
                 with failures.attempt("check for a policy transition"):
-                    await self.check(releaser)
+                    await self.check(releases)
             except (RedisError, KafkaError) as error:
                 failures.failed(error)
             else:
                 failures.clear()
 
-    async def check(self, releaser: Releaser) -> None:
+    async def check(self, releases: ReleaseLoop) -> None:
         """Restore the claim if a rolled-back Redis lacks it, and set `ended` if this policy's days are finished."""
         policy = self._policy
         lost = policy.replaces is not None and await self._store.next_policy(policy.replaces) is None
         if lost and await self._claim_if_recovered():
             await self._announce()
         next_policy = await self._ledger.next_policy()
-        if next_policy is not None and await self._is_finished(next_policy.from_date, releaser):
+        if next_policy is not None and await self._is_finished(next_policy.from_date, releases):
             log.info("replaced", by=next_policy.name, from_date=next_policy.from_date)
             self.ended.set()
 
-    async def _is_finished(self, from_date: str, releaser: Releaser) -> bool:
+    async def _is_finished(self, from_date: str, releases: ReleaseLoop) -> bool:
         """Return True if all days before a date are published and sealed: only this policy's workers seal them."""
-        if not await releaser.is_done(from_date):
+        if not await releases.is_done(from_date):
             return False
-        return releaser.seal is None or not any(date < from_date for date in await self._ledger.unsealed_dates())
+        return releases.seal is None or not any(date < from_date for date in await self._ledger.unsealed_dates())
 
     async def sweep(self, store: HatStore) -> None:
         """Delete contributions to days of the next policy. Does nothing before `ended`."""

@@ -11,8 +11,8 @@ from hatcast.agents.kafka.cloud_events import release_event
 from hatcast.agents.kafka.producers import Message
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.release.batches import release_partition_of
 from hatcast.agents.release.budget_records import budget_message
-from hatcast.stream.policy.policy import Relation
 from hatcast.stream.readings.partitioner import by_murmur2
 
 
@@ -64,7 +64,5 @@ class Resender:
         )
 
     def _release_partition(self, release_id: str, record: bytes) -> int:
-        """Return the release partition of a record; under `add_remove` that of the cell's HATs."""
-        by_cell = self._policy.relation is Relation.ADD_REMOVE
-        key = msgspec.json.decode(record, type=_Record).cell if by_cell else release_id
-        return by_murmur2(key.encode(), self._partitions)
+        cell = msgspec.json.decode(record, type=_Record).cell
+        return release_partition_of(self._policy, release_id, cell, self._partitions)

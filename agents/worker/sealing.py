@@ -19,7 +19,7 @@ from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.sealed_days import SEALED_KEY, Sealed, SealedDay, registry_records
 from hatcast.agents.redis.sealing import SealStore
-from hatcast.agents.release.hats import Releaser
+from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.worker.resending import Resender
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.watermark import min_watermark
@@ -59,22 +59,22 @@ class Sealer:
         self._resender = Resender(settings, ledger, recovery, store.partitions)
         self._next_s = 0.0
 
-    async def round(self, releaser: Releaser) -> None:
+    async def round(self, releases: ReleaseLoop) -> None:
         """Seal finished days, every few seconds. Call it after a release round, which recovers the ledger."""
         if monotonic_s() >= self._next_s:
             self._next_s = monotonic_s() + ROUND_S
-            await self.seal(releaser)
+            await self.seal(releases)
 
-    async def seal(self, releaser: Releaser) -> None:
+    async def seal(self, releases: ReleaseLoop) -> None:
         """Seal the days that are finished now."""
         watermark = min_watermark(await self._store.watermarks())
         if watermark is None:
             return
         # The first date of which a partition still accepts readings, or that belongs to the next policy.
         open_date = self._calendar.local(watermark - self._policy.lateness_ms).date().isoformat()
-        today = min(open_date, await releaser.end_date())
-        owned, dates = releaser.owned(), [each for each in await self._ledger.unsealed_dates() if each < today]
-        if not dates or not await releaser.is_done(today):
+        today = min(open_date, await self._ledger.end_date())
+        owned, dates = releases.owned(), [each for each in await self._ledger.unsealed_dates() if each < today]
+        if not dates or not await releases.is_done(today):
             return
         # A sealed day's record that is back from another copy of Redis was never sent, or is published.
         unsealed = [each for each in dates if each > self._recovery.sealed_through]

@@ -35,9 +35,8 @@ from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.redis.spent_cells import SpentStore
-from hatcast.agents.release.hats import Releaser, ReleaserOptions
-from hatcast.agents.release.queries import QueryReleaser
-from hatcast.agents.release.slots import SlotReleaser
+from hatcast.agents.release.loop import ReleaseLoop
+from hatcast.agents.release.path import ReleaseContext
 from hatcast.agents.worker.folds import fold_maker, report_fold_maker
 from hatcast.agents.worker.gauges import Gauges, register_readiness
 from hatcast.agents.worker.ingest import IngestOptions
@@ -50,7 +49,6 @@ from hatcast.agents.worker.topic_fold import Loop, Source, TopicFold
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.mechanisms.system import SystemNoise
-from hatcast.stream.policy.policy import Relation
 from hatcast.stream.readings.pseudonyms import Pseudonyms
 
 log = structlog.get_logger()
@@ -120,10 +118,10 @@ class Worker:
         for fold in self.folds:
             self._resources.push_async_callback(fold.dead_letters.flush)
         self.ingest = self.folds[0].ingest
-        self.releaser = self._releaser(redis, store, ledger, recovery)
-        await self.transition.check(self.releaser)
+        self.releases = self._release_loop(redis, store, ledger, recovery)
+        await self.transition.check(self.releases)
         if not self.transition.ended.is_set():
-            await self._join(self.transition, Gauges(policy, store, ledger, self.folds, self.releaser))
+            await self._join(self.transition, Gauges(policy, store, ledger, self.folds, self.releases))
             limits = settings.checkpoint_interval_s, settings.session_timeout_s
             prefixes = ("", "reports ")[: len(self.folds)]
             for prefix, fold in zip(prefixes, self.folds, strict=True):
@@ -146,19 +144,19 @@ class Worker:
         watch_reconnects(redis, recovery.require_catch_up)
         return recovery
 
-    def _releaser(self, redis: AnyRedis, store: HatStore, ledger: LedgerStore, recovery: LedgerRecovery) -> Releaser:
-        settings, policy, registry = self.settings, self.settings.policy, Registry(self.settings)
-        kind = SlotReleaser if policy.relation is Relation.ADD_REMOVE else Releaser
-        retained = RetainedStore(redis, policy.name, self.partitions)
-        queries = QueryReleaser(settings, retained, ledger, recovery, SystemNoise()) if policy.queries else None
+    def _release_loop(
+        self, redis: AnyRedis, store: HatStore, ledger: LedgerStore, recovery: LedgerRecovery
+    ) -> ReleaseLoop:
+        settings, registry = self.settings, Registry(self.settings)
 
         async def write(change: Change) -> None:
             await registry.write(lambda facts: change(facts.values))
 
         seals = SealStore(redis, settings.topics.telemetry)
         sealer = Sealer(settings, store, ledger, seals, recovery, write)
-        options = ReleaserOptions(self.folds[0].app.batch_consumer.assigned, queries, sealer.round)
-        return kind(settings, store, ledger, recovery, SystemNoise(), options)
+        context = ReleaseContext(settings, store, ledger, recovery, SystemNoise())
+        retained = RetainedStore(redis, settings.policy.name, self.partitions)
+        return ReleaseLoop(context, retained, self.folds[0].app.batch_consumer.assigned, sealer.round)
 
     def _sources(self, store: HatStore, calendar: Calendar, pseudonyms: Pseudonyms) -> list[Source]:
         """Return telemetry, then reports if the policy takes them."""
@@ -199,13 +197,13 @@ class Worker:
 
     async def _join(self, transition: PolicyTransition, gauges: Gauges) -> None:
         """Join the groups and start the loops."""
-        await self.releaser.prepare()
+        await self.releases.prepare()
         gc.collect()
         gc.freeze()  # loaded modules stay: scanning them again and again costs a tenth of the fold's time
         for fold in self.folds:
             await fold.start()
             self._resources.push_async_callback(fold.stop)
-        loops: list[Loop] = [self.releaser.run, partial(transition.run, self.releaser)]
+        loops: list[Loop] = [self.releases.run, partial(transition.run, self.releases)]
         for loop in [loop for fold in self.folds for loop in fold.loops] + loops:
             self._run(loop)
         if self.settings.listen is not None:

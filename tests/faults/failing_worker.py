@@ -14,7 +14,7 @@ from aiokafka.errors import KafkaConnectionError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 import hatcast.agents.monitoring.failures
-import hatcast.agents.release.hats
+import hatcast.agents.release.loop
 from tests.integration.crashing_worker import ANSWERING, METHODS, WITHIN, watch
 
 ERRORS: Final[dict[str, type[Exception]]] = {"Redis": RedisConnectionError, "Kafka": KafkaConnectionError}
@@ -30,7 +30,7 @@ def told(step: str, moment: str, server: str) -> str:
 
 def fail_at_every_step() -> None:
     """Let the first calls of each step fail, once in each way."""
-    hatcast.agents.release.hats.ROUND_S = _ROUND_S  # type: ignore[misc]  # it is final for the product
+    hatcast.agents.release.loop.ROUND_S = _ROUND_S  # type: ignore[misc]  # it is final for the product
     hatcast.agents.monitoring.failures._BACK_OFF_S = (_ROUND_S,)  # type: ignore[misc,assignment]  # as above
     for step in STEPS:
         _fail_at(step)

@@ -23,9 +23,8 @@ from hatcast.agents.redis.proposals import Committed, Proposal
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.retained import Retained
 from hatcast.agents.redis.sealed_days import Sealed
-from hatcast.agents.release.batches import DueAnswer, DueRelease
-from hatcast.agents.release.hats import Releaser
-from hatcast.agents.release.queries import QueryReleaser
+from hatcast.agents.release.hats import DueRelease, HatPath
+from hatcast.agents.release.queries import DueAnswer, QueryReleaser
 from hatcast.stream.fold.checkpoint import Changes
 from hatcast.stream.release.spending import fineness_of
 from tests.faults.faulty_worker import meet
@@ -46,41 +45,39 @@ def offset_before_state() -> None:
 
 def noise_drawn_again() -> None:
     """What has to be sent again is drawn again."""
-    product = Releaser.send
+    product = HatPath.send
 
-    async def send(
-        self: Releaser, release_partition: int, date: str, pending: Sequence[tuple[DueRelease, Committed]]
-    ) -> None:
+    async def send(self: HatPath, release_partition: int, pending: Sequence[tuple[DueRelease, Committed]]) -> None:
         again = [due for due, record in pending if not record.new]
         loaded = await self.load(again)
-        drawn = {each.release_id: each.record for each in await self.draw(again, loaded, None)} if loaded else {}
+        drawn = {each.release_id: each.record for each in await self.draw(again, loaded)} if loaded else {}
         sent = []
         for due, record in pending:
             head, tail = drawn.get(due.release_id, (record.record, b""))
             number = b"%d" % json.loads(record.record)["seq"] if due.release_id in drawn else b""
             sent.append((due, replace(record, record=head + number + tail)))
-        await product(self, release_partition, date, sent)
+        await product(self, release_partition, sent)
 
-    Releaser.send = send  # type: ignore[method-assign]
+    HatPath.send = send  # type: ignore[method-assign,assignment]
 
 
 def charged_after() -> None:
     """A release is sent, and only then written down and charged."""
-    product = Releaser.mark
+    product = HatPath.mark
     drawn: dict[str, bytes] = {}
 
-    async def commit(self: Releaser, proposals: Sequence[Proposal]) -> list[Committed]:
+    async def commit(self: HatPath, proposals: Sequence[Proposal]) -> list[Committed]:
         drawn.update((each.release_id, (b"%d" % (len(drawn) + 1)).join(each.record)) for each in proposals)
         return [Committed(drawn[each.release_id], published=False, new=True) for each in proposals]
 
-    async def mark(self: Releaser, date: str, batch: Sequence[DueRelease]) -> None:
+    async def mark(self: HatPath, batch: Sequence[DueRelease]) -> None:
         recovery = self._recovery
         sent = [drawn[due.release_id] for due in batch if due.release_id in drawn]
         records = [published_of(each, self._policy.policy_id, fineness_of(self._policy)) for each in sent]
         assert not await adopt(recovery._store, RecoveryCheck.finished(recovery.guard.token), records)
-        await product(self, date, batch)
+        await product(self, batch)
 
-    Releaser.commit, Releaser.mark = commit, mark  # type: ignore[method-assign]
+    HatPath.commit, HatPath.mark = commit, mark  # type: ignore[method-assign,assignment]
 
 
 def no_recovery() -> None:
@@ -138,7 +135,7 @@ def forgotten_once_read() -> None:
     async def load(self: QueryReleaser, batch: Sequence[DueAnswer]) -> Retained | None:
         kept = await product(self, batch)
         if kept is not None:
-            await self.delete([(slot.key, due.cell) for slot in batch[0].query_period.slots for due in batch])
+            await self._retained.delete([(slot.key, due.cell) for slot in batch[0].query_period.slots for due in batch])
         return kept
 
     QueryReleaser.load = load  # type: ignore[method-assign]

@@ -95,7 +95,7 @@ async def commit_and_die(pipeline: Pipeline, stores: Stores) -> None:
     """A worker that has committed its draws, and sends nothing."""
     with pytest.raises(CrashError):
         async with releasing(pipeline, stores) as releaser:
-            crash_after(releaser, "committed")
+            crash_after(releaser.hats, "committed")
             await releaser.round(asyncio.Event())
 
 
@@ -201,7 +201,7 @@ def test_a_record_that_gives_way_takes_its_charge_with_it(here: int, sent: int, 
                     assert await store.record_of(record) == before.record
                     await store.supersede(before, record)
                     assert not await adopt(store, check, [record])
-            summary = await releaser._ledger.summary(DATE)
+            summary = await stores.ledger.summary(DATE)
             forget(pipeline)
             return summary
 

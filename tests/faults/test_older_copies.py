@@ -4,22 +4,22 @@ Each of these published a second value or passed a limit before a send was confi
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.errors import Behind
-from hatcast.agents.release.hats import Releaser
+from hatcast.agents.release.loop import ReleaseLoop
 from tests.faults.test_lost_redis import close_hours, come_back, commit_and_die, copied, forget, roll_back
 from tests.faults.test_unsent import FIRST, LIMIT, SECOND, assert_within_the_limit
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import open_stores
-from tests.integration.test_release import ALL, CrashError, crash_after, finish, releasing
+from tests.integration.test_release import ALL, CrashError, before, crash_after, finish, releasing
 from tests.services import KafkaServer, RedisServer
 
 GoBack = Callable[[Pipeline, dict[bytes, bytes]], None]
@@ -39,15 +39,14 @@ def pipeline(
 limited = pytest.mark.parametrize("pipeline", [LIMITED], indirect=True)
 
 
-def after_its_look(releaser: Releaser, event: Callable[[], None]) -> None:
+def after_its_look(releaser: ReleaseLoop, event: Callable[[], None]) -> None:
     """Let something happen in each round between the look at the recovery and what the round releases."""
-    advance = releaser._advance
 
-    async def happen(owned: frozenset[int], stopping: asyncio.Event) -> int:
+    async def happen(owned: frozenset[int], stopping: asyncio.Event) -> None:
+        del owned, stopping
         event()
-        return await advance(owned, stopping)
 
-    releaser._advance = happen  # type: ignore[method-assign]  # the product has no switch for it
+    before(releaser.hats, "round", happen)
 
 
 async def two_histories_in_a_round(pipeline: Pipeline, go_back: GoBack) -> None:
@@ -100,7 +99,7 @@ def test_what_a_round_finds_in_an_older_copy_is_no_second_value(go_back: GoBack,
             await close_hours(pipeline, stores)
             with pytest.raises(CrashError):  # Kafka has some of the other values
                 async with releasing(pipeline, stores) as releaser:
-                    crash_after(releaser, "acked")
+                    crash_after(releaser.hats, "acked")
                     await releaser.round(asyncio.Event())
             async with releasing(pipeline, stores) as releaser:
                 after_its_look(releaser, lambda: go_back(pipeline, copy))
@@ -126,11 +125,13 @@ def older_token(pipeline: Pipeline) -> list[str]:
         async with open_stores(pipeline) as stores:
             await close_hours(pipeline, stores)
             async with releasing(pipeline, stores) as releaser:
-                partitions = sorted({releaser.release_partition(each) for each in await releaser.due_releases(ALL)})
+                partitions = sorted(
+                    {releaser.hats.release_partition(each) for each in await releaser.hats.due_releases(ALL)}
+                )
             some, others = frozenset(partitions[:1]), frozenset(partitions[1:])
             with pytest.raises(CrashError):
                 async with releasing(pipeline, stores, owned=lambda: others) as first:
-                    crash_after(first, "committed")
+                    crash_after(first.hats, "committed")
                     await first.round(asyncio.Event())
             copy = copied(pipeline)
             forget(pipeline)
@@ -151,19 +152,18 @@ def older_token(pipeline: Pipeline) -> list[str]:
     return seen
 
 
-def slow(sends: Releaser, event: Callable[[], None], looks: Releaser, seen: list[str]) -> None:
+def slow(sends: ReleaseLoop, event: Callable[[], None], looks: ReleaseLoop, seen: list[str]) -> None:
     """Before the first send of one worker something happens, and another worker makes a round."""
-    send: Callable[..., Awaitable[None]] = sends.send
 
-    async def later(*arguments: Any) -> None:
+    async def later(*arguments: object) -> None:
+        del arguments
         if not seen:
             event()
             generation, _ = looks._recovery.guard.newest
             await looks.round(asyncio.Event())
             seen.append("recovered" if looks._recovery.guard.newest[0] > generation else "caught up")
-        await send(*arguments)
 
-    sends.send = later  # type: ignore[method-assign,assignment]  # the product has no switch for it
+    before(sends.hats, "send", later)
 
 
 @limited

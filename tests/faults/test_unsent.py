@@ -74,10 +74,10 @@ def test_what_redis_lost_after_its_commit_is_not_sent(pipeline: Pipeline) -> Non
                 await releaser._publishers.start_missing(ALL)
                 assert await releaser._recovery.ensure(ALL)
                 copy = copied(pipeline)
-                records = await releaser.records(await releaser.due_releases(ALL))
+                records = await releaser.hats.records(await releaser.hats.due_releases(ALL))
                 come_back(pipeline, copy)
                 with pytest.raises(Behind):
-                    await releaser.publish(records or {})
+                    await releaser.hats.publish(records or {})
             assert len(records or {}) == 3
             assert pipeline.published(committed=False) == {}
             await finish(pipeline, stores)

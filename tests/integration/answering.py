@@ -1,4 +1,4 @@
-"""What tests of queries over days share: a worker's releaser that answers them, and what has to be true afterwards."""
+"""What tests of queries over days share: a release loop that answers them, and what has to be true afterwards."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from hatcast.agents.kafka.producers import TransactionalProducers
-from hatcast.agents.release.hats import Releaser
+from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.release.queries import QueryReleaser
 from tests.integration.days import DATES, EPSILON, expected
 from tests.integration.harness import Pipeline
@@ -23,11 +23,10 @@ async def answering(
     pipeline: Pipeline,
     stores: Stores,
     publishers: type[TransactionalProducers] = TransactionalProducers,
-    kind: type[Releaser] = Releaser,
     owned: Callable[[], frozenset[int]] = lambda: ALL,
-) -> AsyncIterator[tuple[Releaser, QueryReleaser]]:
-    """A worker's releaser with its queries."""
-    async with releasing(pipeline, stores, kind, publishers, owned=owned, queries=True) as releaser:
+) -> AsyncIterator[tuple[ReleaseLoop, QueryReleaser]]:
+    """A worker's release loop with its queries."""
+    async with releasing(pipeline, stores, publishers, owned=owned, queries=True) as releaser:
         assert releaser.queries is not None
         yield releaser, releaser.queries
 

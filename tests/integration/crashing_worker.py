@@ -12,32 +12,34 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
 
-from hatcast.agents.release.hats import Releaser
+from hatcast.agents.redis.retained import RetainedStore
+from hatcast.agents.release.hats import HatPath
 from hatcast.agents.release.queries import QueryReleaser
 
 METHODS: Final[dict[str, tuple[type, str]]] = {
-    "loaded": (Releaser, "load"),
-    "drawn": (Releaser, "draw"),
-    "committed": (Releaser, "commit"),
+    "loaded": (HatPath, "load"),
+    "drawn": (HatPath, "draw"),
+    "committed": (HatPath, "commit"),
     "sent": (AIOKafkaProducer, "commit_transaction"),  # before it: all is sent, nothing is committed
-    "acked": (Releaser, "send"),
-    "marked": (Releaser, "mark"),
-    "deleted": (Releaser, "delete"),
+    "acked": (HatPath, "send"),
+    "marked": (HatPath, "mark"),
+    "deleted": (HatPath, "delete"),
 }
 
-# Of answers to queries over days. What is sent of them goes through the same producers.
+# Of answers to queries over days. What is sent of them goes through the same producers. A delete of theirs does nothing
+# as long as another query reads the same days.
 ANSWERING: Final[dict[str, tuple[type, str]]] = {
     "answers loaded": (QueryReleaser, "load"),
     "answers drawn": (QueryReleaser, "draw"),
     "answers committed": (QueryReleaser, "commit"),
     "answers acked": (QueryReleaser, "send"),
     "answers marked": (QueryReleaser, "mark"),
-    "kept deleted": (QueryReleaser, "delete"),
+    "kept deleted": (RetainedStore, "delete"),
 }
 
 
 # Steps that count only while another one is under way: a start writes the registry in a transaction too.
-WITHIN: Final[dict[str, tuple[type, str]]] = {"sent": (Releaser, "send")}
+WITHIN: Final[dict[str, tuple[type, str]]] = {"sent": (HatPath, "send")}
 
 
 def die_after_answers(step: str) -> None:

@@ -28,8 +28,7 @@ from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.proposals import Proposal
-from hatcast.agents.release.batches import DueRelease
-from hatcast.agents.release.hats import Releaser
+from hatcast.agents.release.hats import DueRelease, HatPath
 from hatcast.agents.worker.ingest import Ingest
 from hatcast.agents.worker.worker import Worker
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
@@ -141,14 +140,14 @@ def _fail_at_a_record() -> None:
 
 
 def _fail_at_a_slot() -> None:
-    draw = Releaser._draw
+    draw = HatPath._draw
 
-    def failing(self: Releaser, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> list[Proposal]:
+    def failing(self: HatPath, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> list[Proposal]:
         if any(due.hat.slot == FATAL_SLOT for due in batch):
             raise KeyError(TEXT)
         return draw(self, batch, loaded)
 
-    Releaser._draw = failing  # type: ignore[method-assign]
+    HatPath._draw = failing  # type: ignore[method-assign]
 
 
 # Mutants.
@@ -160,13 +159,13 @@ def product() -> None:
 
 def true_sums_logged() -> None:
     """A debug line of the release loop shows the sums that it was to hide."""
-    draw = Releaser._draw
+    draw = HatPath._draw
 
-    def telling(self: Releaser, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> list[Proposal]:
+    def telling(self: HatPath, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> list[Proposal]:
         log.debug("drawn", sums=[int(users_of(each.readings).sums.sum()) for each in loaded])
         return draw(self, batch, loaded)
 
-    Releaser._draw = telling  # type: ignore[method-assign]
+    HatPath._draw = telling  # type: ignore[method-assign]
 
 
 def cause_from_text() -> None:

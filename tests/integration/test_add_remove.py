@@ -18,8 +18,8 @@ from redis import Redis
 from hatcast.agents.clock import now_ms
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.release.batches import DueAnswer, DueRelease
-from hatcast.agents.release.slots import SlotReleaser
+from hatcast.agents.release.hats import DueRelease
+from hatcast.agents.release.queries import DueAnswer
 from hatcast.stream.fold.hats import Calendar
 from tests.integration.answering import answering
 from tests.integration.crashing_worker import die_after
@@ -203,12 +203,12 @@ def test_after_a_crash_at_each_step_and_two_days_of_silence_every_slot_between_i
             for step in STEPS:
                 publishers = CrashingPublishers if step == "sent" else TransactionalProducers
                 with pytest.raises(CrashError):
-                    async with releasing(pipeline, stores, SlotReleaser, publishers) as releaser:
-                        crash_after(releaser, step)
+                    async with releasing(pipeline, stores, publishers) as releaser:
+                        crash_after(releaser.hats, step)
                         await releaser.round(asyncio.Event())
-            async with releasing(pipeline, stores, SlotReleaser) as releaser:
+            async with releasing(pipeline, stores) as releaser:
                 assert await releaser.round(asyncio.Event()) > 0
-                assert await releaser.due_releases(ALL) == []
+                assert await releaser.hats.due_releases(ALL) == []
                 assert await releaser.round(asyncio.Event()) == 0
             assert await stores.partitions.open_slots() == {}
 
@@ -225,15 +225,15 @@ def test_a_slot_is_sent_by_no_worker_before_all_of_it_has_records_and_the_budget
         async with open_stores(pipeline) as stores:
             await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
             async with (
-                releasing(pipeline, stores, SlotReleaser, owned=lambda: HALVES[0]) as one,
-                releasing(pipeline, stores, SlotReleaser, owned=lambda: HALVES[1]) as other,
+                releasing(pipeline, stores, owned=lambda: HALVES[0]) as one,
+                releasing(pipeline, stores, owned=lambda: HALVES[1]) as other,
             ):
                 assert await one.round(asyncio.Event()) == 0
                 assert pipeline.published(committed=False) == {}, "the other half has no records yet"
-                assert await other.round(asyncio.Event()) == len(await other.due_releases(HALVES[1])) // len(SLOTS)
+                assert await other.round(asyncio.Event()) == len(await other.hats.due_releases(HALVES[1])) // len(SLOTS)
                 half = pipeline.published(committed=False)
                 assert half.keys() == {
-                    each.release_id for each in await other.due_releases(HALVES[1]) if SLOTS[0] in each.release_id
+                    each.release_id for each in await other.hats.due_releases(HALVES[1]) if SLOTS[0] in each.release_id
                 }
                 for _ in range(4):
                     await asyncio.gather(one.round(asyncio.Event()), other.round(asyncio.Event()))
@@ -257,11 +257,11 @@ def test_days_with_deleted_records_are_incomplete_and_a_slot_beyond_the_budget_i
             await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS + 2 * DAY_MS)
             await stores.redis.hset(f"{{{pipeline.name}:3}}:state", "complete_from", str(NOON_MS))
             async with (
-                releasing(pipeline, stores, SlotReleaser, owned=lambda: HALVES[0]) as one,
-                releasing(pipeline, stores, SlotReleaser, owned=lambda: HALVES[1]) as other,
+                releasing(pipeline, stores, owned=lambda: HALVES[0]) as one,
+                releasing(pipeline, stores, owned=lambda: HALVES[1]) as other,
             ):
                 await one.round(asyncio.Event())  # recovers the ledger, which takes every producer
-                while await one.due_releases(ALL):
+                while await one.hats.due_releases(ALL):
                     await asyncio.gather(one.round(asyncio.Event()), other.round(asyncio.Event()))
 
     changes = {"policy": {"hours": [12, 14], "privacy": privacy}}
@@ -292,7 +292,7 @@ def test_neighbouring_logs_lead_to_the_same_topics_but_for_the_answers(
     async def release(pipeline: Pipeline, samples: Iterable[Sample]) -> None:
         async with open_stores(pipeline) as stores:
             await store_closed(stores, pipeline.settings.policy, samples, OVER_MS)
-            async with answering(pipeline, stores, kind=SlotReleaser) as (releaser, _):
+            async with answering(pipeline, stores) as (releaser, _):
                 assert await releaser.round(asyncio.Event()) == 3 * len(CELLS)
 
     def seen(title: str, samples: Iterable[Sample]) -> tuple[str, list[Any]]:

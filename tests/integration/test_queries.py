@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.policy_transition import NextPolicy, PolicyTransitionStore
 from hatcast.agents.redis.proposals import Committed
-from hatcast.agents.release.batches import DueAnswer
+from hatcast.agents.release.queries import DueAnswer
 from hatcast.stream.fold.packing import unpack
 from tests.integration.answering import (
     ANSWERS,
@@ -63,7 +64,7 @@ def test_after_a_crash_at_any_step_another_worker_leaves_one_true_answer_and_kee
                     await releaser.round(asyncio.Event())
             async with answering(pipeline, stores) as (releaser, _):
                 await releaser.round(asyncio.Event())
-                assert await releaser.due_releases(ALL) == []
+                assert await releaser.hats.due_releases(ALL) == []
 
     asyncio.run(crash_then_finish())
     assert len(pipeline.published()) == HATS
@@ -71,6 +72,37 @@ def test_after_a_crash_at_any_step_another_worker_leaves_one_true_answer_and_kee
     assert_true(pipeline, days())
     assert_charged_once(pipeline)
     assert kept_keys(pipeline) == []
+
+
+def test_every_kind_confirms_before_a_commit_before_a_send_and_after_a_mark(pipeline: Pipeline) -> None:
+    calls: list[str] = []
+
+    def note(owner: object, name: str, title: str) -> None:
+        wrapped = getattr(owner, name)
+
+        async def noted(*arguments: Any) -> Any:
+            calls.append(title)
+            return await wrapped(*arguments)
+
+        setattr(owner, name, noted)
+
+    async def release() -> None:
+        async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
+            await store_closed(stores, pipeline.settings.policy, days(), END_MS)
+            note(releaser._recovery, "confirm", "confirm")
+            note(releaser._publishers, "publish", "send")
+            for kind in releaser.kinds:
+                note(kind, "_write", f"commit {kind.noun}")
+                note(kind, "mark", f"mark {kind.noun}")
+            await releaser.round(asyncio.Event())
+
+    asyncio.run(release())
+    steps = [f"{step} {noun}" for noun in ("releases", "answers") for step in ("commit", "mark")]
+    assert set(calls) == {"confirm", "send", *steps}
+    pairs = list(pairwise(calls))
+    assert {before for before, call in pairs if call.startswith(("commit", "send"))} == {"confirm"}
+    assert {after for call, after in pairs if call.startswith("mark")} == {"confirm"}
+    assert calls[-1] == "confirm"
 
 
 def test_answers_that_redis_forgot_keep_their_values_and_what_they_have_reserved(pipeline: Pipeline) -> None:

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 import hatcast.agents.redis.retained
-import hatcast.agents.release.queries
+import hatcast.agents.release.batches
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.keys import PartitionKeys
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.scripts import Call
-from hatcast.agents.release.slots import SlotReleaser
 from hatcast.stream.fold.packing import Row, pack, strip
 from tests.integration.answering import answering, answers, assert_true, kept_keys
 from tests.integration.days import END_MS, POLICY, QUERIES, days
@@ -55,7 +54,7 @@ def a_place_a_day() -> list[Sample]:
 def test_a_day_of_which_all_was_answered_is_not_missing_for_the_cells_that_are_answered_later(
     workers: int, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hatcast.agents.release.queries, "MAX_ANSWERS", 1)
+    monkeypatch.setattr(hatcast.agents.release.batches, "MAX_BATCH", 1)
 
     async def release() -> None:
         async with open_stores(pipeline) as stores:
@@ -122,11 +121,11 @@ def test_under_add_remove_no_worker_sends_answers_before_all_have_records(
         async with open_stores(pipeline) as stores:
             await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
             async with (
-                answering(pipeline, stores, kind=SlotReleaser, owned=lambda: HALVES[0]) as (one, _),
-                answering(pipeline, stores, kind=SlotReleaser, owned=lambda: HALVES[1]) as (other, _),
+                answering(pipeline, stores, owned=lambda: HALVES[0]) as (one, _),
+                answering(pipeline, stores, owned=lambda: HALVES[1]) as (other, _),
             ):
                 await one.round(asyncio.Event())  # recovers the ledger, which takes every producer
-                while await one.due_releases(ALL):
+                while await one.hats.due_releases(ALL):
                     await other.round(asyncio.Event())
                     await one.round(asyncio.Event())
 
@@ -149,12 +148,12 @@ def test_a_query_over_days_has_one_answer_for_each_listed_cell_whatever_crashes_
             for step in STEPS:
                 publishers = CrashingPublishers if step == "sent" else TransactionalProducers
                 with pytest.raises(CrashError):
-                    async with answering(pipeline, stores, publishers, SlotReleaser) as (releaser, queries):
+                    async with answering(pipeline, stores, publishers) as (releaser, queries):
                         crash_after(queries, step)
                         await releaser.round(asyncio.Event())
-            async with answering(pipeline, stores, kind=SlotReleaser) as (releaser, _):
+            async with answering(pipeline, stores) as (releaser, _):
                 await releaser.round(asyncio.Event())
-                assert await releaser.due_releases(ALL) == []
+                assert await releaser.hats.due_releases(ALL) == []
 
     changes = {"policy": {"hours": [12, 14], "query": [*OVER_LIMIT, two_days]}}
     with open_hidden(kafka, redis_server, tmp_path, "asked", changes) as pipeline:

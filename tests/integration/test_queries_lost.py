@@ -4,8 +4,6 @@ import asyncio
 from pathlib import Path
 
 from hatcast.agents.kafka.topics import ensure_topics
-from hatcast.agents.redis.contributions import HatStore
-from hatcast.agents.release.query_inputs import NEVER
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.release.queries import query_periods_of
 from hatcast.stream.units import NANO
@@ -26,13 +24,13 @@ def test_a_day_that_others_have_data_of_is_not_missing_though_they_were_answered
         async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, queries):
             policy = pipeline.settings.policy
             await store_closed(stores, policy, samples, END_MS)
-            releaser.queries = None
+            releaser.kinds = [releaser.hats]
             await releaser.round(asyncio.Event())
             asked = [
                 one for slot in ("12:00", "13:00") for one in query_periods_of(policy, Calendar(policy), DATES[2], slot)
             ]
-            assert await queries.answer(asked, ALL, NEVER, [cell(0)])
-            await queries.round(HatStore(stores.partitions), ALL, NEVER)
+            assert await queries.answer(asked, ALL, [cell(0)])
+            await queries.round(ALL, asyncio.Event())
 
     asyncio.run(release())
     assert [record for record in answers(pipeline).values() if "missing" in record] == []

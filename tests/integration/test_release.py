@@ -1,11 +1,11 @@
 """Releases against real Kafka and Redis: one value, one charge, ledger first.
 
-The steps are those of agents/release/hats.py.
+The steps are those of agents/release/path.py.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,11 @@ from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.errors import Unrecovered
 from hatcast.agents.redis.proposals import Committed, Proposal
 from hatcast.agents.redis.retained import RetainedStore
-from hatcast.agents.release.batches import DueRelease
-from hatcast.agents.release.hats import Releaser, ReleaserOptions
+from hatcast.agents.release.hats import DueRelease
+from hatcast.agents.release.loop import ReleaseLoop
+from hatcast.agents.release.path import ReleaseContext, ReleasePath
 from hatcast.agents.release.queries import QueryReleaser
 from hatcast.stream.mechanisms.system import SystemNoise
-from hatcast.stream.release.hats import HatChunks
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Stores, open_stores, store_closed, traffic
 from tests.integration.recovering import recovery_of, sealer_of
@@ -52,19 +52,40 @@ class CrashingPublishers(TransactionalProducers):
         await super().publish(release_partition, messages)
 
 
-def crash_after(releaser: Releaser | QueryReleaser, step: str) -> None:
-    """Let a releaser, of means or of answers, end at a step: `sent` is the publisher's."""
-    name = {"loaded": "load", "drawn": "draw", "committed": "commit", "acked": "send", "marked": "mark"}.get(step)
-    name = "delete" if step == "deleted" else name
-    if name is None:
+METHODS = {
+    "loaded": "load",
+    "drawn": "draw",
+    "committed": "commit",
+    "acked": "send",
+    "marked": "mark",
+    "deleted": "delete",
+}
+
+
+def crash_after(kind: ReleasePath[Any, Any, Any], step: str) -> None:
+    """Let a kind of release, HATs or answers, end at a step: `sent` is the publisher's."""
+    if step == "sent":
         return
-    wrapped = getattr(releaser, name)
+    # A delete of answers deletes nothing as long as another query reads the same days.
+    owner = kind._retained if step == "deleted" and isinstance(kind, QueryReleaser) else kind
+    wrapped = getattr(owner, METHODS[step])
 
     async def crashing(*arguments: Any) -> None:
         await wrapped(*arguments)
         raise CrashError
 
-    setattr(releaser, name, crashing)
+    setattr(owner, METHODS[step], crashing)
+
+
+def before(kind: ReleasePath[Any, Any, Any], name: str, event: Callable[..., Awaitable[None]]) -> None:
+    """Let something happen before each call of a step; it gets the arguments."""
+    wrapped = getattr(kind, name)
+
+    async def later(*arguments: Any) -> Any:
+        await event(*arguments)
+        return await wrapped(*arguments)
+
+    setattr(kind, name, later)
 
 
 @pytest.fixture
@@ -78,15 +99,14 @@ def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> I
 async def releasing(
     pipeline: Pipeline,
     stores: Stores,
-    kind: type[Releaser] = Releaser,
     publishers: type[TransactionalProducers] = TransactionalProducers,
     kind_of_recovery: type[LedgerRecovery] = LedgerRecovery,
     *,
     owned: Callable[[], frozenset[int]] = lambda: ALL,
     queries: bool = False,
     seals: bool = False,
-) -> AsyncIterator[Releaser]:
-    """A worker's releaser, which by default owns all release partitions.
+) -> AsyncIterator[ReleaseLoop]:
+    """A worker's release loop, which by default owns all release partitions.
 
     queries   it answers queries over days
     seals     it seals finished days in each round
@@ -95,13 +115,13 @@ async def releasing(
     made = publishers(settings.topics.telemetry, settings.policy.name, aiokafka_options(settings))
     recovery = recovery_of(pipeline, stores.redis, made, kind_of_recovery)
     retained = RetainedStore(stores.redis, settings.policy.name, PARTITIONS)
-    options = ReleaserOptions(
-        owned,
-        QueryReleaser(settings, retained, stores.ledger, recovery, SystemNoise()) if queries else None,
-        sealer_of(pipeline, stores.redis, stores.ledger, recovery).seal if seals else None,
-    )
+    context = ReleaseContext(settings, HatStore(stores.partitions), stores.ledger, recovery, SystemNoise())
+    seal = sealer_of(pipeline, stores.redis, stores.ledger, recovery).seal if seals else None
+    loop = ReleaseLoop(context, retained, owned, seal)
+    if not queries:
+        loop.kinds = [loop.hats]
     try:
-        yield kind(settings, HatStore(stores.partitions), stores.ledger, recovery, SystemNoise(), options)
+        yield loop
     finally:
         await made.stop()
 
@@ -110,7 +130,7 @@ async def finish(pipeline: Pipeline, stores: Stores) -> None:
     """Another worker makes good what is left."""
     async with releasing(pipeline, stores) as releaser:
         await releaser.round(asyncio.Event())
-        assert await releaser.due_releases(ALL) == []
+        assert await releaser.hats.due_releases(ALL) == []
 
 
 STEPS = ["loaded", "drawn", "committed", "sent", "acked", "marked", "deleted"]
@@ -126,7 +146,7 @@ def test_after_a_crash_at_any_step_another_worker_leaves_one_value_and_one_charg
             publishers = CrashingPublishers if step == "sent" else TransactionalProducers
             with pytest.raises(CrashError):
                 async with releasing(pipeline, stores, publishers=publishers) as releaser:
-                    crash_after(releaser, step)
+                    crash_after(releaser.hats, step)
                     await releaser.round(asyncio.Event())
             after_crash = await stored_records(pipeline, stores)
             assert (len(after_crash) == 6) == (step not in ("loaded", "drawn"))
@@ -163,17 +183,16 @@ def assert_one_value_and_one_charge(pipeline: Pipeline, kept: dict[bytes, bytes]
 def test_two_workers_that_release_the_same_hats_at_once_publish_one_value_of_each(pipeline: Pipeline) -> None:
     meeting = asyncio.Barrier(2)
 
-    class Racing(Releaser):
-        async def commit(self, proposals: Sequence[Proposal]) -> list[Committed]:
-            await asyncio.wait_for(meeting.wait(), 30)  # both have drawn
-            return await super().commit(proposals)
+    async def meet(_: Sequence[Proposal]) -> None:
+        await asyncio.wait_for(meeting.wait(), 30)  # both have drawn
 
     async def race() -> dict[bytes, bytes]:
         async with open_stores(pipeline) as stores:
             await finish(pipeline, stores)  # recovers the ledger
             await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
-            async with releasing(pipeline, stores, Racing) as one, releasing(pipeline, stores, Racing) as other:
+            async with releasing(pipeline, stores) as one, releasing(pipeline, stores) as other:
                 for racer in (one, other):  # both own all partitions, as far as they know: else one would not race
+                    before(racer.hats, "commit", meet)
                     await racer._publishers.start_missing(ALL)
                     assert await racer._recovery.ensure(ALL)
                 ended = await asyncio.gather(
@@ -192,24 +211,22 @@ def test_two_workers_that_release_the_same_hats_at_once_publish_one_value_of_eac
 def test_record_and_charge_are_in_redis_before_a_byte_is_on_the_topic(pipeline: Pipeline) -> None:
     looked: list[str] = []
 
-    class Watched(Releaser):
-        async def send(
-            self, release_partition: int, date: str, waiting: Sequence[tuple[DueRelease, Committed]]
-        ) -> None:
-            on_topic = await asyncio.to_thread(pipeline.published, committed=False)
-            for due, committed in waiting:
-                record = await self._ledger.find(date, [due.release_id])
-                assert record[0] is not None
-                assert record[0].record == committed.record
-                assert due.release_id not in on_topic
-                looked.append(due.release_id)
-            assert (await self._ledger.summary(date)).epsilon_sum == 6 * 10**9
-            await super().send(release_partition, date, waiting)
-
     async def release() -> None:
         async with open_stores(pipeline) as stores:
+
+            async def look(_: int, waiting: Sequence[tuple[DueRelease, Committed]]) -> None:
+                on_topic = await asyncio.to_thread(pipeline.published, committed=False)
+                for due, committed in waiting:
+                    record = await stores.ledger.find(DATE, [due.release_id])
+                    assert record[0] is not None
+                    assert record[0].record == committed.record
+                    assert due.release_id not in on_topic
+                    looked.append(due.release_id)
+                assert (await stores.ledger.summary(DATE)).epsilon_sum == 6 * 10**9
+
             await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
-            async with releasing(pipeline, stores, Watched) as releaser:
+            async with releasing(pipeline, stores) as releaser:
+                before(releaser.hats, "send", look)
                 assert await releaser.round(asyncio.Event()) == 6
 
     asyncio.run(release())
@@ -274,17 +291,16 @@ def test_nothing_is_released_while_one_partition_has_no_clock(pipeline: Pipeline
 
 
 def test_a_clock_that_went_back_between_the_look_and_the_load_releases_nothing(pipeline: Pipeline) -> None:
-    class Rewound(Releaser):
-        async def load(self, due: Sequence[DueRelease]) -> list[HatChunks] | None:
-            assert due
-            with closing(pipeline.redis_server.client()) as redis:
-                redis.hset(f"{{{pipeline.name}:5}}:state", "clock", str(NOON_MS))
-            return await super().load(due)
+    async def rewind(due: Sequence[DueRelease]) -> None:
+        assert due
+        with closing(pipeline.redis_server.client()) as redis:
+            redis.hset(f"{{{pipeline.name}:5}}:state", "clock", str(NOON_MS))
 
     async def release() -> int:
         async with open_stores(pipeline) as stores:
             await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
-            async with releasing(pipeline, stores, Rewound) as releaser:
+            async with releasing(pipeline, stores) as releaser:
+                before(releaser.hats, "load", rewind)
                 return await releaser.round(asyncio.Event())
 
     assert asyncio.run(release()) == 0

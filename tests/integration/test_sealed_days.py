@@ -20,7 +20,7 @@ from hatcast.agents.redis.adoption import OutputPartition
 from hatcast.agents.redis.errors import DaySealed
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.sealed_days import Sealed, SealedDay, TopicStart, registry_records
-from hatcast.agents.release.hats import Releaser
+from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.stream.accounting.ledger import DaySummary
 from hatcast.stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline
@@ -55,8 +55,8 @@ def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> I
 
 
 @asynccontextmanager
-async def sealing(pipeline: Pipeline, stores: Stores) -> AsyncIterator[Releaser]:
-    """A releaser of a worker that owns all and seals what is over in each round."""
+async def sealing(pipeline: Pipeline, stores: Stores) -> AsyncIterator[ReleaseLoop]:
+    """A release loop of a worker that owns all and seals what is over in each round."""
     async with releasing(pipeline, stores, queries=True, seals=True) as releaser:
         yield releaser
 
@@ -160,10 +160,10 @@ def test_nothing_of_a_sealed_day_is_committed_or_adopted_whatever_comes_back(pip
                 await releaser._publishers.start_missing(ALL)
                 assert await releaser._recovery.ensure(ALL)
                 await fold_again_under_another_name(pipeline, stores)
-                (one, *_) = await releaser.due_releases(ALL)
-                proposals = await releaser.draw([one], [*(await releaser.load([one]) or [])], None)
+                (one, *_) = await releaser.hats.due_releases(ALL)
+                proposals = await releaser.hats.draw([one], [*(await releaser.hats.load([one]) or [])])
                 with pytest.raises(DaySealed):
-                    await releaser.commit(proposals)
+                    await releaser.hats.commit(proposals)
                 # And read from their beginning, the topics give nothing back.
                 await stores.redis.delete(DomainKeys(pipeline.name).adopted)
                 releaser._recovery.require_catch_up()

@@ -87,7 +87,7 @@ def test_a_record_that_another_copy_of_redis_never_sent_is_not_sent_once_its_day
             async with releasing(pipeline, stores) as releaser:  # commits, and dies before it sends
                 await releaser._publishers.start_missing(ALL)
                 assert await releaser._recovery.ensure(ALL)
-                records = await releaser.records(await releaser.due_releases(ALL))
+                records = await releaser.hats.records(await releaser.hats.due_releases(ALL))
                 assert records
             committed = copy_of(pipeline)
             go_back(pipeline, empty)

@@ -19,8 +19,9 @@ from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.identity import check_policy, claim_policy
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.policy_transition import NextPolicy, PolicyTransitionStore
-from hatcast.agents.release.hats import Releaser, ReleaserOptions
-from hatcast.agents.release.slots import SlotReleaser
+from hatcast.agents.redis.retained import RetainedStore
+from hatcast.agents.release.loop import ReleaseLoop
+from hatcast.agents.release.path import ReleaseContext
 from hatcast.agents.worker.policy_transition import PolicyTransition
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.mechanisms.system import SystemNoise
@@ -108,7 +109,7 @@ def assert_nothing_left(pipeline: Pipeline) -> None:
 @asynccontextmanager
 async def opened(
     pipeline: Pipeline, kind: type[PolicyTransition] = PolicyTransition
-) -> AsyncIterator[tuple[PolicyTransition, Releaser, Stores]]:
+) -> AsyncIterator[tuple[PolicyTransition, ReleaseLoop, Stores]]:
     """What a worker has of its policy, without the group."""
     settings = pipeline.settings
     client = aiokafka_options(settings)
@@ -120,8 +121,9 @@ async def opened(
         publishers = TransactionalProducers(settings.topics.telemetry, settings.policy.name, client)
         held.push_async_callback(publishers.stop)
         recovery = recovery_of(pipeline, stores.redis, publishers)
-        options = ReleaserOptions(lambda: frozenset(range(PARTITIONS)))
-        releaser = Releaser(settings, HatStore(stores.partitions), stores.ledger, recovery, SystemNoise(), options)
+        context = ReleaseContext(settings, HatStore(stores.partitions), stores.ledger, recovery, SystemNoise())
+        retained = RetainedStore(stores.redis, settings.policy.name, PARTITIONS)
+        releaser = ReleaseLoop(context, retained, lambda: frozenset(range(PARTITIONS)))
         yield kind(settings, stores.redis, stores.ledger, recovery, producer), releaser, stores
 
 
@@ -252,7 +254,7 @@ def test_under_add_remove_too_no_slot_of_the_successors_days_is_released(
             await store_closed(stores, pipeline.settings.policy, traffic(), NOON_MS + 2 * DAY_MS)
             successor = NextPolicy(TOMORROW, "new")
             await PolicyTransitionStore(stores.redis, pipeline.name).claim(pipeline.name, successor)
-            async with releasing(pipeline, stores, SlotReleaser) as releaser:
+            async with releasing(pipeline, stores) as releaser:
                 assert not await releaser.is_done(TOMORROW)
                 await releaser.round(asyncio.Event())
                 assert await releaser.is_done(TOMORROW)

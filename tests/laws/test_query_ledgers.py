@@ -17,7 +17,8 @@ from redis.asyncio import Redis
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.spent_cells import SpentStore
-from hatcast.agents.release.batches import answer_proposal_of, proposal_of
+from hatcast.agents.release.hats import proposal_of
+from hatcast.agents.release.queries import answer_proposal_of
 from hatcast.stream.accounting.ledger import DayLedger, DaySummary, PolicyDay, Total
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.cells_file import SelectionCost
