@@ -40,13 +40,13 @@ from hatcast.agents.release.queries import QueryReleaser
 from hatcast.agents.release.slots import SlotReleaser
 from hatcast.agents.worker.folds import fold_maker, report_fold_maker
 from hatcast.agents.worker.gauges import Gauges, register_readiness
-from hatcast.agents.worker.ingest import IngestOptions
 from hatcast.agents.worker.policy_transition import PolicyTransition
 from hatcast.agents.worker.readiness import Readiness
 from hatcast.agents.worker.registration import Registration
 from hatcast.agents.worker.sealing import Change, Sealer
+from hatcast.agents.worker.source import IngestOptions, Source
 from hatcast.agents.worker.spent_cells import SpentCells
-from hatcast.agents.worker.topic_fold import Loop, Source, TopicFold
+from hatcast.agents.worker.topic_fold import Loop, TopicFold
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.mechanisms.system import SystemNoise
