@@ -29,6 +29,7 @@ from hatcast.agents.worker.sealing import Change, Sealer
 from hatcast.agents.worker.source import IngestOptions, Source
 from hatcast.agents.worker.topic_fold import TopicFold
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.policy import Relation
 
@@ -103,12 +104,12 @@ def make_folds(connections: Connections, registered: Registered, options: Ingest
 
 def _sources(connections: Connections, registered: Registered) -> list[Source]:
     settings, policy, partitions = connections.settings, connections.settings.policy, connections.partitions
-    calendar, pseudonyms = Calendar(policy), registered.pseudonyms
-    make_fold = fold_maker(policy, calendar, pseudonyms, settings, partitions)
+    calendar, users = Calendar(policy), FoldUsers(registered.pseudonyms)
+    make_fold = fold_maker(policy, calendar, users, settings, partitions)
     group = f"hatcast-{policy.name}"
     sources = [Source(settings.topics.telemetry, group, connections.store.telemetry, make_fold, READINGS)]
     if (reports := connections.store.reports) is not None:
-        make_report_fold = report_fold_maker(policy, calendar, pseudonyms, partitions)
+        make_report_fold = report_fold_maker(policy, calendar, users, partitions)
         sources.append(Source(settings.topics.reports, f"{group}/reports", reports, make_report_fold, REPORTS))
     return sources
 
