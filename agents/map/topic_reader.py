@@ -60,7 +60,7 @@ def start_position(settings: Settings) -> Position:
 
 
 class Reader:
-    """Follows the two topics while the map runs."""
+    """Reader of both topics for as long as the map runs."""
 
     def __init__(self, settings: Settings, feed: Feed, *, check_crcs: bool = True) -> None:
         """Args: `check_crcs`, False for librdkafka's mock cluster: its transaction markers have no checksum."""

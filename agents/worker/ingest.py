@@ -88,14 +88,14 @@ class Ingest:
         log.info("partitions revoked", partitions=sorted(partitions))
 
     def on_lost(self, partition: int, position: int) -> None:
-        """Load a partition whose position is no longer in the log: loading finds the gap and reports it."""
+        """Load a partition whose position is not in the log any more; loading reports the gap."""
         log.warning("position not in the log", partition=partition, offset=position)
         self._loader.load_soon(partition)
 
     # Called by the agent and the worker.
 
     async def fold(self, batch: RecordBatch) -> None:
-        """Fold a batch, up to the first record that is dated too far ahead of this machine's clock.
+        """Fold a batch up to the first record that is dated too far ahead of this machine's clock.
 
         Waits for Redis only at such a record, or if `CHECKPOINT_RECORDS` are not stored yet.
         """
@@ -147,7 +147,7 @@ class Ingest:
         return any(not self.consumer.position_at_end(partition, each.base) for partition, each in owned)
 
     async def _reload_forgotten(self) -> bool:
-        """Load idle partitions whose stored offset went back: without checkpoints they would not notice it.
+        """Load idle partitions whose stored offset went back; other partitions notice it at a checkpoint.
 
         Returns False if Redis did not answer.
         """
@@ -169,7 +169,7 @@ class Ingest:
         return True
 
     async def checkpoint(self, partition: int) -> bool:
-        """Store what a partition has folded since its last checkpoint, and acknowledge it to Kafka.
+        """Write a partition's changes since its last checkpoint to Redis, and acknowledge them to Kafka.
 
         Returns False if it is not certainly stored: then the memory is dropped and the stored state loaded.
         """
