@@ -27,7 +27,7 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Relation
-from hatcast.stream.policy.query_keys import Period
+from hatcast.stream.policy.query import Period
 from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.readings.reading import Outcome

@@ -2,26 +2,20 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-from aiokafka import AIOKafkaProducer
-
-from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.registry import Registry
-from hatcast.agents.kafka.topic_ids import TopicIdCheck, TopicIds
+from hatcast.agents.kafka.topic_ids import TopicIdCheck
 from hatcast.agents.monitoring.declarations import READINGS, REPORTS
 from hatcast.agents.recovery import Domain, LedgerRecovery
-from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import watch_reconnects
-from hatcast.agents.redis.contributions import HatStore
-from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.release.hats import Releaser, ReleaserOptions
 from hatcast.agents.release.queries import QueryReleaser
 from hatcast.agents.release.slots import SlotReleaser
+from hatcast.agents.worker.connections import Connections
 from hatcast.agents.worker.folds import fold_maker, report_fold_maker
 from hatcast.agents.worker.policy_transition import PolicyTransition
 from hatcast.agents.worker.registration import Registered
@@ -32,26 +26,6 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.policy import Relation
-
-
-@dataclass(frozen=True, slots=True)
-class Connections:
-    """What the parts of one worker share.
-
-    partitions   number of telemetry partitions
-    client       options of aiokafka
-    producer     sends dead letters, heartbeats and budget records
-    topic_ids    reads topic ids; None: they are not compared
-    """
-
-    settings: Settings
-    partitions: int
-    client: dict[str, Any]
-    redis: AnyRedis
-    producer: AIOKafkaProducer
-    topic_ids: TopicIds | None
-    store: HatStore
-    ledger: LedgerStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +63,7 @@ def make_folds(connections: Connections, registered: Registered, options: Ingest
 
     Each checks its topic's id if the broker has topic ids. `options`: without `confirm_topic`.
     """
-    settings, record, store = connections.settings, registered.record, connections.store
+    record = registered.record
     folds = []
     for source, topic_id in zip(
         _sources(connections, registered), (record.telemetry_id, record.reports_id), strict=False
@@ -98,7 +72,7 @@ def make_folds(connections: Connections, registered: Registered, options: Ingest
         if connections.topic_ids is not None and topic_id is not None:
             confirm = TopicIdCheck(connections.topic_ids, record.policy, source.topic, topic_id).confirm
         with_topic = replace(options, confirm_topic=confirm)
-        folds.append(TopicFold(settings, source, store, connections.producer, connections.client, with_topic))
+        folds.append(TopicFold(connections, source, with_topic))
     return tuple(folds)
 
 

@@ -1,19 +1,17 @@
 """Fold of one topic into Redis: consumer group, ingest, checkpoints, heartbeats for silent partitions."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import faust
-from aiokafka import AIOKafkaProducer
 from aiokafka.errors import UnsupportedCodecError
 
-from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.batches import BatchSettings, RecordBatch, batch_app
 from hatcast.agents.kafka.dead_letters import DeadLetters
 from hatcast.agents.kafka.topic_rules import readable_codecs
 from hatcast.agents.monitoring.declarations import READINGS
-from hatcast.agents.redis.contributions import HatStore
+from hatcast.agents.worker.connections import Connections
 from hatcast.agents.worker.heartbeats import HeartbeatSender
 from hatcast.agents.worker.ingest import Ingest
 from hatcast.agents.worker.source import IngestOptions, Source
@@ -25,26 +23,17 @@ Loop = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 class TopicFold:
     """Fold of one topic in one worker. Parts are attributes, so that a test can wrap a step of one of them."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        source: Source,
-        hats: HatStore,
-        producer: AIOKafkaProducer,
-        client: Mapping[str, Any],
-        options: IngestOptions,
-    ) -> None:
-        """Args:
-        hats: of all topics: a current watermark of any of them shows that the sources are live
-        client: options of aiokafka
-        """
+    def __init__(self, connections: Connections, source: Source, options: IngestOptions) -> None:
+        settings, producer = connections.settings, connections.producer
         self._source = source
         self.dead_letters = DeadLetters(producer, settings.topics.dead_letters, source.topic)
         self.app, self.ingest = batch_app(
-            _batch_settings(source, client, settings.session_timeout_s),
+            _batch_settings(source, connections),
             lambda consumer: Ingest(source, consumer, self.dead_letters, settings.checkpoint_interval_s, options),
         )
         self.app.agent(self.app.batch_topic, name="ingest")(self._fold)
+        # Of all topics: a current watermark of any of them shows that the sources are live.
+        hats = connections.store
         self.heartbeats = HeartbeatSender(self.ingest, hats, producer, source.topic, settings.idle_after_ms)
 
     def label(self, partition: int) -> str:
@@ -87,11 +76,12 @@ class TopicFold:
             await self.ingest.fold(batch)
 
 
-def _batch_settings(source: Source, client: Mapping[str, Any], session_timeout_s: float) -> BatchSettings:
+def _batch_settings(source: Source, connections: Connections) -> BatchSettings:
+    client = connections.client
     return BatchSettings(
         name=source.group,
         bootstrap_servers=client["bootstrap_servers"],
         topic=source.topic,
-        session_timeout=session_timeout_s,
+        session_timeout=connections.settings.session_timeout_s,
         security={key: value for key, value in client.items() if key not in ("bootstrap_servers", "client_id")},
     )

@@ -27,8 +27,9 @@ from hatcast.agents.redis.connection import connect_redis_async, redis_error, wi
 from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.spent_cells import SpentStore
+from hatcast.agents.worker.connections import Connections
 from hatcast.agents.worker.gauges import Gauges, register_readiness
-from hatcast.agents.worker.parts import Connections, Parts, make_folds, make_recovery, make_releaser
+from hatcast.agents.worker.parts import Parts, make_folds, make_recovery, make_releaser
 from hatcast.agents.worker.policy_transition import PolicyTransition
 from hatcast.agents.worker.readiness import Readiness
 from hatcast.agents.worker.registration import Registration

@@ -37,12 +37,7 @@ def largest_charges(levels: Mapping[int, int], cap: int | None) -> Counter[int]:
 
 def day_cost(levels: Mapping[int, int], cap: int | None) -> int:
     """Return the sum (1e-9) of the `cap` largest e(cell, slot); the sum of all if `cap` is None."""
-    cost, left = 0, sum(levels.values()) if cap is None else cap
-    for level in sorted(levels, reverse=True):
-        taken = min(left, levels[level])
-        cost += taken * level
-        left -= taken
-    return cost
+    return sum(level * taken for level, taken in largest_charges(levels, cap).items())
 
 
 @dataclass(slots=True)
