@@ -113,6 +113,15 @@ async def finish(pipeline: Pipeline, stores: Stores) -> None:
         assert await releaser.due_releases(ALL) == []
 
 
+async def abort_in_a_round(releaser: Releaser) -> None:
+    """A round that sends everything and aborts each transaction."""
+    await releaser._publishers.start_missing(ALL)
+    assert await releaser._recovery.ensure(ALL)  # which makes producers of its own: those send
+    for producer in releaser._publishers._producers.values():
+        producer.commit_transaction = producer.abort_transaction
+    await releaser.round(asyncio.Event())
+
+
 STEPS = ["loaded", "drawn", "committed", "sent", "acked", "marked", "deleted"]
 
 
