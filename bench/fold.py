@@ -19,6 +19,7 @@ from hatcast.stream.fold.checkpoint import take_changes
 from hatcast.stream.fold.contributions import Fold
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import columns, unpack
+from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.readings.formats import itms
 from hatcast.stream.readings.partitioner import by_murmur2
@@ -71,7 +72,7 @@ def _batches(records: int) -> Batches:
 def _round(settings: Settings, batches: Batches, records: int) -> dict[str, float]:
     policy = settings.policy
     calendar = Calendar(policy)
-    make = fold_maker(policy, calendar, Pseudonyms(bytes(KEY_BYTES)), settings, PARTITIONS)
+    make = fold_maker(policy, calendar, FoldUsers(Pseudonyms(bytes(KEY_BYTES))), settings, PARTITIONS)
     folds: list[Fold] = [make(partition) for partition in range(PARTITIONS)]
     values = [value for _, _, some in batches for value in some]
     parts = {"decode_ns_per_record": _time(lambda: [itms.decode(value) for value in values], records)}

@@ -10,7 +10,7 @@ An error message contains no telemetry data: no vehicle, no reading, no count.
 
 
 class HatcastError(Exception):
-    """Base class: hatcast stops. The message is one line and says what to change."""
+    """Base class of the errors that end a command. The message is one line and names the fix."""
 
 
 class SettingError(HatcastError):

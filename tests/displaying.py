@@ -54,11 +54,12 @@ def budget(date: str = "2022-01-02", seq: int = 1, policy: str = "city") -> byte
     return json.dumps(record | spent | {"epsilon_delta": {"epsilon": 1.4, "delta": 1e-6}}).encode()
 
 
-def feed(records: Iterable[bytes] = (), policy: str = "city", partitions: int = 2) -> Feed:
-    """A map that has read these records, and is ready."""
+def feed(records: Iterable[bytes] = (), policy: str = "city", partitions: int = 2, *, ready: bool = True) -> Feed:
+    """A map that has read these records, and is `ready` or still reads."""
     made = Feed(History(DAY_MS), Hub(), Position("1f0c3a52", [0] * partitions, [0]), policy)
     publish(made, records)
-    made.caught_up = True
+    if ready:
+        made.serve()
     return made
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from hatcast.stream.fold.contributions import Fold
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import jsonl
 from hatcast.stream.readings.partitioner import PARTITIONERS
@@ -31,7 +32,11 @@ def fold_of(policy: Policy, partition: int = 0, partitions: int = 1, partitioner
     """An empty fold of a partition, with rule 10."""
     choose = PARTITIONERS[partitioner]
     return Fold(
-        policy, Calendar(policy), PSEUDONYMS, jsonl.decode, lambda vehicle: choose(vehicle, partitions) == partition
+        policy,
+        Calendar(policy),
+        FoldUsers(PSEUDONYMS),
+        jsonl.decode,
+        lambda vehicle: choose(vehicle, partitions) == partition,
     )
 
 

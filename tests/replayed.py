@@ -9,6 +9,7 @@ import h3.api.basic_int as h3
 
 from hatcast.stream.fold.contributions import Fold
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import EstimatorKeys, Policy, Relation, read_policy
 from hatcast.stream.readings.formats import jsonl
 from hatcast.stream.readings.partitioner import PARTITIONERS
@@ -61,7 +62,7 @@ def fold(policy: Policy, partitions: int, messages: Sequence[Message]) -> tuple[
         one = Fold(
             policy,
             Calendar(policy),
-            Pseudonyms(bytes(KEY_BYTES)),
+            FoldUsers(Pseudonyms(bytes(KEY_BYTES))),
             jsonl.decode,
             partial(_is_home, partition, partitions),
         )

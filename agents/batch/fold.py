@@ -13,11 +13,11 @@ from hatcast.agents.recordings.dump_file import Dump
 from hatcast.agents.worker.early_records import EarlyRecord
 from hatcast.stream.fold.contributions import ReadingFold
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.partition_fold import EarlierRuns, PartitionFold
+from hatcast.stream.fold.partition_fold import PartitionFold
+from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.readings.formats import Recorded
-from hatcast.stream.readings.pseudonyms import Pseudonyms
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.readings.recording import invalidate_missing_arrivals
 
@@ -38,15 +38,13 @@ class Job:
 
     now_ms     time of the start: records with a later arrival arrived in the future
     progress   called with the number of records folded since the last call
-    earlier    users and HATs of earlier runs
     """
 
     policy: Policy
-    pseudonyms: Pseudonyms
+    users: FoldUsers
     now_ms: int
     retention: Retention
     progress: Callable[[int], None]
-    earlier: EarlierRuns | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +92,6 @@ class _Partition(Generic[V]):
 
     def __init__(self, job: Job, number: int, fold: PartitionFold[V], *, missing: bool = False) -> None:
         self.fold = fold
-        fold.earlier = job.earlier
         self.first_ms: int | None = None
         self.ahead: EarlyRecord | None = None
         self._missing = missing
@@ -144,7 +141,7 @@ def fold_recording(records: Iterable[tuple[int, Recorded]], job: Job) -> FoldRes
     At the end every slot is final, as after replay's last heartbeat. Under `add_remove` a record without an arrival
     time is undecodable.
     """
-    partition = _Partition(job, 0, ReadingFold(job.policy, Calendar(job.policy), job.pseudonyms, _reading_of, None))
+    partition = _Partition(job, 0, ReadingFold(job.policy, Calendar(job.policy), job.users, _reading_of, None))
     rest = iter(invalidate_missing_arrivals(records) if job.policy.relation is Relation.ADD_REMOVE else records)
     while taken := list(islice(rest, _RECORDS)):
         arrivals, values = zip(*taken, strict=True)

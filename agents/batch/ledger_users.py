@@ -42,7 +42,7 @@ NO_USERS: Final = Entered()
 class LedgerRuns:
     """Users and HATs of earlier runs, for a policy's fold of readings (`vehicles`) or of reports (`devices`).
 
-    See `stream.fold.partition_fold.EarlierRuns`. Each date is read from the file once, at its first use: a run folds
+    See `stream.fold.users.EarlierRuns`. Each date is read from the file once, at its first use: a run folds
     before it releases.
     """
 

@@ -25,9 +25,9 @@ from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.worker.folds import fold_maker, report_fold_maker
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.partition_fold import EarlierRuns
+from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Relation
-from hatcast.stream.policy.query_keys import Period
+from hatcast.stream.policy.query import Period
 from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.readings.reading import Outcome
@@ -125,20 +125,20 @@ def _fold(given: _Files, retention: Retention, ledger: "LedgerFile | None" = Non
     own_key = settings.user_key or secrets.token_bytes(KEY_BYTES)
     pseudonyms = Pseudonyms(own_key) if ledger is None else ledger.users.pseudonyms
     calendar = Calendar(settings.policy)
+    vehicles = FoldUsers(pseudonyms, None if ledger is None else ledger.users.vehicles)
+    devices = FoldUsers(pseudonyms, None if ledger is None else ledger.users.devices)
 
-    def job(progress: Callable[[int], None], earlier: EarlierRuns | None) -> Job:
-        return Job(settings.policy, pseudonyms, started_ms, retention, progress, earlier)
-
-    vehicles, devices = (None, None) if ledger is None else (ledger.users.vehicles, ledger.users.devices)
+    def job(users: FoldUsers, progress: Callable[[int], None]) -> Job:
+        return Job(settings.policy, users, started_ms, retention, progress)
 
     feed = DUMP if given.format == DUMP.name else FORMATS[given.format]
     with _progress() as start_bar, open_recording(given.paths, feed) as recording:
         if feed is not DUMP:
-            folded = fold_recording(recording, job(start_bar(len(recording)), vehicles))
+            folded = fold_recording(recording, job(vehicles, start_bar(len(recording))))
         else:
             dump = Dump(recording, ", ".join(map(str, given.paths)))
-            make = fold_maker(settings.policy, calendar, pseudonyms, settings, dump.head.partitions)
-            folded = fold_dump(dump, job(start_bar(len(recording)), vehicles), make)
+            make = fold_maker(settings.policy, calendar, vehicles, settings, dump.head.partitions)
+            folded = fold_dump(dump, job(vehicles, start_bar(len(recording))), make)
     if given.reports is None:
         return _warn_incomplete(folded)
     with _progress() as start_bar, open_recording([given.reports], DUMP) as recording:
@@ -147,9 +147,9 @@ def _fold(given: _Files, retention: Retention, ledger: "LedgerFile | None" = Non
             raise HatcastError(
                 f"{given.reports} is a dump of telemetry: give --reports the output of `hatcast dump reports`"
             )
-        make_reports = report_fold_maker(settings.policy, calendar, pseudonyms, dump.head.partitions)
+        make_reports = report_fold_maker(settings.policy, calendar, devices, dump.head.partitions)
         return _warn_incomplete(
-            folded.merged_with(fold_dump(dump, job(start_bar(len(recording)), devices), make_reports))
+            folded.merged_with(fold_dump(dump, job(devices, start_bar(len(recording))), make_reports))
         )
 
 

@@ -14,7 +14,7 @@ from hatcast.stream.accounting.ledger import Reserved
 from hatcast.stream.budget.per_user import day_loss
 from hatcast.stream.budget.report_table import ReportSettings, report_table
 from hatcast.stream.policy.policy import Policy, Query
-from hatcast.stream.policy.query_keys import CELL_SELECTION, Period
+from hatcast.stream.policy.query import CELL_SELECTION, Period
 from hatcast.stream.records import BudgetRecord
 from hatcast.stream.units import NANO
 

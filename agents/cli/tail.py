@@ -38,7 +38,7 @@ class _Options(TypedDict):
 @click.option("--for", "seconds", type=click.FloatRange(min=0, min_open=True), help="Stop after this many seconds.")
 @click.option("--max", "most", type=click.IntRange(min=1), help="Stop after this many releases.")
 def command(**given: Unpack[_Options]) -> None:
-    """Show releases as they are published, until Ctrl-C: means, and answers to queries.
+    """Show means and answers to queries as they are published, until Ctrl-C.
 
     With --json each line is the original record; a record with "query" is the answer to a query. A release may appear
     twice, with the same release_id and the same bytes.

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hatcast.agents.demo import texts
+from hatcast.agents.demo.messages import Began
 from hatcast.agents.demo.state import Published, State
 
 _ROWS_MIN: Final = 8
@@ -30,7 +31,7 @@ class View(Protocol):
 
     def __exit__(self, *_: object) -> None: ...
 
-    def begin(self, state: State) -> None:
+    def begin(self, state: State, began: Began) -> None:
         """Print the introduction: the feed has started."""
 
     def release(self, release: Published, record: bytes, state: State) -> None:
@@ -55,7 +56,7 @@ class Json:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def begin(self, state: State) -> None:
+    def begin(self, state: State, began: Began) -> None:
         """Do nothing."""
 
     def release(self, release: Published, record: bytes, state: State) -> None:
@@ -86,9 +87,9 @@ class Lines:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def begin(self, state: State) -> None:
+    def begin(self, state: State, began: Began) -> None:
         """Print the introduction."""
-        rows = texts.introduction(state)
+        rows = texts.introduction(state, began)
         self._print(f"{word:<10}  {text}".replace("±", "+-") for word, text in rows)
 
     def release(self, release: Published, record: bytes, state: State) -> None:
@@ -135,12 +136,12 @@ class Screen:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def begin(self, state: State) -> None:
+    def begin(self, state: State, began: Began) -> None:
         """Print the introduction above the live part."""
         rows = Table.grid(padding=(0, 2))
         rows.add_column(style="bold", no_wrap=True)
         rows.add_column()
-        for word, text in texts.introduction(state):
+        for word, text in texts.introduction(state, began):
             rows.add_row(word, text)
         self._live.console.print(Text("hatcast demo", style="bold"), rows, Text("Ctrl-C ends it.\n", style="dim"))
 

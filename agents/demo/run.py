@@ -113,11 +113,6 @@ class _Demo:
         self._feed_started = asyncio.Event()
         self._stopping = asyncio.Event()
         self._ends: list[int] | None = None
-        self.state = State(
-            policy=settings.policy,
-            calendar=Calendar(settings.policy),
-            source=None if options.file is None else options.file.name,
-        )
 
     async def run(self) -> None:
         """Run the demo until it ends. Raises HatcastError, or the worker's error."""
@@ -127,37 +122,40 @@ class _Demo:
         feed = start_child("hatcast.agents.demo.feed", folder=self._services.folder)
         try:
             with self._view:
-                await self._run(feed)
-                if self.state.first_ms is not None:
-                    self._view.end(self.state, monotonic_s() - self._began_s)
+                state = await self._run(feed)
+                if state.began is not None:
+                    self._view.end(state, monotonic_s() - self._began_s)
         finally:
             end_child(feed, _FEED_STOP_S)
 
-    async def _run(self, feed: "subprocess.Popen[bytes]") -> None:
-        live_map = await self._open_map()
+    async def _run(self, feed: "subprocess.Popen[bytes]") -> State:
+        """Run the map and all the rest; return what was displayed last."""
+        live_map, address = await self._open_map()
+        policy, file = self._settings.policy, self._options.file
+        state = State(policy, Calendar(policy), None if file is None else file.name, f"http://{address}/")
         try:
-            await self._run_with(feed, live_map)
+            await self._run_with(feed, live_map, state)
         finally:
             await live_map.stop()
+        return state
 
-    async def _open_map(self) -> Display:
+    async def _open_map(self) -> tuple[Display, Address]:
         """Start the map of `hatcast display`. Raises HatcastError if the requested port is in use."""
         port = self._options.port
         live_map = Display(self._settings, Address(MAP_HOST, MAP_PORT if port is None else port), check_crcs=False)
         try:
-            self.state.map_url = f"http://{await live_map.start()}/"
+            return live_map, await live_map.start()
         except HatcastError:
             if port is not None:
                 raise
             live_map = Display(self._settings, Address(MAP_HOST, 0), check_crcs=False)
-            self.state.map_url = f"http://{await live_map.start()}/"
-        return live_map
+            return live_map, await live_map.start()
 
-    async def _run_with(self, feed: "subprocess.Popen[bytes]", live_map: Display) -> None:
+    async def _run_with(self, feed: "subprocess.Popen[bytes]", live_map: Display, state: State) -> None:
         stored = await StoredState.open(self._settings)
         worker = asyncio.create_task(self._run_worker())
-        others = [asyncio.create_task(part) for part in (self._read_feed(feed), self._follow(), self._watch(stored))]
-        others += [asyncio.create_task(self._wait_for_stop()), asyncio.create_task(live_map.wait())]
+        parts = self._read_feed(feed, state), self._follow(state), self._watch(stored, state)
+        others = [asyncio.create_task(part) for part in (*parts, self._wait_for_stop(), live_map.wait())]
         try:
             done, _ = await asyncio.wait([worker, *others], return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -187,7 +185,7 @@ class _Demo:
         except TimeoutError:
             pass
 
-    async def _read_feed(self, feed: "subprocess.Popen[bytes]") -> None:
+    async def _read_feed(self, feed: "subprocess.Popen[bytes]", state: State) -> None:
         """Send the feed its job and handle its messages, until cancelled."""
         if feed.stdin is None or feed.stdout is None:
             raise RuntimeError("the feed was started without pipes")
@@ -197,22 +195,20 @@ class _Demo:
         reader = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), feed.stdout)
         while line := await reader.readline():
-            self._handle(msgspec.json.decode(line, type=FeedMessage))
-            if self.state.feed_ended:
+            self._handle(msgspec.json.decode(line, type=FeedMessage), state)
+            if state.feed_ended:
                 self._ends = await telemetry_ends(self._settings)
-        if not self.state.feed_ended:
+        if not state.feed_ended:
             raise HatcastError("the feed's process ended unexpectedly: start again")
         await asyncio.Event().wait()
 
-    def _handle(self, message: FeedMessage) -> None:
-        state = self.state
+    def _handle(self, message: FeedMessage, state: State) -> None:
         match message:
             case Failed():
                 raise HatcastError(message.text)
             case Began():
-                state.records, state.first_ms, state.last_ms = message.records, message.first_ms, message.last_ms
-                state.speedup = message.speedup
-                self._view.begin(state)
+                state.began = message
+                self._view.begin(state, message)
                 self._feed_started.set()
             case Ended():
                 state.not_sent = message.arrived_in_future + message.arrived_before_1970
@@ -220,22 +216,22 @@ class _Demo:
             case Note():
                 self._view.note(message.text)
 
-    async def _follow(self) -> None:
+    async def _follow(self, state: State) -> None:
         async with OutputConsumer(self._settings) as outputs:
-            await outputs.follow(self.state, lambda release, record: self._view.release(release, record, self.state))
+            await outputs.follow(state, lambda release, record: self._view.release(release, record, state))
 
-    async def _watch(self, stored: StoredState) -> None:
+    async def _watch(self, stored: StoredState, state: State) -> None:
         """Poll the worker's state and refresh the view; return when a whole recording is released."""
         while not self._stopping.is_set():
             self._services.check()
             try:
-                await stored.refresh(self.state)
+                await stored.refresh(state)
             except RedisError:
                 raise HatcastError("the embedded Redis does not answer: start again") from None
-            if self.state.first_ms is not None:
-                self._view.refresh(self.state)
-            if self._ends is not None and await stored.is_finished(self.state, self._ends):
-                self.state.finished = True
+            if state.began is not None:
+                self._view.refresh(state)
+            if self._ends is not None and await stored.is_finished(state, self._ends):
+                state.finished = True
                 return
             await asyncio.sleep(_POLL_S)
 

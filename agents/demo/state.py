@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from hatcast.agents.demo.messages import Began
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.policy.policy import Policy
 
@@ -48,8 +49,9 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 class State:
     """Progress of the demo.
 
-    map_url       URL of the live map
     source        file name of the recording; None: the synthetic city
+    map_url       URL of the live map
+    began         source and pace of the feed; None: it has not started
     watermark_ms  minimum of the partitions (ms UTC)
     outcomes      readings by outcome, without heartbeats
     counts        HATs by status
@@ -63,11 +65,8 @@ class State:
     policy: Policy
     calendar: Calendar
     source: str | None
-    map_url: str = ""
-    speedup: float = 0.0
-    records: int | None = None
-    first_ms: int | None = None
-    last_ms: int | None = None
+    map_url: str
+    began: Began | None = None
     watermark_ms: int | None = None
     outcomes: Mapping[str, int] = field(default_factory=dict)
     counts: Counter[Status] = field(default_factory=Counter)
@@ -110,4 +109,5 @@ class State:
         """The slot that is released next: the one that contains the watermark minus `lateness`."""
         if self.watermark_ms is None:
             return None
-        return self.calendar.slot_at(max(self.watermark_ms, self.first_ms or 0) - self.policy.lateness_ms)
+        first_ms = 0 if self.began is None else self.began.first_ms
+        return self.calendar.slot_at(max(self.watermark_ms, first_ms) - self.policy.lateness_ms)

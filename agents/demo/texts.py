@@ -7,6 +7,7 @@ from typing import Final
 
 from hatcast.agents.demo.defaults import VEHICLES
 from hatcast.agents.demo.embedded import PARTITIONS
+from hatcast.agents.demo.messages import Began
 from hatcast.agents.demo.state import Budget, Published, State, Status
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FORMATS
@@ -40,7 +41,7 @@ _NO_MEAN: Final[dict[Status, str]] = {
 }
 
 
-def introduction(state: State) -> Iterator[tuple[str, str]]:
+def introduction(state: State, began: Began) -> Iterator[tuple[str, str]]:
     """Yield rows of (term, meaning) for the top of the page."""
     policy = state.policy
     real = (
@@ -51,11 +52,10 @@ def introduction(state: State) -> Iterator[tuple[str, str]]:
         f"the most privacy that one bus's day has lost, in epsilon: {policy.epsilon:g} for each mean that it is part of"
         f" (at most {policy.max_hats_per_day}); never more than {policy.daily_limit:g} a day"
     )
-    if state.map_url:
-        yield "map", f"{state.map_url} in a browser"
+    yield "map", f"{state.map_url} in a browser"
     yield "what", "mean speeds of buses per hour and hexagon, with noise that hides how fast any one bus went"
     yield "real", real
-    yield _source(state)
+    yield _source(state, began)
     yield (
         "21.3 ± 1.6",
         "km/h: the mean with its noise, which is within ± 1.6 in 95 of 100 cases; fewer buses, more noise",
@@ -64,17 +64,17 @@ def introduction(state: State) -> Iterator[tuple[str, str]]:
     yield "budget", budget
 
 
-def _source(state: State) -> tuple[str, str]:
-    pace = f"{state.speedup:,.0f} times the recorded pace" if state.speedup else "as fast as possible"
-    if 0 < state.speedup <= 3600:
-        pace = f"an hour in {3600 / state.speedup:.2g} s"
+def _source(state: State, began: Began) -> tuple[str, str]:
+    pace = f"{began.speedup:,.0f} times the recorded pace" if began.speedup else "as fast as possible"
+    if 0 < began.speedup <= 3600:
+        pace = f"an hour in {3600 / began.speedup:.2g} s"
     if state.source is None:
         return "made up", f"the city and its {VEHICLES} buses; {pace}"
     times = ""
-    if state.first_ms is not None and state.last_ms is not None:
-        first, last = (f"{state.calendar.local(instant):%Y-%m-%d %H:%M}" for instant in (state.first_ms, state.last_ms))
+    if began.last_ms is not None:
+        first, last = (f"{state.calendar.local(instant):%Y-%m-%d %H:%M}" for instant in (began.first_ms, began.last_ms))
         times = f", {first} to {last} {state.policy.timezone}"
-    return "recorded", f"{state.source}: {state.records or 0:,} records{times}; {pace}"
+    return "recorded", f"{state.source}: {began.records or 0:,} records{times}; {pace}"
 
 
 def clock_line(state: State) -> str:

@@ -9,6 +9,7 @@ from typing import Final
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.fold.contributions import ReadingFold
 from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.hybrid import HybridParameters
 from hatcast.stream.policy.policy import Policy
@@ -84,9 +85,8 @@ class OwnMeans:
     """Open HATs of one device, or of a fleet whose vehicles are folded separately."""
 
     def __init__(self, rules: Rules) -> None:
-        self._fold = ReadingFold[Reading](
-            rules.own_policy, rules.calendar, _PlainIds(bytes(KEY_BYTES)), _identity, None
-        )
+        users = FoldUsers(_PlainIds(bytes(KEY_BYTES)))
+        self._fold = ReadingFold[Reading](rules.own_policy, rules.calendar, users, _identity, None)
 
     def add(self, now_ms: int, arrival_ms: int, reading: Reading) -> None:
         """Fold a reading with its arrival time (ms UTC). A reading that arrived far ahead of `now_ms` is rejected."""

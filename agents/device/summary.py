@@ -1,9 +1,8 @@
 """Summary of a device's run."""
 
-import click
 import msgspec
 
-from hatcast.agents.sources.progress import print_counts
+from hatcast.agents.sources.progress import print_summary
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,18 +36,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     def show(self, *, as_json: bool) -> None:
         """Print to standard output."""
-        if as_json:
-            click.echo(msgspec.json.encode(self))
-            return
-        ended = "" if self.finished else "stopped: "
-        click.echo(
-            f"{ended}read {sum(self.readings.values()):,} readings, sent {self.sent:,} reports to {self.topic}"
-            f" ({self.partitions} partitions) in {self.seconds:.1f} s"
-        )
-        print_counts(
+        print_summary(
+            self,
+            f"{'' if self.finished else 'stopped: '}read {sum(self.readings.values()):,} readings, sent {self.sent:,}"
+            f" reports to {self.topic} ({self.partitions} partitions) in {self.seconds:.1f} s",
             (self.reported_before, "HATs were reported before and are not reported again"),
             (self.over_cap, "HATs are not reported: the day's reports are used up"),
             (self.forgotten, "HATs are too old for the state file and may have been reported"),
             (self.expired, "reports were too late to be sent"),
             (self.unsent, "reports are stored and will be sent at the next start"),
+            as_json=as_json,
         )

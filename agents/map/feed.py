@@ -49,7 +49,7 @@ class Changes:
 class Feed:
     """State of the map: the history, the position up to which it was read, and the viewers.
 
-    caught_up   the topics were read up to their ends at the start; nothing is served before
+    Nothing is served before `serve`.
     """
 
     def __init__(self, history: History, hub: Hub, position: Position, policy: str) -> None:
@@ -57,15 +57,24 @@ class Feed:
         self.history = history
         self.hub = hub
         self.position = position
-        self.caught_up = False
+        self._caught_up = False
         self._policy = policy
         self._sent_slots: dict[str, bytes] = {}
         self._initial_chunks: dict[tuple[str, str, str], Chunk] = {}
 
+    @property
+    def caught_up(self) -> bool:
+        """Whether the topics were read to their ends."""
+        return self._caught_up
+
+    def serve(self) -> None:
+        """Serve viewers from now on: the topics were read to the ends that they had at the start."""
+        self._caught_up = True
+
     @contextmanager
     def batch(self) -> Iterator[Changes]:
         """Apply a batch of records; send its changes to all viewers at the end of the block."""
-        changes = Changes(self.history, self.position, publish=self.caught_up)
+        changes = Changes(self.history, self.position, publish=self._caught_up)
         yield changes
         self._initial_chunks.clear()
         slots = [event("slots", view) for name in sorted(changes.policies) if (view := self._changed_slots(name))]

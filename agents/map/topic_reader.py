@@ -60,7 +60,7 @@ def start_position(settings: Settings) -> Position:
 
 
 class Reader:
-    """Follows the two topics while the map runs."""
+    """Reader of both topics for as long as the map runs."""
 
     def __init__(self, settings: Settings, feed: Feed, *, check_crcs: bool = True) -> None:
         """Args: `check_crcs`, False for librdkafka's mock cluster: its transaction markers have no checksum."""
@@ -89,9 +89,8 @@ class Reader:
                 try:
                     with self._failures.attempt("read the output topics"):
                         batches = await self._consumer.getmany(timeout_ms=_WAIT_MS, max_records=_MAX_RECORDS)
-                        if not self._feed.caught_up:
-                            behind = [each for each in partitions if await self._consumer.position(each) < ends[each]]
-                            self._feed.caught_up = not batches and not behind
+                        if not self._feed.caught_up and not batches and await self._reached(ends):
+                            self._feed.serve()
                 except KafkaError as error:
                     self._failures.failed(error)
                     METERS.set(DISPLAY_KAFKA_UP, 0)
@@ -117,6 +116,9 @@ class Reader:
                 f"lost the connection to {self._broker} ({type(error).__name__}): check that it runs"
             ) from None
         return ends
+
+    async def _reached(self, ends: Mapping[TopicPartition, int]) -> bool:
+        return all([await self._consumer.position(partition) >= end for partition, end in ends.items()])
 
     def _broker_answers(self, partitions: Sequence[TopicPartition]) -> bool:
         """Return whether a broker answered lately: it does so twice a second, even without new records."""

@@ -1,4 +1,4 @@
-"""Releases and answers before their commit, and what a commit returns."""
+"""Proposed releases and answers to queries, and the results of their commits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

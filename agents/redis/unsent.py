@@ -12,7 +12,7 @@ from hatcast.agents.redis.attempts import Attempt, RecoveryEnded
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.scripts import Script
-from hatcast.stream.policy.query_keys import CELL_SELECTION
+from hatcast.stream.policy.query import CELL_SELECTION
 
 _BATCH: Final = 500  # days in one round trip
 

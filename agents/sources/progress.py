@@ -73,22 +73,23 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     def show(self, *, as_json: bool) -> None:
         """Print it to standard output."""
-        if as_json:
-            click.echo(msgspec.json.encode(self))
-            return
-        click.echo(
+        print_summary(
+            self,
             f"{'' if self.finished else 'stopped: '}sent {self.records:,} records and {self.ticks:,} heartbeat records"
-            f" to {self.topic} ({self.partitions} partitions) in {self.seconds:.1f} s"
-        )
-        print_counts(
+            f" to {self.topic} ({self.partitions} partitions) in {self.seconds:.1f} s",
             (self.undecodable, "of them cannot be decoded and were sent unchanged"),
             (self.arrived_in_future, "more arrived in the future and were not sent"),
             (self.arrived_before_1970, "more arrived before 1970 and were not sent"),
+            as_json=as_json,
         )
 
 
-def print_counts(*counts: tuple[int, str]) -> None:
-    """Print each count that is not 0, with its description, as one line."""
+def print_summary(summary: msgspec.Struct, sentence: str, *counts: tuple[int, str], as_json: bool) -> None:
+    """Print a summary to standard output: as JSON, or as a sentence and a line for each count that is not 0."""
+    if as_json:
+        click.echo(msgspec.json.encode(summary))
+        return
+    click.echo(sentence)
     for count, what in counts:
         if count:
             click.echo(f"{count:,} {what}")

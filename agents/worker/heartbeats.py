@@ -9,7 +9,7 @@ import asyncio
 from typing import Final
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import ConsumerStoppedError, KafkaError
+from aiokafka.errors import KafkaError
 from redis.exceptions import RedisError
 
 from hatcast.agents.clock import monotonic_s, now_ms, pause
@@ -42,7 +42,7 @@ class HeartbeatSender:
             try:
                 with failures.attempt("send heartbeats to idle partitions"):
                     await self.round()
-            except (RedisError, KafkaError, ConsumerStoppedError) as error:
+            except (RedisError, KafkaError) as error:
                 failures.failed(error)
             else:
                 failures.clear()

@@ -6,6 +6,7 @@ loses later is restored (`restore`) whenever a partition's state is loaded.    [
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -30,12 +31,7 @@ log = structlog.get_logger()
 
 
 class Registration:
-    """Registration of one worker's policy.
-
-    pseudonyms   under the domain's user key; set by `register`
-    """
-
-    pseudonyms: Pseudonyms
+    """Registration of one worker's policy."""
 
     def __init__(
         self, settings: Settings, redis: AnyRedis, partitions: int, topic_ids: Mapping[str, str | None]
@@ -49,19 +45,6 @@ class Registration:
         self._registry = Registry(settings)
         self._domain = DomainKeys(settings.topics.telemetry)
         self._progress = ProgressStore(redis, settings.topics.telemetry, self._policy.name)
-        self._record: PolicyRecord | None = None
-
-    @property
-    def record(self) -> PolicyRecord:
-        """The registered record. Raises RuntimeError before `register`."""
-        if self._record is None:
-            raise RuntimeError("the policy is not registered yet")
-        return self._record
-
-    @property
-    def stored_key(self) -> StoredKey:
-        """The user key as partition states store it, once registered."""
-        return StoredKey.of(self.pseudonyms, made=self._settings.user_key is None)
 
     async def check(self) -> None:
         """Compare with the registry and Redis, without a write. Raises HatcastError and KafkaError."""
@@ -73,34 +56,26 @@ class Registration:
         if name not in facts.policies:
             check_policy_name(name, own.domain, await self._registry.read_others())
 
-    async def register(self) -> None:
+    async def register(self) -> "Registered":
         """Register the policy, or check it against the registered record; then claim policy and user key in Redis.
 
         Raises HatcastError as `check` does, OtherUserKey, and KafkaError.
         """
         settings, policy = self._settings, self._policy
         facts = await self._registry.read()
-        self.pseudonyms = await with_retries(settings, lambda: self._choose_user_key(facts))
-        own = self._own(UserKey(fingerprint=self.pseudonyms.fingerprint, made=settings.user_key is None))
+        pseudonyms = await with_retries(settings, lambda: self._choose_user_key(facts))
+        own = self._own(UserKey(fingerprint=pseudonyms.fingerprint, made=settings.user_key is None))
         if policy.relation is Relation.ADD_REMOVE:
             own = await with_retries(settings, lambda: self._with_first_slot(own))
         before = facts.policies.get(policy.name)
         facts = await self._registry.write(lambda found: _decide(found, own))
-        self._record = facts.policies[policy.name]
+        registered = Registered(settings, self._redis, facts.policies[policy.name], pseudonyms, self._progress)
         if before is None:
             log.info("policy registered", policy=policy.name, policy_id=policy.policy_id)
-        elif before.user_key != self._record.user_key:
+        elif before.user_key != registered.record.user_key:
             log.warning("another user key is registered: Redis has lost the first one", policy=policy.name)
-        await with_retries(settings, self.restore)
-
-    async def restore(self) -> None:
-        """Restore policy and user key in Redis, which may have lost them. Raises HatcastError if one has changed."""
-        policy, domain = self._policy, self._domain
-        await claim_policy(self._redis, domain, policy, self._partitions)
-        await self._redis.set(domain.registered(policy.name), self.record.encoded())
-        await restore_user_key(self._redis, domain, self.pseudonyms, given=self._settings.user_key is not None)
-        if self.record.first_slot_ms is not None:
-            await self._progress.restore(self.record.first_slot_ms)
+        await with_retries(settings, registered.restore)
+        return registered
 
     async def _check_redis(self) -> None:
         await check_policy(self._redis, self._domain, self._policy, self._partitions)
@@ -143,6 +118,35 @@ class Registration:
 
     def _own_states(self) -> list[PartitionKeys]:
         return _states_of(self._policy.name, self._partitions, reports=self._policy.takes_reports)
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A registered policy.
+
+    record       as the registry has it
+    pseudonyms   under the domain's user key
+    """
+
+    settings: Settings
+    redis: AnyRedis
+    record: PolicyRecord
+    pseudonyms: Pseudonyms
+    progress: ProgressStore
+
+    @property
+    def stored_key(self) -> StoredKey:
+        """The user key as partition states store it."""
+        return StoredKey.of(self.pseudonyms, made=self.settings.user_key is None)
+
+    async def restore(self) -> None:
+        """Restore policy and user key in Redis, which may have lost them. Raises HatcastError if one has changed."""
+        redis, policy, domain = self.redis, self.settings.policy, DomainKeys(self.settings.topics.telemetry)
+        await claim_policy(redis, domain, policy, self.record.partitions)
+        await redis.set(domain.registered(policy.name), self.record.encoded())
+        await restore_user_key(redis, domain, self.pseudonyms, given=self.settings.user_key is not None)
+        if self.record.first_slot_ms is not None:
+            await self.progress.restore(self.record.first_slot_ms)
 
 
 def configured_key(settings: Settings) -> UserKey:

@@ -1,81 +1,39 @@
 """Fold of one topic into Redis: consumer group, ingest, checkpoints, heartbeats for silent partitions."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import faust
-from aiokafka import AIOKafkaProducer
 from aiokafka.errors import UnsupportedCodecError
 
-from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.batches import BatchApp, BatchSettings, RecordBatch, batch_app
+from hatcast.agents.kafka.batches import BatchSettings, RecordBatch, batch_app
 from hatcast.agents.kafka.dead_letters import DeadLetters
 from hatcast.agents.kafka.topic_rules import readable_codecs
-from hatcast.agents.monitoring.declarations import READINGS, REPORTS
-from hatcast.agents.monitoring.kinds import Counter
-from hatcast.agents.redis.contributions import HatStore
-from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.monitoring.declarations import READINGS
+from hatcast.agents.worker.connections import Connections
 from hatcast.agents.worker.heartbeats import HeartbeatSender
-from hatcast.agents.worker.ingest import Ingest, IngestOptions
+from hatcast.agents.worker.ingest import Ingest
+from hatcast.agents.worker.source import IngestOptions, Source
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.partition_fold import PartitionFold
 
 Loop = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A topic to fold, and its parts.
-
-    group       the consumer group
-    store       the state of the topic's partitions
-    make_fold   makes a partition's empty fold
-    counter     counts records by outcome
-    """
-
-    topic: str
-    group: str
-    store: PartitionStore
-    make_fold: Callable[[int], PartitionFold[bytes]]
-    counter: Counter
 
 
 class TopicFold:
     """Fold of one topic in one worker. Parts are attributes, so that a test can wrap a step of one of them."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        source: Source,
-        hats: HatStore,
-        producer: AIOKafkaProducer,
-        client: Mapping[str, Any],
-        options: IngestOptions,
-    ) -> None:
-        """Args:
-        hats: of all topics: a current watermark of any of them shows that the sources are live
-        client: options of aiokafka
-        options: `topic`, `counter` and `arrivals_by_watermark` are set here, by the source
-        """
-        self._settings = settings
+    def __init__(self, connections: Connections, source: Source, options: IngestOptions) -> None:
+        settings, producer = connections.settings, connections.producer
         self._source = source
         self.dead_letters = DeadLetters(producer, settings.topics.dead_letters, source.topic)
-        self.ingest = Ingest(
-            source.store,
-            source.make_fold,
-            self.dead_letters,
-            settings.checkpoint_interval_s,
-            replace(
-                options,
-                topic=source.topic,
-                counter=source.counter,
-                arrivals_by_watermark=source.counter is REPORTS,
-            ),
+        self.app, self.ingest = batch_app(
+            _batch_settings(source, connections),
+            lambda consumer: Ingest(source, consumer, self.dead_letters, settings.checkpoint_interval_s, options),
         )
-        self.app = self._app(client)
-        self.ingest.attach(self.app.batch_consumer)  # before the start, which may assign partitions
+        self.app.agent(self.app.batch_topic, name="ingest")(self._fold)
+        # Of all topics: a current watermark of any of them shows that the sources are live.
+        hats = connections.store
         self.heartbeats = HeartbeatSender(self.ingest, hats, producer, source.topic, settings.idle_after_ms)
 
     def label(self, partition: int) -> str:
@@ -112,23 +70,18 @@ class TopicFold:
             )
         return reason
 
-    def _app(self, client: Mapping[str, Any]) -> BatchApp:
-        security = {key: value for key, value in client.items() if key not in ("bootstrap_servers", "client_id")}
-        app = batch_app(
-            BatchSettings(
-                name=self._source.group,
-                bootstrap_servers=client["bootstrap_servers"],
-                topic=self._source.topic,
-                session_timeout=self._settings.session_timeout_s,
-                security=security,
-            ),
-            self.ingest,
-        )
+    async def _fold(self, stream: faust.StreamT[Any]) -> None:
+        # noack: the ingest acknowledges, after the checkpoint. Faust's interface type lacks it.
+        async for batch in cast("faust.Stream[RecordBatch]", stream).noack():
+            await self.ingest.fold(batch)
 
-        async def ingest(stream: faust.StreamT[Any]) -> None:
-            # noack: the ingest acknowledges, after the checkpoint. Faust's interface type lacks it.
-            async for batch in cast("faust.Stream[RecordBatch]", stream).noack():
-                await self.ingest.fold(batch)
 
-        app.agent(app.batch_topic, name="ingest")(ingest)
-        return app
+def _batch_settings(source: Source, connections: Connections) -> BatchSettings:
+    client = connections.client
+    return BatchSettings(
+        name=source.group,
+        bootstrap_servers=client["bootstrap_servers"],
+        topic=source.topic,
+        session_timeout=connections.settings.session_timeout_s,
+        security={key: value for key, value in client.items() if key not in ("bootstrap_servers", "client_id")},
+    )

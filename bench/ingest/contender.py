@@ -16,6 +16,7 @@ from hatcast.agents.worker.folds import fold_maker
 from hatcast.stream.fold.checkpoint import totals
 from hatcast.stream.fold.contributions import Fold
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 
 
@@ -37,7 +38,7 @@ class Task:
     def folds(self) -> list[Fold]:
         """Return the worker's folds, one per partition."""
         policy = self.settings.policy
-        make = fold_maker(policy, Calendar(policy), Pseudonyms(bytes(KEY_BYTES)), self.settings, PARTITIONS)
+        make = fold_maker(policy, Calendar(policy), FoldUsers(Pseudonyms(bytes(KEY_BYTES))), self.settings, PARTITIONS)
         return [make(partition) for partition in range(PARTITIONS)]
 
 

@@ -37,12 +37,7 @@ def largest_charges(levels: Mapping[int, int], cap: int | None) -> Counter[int]:
 
 def day_cost(levels: Mapping[int, int], cap: int | None) -> int:
     """Return the sum (1e-9) of the `cap` largest e(cell, slot); the sum of all if `cap` is None."""
-    cost, left = 0, sum(levels.values()) if cap is None else cap
-    for level in sorted(levels, reverse=True):
-        taken = min(left, levels[level])
-        cost += taken * level
-        left -= taken
-    return cost
+    return sum(level * taken for level, taken in largest_charges(levels, cap).items())
 
 
 @dataclass(slots=True)
@@ -153,7 +148,7 @@ class DayLedger:
         return True
 
     def reserve(self, policy: Policy, wanted: Mapping[str, Reserved], total: Total) -> list[str]:
-        """Reserve the queries that read this day and have no reservation yet; return their names.
+        """Reserve the cost of each query that has no reservation on this day; return their names.
 
         A query is reserved in full, or with 0 places if day or total leave no room for it. This is final.
         """

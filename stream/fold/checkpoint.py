@@ -55,17 +55,21 @@ def take_changes(fold: PartitionFold[T]) -> Changes:
             changes.chunks[key, name, chunk] = pack([_row(*row) for row in _slice(rows, chunk)])
         hat.changed.clear()
     for day in fold.days.values():
-        chunks = -(-len(day.users) // CHUNK_USERS)
-        if fold.is_over(day.date):
-            changes.days_over[day.date] = chunks
-            day.over = True
-        elif day.changed:
-            changes.days[day.date] = len(day.users)
-            users = list(day.users.values())
-            for chunk in day.changed:
-                changes.day_chunks[day.date, chunk] = pack_day([(u.pseudonym, u.entered) for u in _slice(users, chunk)])
-        day.changed.clear()
+        _take_day(day, changes, is_over=fold.is_over(day.date))
     return changes
+
+
+def _take_day(day: Day, changes: Changes, *, is_over: bool) -> None:
+    """Add a day's changed users to the changes, or that it is over."""
+    if is_over:
+        changes.days_over[day.date] = -(-len(day.users) // CHUNK_USERS)
+        day.over = True
+    elif day.changed:
+        changes.days[day.date] = len(day.users)
+        users = list(day.users.values())
+        for chunk in day.changed:
+            changes.day_chunks[day.date, chunk] = pack_day([(u.pseudonym, u.entered) for u in _slice(users, chunk)])
+    day.changed.clear()
 
 
 def _slice(rows: list[T], chunk: int) -> list[T]:

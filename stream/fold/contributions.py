@@ -12,8 +12,8 @@ import h3.api.basic_int as h3
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.open_slots import OpenSlot
 from hatcast.stream.fold.partition_fold import CACHE_SIZE, PartitionFold, cache
+from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.pseudonyms import Pseudonyms
 from hatcast.stream.readings.reading import Outcome, Reading, number, parse_time, to_milli
 from hatcast.stream.units import MINUTE_MS
 
@@ -37,7 +37,7 @@ class ReadingFold(PartitionFold[V], Generic[V]):
         self,
         policy: Policy,
         calendar: Calendar,
-        pseudonyms: Pseudonyms,
+        users: FoldUsers,
         decode: Callable[[V], Reading | None],
         belongs: Callable[[bytes], bool] | None,
     ) -> None:
@@ -45,7 +45,7 @@ class ReadingFold(PartitionFold[V], Generic[V]):
         decode:  decodes one record's value; None if undecodable
         belongs: whether a vehicle id in UTF-8 belongs to this partition; None skips rule 10 (recordings)
         """
-        super().__init__(policy, calendar, pseudonyms, belongs, policy.upper_bound)
+        super().__init__(policy, calendar, users, belongs, policy.upper_bound)
         self._decode = decode
         self._resolution = policy.h3_resolution
         self._interval = policy.min_interval_ms

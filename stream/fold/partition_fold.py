@@ -4,15 +4,15 @@ A pure function of the log: `PartitionFold.apply` folds records in offset order.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.open_slots import CHUNK_USERS, Contribution, Day, OpenHat, OpenSlot, UserOfDay
+from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.pseudonyms import Pseudonyms
 from hatcast.stream.readings.reading import Outcome, canonical_vehicle
 
 K = TypeVar("K")
@@ -37,18 +37,6 @@ class Vehicle:
     user: UserOfDay | None = None
 
 
-class EarlierRuns(Protocol):
-    """HATs that earlier runs entered and released. They count against K, once."""
-
-    def entered(self, date: str) -> Mapping[bytes, int]:
-        """Return the number of HATs that each user (pseudonym) has entered on a local date."""
-        ...
-
-    def released(self, slot: str) -> Mapping[int, frozenset[bytes]]:
-        """Return the users of each released HAT of a slot (`date/slot`), by H3 cell."""
-        ...
-
-
 class PartitionFold(ABC, Generic[V]):
     """State of one partition: watermark, outcomes, open slots and days. V: type of a record's value.
 
@@ -56,7 +44,6 @@ class PartitionFold(ABC, Generic[V]):
     complete_from   ms UTC: records that arrived earlier are missing; None: none are missing
     outcomes        number of records by outcome
     slots           by `date/slot`; days by date
-    earlier         HATs of earlier runs; None: none. Set it before the first record
     late_hats       (`date/slot`, cell) of HATs that were released before a reading of another user arrived
     State is bounded by the users of open HATs and of unfinished days.
     """
@@ -65,7 +52,7 @@ class PartitionFold(ABC, Generic[V]):
         self,
         policy: Policy,
         calendar: Calendar,
-        pseudonyms: Pseudonyms,
+        users: FoldUsers,
         belongs: Callable[[bytes], bool] | None,
         value_max: int,
     ) -> None:
@@ -80,10 +67,10 @@ class PartitionFold(ABC, Generic[V]):
         self.outcomes: dict[str, int] = {outcome.value: 0 for outcome in Outcome}
         self.slots: dict[str, OpenSlot] = {}
         self.days: dict[str, Day] = {}
-        self.earlier: EarlierRuns | None = None
         self.late_hats: set[tuple[str, int]] = set()
         self._changed: list[tuple[OpenSlot, int, OpenHat]] = []
-        self._pseudonyms = pseudonyms
+        self._pseudonyms = users.pseudonyms
+        self._earlier = users.earlier
         self._belongs = belongs
         self._daily = policy.unit == "user_day"
         self._max_ahead = policy.max_ahead_ms
@@ -200,16 +187,16 @@ class PartitionFold(ABC, Generic[V]):
         day = self.days.get(slot.date)
         if day is None:
             day = self.days[slot.date] = Day(slot.date)
-            if self.earlier is not None:
-                for pseudonym, entered in self.earlier.entered(slot.date).items():
+            if self._earlier is not None:
+                for pseudonym, entered in self._earlier.entered(slot.date).items():
                     day.users[pseudonym] = UserOfDay(pseudonym, entered, len(day.users), day)
         opened = self.slots[slot.key] = OpenSlot(slot, closes_at(slot, self.policy), day)
-        if self.earlier is not None:
-            opened.released = self.earlier.released(slot.key)
+        if self._earlier is not None:
+            opened.released = self._earlier.released(slot.key)
         return opened
 
     def slot_named(self, key: str) -> OpenSlot:
-        """Return the open slot `date/slot`; open it if needed. Raises KeyError if the local clock has no such slot."""
+        """Return the slot `date/slot`; open it if needed. Raises KeyError if the local clock has no such slot."""
         opened = self.slots.get(key)
         if opened is None:
             slot = self.calendar.slot_named(*key.split("/"))

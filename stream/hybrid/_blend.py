@@ -56,7 +56,7 @@ def estimate(
 
 
 def _weight(estimator: HybridEstimator, central: int, local: int, parameters: HybridParameters) -> Fraction:
-    """Return w for these counts: 0 or 1 if one group has no users, unless the estimator has a fixed weight."""
+    """Return the weight w of the central mean: the fixed one, else 0 or 1 if one group has no users."""
     if estimator.fixed_weight is not None:
         return estimator.fixed_weight
     if central and local:

@@ -15,10 +15,10 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.open_slots import OpenSlot
 from hatcast.stream.fold.packing import columns
 from hatcast.stream.fold.partition_fold import PartitionFold
+from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.fold.watermark import closes_at
 from hatcast.stream.hybrid import HybridParameters, Report, accepts, decode_report, report_bound, steps_of
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.pseudonyms import Pseudonyms
 from hatcast.stream.readings.reading import Outcome
 
 _UNDECODABLE, _BAD_PLACE, _BAD_VALUE = Outcome.UNDECODABLE.value, Outcome.BAD_PLACE.value, Outcome.BAD_VALUE.value
@@ -31,7 +31,7 @@ class ReportFold(PartitionFold[bytes]):
     """The fold of reports. A contribution's sum is the report's steps + `report_bound`, so it is never negative."""
 
     def __init__(
-        self, policy: Policy, calendar: Calendar, pseudonyms: Pseudonyms, belongs: Callable[[bytes], bool] | None
+        self, policy: Policy, calendar: Calendar, users: FoldUsers, belongs: Callable[[bytes], bool] | None
     ) -> None:
         """Create an empty fold.
 
@@ -40,7 +40,7 @@ class ReportFold(PartitionFold[bytes]):
         """
         self._parameters = HybridParameters.of(policy)
         self._shift = report_bound(self._parameters)
-        super().__init__(policy, calendar, pseudonyms, belongs, 2 * self._shift)
+        super().__init__(policy, calendar, users, belongs, 2 * self._shift)
 
     def _fold(self, timestamp: int, watermark: int, value: bytes) -> str:
         """Fold one report and return its outcome."""

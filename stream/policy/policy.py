@@ -27,7 +27,8 @@ from hatcast.stream.policy.checks import (
 )
 from hatcast.stream.policy.estimator_keys import EstimatorKeys, Relation, chosen_keys
 from hatcast.stream.policy.hybrid_keys import HybridKeys, HybridUse, NoiseKind
-from hatcast.stream.policy.query_keys import Query, check_queries, read_queries
+from hatcast.stream.policy.query import Query
+from hatcast.stream.policy.query_keys import check_queries, read_queries
 from hatcast.stream.policy.table import PolicyTable, canonical, min_users_of
 from hatcast.stream.policy.toml_tables import decode_table, duration_ms
 from hatcast.stream.readings.reading import to_milli

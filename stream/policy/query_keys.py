@@ -1,13 +1,8 @@
-"""`[[policy.query]]`: queries over several days, and their cost.    [docs/specification/estimators.md, section 7]
-
-A query is answered once per period for every cell and slot. Periods have `days` days; the first begins at `from`.
-"""
+"""`[[policy.query]]`: queries over several days, and their cost.    [docs/specification/estimators.md, section 7]"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date
 from decimal import Decimal
-from enum import StrEnum
 from fractions import Fraction
 from math import ceil
 from typing import Final
@@ -15,84 +10,18 @@ from typing import Final
 from hatcast.stream.errors import SettingError
 from hatcast.stream.policy.checks import check_name
 from hatcast.stream.policy.estimator_keys import Relation
+from hatcast.stream.policy.query import CELL_SELECTION, Kind, MissingDays, Query
 from hatcast.stream.policy.table import WEAK_EPSILON, PolicyTable, QueryTable
 from hatcast.stream.policy.toml_tables import decode_table
 from hatcast.stream.readings.reading import to_milli
 from hatcast.stream.units import NANO, nano_ceil, nano_floor
 
 DAYS_MAX: Final = 366
-CELL_SELECTION: Final = "cells"  # name of the private selection of cells where queries are listed
 _QUERIES_MAX: Final = 16
 _EPSILON_MIN: Final = 0.001
 _EPSILON_MAX: Final = 10**6
 _YEARS: Final = (2, 9990)
 _EPOCH: Final = date(1970, 1, 1)  # first date of periods of one day: any date gives the same periods
-
-
-class Kind(StrEnum):
-    """Kind of a query.    [T II.D]"""
-
-    MEAN_SPEED = "mean_speed"
-    OVER_SPEED_LIMIT = "over_speed_limit"
-
-
-class MissingDays(StrEnum):
-    """Handling of days without data: suppress the answer, or leave these days out."""
-
-    SUPPRESS = "suppress"
-    LEAVE_OUT = "leave_out"
-
-
-@dataclass(frozen=True, slots=True)
-class Period:
-    """Local dates of one answer, first and last included."""
-
-    first: date
-    days: int
-
-    @property
-    def last(self) -> date:
-        """The last date: the query is answered after it, and its records are stored under it."""
-        return self.first + timedelta(days=self.days - 1)
-
-    @property
-    def dates(self) -> list[str]:
-        """The local dates in ascending order."""
-        return [(self.first + timedelta(days=day)).isoformat() for day in range(self.days)]
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """One query of a policy.
-
-    days          D, length of a period
-    first         first date of the first period
-    epsilon_nano  charge of one answer on each of its days, in 1e-9, rounded up
-    epsilon       as configured; None if `scale` is configured
-    scale         B, of the Laplace noise in milli-units (of km/h, or of vehicles); None if `epsilon` is configured
-    min_n         `mean_speed` is suppressed below this number of user-days; 0 for the other kind
-    speed_limit   milli-units, of `over_speed_limit`; 0 for the other kind
-    canonical     the part that is hashed into policy_id
-    """
-
-    name: str
-    kind: Kind
-    days: int
-    first: date
-    epsilon_nano: int
-    epsilon: float | None
-    scale: Fraction | None
-    min_n: int
-    speed_limit: int
-    missing_days: MissingDays
-    canonical: dict[str, str | int | float] = field(compare=False, repr=False)
-
-    def period_of(self, day: str) -> Period | None:
-        """Return the period that contains a local date; None before the first period."""
-        past = (date.fromisoformat(day) - self.first).days
-        if past < 0:
-            return None
-        return Period(self.first + timedelta(days=past - past % self.days), self.days)
 
 
 def read_queries(given: PolicyTable, relation: Relation) -> tuple[Query, ...]:
@@ -205,31 +134,13 @@ def _check_kind(given: PolicyTable, table: QueryTable, kind: Kind, relation: Rel
 
 
 def _charge_nano(given: PolicyTable, table: QueryTable, kind: Kind, where: str) -> int:
-    """Return the charge of one answer in 1e-9: as configured, or U / (min_n B), or 1 / (D B)."""
-    if (table.epsilon is None) == (table.scale is None):
-        raise SettingError(where, "needs either epsilon or scale", "write one of them, such as epsilon = 0.1")
-    if table.scale is not None:
-        scale_max = given.upper_bound if kind is Kind.MEAN_SPEED else 1e6  # keeps the noise far below 64 bits
-        if not 0 < table.scale <= scale_max:
-            raise SettingError(
-                f"{where}.scale", f"{table.scale:g} is not between 0 and {scale_max:g}", "use a number such as 1.0"
-            )
-        numerator = Fraction(1, table.days)
-        if kind is Kind.MEAN_SPEED:
-            numerator = Fraction(repr(given.upper_bound)) / (table.min_n or 1)
-        exact = numerator / Fraction(Decimal(repr(table.scale)))
-        key = f"{where}.scale"
-        if exact > _EPSILON_MAX:
-            least = float(numerator / _EPSILON_MAX)
-            raise SettingError(key, f"{table.scale:g} is hardly any noise", f"use a number of at least {least:g}")
+    """Return the charge of one answer in 1e-9: as configured, or as `scale` gives it."""
+    if table.epsilon is not None and table.scale is None:
+        key, exact = f"{where}.epsilon", _checked_epsilon(table.epsilon, f"{where}.epsilon")
+    elif table.scale is not None and table.epsilon is None:
+        key, exact = f"{where}.scale", _epsilon_of_scale(given, table, table.scale, kind, f"{where}.scale")
     else:
-        key = f"{where}.epsilon"
-        # At the smallest epsilon the noise still fits in 64 bits on the finest grid.
-        if not _EPSILON_MIN <= (table.epsilon or 0) <= _EPSILON_MAX:
-            raise SettingError(
-                key, f"{table.epsilon:g} is not a valid epsilon", f"use {_EPSILON_MIN:g} to {_EPSILON_MAX}, such as 0.1"
-            )
-        exact = Fraction(Decimal(repr(table.epsilon)))
+        raise SettingError(where, "needs either epsilon or scale", "write one of them, such as epsilon = 0.1")
     if exact > WEAK_EPSILON and not given.privacy.acknowledge_weak_privacy:
         raise SettingError(
             key,
@@ -237,6 +148,30 @@ def _charge_nano(given: PolicyTable, table: QueryTable, kind: Kind, where: str) 
             f"keep epsilon at or below {WEAK_EPSILON:g}, or set acknowledge_weak_privacy = true",
         )
     return ceil(exact * NANO)
+
+
+def _checked_epsilon(epsilon: float, key: str) -> Fraction:
+    # At the smallest epsilon the noise still fits in 64 bits on the finest grid.
+    if not _EPSILON_MIN <= epsilon <= _EPSILON_MAX:
+        raise SettingError(
+            key, f"{epsilon:g} is not a valid epsilon", f"use {_EPSILON_MIN:g} to {_EPSILON_MAX}, such as 0.1"
+        )
+    return Fraction(Decimal(repr(epsilon)))
+
+
+def _epsilon_of_scale(given: PolicyTable, table: QueryTable, scale: float, kind: Kind, key: str) -> Fraction:
+    """Return epsilon for Laplace noise of scale B: U / (min_n B) for a mean, else 1 / (D B)."""
+    scale_max = given.upper_bound if kind is Kind.MEAN_SPEED else 1e6  # keeps the noise far below 64 bits
+    if not 0 < scale <= scale_max:
+        raise SettingError(key, f"{scale:g} is not between 0 and {scale_max:g}", "use a number such as 1.0")
+    numerator = Fraction(1, table.days)
+    if kind is Kind.MEAN_SPEED:
+        numerator = Fraction(repr(given.upper_bound)) / (table.min_n or 1)
+    exact = numerator / Fraction(Decimal(repr(scale)))
+    if exact > _EPSILON_MAX:
+        least = float(numerator / _EPSILON_MAX)
+        raise SettingError(key, f"{scale:g} is hardly any noise", f"use a number of at least {least:g}")
+    return exact
 
 
 def _first_date(given: PolicyTable, table: QueryTable, where: str) -> date:

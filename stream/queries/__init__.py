@@ -10,7 +10,7 @@ from typing import Final
 
 from hatcast.stream.accounting.ledger import Reserved
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.policy.query_keys import CELL_SELECTION, Kind, Period, Query
+from hatcast.stream.policy.query import CELL_SELECTION, Kind, Period, Query
 from hatcast.stream.queries import mean_speed, over_speed_limit
 from hatcast.stream.queries._interface import Answer, QueryKind, Reason, RetainedDay, answerer
 

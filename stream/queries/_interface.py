@@ -15,7 +15,7 @@ from hatcast.stream.fold.packing import stripped_columns
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.policy.query_keys import Kind, MissingDays, Query
+from hatcast.stream.policy.query import Kind, MissingDays, Query
 
 Column = NDArray[np.int64]
 

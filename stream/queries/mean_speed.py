@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.policy.query_keys import Query
+from hatcast.stream.policy.query import Query
 from hatcast.stream.queries._interface import RetainedDay
 
 _FRACTION_BITS: Final = 20  # of milli-units

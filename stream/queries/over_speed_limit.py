@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Final
 
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.policy.query_keys import Query
+from hatcast.stream.policy.query import Query
 from hatcast.stream.queries._interface import RetainedDay
 
 

@@ -148,19 +148,21 @@ class City:
                 return 0.0
             seconds -= bus.wait_s
             bus.wait_s = 0.0
-            route = bus.route
-            step = min(int(bus.metres / _STEP_M), len(route.free_kmh) - 1)
-            kmh = min(
-                route.free_kmh[step] * (1 - route.exposure[step] * self._rush) * math.exp(bus.log_speed_factor),
-                _SPEED_MAX,
-            )
-            left = abs(route.stops_m[bus.next_stop] - bus.metres)
+            kmh = self._speed(bus)
+            left = abs(bus.route.stops_m[bus.next_stop] - bus.metres)
             way = kmh / 3.6 * seconds
             if way < left:
                 bus.metres += way if bus.forward else -way
                 return kmh
             seconds -= left / (kmh / 3.6)
             self._stop(bus)
+
+    def _speed(self, bus: _Bus) -> float:
+        """Return the speed (km/h) of a moving bus where it is, in this minute's traffic."""
+        route = bus.route
+        step = min(int(bus.metres / _STEP_M), len(route.free_kmh) - 1)
+        in_traffic = route.free_kmh[step] * (1 - route.exposure[step] * self._rush)
+        return min(in_traffic * math.exp(bus.log_speed_factor), _SPEED_MAX)
 
     def _stop(self, bus: _Bus) -> None:
         """Arrive at the next stop; turn round at a terminal, or start again on a ring."""

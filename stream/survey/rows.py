@@ -20,6 +20,7 @@ from hatcast.stream.fold.contributions import ReadingFold
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.open_slots import OpenSlot
 from hatcast.stream.fold.partition_fold import Vehicle
+from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.pseudonyms import Pseudonyms
@@ -75,7 +76,7 @@ class RowCollector(ReadingFold[Reading]):
         now_ms:  start time of the survey: records beyond now_ms + max_ahead arrived in the future
         """
         finest = replace(policy, h3_resolution=resolutions[-1], from_date=None)
-        super().__init__(finest, Calendar(finest), pseudonyms, _identity, None)
+        super().__init__(finest, Calendar(finest), FoldUsers(pseudonyms), _identity, None)
         self.pending = 0
         self._resolutions = tuple(resolutions)
         self._first, self._last = ("", "~") if days is None else (days[0].isoformat(), days[1].isoformat())

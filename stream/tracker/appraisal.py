@@ -116,9 +116,7 @@ class Appraisal:
         best = int(net.argmax())
         return (float(net[best]), members, payments[best]) if net[best] > 0 else None
 
-    def _gain_today(
-        self, members: Members, shared: Floats, betas: Floats, variance: Floats, hats: Integers
-    ) -> Floats:
+    def _gain_today(self, members: Members, shared: Floats, betas: Floats, variance: Floats, hats: Integers) -> Floats:
         """Return the expected reduction of these HATs' summed standard deviation, float64 [P]."""
         rows = self._rows(members.cell, hats)
         own = self._covariance.hats[hats]

@@ -70,15 +70,10 @@ def members_of(contributions: Integers, day: DayCounts, covariance: Covariance, 
     hats = hat_column[starts]
     cell = day.hats[hats[0]].cell
     readings = day.readings[contributions]
-    buses = day.bus[contributions]
-    if len(hats) == 1:
-        of_bus, within, in_hats = np.arange(len(buses)), np.ones(len(buses)), np.ones(len(buses))
-        total = readings
-    else:
-        buses, of_bus = np.unique(buses, return_inverse=True)
-        total = np.bincount(of_bus, readings)
-        within = readings / total[of_bus]
-        in_hats = np.bincount(of_bus, within**2)
+    buses, of_bus = np.unique(day.bus[contributions], return_inverse=True)
+    total = np.asarray(np.bincount(of_bus, readings), np.float64)
+    within = readings / total[of_bus]
+    in_hats = np.asarray(np.bincount(of_bus, within**2), np.float64)
     own = variances.bus_hat * in_hats + variances.bus + variances.reading / total
     rows = np.zeros((len(hats), SHARED))
     rows[:, 0] = 1
@@ -129,9 +124,7 @@ def designs_of(
     prior = np.array([day.hats[hat].variance for hat in members.hats])
     common = np.add.reduceat(by_contribution * sampled, members.starts, axis=1) + weights * variances.hat
     betas = common / prior
-    unexplained = (
-        shares**2 @ members.own + variances.hat * (weights**2).sum(axis=1) - (common**2 / prior).sum(axis=1)
-    )
+    unexplained = shares**2 @ members.own + variances.hat * (weights**2).sum(axis=1) - (common**2 / prior).sum(axis=1)
     spreads = shares**2 @ members.spread**2
     slope = total[:, None] * _KEPT
     at_clips = (spreads[:, None] * _CLIPPED + _NOISE * (_Z / total[:, None]) ** 2) / _KEPT**2
@@ -222,7 +215,7 @@ def _residuals(query: Query, values: Floats, means: Means) -> Floats:
     predicted = members.rows @ means.shared + of_cell + means.hats[members.hats]
     counts = np.diff(np.append(members.starts, len(members.contributions)))
     differences = values[members.contributions] - np.repeat(predicted, counts)
-    return np.bincount(members.of_bus, members.within * differences, len(members.buses))
+    return np.asarray(np.bincount(members.of_bus, members.within * differences), np.float64)
 
 
 def innovation_of(query: Query, released: int, means: Means) -> float:

@@ -70,7 +70,9 @@ class Schedule:
             query = self._watched_query(hat) if hat.cell in self._watched else None
             if query is None:
                 reserve = round((1 - self._keys.share) * self._keys.daily_limit)
-                query = appraisal.query(self._items(hat), np.array([number]), outlook, _PRICE * self._keys.price, reserve)
+                query = appraisal.query(
+                    self._items(hat), np.array([number]), outlook, _PRICE * self._keys.price, reserve
+                )
             if query is not None:
                 self._is_unpaid[query.members.contributions] = False
                 yield self._charged(query)

@@ -43,7 +43,7 @@ class Track:
 
     def draw(self, query: Query, values: Floats, noise: LaplaceNoise) -> int:
         """Return Y with its noise. values: float64 [N], the private mean of each contribution of the day."""
-        # Noise of scale D bounds the loss of a bus by 2 Z_b / D for any Z_b; D and 1 are one pair that names this scale.
+        # The loss of a bus is at most 2 Z_b / D, whatever its Z_b: distance D at epsilon 1 names the noise of scale D.
         return noise.laplace(noiseless_sum(query, values, self.means), query.scale, 1.0).value
 
     def learn(self, query: Query, released: int) -> float:

@@ -69,9 +69,7 @@ class Tracker:
         """
         self._advance(start_ms)
         self.add_cells([hat.cell for hat in hats])
-        counts = [
-            HatCounts(self._cells[hat.cell], hour, self._numbers_of(hat.pseudonyms), hat.counts) for hat in hats
-        ]
+        counts = [HatCounts(self._cells[hat.cell], hour, self._numbers_of(hat.pseudonyms), hat.counts) for hat in hats]
         self.values = np.concatenate((self.values, *(hat.sums / hat.counts / _MILLI for hat in hats)))
         self.schedule.add(counts)
         for track in self.tracks:

@@ -9,9 +9,11 @@ from redis.asyncio import Redis
 
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.kafka.dead_letters import DeadLetters
+from hatcast.agents.monitoring.declarations import READINGS
 from hatcast.agents.redis.partition_state import PartitionStore
-from hatcast.agents.worker.ingest import Ingest, IngestOptions
+from hatcast.agents.worker.ingest import Ingest
 from hatcast.agents.worker.partition import OwnedPartition
+from hatcast.agents.worker.source import IngestOptions, Source
 from hatcast.stream.fold.checkpoint import restore, take_changes, totals
 from tests.integration.readings import LATER_MS, folds, traffic
 from tests.replayed import policy_of
@@ -74,10 +76,9 @@ def test_a_checkpoint_that_is_cancelled_drops_its_memory_and_the_state_is_exact_
     async def cancel_then_load() -> tuple[int, dict[str, Any]]:
         async with Redis.from_url(breakable_redis.url) as redis:
             store = PartitionStore(redis, POLICY.name, 1)
-            unused: Any = None  # dead letters: none of these records is one
-            ingest = Ingest(
-                store, lambda _: folds(POLICY)[0], DeadLetters(unused, "", ""), 1.0, IngestOptions(unforeseen)
-            )
+            unused: Any = None  # a consumer and a producer: no checkpoint succeeds, and no record is a dead letter
+            source = Source("telemetry", "group", store, lambda _: folds(POLICY)[0], READINGS)
+            ingest = Ingest(source, unused, DeadLetters(unused, "", ""), 1.0, IngestOptions(unforeseen))
             await store.open(0, 0)
             fold = folds(POLICY)[0]
             fold.apply(LATER_MS, times[:half], values[:half])

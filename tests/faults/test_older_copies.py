@@ -16,7 +16,7 @@ from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.errors import Behind
 from hatcast.agents.release.loop import ReleaseLoop
 from tests.faults.test_lost_redis import close_hours, come_back, commit_and_die, copied, forget, roll_back
-from tests.faults.test_unsent import FIRST, LIMIT, SECOND, assert_within_the_limit
+from tests.faults.test_unsent import LIMIT, assert_within_the_limit, fork_history
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import open_stores
 from tests.integration.test_release import ALL, CrashError, before, crash_after, finish, releasing
@@ -52,12 +52,7 @@ def after_its_look(releaser: ReleaseLoop, event: Callable[[], None]) -> None:
 async def two_histories_in_a_round(pipeline: Pipeline, go_back: GoBack) -> None:
     """The budget is committed by one history, spent by another, and the first is back when a round has begun."""
     async with open_stores(pipeline) as stores:
-        await close_hours(pipeline, stores, SECOND)
-        await commit_and_die(pipeline, stores)
-        copy = copied(pipeline)
-        forget(pipeline)
-        await close_hours(pipeline, stores, FIRST)
-        await finish(pipeline, stores)
+        copy = await fork_history(pipeline, stores)
         await close_hours(pipeline, stores)
         async with releasing(pipeline, stores) as releaser:
             after_its_look(releaser, lambda: go_back(pipeline, copy))

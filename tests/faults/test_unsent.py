@@ -29,9 +29,9 @@ from hatcast.stream.queries import Period
 from hatcast.stream.records import BudgetRecord, ReservedRecord
 from tests.faults.test_lost_redis import close_hours, come_back, commit_and_die, copied, forget, roll_back
 from tests.integration.harness import Pipeline, open_pipeline
-from tests.integration.readings import HOUR_MS, open_stores
+from tests.integration.readings import HOUR_MS, Stores, open_stores
 from tests.integration.recovering import budget_record, guard_of_all
-from tests.integration.test_release import ALL, DATE, finish, releasing, stored_records
+from tests.integration.test_release import ALL, DATE, abort_in_a_round, finish, releasing, stored_records
 from tests.replayed import policy_of
 from tests.services import KafkaServer, RedisServer
 
@@ -47,17 +47,23 @@ def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> I
         yield opened
 
 
+async def fork_history(pipeline: Pipeline, stores: Stores) -> dict[bytes, bytes]:
+    """The second hour is committed and not sent: the copy has that. Without it the first hour is published."""
+    await close_hours(pipeline, stores, SECOND)
+    await commit_and_die(pipeline, stores)
+    copy = copied(pipeline)
+    forget(pipeline)
+    await close_hours(pipeline, stores, FIRST)
+    await finish(pipeline, stores)
+    return copy
+
+
 def two_histories(pipeline: Pipeline) -> None:
-    """The second hour is committed and not sent; then, without that, the first is published; then the copy is back."""
+    """A history is forked, and then the copy is back."""
 
     async def run() -> None:
         async with open_stores(pipeline) as stores:
-            await close_hours(pipeline, stores, SECOND)
-            await commit_and_die(pipeline, stores)
-            copy = copied(pipeline)
-            forget(pipeline)
-            await close_hours(pipeline, stores, FIRST)
-            await finish(pipeline, stores)
+            copy = await fork_history(pipeline, stores)
             roll_back(pipeline, copy)
             await finish(pipeline, stores)
 
@@ -118,11 +124,7 @@ def test_a_record_that_an_aborted_transaction_showed_is_kept_and_sent(pipeline: 
         async with open_stores(pipeline) as stores:
             await close_hours(pipeline, stores)
             async with releasing(pipeline, stores) as releaser:
-                await releaser._publishers.start_missing(ALL)
-                assert await releaser._recovery.ensure(ALL)  # which makes producers of its own: those send
-                for producer in releaser._publishers._producers.values():
-                    producer.commit_transaction = producer.abort_transaction
-                await releaser.round(asyncio.Event())
+                await abort_in_a_round(releaser)
             shown = await stored_records(pipeline, stores)
             await stores.redis.delete(*await stores.redis.keys(f"{{{pipeline.name}}}:published:*"), "-")
             roll_back(pipeline, copied(pipeline))

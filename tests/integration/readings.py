@@ -16,6 +16,7 @@ from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.stream.fold.checkpoint import take_changes
 from hatcast.stream.fold.contributions import Fold
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import jsonl
 from hatcast.stream.readings.partitioner import by_murmur2
@@ -72,8 +73,8 @@ def traffic(hours: int = 2, vehicles: int = 12, places: int = 3) -> list[Sample]
 
 def folds(policy: Policy) -> list[Fold]:
     """Empty folds, one for each partition."""
-    calendar, pseudonyms = Calendar(policy), Pseudonyms(bytes(KEY_BYTES))
-    return [Fold(policy, calendar, pseudonyms, jsonl.decode, _home(number)) for number in range(PARTITIONS)]
+    calendar, users = Calendar(policy), FoldUsers(Pseudonyms(bytes(KEY_BYTES)))
+    return [Fold(policy, calendar, users, jsonl.decode, _home(number)) for number in range(PARTITIONS)]
 
 
 def _home(number: int) -> Callable[[bytes], bool]:

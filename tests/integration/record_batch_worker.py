@@ -63,7 +63,7 @@ class Worker:
         self.gate = asyncio.Event()
         self.gate.set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.app = batch_app(settings, self)
+        self.app, _ = batch_app(settings, lambda _: self)
         self.app.agent(self.app.batch_topic)(self.fold)
         self.consumer = self.app.batch_consumer
 

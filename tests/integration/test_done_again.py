@@ -24,19 +24,19 @@ ALL = frozenset(range(PARTITIONS))
 
 def fail_alone(*, boast: bool) -> None:
     """No checkpoint reaches Redis while this worker owns all partitions; `boast`: a mutant of FailureLog."""
-    attach, checkpoint = Ingest.attach, PartitionStore.checkpoint
+    on_assigned, checkpoint = Ingest.on_assigned, PartitionStore.checkpoint
     consumers: list[BatchConsumer] = []
 
-    def attached(self: Ingest, consumer: BatchConsumer) -> None:
-        consumers.append(consumer)
-        attach(self, consumer)
+    def assigned(self: Ingest, partitions: frozenset[int]) -> None:
+        consumers.append(self.consumer)
+        on_assigned(self, partitions)
 
     async def failing(self: PartitionStore, *arguments: Any) -> bool:
         if consumers[0].assigned() in (frozenset(), ALL):
             raise RedisConnectionError
         return await checkpoint(self, *arguments)
 
-    Ingest.attach, PartitionStore.checkpoint = attached, failing  # type: ignore[method-assign,assignment]  # wrapped
+    Ingest.on_assigned, PartitionStore.checkpoint = assigned, failing  # type: ignore[method-assign,assignment]  # wrapped
     if boast:
         clear = FailureLog.clear
 

@@ -21,9 +21,9 @@ from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import open_stores, store_closed, traffic
 from tests.integration.recovering import guard_of_all
 from tests.integration.test_release import (
-    ALL,
     DATE,
     OVER_MS,
+    abort_in_a_round,
     assert_one_value_and_one_charge,
     finish,
     releasing,
@@ -73,11 +73,7 @@ def abort_forget_release(pipeline: Pipeline, redis_server: RedisServer) -> dict[
         async with open_stores(pipeline) as stores:
             await store_closed(stores, pipeline.settings.policy, traffic(), OVER_MS)
             async with releasing(pipeline, stores) as releaser:
-                await releaser._publishers.start_missing(ALL)
-                assert await releaser._recovery.ensure(ALL)  # which makes producers of its own: those send
-                for producer in releaser._publishers._producers.values():
-                    producer.commit_transaction = producer.abort_transaction
-                await releaser.round(asyncio.Event())
+                await abort_in_a_round(releaser)
             assert pipeline.published() == {}
             assert len(pipeline.published(committed=False)) == 6
             forget(pipeline, redis_server)

@@ -213,11 +213,11 @@ def test_under_add_remove_an_emptied_redis_does_not_move_the_first_slot(
     (tmp_path / "cells.txt").write_text('source = "public"\n' + "\n".join(CELLS))
 
     async def register(settings: Settings, stores: Stores) -> PolicyRecord:
-        started = Registration(settings, stores.redis, PARTITIONS, {})
-        await started.check()
-        await started.register()
-        assert (await stores.ledger.progress.read()).first_ms == started.record.first_slot_ms
-        return started.record
+        registering = Registration(settings, stores.redis, PARTITIONS, {})
+        await registering.check()
+        record = (await registering.register()).record
+        assert (await stores.ledger.progress.read()).first_ms == record.first_slot_ms
+        return record
 
     async def start_lose_start(opened: Pipeline) -> tuple[PolicyRecord, PolicyRecord]:
         settings = load_settings(opened.config, {})

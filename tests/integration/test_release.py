@@ -133,6 +133,15 @@ async def finish(pipeline: Pipeline, stores: Stores) -> None:
         assert await releaser.hats.due_releases(ALL) == []
 
 
+async def abort_in_a_round(releases: ReleaseLoop) -> None:
+    """A round that sends everything and aborts each transaction."""
+    await releases._publishers.start_missing(ALL)
+    assert await releases._recovery.ensure(ALL)  # which makes producers of its own: those send
+    for producer in releases._publishers._producers.values():
+        producer.commit_transaction = producer.abort_transaction
+    await releases.round(asyncio.Event())
+
+
 STEPS = ["loaded", "drawn", "committed", "sent", "acked", "marked", "deleted"]
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.policy.query_keys import Kind, Query
+from hatcast.stream.policy.query import Kind, Query
 from hatcast.stream.queries import KINDS, QueryKind, RetainedDay
 from hatcast.stream.release.queries import query_periods_of, query_release_of
 from tests.replayed import policy_of

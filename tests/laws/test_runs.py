@@ -24,6 +24,7 @@ from hatcast.agents.batch.ledger_users import LedgerRuns
 from hatcast.agents.batch.release import count_changed, release_final
 from hatcast.agents.batch.retention import RetainChunks
 from hatcast.stream.fold.packing import unpack
+from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Recorded
@@ -90,7 +91,7 @@ class Ledger:
 
         with open_ledger(self.path, policy, PSEUDONYMS.key) as ledger, pytest.MonkeyPatch.context() as patched:
             patched.setattr("hatcast.agents.batch.release.release_of", spied)
-            job = Job(policy, PSEUDONYMS, NOW, kept, lambda _: None, ledger.users.vehicles)
+            job = Job(policy, FoldUsers(PSEUDONYMS, ledger.users.vehicles), NOW, kept, lambda _: None)
             folded = fold_recording(Recording(lambda: records, "file"), job)
             self.changed = count_changed(folded, kept, ledger)
             return list(release_final(folded, kept, ledger, SystemNoise()))

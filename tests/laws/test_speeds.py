@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from hatcast.agents.recordings.parquet import parquet_records
 from hatcast.stream.fold.contributions import Fold
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FORMATS, Format, Recorded, jsonl
 from hatcast.stream.readings.reading import Reading
@@ -108,7 +109,7 @@ def value_of(reading: Reading | None, policy: Policy = OPEN) -> int | None:
     def itself(_: bytes) -> Reading | None:
         return reading
 
-    fold = Fold(policy, Calendar(policy), PSEUDONYMS, itself, None)
+    fold = Fold(policy, Calendar(policy), FoldUsers(PSEUDONYMS), itself, None)
     apply(fold, [(NOON, b"record")], NOW)
     if occurring(fold) != {"accepted": 1}:
         return None

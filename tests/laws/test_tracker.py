@@ -1,4 +1,4 @@
-"""Laws of the tracker: decisions see counts alone, each bus moves a query by at most what it pays, and never overpays."""
+"""Laws of the tracker: decisions see counts alone, and a bus pays for what it moves, at most the daily limit."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -64,10 +64,7 @@ def neighbour(slots: Slots, bus: int, speeds: Sequence[int]) -> Slots:
     """The same day, in which one bus drove at other speeds."""
     rest = iter(speeds)
     return [
-        [
-            replace(each, sums=np.where(each.pseudonyms == bus, each.counts * next(rest), each.sums))
-            for each in hats
-        ]
+        [replace(each, sums=np.where(each.pseudonyms == bus, each.counts * next(rest), each.sums)) for each in hats]
         for hats in slots
     ]
 
@@ -104,8 +101,9 @@ def _both(
 ) -> Iterator[Step]:
     left, right = trackers
     for ours, theirs in zip(*made, strict=True):
-        sums = noiseless_sum(ours, left.values, left.tracks[0].means), noiseless_sum(
-            theirs, right.values, right.tracks[0].means
+        sums = (
+            noiseless_sum(ours, left.values, left.tracks[0].means),
+            noiseless_sum(theirs, right.values, right.tracks[0].means),
         )
         released = sums[0] + next(noises)
         left.tracks[0].learn(ours, released)
@@ -116,20 +114,17 @@ def _both(
 def is_same_decision(left: Query, right: Query) -> bool:
     """Everything but the sum."""
     mine, yours = left.members, right.members
-    return (
-        (left.scale, left.total, left.kept, mine.cell) == (right.scale, right.total, right.kept, yours.cell)
-        and all(
-            np.array_equal(a, b)
-            for a, b in (
-                (left.payments, right.payments),
-                (left.bounds, right.bounds),
-                (left.charges, right.charges),
-                (mine.contributions, yours.contributions),
-                (mine.buses, yours.buses),
-                (mine.spread, yours.spread),
-                (left.observation.row, right.observation.row),
-                (left.gain.shared, right.gain.shared),
-            )
+    return (left.scale, left.total, left.kept, mine.cell) == (right.scale, right.total, right.kept, yours.cell) and all(
+        np.array_equal(a, b)
+        for a, b in (
+            (left.payments, right.payments),
+            (left.bounds, right.bounds),
+            (left.charges, right.charges),
+            (mine.contributions, yours.contributions),
+            (mine.buses, yours.buses),
+            (mine.spread, yours.spread),
+            (left.observation.row, right.observation.row),
+            (left.gain.shared, right.gain.shared),
         )
     )
 
@@ -138,7 +133,7 @@ def is_paid(step: Step, bus: int) -> bool:
     """The sum moves by at most what the bus pays, in units of the noise's scale."""
     moved = abs(step.left_sum - step.right_sum)
     charge = dict(zip(step.left_buses, step.left.charges.tolist(), strict=True)).get(bus, 0)
-    return moved * NANO <= charge * step.left.scale
+    return bool(moved * NANO <= charge * step.left.scale)
 
 
 @given(all_keys, days(), st.integers(0, 7), st.lists(st.integers(0, 65_000), min_size=12, max_size=12), st.data())

@@ -22,6 +22,7 @@ from hatcast.agents.batch.retention import RetainChunks, RetainNothing, RetainTo
 from hatcast.agents.cli.batch import command
 from hatcast.agents.kafka.dump import Head, Line
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.readings.formats import Recorded, jsonl
 from hatcast.stream.readings.partitioner import by_murmur2
 from tests.folding import HOUR, MINUTE, NOON, NOW, PSEUDONYMS, record
@@ -156,7 +157,7 @@ def add(hats: dict[str, list[int]], state: fold_oracle.State) -> None:
 
 
 def job(case: Case, keeper: Retention) -> Job:
-    return Job(case.policy, PSEUDONYMS, case.now, keeper, lambda _: None)
+    return Job(case.policy, FoldUsers(PSEUDONYMS), case.now, keeper, lambda _: None)
 
 
 def records_of(case: Case) -> list[tuple[int, Recorded]]:

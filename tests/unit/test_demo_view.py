@@ -9,6 +9,7 @@ from rich.console import Console
 from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.demo import texts
 from hatcast.agents.demo.defaults import demo_policy
+from hatcast.agents.demo.messages import Began
 from hatcast.agents.demo.rendering import Lines, noise_strip, page
 from hatcast.agents.demo.state import Budget, Noise, Published, State
 from hatcast.stream.fold.hats import Calendar
@@ -19,10 +20,8 @@ from hatcast.stream.release.hats import Status as WireStatus
 
 def state(source: str | None = None) -> State:
     policy = parse_settings({"policy": demo_policy(None)}, Path(), {}).policy
-    made = State(policy=policy, calendar=Calendar(policy), source=source)
-    made.speedup, made.first_ms = 600.0, 1_700_000_000_000
-    made.watermark_ms = made.first_ms
-    return made
+    began = Began(records=None, first_ms=1_700_000_000_000, last_ms=None, speedup=600.0)
+    return State(policy, Calendar(policy), source, "http://127.0.0.1:8080/", began, watermark_ms=began.first_ms)
 
 
 def released(slot: str, cell: str = "8642d9d6fffffff", mean: float = 21.3, scale: float = 0.5) -> Published:

@@ -17,6 +17,7 @@ from hatcast.agents.device.perturbation import Reporter
 from hatcast.agents.device.store import Store, open_store
 from hatcast.agents.recordings.files import open_recording
 from hatcast.stream.errors import HatcastError, SettingError
+from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.hybrid import accepts, decode_report
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.policy import NoiseKind
@@ -65,7 +66,7 @@ def means_of(records: Records, rules: Rules) -> dict[str, tuple[int, Fraction]]:
 def batch_of(records: Records, rules: Rules) -> dict[str, tuple[int, Fraction]]:
     """The same by `batch --contributions` of one vehicle, under the device's own cap and lateness."""
     totals = RetainTotals()
-    fold_recording(records, Job(rules.own_policy, Pseudonyms(bytes(KEY_BYTES)), NOW, totals, lambda _: None))
+    fold_recording(records, Job(rules.own_policy, FoldUsers(Pseudonyms(bytes(KEY_BYTES))), NOW, totals, lambda _: None))
     return {hat: (users, Fraction(total, count)) for hat, (users, count, total, _) in totals.hats.items()}
 
 

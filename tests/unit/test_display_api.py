@@ -184,8 +184,7 @@ def test_a_map_without_releases_says_so_and_one_that_still_reads_is_not_ready() 
         "budget": None,
         "releases": [],
     }
-    reading = feed()
-    reading.caught_up = False
+    reading = feed(ready=False)
     for path in ("/api/v1/latest", "/api/v1/slots", "/api/v1/events", "/readyz"):
         assert answer(path, reading)[0] == 503
     assert answer("/livez", reading)[0] == 200

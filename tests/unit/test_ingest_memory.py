@@ -6,16 +6,16 @@ from typing import Any, cast
 
 import pytest
 
-from hatcast.agents.worker.ingest import Ingest, IngestOptions
+from hatcast.agents.monitoring.declarations import READINGS
+from hatcast.agents.worker.ingest import Ingest
 from hatcast.agents.worker.partition import OwnedPartition
+from hatcast.agents.worker.source import IngestOptions, Source
 from tests.folding import fold_of
 from tests.replayed import policy_of
 
 
 class Store:
     """Offsets as Redis has them when it is asked; what happens until its answer is there."""
-
-    topic = "telemetry"
 
     def __init__(self, offset: int, meanwhile: Callable[[], None]) -> None:
         self._offset, self._meanwhile = offset, meanwhile
@@ -38,7 +38,8 @@ def keeps_its_memory(offset: int, stored_meanwhile: int) -> bool:
 
     async def look() -> bool:
         unused = cast("Any", None)
-        ingest = Ingest(cast("Any", Store(offset, go_on)), unused, unused, 1.0, IngestOptions(unforeseen))
+        source = Source("telemetry", "group", cast("Any", Store(offset, go_on)), unused, READINGS)
+        ingest = Ingest(source, unused, unused, 1.0, IngestOptions(unforeseen))
         ingest.partitions[0] = held
         await ingest._reload_forgotten()
         return 0 in ingest.partitions

@@ -10,7 +10,7 @@ from hatcast.stream.accounting.composition import composed_epsilon
 from hatcast.stream.budget.per_user import day_loss
 from hatcast.stream.budget.report_table import LEAST_USER_DAYS, REPORT, ReportSettings, report_table
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.policy.query_keys import Kind
+from hatcast.stream.policy.query import Kind
 from hatcast.stream.queries import KINDS
 from hatcast.stream.units import NANO
 from tests.replayed import policy_of

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.checkpoint import Stored, restore, take_changes
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.hybrid import (
     HYBRID_KEYS,
     HybridParameters,
@@ -66,7 +67,9 @@ def sent(number: int = 1, **changes: Any) -> bytes:
 
 
 def fold_of(policy: Policy = POLICY, partition: int = 0, partitions: int = 1) -> ReportFold:
-    return ReportFold(policy, Calendar(policy), PSEUDONYMS, lambda name: by_murmur2(name, partitions) == partition)
+    return ReportFold(
+        policy, Calendar(policy), FoldUsers(PSEUDONYMS), lambda name: by_murmur2(name, partitions) == partition
+    )
 
 
 def outcomes(records: list[tuple[int, bytes | None]], fold: ReportFold | None = None) -> dict[str, int]:

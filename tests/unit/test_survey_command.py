@@ -24,6 +24,7 @@ from hatcast.agents.research.survey.run import Job, survey
 from hatcast.agents.research.survey.settings import survey_policy
 from hatcast.agents.research.survey.spill import Spill
 from hatcast.stream.errors import HatcastError, RecordingError
+from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.readings.formats import capmetro
 from hatcast.stream.survey.rows import DayRows
 from tests.folding import PSEUDONYMS
@@ -122,7 +123,7 @@ def test_hats_users_and_readings_are_those_of_batch_without_a_cap() -> None:
     policy = survey_policy(None, "capmetro", {"hours": (0, 24)}, 65_535)
     totals = RetainTotals()
     with open_recording([TUESDAY], capmetro.FORMAT) as recording:
-        fold_recording(recording, FoldJob(policy, PSEUDONYMS, NOW, totals, lambda _: None))
+        fold_recording(recording, FoldJob(policy, FoldUsers(PSEUDONYMS), NOW, totals, lambda _: None))
     job = Job([TUESDAY], capmetro.FORMAT, policy, None, Fraction(10), NOW, lambda _, __: None)
     (found,) = (each for each in survey(job).resolutions if each.resolution == 7)
     assert found.hats == len(totals.hats)

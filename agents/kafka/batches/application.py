@@ -2,7 +2,8 @@
 
 import asyncio
 import tempfile
-from typing import Any, Final, cast
+from collections.abc import Callable
+from typing import Any, Final, TypeVar, cast
 
 import faust
 from faust.app.base import BootStrategy
@@ -11,6 +12,8 @@ from mode.supervisors import CrashingSupervisor
 
 from hatcast.agents.kafka.batches.batch import BatchHandler, BatchSettings, RecordBatch
 from hatcast.agents.kafka.batches.consumer import BatchConsumer, BatchTransport
+
+Handler = TypeVar("Handler", bound=BatchHandler)
 
 STREAM_SECONDS: Final = 300.0
 
@@ -53,7 +56,7 @@ class BatchApp(faust.App):
 
     @property
     def batch_consumer(self) -> BatchConsumer:
-        """The consumer; usable from the handler's first `on_assigned` on."""
+        """The consumer; usable from its handler's first `on_assigned` on."""
         return cast("BatchConsumer", self.consumer)
 
     @property
@@ -62,8 +65,8 @@ class BatchApp(faust.App):
         return self.topic(cast("BatchTransport", self.transport).settings.topic, schema=BatchSchema())
 
 
-def batch_app(settings: BatchSettings, handler: BatchHandler) -> BatchApp:
-    """Create the app, without starting it. Call this inside the event loop that will run it."""
+def batch_app(settings: BatchSettings, make_handler: Callable[[BatchConsumer], Handler]) -> tuple[BatchApp, Handler]:
+    """Create the app and its consumer's handler, without starting it. Call this in the event loop that will run it."""
     folder = tempfile.TemporaryDirectory(prefix="hatcast-faust-")  # Faust's default is the working directory
     app = BatchApp(
         settings.name,
@@ -79,6 +82,6 @@ def batch_app(settings: BatchSettings, handler: BatchHandler) -> BatchApp:
         topic_disable_leader=True,
         web_enabled=False,
     )
-    app.transport = BatchTransport(app, settings, handler)
+    app.transport = BatchTransport(app, settings, make_handler)
     app.add_context(folder)
-    return app
+    return app, cast("Handler", app.batch_consumer.handler)

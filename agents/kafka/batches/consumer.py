@@ -1,7 +1,7 @@
 """Faust consumer with one message per batch instead of one per record."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from aiokafka.errors import ConsumerStoppedError
@@ -28,12 +28,12 @@ class BatchConsumer(driver.Consumer):
 
     def __init__(self, transport: "BatchTransport", *args: Any, **kwargs: Any) -> None:
         self.settings = transport.settings
-        self._handler = transport.handler
         self._assigned: frozenset[int] = frozenset()
         self._epochs: dict[int, int] = {}
         self._last_epoch = 0
         self._joined = False
         super().__init__(transport, *args, **kwargs)
+        self.handler = transport.make_handler(self)
 
     # Called by the ingest agent.
 
@@ -127,7 +127,7 @@ class BatchConsumer(driver.Consumer):
         """Notify the handler that the thread parked a partition: the log does not have its position."""
         if self._epochs.get(partition) == epoch:
             del self._epochs[partition]
-            self._handler.on_lost(partition, position)
+            self.handler.on_lost(partition, position)
 
     # Overrides of Faust's methods.
 
@@ -138,7 +138,7 @@ class BatchConsumer(driver.Consumer):
         """Leave all partitions parked at the end of a rebalance, where Faust would seek; the handler starts them."""
         self._assigned = frozenset(tp.partition for tp in self.assignment() if tp.topic == self.settings.topic)
         self._joined = True
-        self._handler.on_assigned(self._assigned)
+        self.handler.on_assigned(self._assigned)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Give up all partitions before a rebalance, also those that will be assigned again."""
@@ -159,7 +159,7 @@ class BatchConsumer(driver.Consumer):
         if partitions:
             try:
                 async with asyncio.timeout(self.settings.revoke_seconds):
-                    await self._handler.on_revoked(partitions)
+                    await self.handler.on_revoked(partitions)
             except TimeoutError:
                 self.log.warning("Partitions %s were revoked before their last checkpoint", sorted(partitions))
             except Exception as error:  # aiokafka would only log it
@@ -234,12 +234,15 @@ class BatchConsumer(driver.Consumer):
 
 
 class BatchTransport(driver.Transport):
-    """Transport that creates the BatchConsumer and passes settings and handler to it."""
+    """Transport that creates the BatchConsumer with its settings and handler."""
 
-    def __init__(self, app: Any, settings: BatchSettings, handler: BatchHandler) -> None:
+    def __init__(
+        self, app: Any, settings: BatchSettings, make_handler: Callable[[BatchConsumer], BatchHandler]
+    ) -> None:
+        """Args: `make_handler`, called once by the consumer's constructor."""
         super().__init__([URL(f"kafka://{server.strip()}") for server in settings.bootstrap_servers.split(",")], app)
         self.settings = settings
-        self.handler = handler
+        self.make_handler = make_handler
 
     def create_consumer(self, callback: ConsumerCallback, **kwargs: Any) -> ConsumerT:
         """Create the app's only consumer."""

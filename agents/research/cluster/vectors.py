@@ -16,6 +16,7 @@ from hatcast.agents.recordings.files import open_recording
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.fold.packing import columns
+from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.kmeans.hat_vectors import Contributions, hat_vectors, slots_of_day
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Format
@@ -56,7 +57,7 @@ def read_vectors(
     pseudonyms = Pseudonyms(settings.user_key or secrets.token_bytes(KEY_BYTES))
     retained = RetainChunks()
     with open_recording(files, feed) as recording:
-        fold_recording(recording, Job(settings.policy, pseudonyms, now_ms(), retained, progress))
+        fold_recording(recording, Job(settings.policy, FoldUsers(pseudonyms), now_ms(), retained, progress))
     users, steps = hat_vectors(_contributions(retained), slots, settings.policy)
     return Vectors(slots, users, steps, pseudonyms.key)
 

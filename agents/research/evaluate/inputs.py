@@ -92,6 +92,7 @@ def _hats(path: Path, feed_format: str, settings: Settings, progress: Callable[[
     from hatcast.agents.batch.retention import RetainChunks
     from hatcast.agents.clock import now_ms
     from hatcast.agents.recordings.files import open_recording
+    from hatcast.stream.fold.users import FoldUsers
     from hatcast.stream.readings.formats import FORMATS
     from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
     from hatcast.stream.release.hats import users_of
@@ -100,6 +101,6 @@ def _hats(path: Path, feed_format: str, settings: Settings, progress: Callable[[
     with open_recording([path], FORMATS[feed_format]) as recording:
         # A constant key, for reproducible results: pseudonyms break ties of counts, and so decide the grouping.
         pseudonyms = Pseudonyms(bytes(KEY_BYTES))
-        fold_recording(recording, Job(settings.policy, pseudonyms, now_ms(), retained, progress))
+        fold_recording(recording, Job(settings.policy, FoldUsers(pseudonyms), now_ms(), retained, progress))
     hats = {f"{hat.cell}/{hat.slot}": users_of(retained.chunks(hat).readings) for hat in retained.hats()}
     return {key: users for key, users in hats.items() if len(users.counts)}

@@ -1,0 +1,102 @@
+"""The parts of a worker process, made from its settings and connections."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from hatcast.agents.kafka.producers import TransactionalProducers
+from hatcast.agents.kafka.registry import Registry
+from hatcast.agents.kafka.topic_ids import TopicIdCheck
+from hatcast.agents.monitoring.declarations import READINGS, REPORTS
+from hatcast.agents.recovery import Domain, LedgerRecovery
+from hatcast.agents.redis.connection import watch_reconnects
+from hatcast.agents.redis.recovery import RecoveryStore
+from hatcast.agents.redis.retained import RetainedStore
+from hatcast.agents.redis.sealing import SealStore
+from hatcast.agents.release.loop import ReleaseLoop
+from hatcast.agents.release.path import ReleaseContext
+from hatcast.agents.worker.connections import Connections
+from hatcast.agents.worker.folds import fold_maker, report_fold_maker
+from hatcast.agents.worker.policy_transition import PolicyTransition
+from hatcast.agents.worker.registration import Registered
+from hatcast.agents.worker.sealing import Change, Sealer
+from hatcast.agents.worker.source import IngestOptions, Source
+from hatcast.agents.worker.topic_fold import TopicFold
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.users import FoldUsers
+from hatcast.stream.mechanisms.system import SystemNoise
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Parts of a worker whose policy is registered.
+
+    folds   of telemetry, then of reports if the policy takes them
+    """
+
+    folds: tuple[TopicFold, ...]
+    recovery: LedgerRecovery
+    releases: ReleaseLoop
+    transition: PolicyTransition
+
+
+def make_recovery(connections: Connections, publishers: TransactionalProducers) -> LedgerRecovery:
+    """Return the ledger recovery; it catches up after each reconnect to Redis."""
+    settings, registry, reader = connections.settings, Registry(connections.settings), connections.topic_ids
+
+    async def domain() -> Domain:
+        return Domain.of(await registry.read(), settings, connections.partitions)
+
+    async def topic_ids(topics: Iterable[str]) -> Mapping[str, str]:
+        known = {} if reader is None else await reader.read(list(topics))
+        return {topic: known.get(topic) or "" for topic in topics}
+
+    store = RecoveryStore(connections.redis, settings.topics.telemetry, settings.policy.name)
+    recovery = LedgerRecovery(settings, store, publishers, domain, topic_ids)
+    watch_reconnects(connections.redis, recovery.require_catch_up)
+    return recovery
+
+
+def make_folds(connections: Connections, registered: Registered, options: IngestOptions) -> tuple[TopicFold, ...]:
+    """Return a fold of telemetry, and of reports if the policy takes them.
+
+    Each checks its topic's id if the broker has topic ids. `options`: without `confirm_topic`.
+    """
+    record = registered.record
+    folds = []
+    for source, topic_id in zip(
+        _sources(connections, registered), (record.telemetry_id, record.reports_id), strict=False
+    ):
+        confirm = None
+        if connections.topic_ids is not None and topic_id is not None:
+            confirm = TopicIdCheck(connections.topic_ids, record.policy, source.topic, topic_id).confirm
+        with_topic = replace(options, confirm_topic=confirm)
+        folds.append(TopicFold(connections, source, with_topic))
+    return tuple(folds)
+
+
+def _sources(connections: Connections, registered: Registered) -> list[Source]:
+    settings, policy, partitions = connections.settings, connections.settings.policy, connections.partitions
+    calendar, users = Calendar(policy), FoldUsers(registered.pseudonyms)
+    make_fold = fold_maker(policy, calendar, users, settings, partitions)
+    group = f"hatcast-{policy.name}"
+    sources = [Source(settings.topics.telemetry, group, connections.store.telemetry, make_fold, READINGS)]
+    if (reports := connections.store.reports) is not None:
+        make_report_fold = report_fold_maker(policy, calendar, users, partitions)
+        sources.append(Source(settings.topics.reports, f"{group}/reports", reports, make_report_fold, REPORTS))
+    return sources
+
+
+def make_releases(
+    connections: Connections, recovery: LedgerRecovery, assigned: Callable[[], frozenset[int]]
+) -> ReleaseLoop:
+    """Return the release loop. `assigned`: the telemetry partitions of this worker."""
+    settings, registry = connections.settings, Registry(connections.settings)
+    store, ledger = connections.store, connections.ledger
+
+    async def write(change: Change) -> None:
+        await registry.write(lambda facts: change(facts.values))
+
+    sealer = Sealer(settings, store, ledger, SealStore(connections.redis, settings.topics.telemetry), recovery, write)
+    context = ReleaseContext(settings, store, ledger, recovery, SystemNoise())
+    retained = RetainedStore(connections.redis, settings.policy.name, connections.partitions)
+    return ReleaseLoop(context, retained, assigned, sealer.round)

@@ -1,0 +1,55 @@
+"""A topic to fold, and what its ingest needs from the worker."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from hatcast.agents.monitoring.declarations import REPORTS
+from hatcast.agents.monitoring.kinds import Counter
+from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.redis.user_keys import StoredKey
+from hatcast.stream.fold.partition_fold import PartitionFold
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A topic to fold, and its parts.
+
+    group       the consumer group
+    store       the state of the topic's partitions
+    make_fold   makes a partition's empty fold
+    counter     counts stored records by outcome
+    """
+
+    topic: str
+    group: str
+    store: PartitionStore
+    make_fold: Callable[[int], PartitionFold[bytes]]
+    counter: Counter
+
+    @property
+    def arrivals_by_watermark(self) -> bool:
+        """Whether only records that advance the watermark count as arrivals.
+
+        Anybody may send reports, and could otherwise hold a partition's watermark back for ever with old records.
+        """
+        return self.counter is REPORTS
+
+
+@dataclass(frozen=True, slots=True)
+class IngestOptions:
+    """Options of an ingest, and the callbacks to its worker.
+
+    fail           ends the worker; called with a HatcastError or an unexpected error
+    accept_gap     continue after records were deleted unread, instead of raising
+    user_key       under which the partitions are folded
+    restore        restores the policy and the user key in Redis; called whenever a state is loaded
+    confirm_topic  checks that the topic is still the registered one; None if the broker has no topic ids
+    on_rollback    called if a stored offset is not the one that was stored last
+    """
+
+    fail: Callable[[Exception], None]
+    accept_gap: bool = False
+    user_key: StoredKey | None = None
+    restore: Callable[[], Awaitable[None]] | None = None
+    confirm_topic: Callable[[], Awaitable[None]] | None = None
+    on_rollback: Callable[[], None] = lambda: None

@@ -1,0 +1,78 @@
+"""Query of a policy, and the periods that it is answered for.    [docs/specification/estimators.md, section 7]
+
+A query is answered once per period for every cell and slot. Periods have `days` days; the first begins at `from`.
+"""
+
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from enum import StrEnum
+from fractions import Fraction
+from typing import Final
+
+CELL_SELECTION: Final = "cells"  # name of the private selection of cells where queries are listed
+
+
+class Kind(StrEnum):
+    """Kind of a query.    [T II.D]"""
+
+    MEAN_SPEED = "mean_speed"
+    OVER_SPEED_LIMIT = "over_speed_limit"
+
+
+class MissingDays(StrEnum):
+    """Handling of days without data: suppress the answer, or leave these days out."""
+
+    SUPPRESS = "suppress"
+    LEAVE_OUT = "leave_out"
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """Local dates of one answer, first and last included."""
+
+    first: date
+    days: int
+
+    @property
+    def last(self) -> date:
+        """The last date: the query is answered after it, and its records are stored under it."""
+        return self.first + timedelta(days=self.days - 1)
+
+    @property
+    def dates(self) -> list[str]:
+        """The local dates in ascending order."""
+        return [(self.first + timedelta(days=day)).isoformat() for day in range(self.days)]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One query of a policy.
+
+    days          D, length of a period
+    first         first date of the first period
+    epsilon_nano  charge of one answer on each of its days, in 1e-9, rounded up
+    epsilon       as configured; None if `scale` is configured
+    scale         B, of the Laplace noise in milli-units (of km/h, or of vehicles); None if `epsilon` is configured
+    min_n         `mean_speed` is suppressed below this number of user-days; 0 for the other kind
+    speed_limit   milli-units, of `over_speed_limit`; 0 for the other kind
+    canonical     the part that is hashed into policy_id
+    """
+
+    name: str
+    kind: Kind
+    days: int
+    first: date
+    epsilon_nano: int
+    epsilon: float | None
+    scale: Fraction | None
+    min_n: int
+    speed_limit: int
+    missing_days: MissingDays
+    canonical: dict[str, str | int | float] = field(compare=False, repr=False)
+
+    def period_of(self, day: str) -> Period | None:
+        """Return the period that contains a local date; None before the first period."""
+        past = (date.fromisoformat(day) - self.first).days
+        if past < 0:
+            return None
+        return Period(self.first + timedelta(days=past - past % self.days), self.days)

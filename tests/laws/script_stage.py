@@ -1,0 +1,182 @@
+"""A ledger and a partition in Redis, and every script that writes, ready to run."""
+
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+from redis.asyncio import Redis
+
+from hatcast.agents.redis.adoption import AdoptionBatch, Answered, Position, Published
+from hatcast.agents.redis.attempts import Attempt, RecoveryCheck
+from hatcast.agents.redis.guard import CommitGuard
+from hatcast.agents.redis.identity import claim_user_key
+from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
+from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.partition_state import FinalHat, PartitionStore
+from hatcast.agents.redis.policy_transition import NextPolicy, PolicyTransitionStore
+from hatcast.agents.redis.proposals import AnswerProposal, Proposal
+from hatcast.agents.redis.recovery import RecoveryStore
+from hatcast.agents.redis.retained import RetainedStore
+from hatcast.agents.redis.sealed_days import Sealed, SealedDay
+from hatcast.agents.redis.slot_progress import Mark
+from hatcast.agents.redis.spent_cells import SpentStore
+from hatcast.agents.redis.user_keys import StoredKey, restore_made_key
+from hatcast.stream.accounting.ledger import Reserved
+from hatcast.stream.fold.checkpoint import Changes, take_changes
+from hatcast.stream.policy.cells_file import SelectionCost
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.queries import Period
+from hatcast.stream.records import ReservedRecord
+from tests.integration.readings import HOUR_MS, LATER_MS, NOON_MS, folds, traffic
+from tests.integration.recovering import OUTPUT, adopt, budget_record, guard_of_all
+from tests.laws.redis_scripts import DAY, NANO, PARTS, proposal
+from tests.replayed import policy_of
+
+NEXT = "2022-01-03"
+
+Act = Callable[[], Awaitable[object]]
+
+
+def published(name: str, slot: str, charge: int, record: bytes = b"sent", place: str = "a/12:00") -> Published:
+    return Published(f"{name}/{DAY}T{slot}/a", name, DAY, place, charge, 7, 3, record)
+
+
+@dataclass
+class Stage:
+    """A ledger and a partition with something of everything in them, and every script that writes, ready to run."""
+
+    redis: Redis
+    name: str
+    policy: Policy
+    partition: PartitionStore
+    changes: Changes
+    token: str = ""
+
+    @property
+    def recovery(self) -> RecoveryStore:
+        return RecoveryStore(self.redis, self.name, self.policy.name)
+
+    @property
+    def ledger(self) -> LedgerStore:
+        return LedgerStore(self.redis, self.name, self.policy)
+
+    async def guard(self) -> CommitGuard:
+        """What owns release partition 0 now."""
+        guard = CommitGuard(self.token)
+        guard.own((await self.recovery.read_state([0])).sequences)
+        return guard
+
+    async def commit(self, wanted: Sequence[Proposal]) -> object:
+        return await self.ledger.commit(wanted, await self.guard())
+
+    async def answer(self, wanted: Sequence[AnswerProposal]) -> object:
+        return await self.ledger.commit_answers(wanted, await self.guard())
+
+    async def fill(self) -> None:
+        """What each of the scripts finds."""
+        redis, keys, ledger, recovery = self.redis, DomainKeys(self.name), self.ledger, self.recovery
+        self.token = (await guard_of_all(redis, self.name, self.policy.name)).token
+        await self.commit([proposal(self.name, f"{h}:00", f"{c}/12:00") for h in (9, 10) for c in "ab"])
+        await adopt(recovery, RecoveryCheck.finished(self.token), [published(self.name, "8:00", NANO)])
+        await recovery.restore_reservation(Answered(self.name, "other", Period(date.fromisoformat(NEXT), 1), 2, NANO))
+        await ledger.progress.restore(NOON_MS + HOUR_MS, NOON_MS + HOUR_MS, [0])
+        await claim_user_key(redis, keys, None)
+        await PolicyTransitionStore(redis, self.name).claim("older", NextPolicy(DAY, "old"))
+        await redis.hset(keys.ledger(NEXT), f"commits:{self.name}", "9")
+        await redis.hset(keys.ledger(DAY), f"query:{self.name}:untold", f"0x{NANO}")
+        await recovery.seals.seal("sealed", DAY, self.token)
+        await redis.sadd(keys.unsealed("sealed"), DAY)
+        await redis.hset(keys.oldest, f"t/0 {DAY} sealed", ":1")
+        await redis.hset(keys.releases(DAY, "sealed"), "id", "record")
+        stored: Any = await redis.hgetall(keys.recovery)  # Any: bytes, but the types allow for text
+        begun: Mapping[Any, Any] = {
+            "attempt": "a",
+            "attempt_run_id": stored[b"run_id"],
+            "attempt_replid": stored[b"replid"],
+        }
+        await redis.hset(keys.recovery, mapping=begun)
+        await redis.hset(keys.ends, OUTPUT.field, ":0")
+        await self.partition.open(0, 0)
+        assert await self.partition.checkpoint(0, 0, 1, self.changes)
+        await self.partition.delete(self.hats()[:1], keep=True)
+
+    def hats(self) -> list[FinalHat]:
+        return [FinalHat(slot, cell, 0) for slot, cells in self.changes.hats.items() for cell in cells]
+
+    def acts(self) -> dict[str, Act]:
+        """By script: what a worker asks of it."""
+        ledger, recovery, name, keys = self.ledger, self.recovery, self.name, DomainKeys(self.name)
+        kept = RetainedStore(self.redis, name, 1)
+        answer = AnswerProposal(f"{name}/{DAY}T12:00/a/q", DAY, [DAY, NEXT], "q", Reserved(1, NANO), *PARTS, 0)
+        here = published(name, "9:00", NANO, b'{"seq":1}')
+        paid = replace(
+            self.policy, selection_cost=SelectionCost(1.0, date.fromisoformat(DAY), date.fromisoformat("2022-01-05"))
+        )
+        reserved = (ReservedRecord(query="q", epsilon=1.0, places=2),)
+        budget = budget_record("lost", DAY, 99, max_hats_per_day=3, queries=reserved)
+        fresh = [published(name, f"{h}:00", NANO, place=f"{h}/12:00") for h in range(11, 14)]
+
+        async def adopt_fresh() -> None:
+            known = (await recovery.adopted()).get(OUTPUT)
+            chunk = AdoptionBatch(OUTPUT, known, Position("", 9), list(enumerate(fresh, 1)))
+            await recovery.adopt(
+                RecoveryCheck.finished(self.token), chunk, frozenset(each.release_id for each in fresh)
+            )
+
+        seal = Sealed(policy="lost", through=DAY, partitions=1, starts={})
+        fields = {"commits:lost": "1", "releases:lost": "1"}
+        lost = SealedDay(
+            policy="lost", date=DAY, cost=5, sequence=99, limit="7", total_limit="8", fields=fields, levels={"5": "1"}
+        )
+        return {
+            "adopt": adopt_fresh,
+            "begin": lambda: recovery._begin(keys=[keys.recovery, keys.ends], args=["own", "a", "0"]),
+            "store_ends": lambda: recovery._store_ends(keys=[keys.recovery, keys.ends], args=["a", OUTPUT.field, ":1"]),
+            "finish": lambda: recovery._finish(keys=[keys.recovery, keys.ends, keys.adopted], args=["a"]),
+            "read_recovery": lambda: recovery.read_state([0]),
+            "restore_day": lambda: recovery.seals.restore({"lost": seal}, [lost]),
+            "restore_key": lambda: restore_made_key(self.redis, keys, None, [StoredKey("f", b"key")]),
+            "seal": lambda: recovery.seals.seal(name, "2022-01-01", self.token),
+            "shrink": lambda: recovery.seals.shrink("sealed", [DAY]),
+            "advance_progress": lambda: ledger.progress.advance(
+                Mark.PUBLISHED, [0, 1], NOON_MS + 2 * HOUR_MS, self.token
+            ),
+            "answer": lambda: self.answer([answer]),
+            "checkpoint": lambda: self.partition.checkpoint(0, 1, 2, self.changes),
+            "claim": lambda: claim_user_key(self.redis, keys, None),
+            "commit": lambda: self.commit([proposal(name, "11:00", "a/12:00")]),
+            "delete": lambda: self.partition.delete(self.hats(), keep=True),
+            "delete_retained": lambda: kept.delete([(hat.slot, hat.cell) for hat in self.hats()]),
+            "open": lambda: self.partition._open(keys=[PartitionKeys(name, 0).state], args=["0", "another", "", ""]),
+            "restore_budget": lambda: recovery.restore_budget(budget),
+            "restore_reservation": lambda: recovery.restore_reservation(
+                Answered(name, "q", Period(date.fromisoformat(DAY), 1), 1, NANO)
+            ),
+            "restore_progress": lambda: ledger.progress.restore(NOON_MS, NOON_MS + 2 * HOUR_MS, [0, 1]),
+            "skip": lambda: self.partition._skip(keys=[PartitionKeys(name, 0).state], args=["1", "9"]),
+            "book_spent": SpentStore(self.redis, name, paid).confirm,
+            "discard": lambda: recovery.unsent.discard(Attempt("a", ours=True, is_fenced=True), here),
+            "unreserve": lambda: recovery.unsent.unreserve(Attempt("a", ours=True, is_fenced=True), [(name, DAY)]),
+            "claim_next_policy": lambda: PolicyTransitionStore(self.redis, name).claim(
+                name, NextPolicy("2022-02-01", "next")
+            ),
+            "supersede": lambda: recovery.supersede(here, published(name, "9:00", 2 * NANO)),
+            "sweep": lambda: self.partition.sweep(DAY),
+        }
+
+
+@asynccontextmanager
+async def staged(url: str) -> AsyncIterator[Stage]:
+    name = f"t-scripts-{uuid.uuid4().hex[:8]}"
+    policy = policy_of(name=name, lateness="48h")
+    fold = folds(policy)[0]
+    fold.apply(LATER_MS, [NOON_MS], [next(s for s in traffic() if s.partition == 0).value])
+    async with Redis.from_url(url) as redis:
+        stage = Stage(redis, name, policy, PartitionStore(redis, name, 1), take_changes(fold))
+        await stage.fill()
+        yield stage
+        keys = [key async for key in redis.scan_iter(f"{{{name}*")]
+        await redis.delete(*keys)
