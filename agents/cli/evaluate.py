@@ -10,14 +10,13 @@ import msgspec
 from rich.console import Console
 
 from hatcast.agents.cli.evaluate_usage import Options, check_usage
-from hatcast.agents.cli.options import json_option, plot_option
+from hatcast.agents.cli.options import epsilons_of, json_option, plot_option
 from hatcast.agents.cli.progress import progress_bars
 from hatcast.agents.research.evaluate import hybrid, hybrid_show, show
 from hatcast.agents.research.evaluate.comparison import Hat, compare
 from hatcast.agents.research.evaluate.contenders import DEFAULT, default_estimators, parse_contender
 from hatcast.agents.research.evaluate.inputs import hat_of_counts, hat_of_recording
 from hatcast.agents.research.evaluate.values import VALUES
-from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.tracker.setting import Objective
 
@@ -112,7 +111,7 @@ def command(**given: Unpack[Options]) -> None:
         _days(given, given["daily_limit"])
         return
     runs, seed = given["runs"] or _RUNS, 1 if given["seed"] is None else given["seed"]
-    epsilons = _epsilons(_EPSILONS if given["eps"] is None else given["eps"])
+    epsilons = epsilons_of("--eps", _EPSILONS if given["eps"] is None else given["eps"], "0.5,1,2")
     dimensions, measure = given["dimensions"], show.measure_name(given["dimensions"])
     contenders = [parse_contender(text) for text in (given["estimators"] or default_estimators(dimensions)).split(",")]
     with progress_bars() as add_bar:
@@ -146,7 +145,7 @@ def command(**given: Unpack[Options]) -> None:
 
 def _hybrid(given: Options) -> None:
     """Compare the hybrid model with its baselines."""
-    epsilons = _epsilons("1" if given["eps"] is None else given["eps"])
+    epsilons = epsilons_of("--eps", "1" if given["eps"] is None else given["eps"], "0.5,1,2")
     if len(epsilons) > 1:
         raise click.UsageError("--hybrid takes one epsilon and varies it by itself")
     runs, seed = given["runs"] or _RUNS, 1 if given["seed"] is None else given["seed"]
@@ -194,7 +193,7 @@ def _days(given: Options, limits: str) -> None:
             paths=(*given["data"], *given["more"]),
             feed_format=given["feed_format"] or "",
             config=given["config"],
-            limits=_numbers("--daily-limit", limits, "1,5,10"),
+            limits=epsilons_of("--daily-limit", limits, "1,5,10"),
             estimators=given["estimators"],
             share=given["share"],
             objective=None if given["objective"] is None else Objective(given["objective"]),
@@ -214,20 +213,3 @@ def _hat(given: Options, progress: Callable[[int], None]) -> tuple[Hat, str]:
     click.echo("reads raw data; nothing that it prints is private", err=True)
     recording = (*given["data"], *given["more"]), given["feed_format"] or "", given["config"]
     return hat_of_recording(recording, given["hat"], given["scaling"], progress)
-
-
-def _epsilons(text: str) -> list[float]:
-    return _numbers("--eps", text, "0.5,1,2")
-
-
-def _numbers(option: str, text: str, example: str) -> list[float]:
-    """Parse a list of epsilons; each counts once. Raises HatcastError."""
-    try:
-        epsilons = list(dict.fromkeys(float(each) for each in text.split(",")))
-    except ValueError:
-        epsilons = []
-    if not epsilons or not all(1e-3 <= each <= 1e3 for each in epsilons):
-        raise HatcastError(
-            f"{option}: {text!r} is not a list of epsilons; write numbers from 0.001 to 1000, such as {example}"
-        )
-    return epsilons

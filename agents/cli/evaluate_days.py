@@ -11,7 +11,6 @@ from rich.console import Console
 
 from hatcast.agents.cli.progress import progress_bars
 from hatcast.agents.research.evaluate.contenders import Contender
-from hatcast.agents.research.evaluate.inputs import settings_of
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.tracker.setting import Objective
 
@@ -46,6 +45,7 @@ class DayOptions:
 
 def evaluate_days(options: DayOptions) -> None:
     """Print a table or JSON. Raises HatcastError, UsageError."""
+    from hatcast.agents.research.days import policy_of_recordings
     from hatcast.agents.research.evaluate.days import run, show
     from hatcast.agents.research.evaluate.days.replay import TrackerDesign
     from hatcast.stream.mechanisms.system import SystemNoise
@@ -54,7 +54,7 @@ def evaluate_days(options: DayOptions) -> None:
     if runs > _MOST_RUNS:
         raise click.UsageError(f"--daily-limit takes up to {_MOST_RUNS:,} runs")
     designs = run.parse_designs(options.estimators or ",".join(run.DEFAULT))
-    policy = settings_of(options.config, options.feed_format).policy
+    policy = policy_of_recordings(options.config, options.feed_format)
     cap, min_users = options.of_policy(policy)
     tracker = TrackerDesign(
         _SHARE if options.share is None else options.share,

@@ -5,12 +5,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
 from hatcast.agents.batch.fold import Job, fold_recording
 from hatcast.agents.batch.retention import RetainChunks, RetainedHat
 from hatcast.agents.clock import now_ms
+from hatcast.agents.config.settings import load_settings, parse_settings
+from hatcast.agents.demo.defaults import demo_policy
 from hatcast.agents.recordings.files import open_recording
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.fold.hats import Calendar
@@ -20,6 +23,9 @@ from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.readings.recording import Recording
 from hatcast.stream.tracker.tracker import HatUsers
+
+TRACKER_CAP: Final = 500
+"""most HATs of a bus's day that a tracker folds: a bound of memory, which privacy does not need"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +77,13 @@ class Recordings:
         if not found:
             raise RecordingError(self.name, "has no HAT with a reading", "check --format, and hours in --config")
         return found
+
+
+def policy_of_recordings(config: Path | None, feed_format: str) -> Policy:
+    """Return the policy of a configuration; without one, that of the demo for recordings. Raises HatcastError."""
+    if config is not None:
+        return load_settings(config).policy
+    return parse_settings({"policy": demo_policy(feed_format)}, Path(), {}).policy
 
 
 @contextmanager

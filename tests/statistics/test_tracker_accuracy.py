@@ -10,11 +10,9 @@ from typing import Final
 
 import pytest
 
-from hatcast.agents.research.days import RecordedDay, open_days, with_users
+from hatcast.agents.research.days import TRACKER_CAP, RecordedDay, open_days, policy_of_recordings, with_users
 from hatcast.agents.research.evaluate.days.replay import Replay, TrackerDesign
-from hatcast.agents.research.evaluate.days.run import TRACKER_CAP
 from hatcast.agents.research.evaluate.days.scores import Published, Scores, Truth, constant_scores, scores_of
-from hatcast.agents.research.evaluate.inputs import settings_of
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.tracker.setting import Objective
 from tests.services.data import DATA
@@ -31,7 +29,7 @@ LIMITS: Final = {
     10: {"live mae": 4.6, "end mae": 4.0, "end by_users": 2.95, "end ge10": 2.55},
     20: {"live mae": 4.35, "end mae": 3.7, "end by_users": 2.8, "end ge10": 2.5},
 }
-POLICY: Final = settings_of(None, "capmetro").policy
+POLICY: Final = policy_of_recordings(None, "capmetro")
 
 
 @cache

@@ -11,11 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hatcast.agents.cli.evaluate import command
-from hatcast.agents.research.days import RecordedDay, RecordedSlot, open_days, with_users
+from hatcast.agents.research.days import RecordedDay, RecordedSlot, open_days, policy_of_recordings, with_users
 from hatcast.agents.research.evaluate.contenders import parse_contender
 from hatcast.agents.research.evaluate.days.replay import Replay, TrackerDesign, epsilon_of_hat
 from hatcast.agents.research.evaluate.days.scores import Published, Truth, constant_scores, scores_of
-from hatcast.agents.research.evaluate.inputs import settings_of
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.tracker.setting import Objective
 from hatcast.stream.tracker.tracker import HatUsers
@@ -26,7 +25,7 @@ from tests.support import Scripted
 DAY = DATA / "capmetro" / "2017-03-21.csv.gz"
 HOUR_MS = 3_600_000
 COLUMNS = ("mae", "by_users", "ge10", "coverage", "half_width")
-POLICY = settings_of(None, "capmetro").policy
+POLICY = policy_of_recordings(None, "capmetro")
 
 
 def evaluate(*arguments: object) -> Result:

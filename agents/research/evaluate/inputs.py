@@ -7,12 +7,12 @@ from typing import Final, Literal
 import msgspec
 import numpy as np
 
-from hatcast.agents.config.settings import Settings, load_settings, parse_settings
 from hatcast.agents.research.evaluate.comparison import Hat
 from hatcast.agents.research.evaluate.values import VALUES, Readings, recorded, vectors
 from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.estimators import Users
 from hatcast.stream.estimators.grouping import Counts
+from hatcast.stream.policy.policy import Policy
 
 Scaling = tuple[Literal["samples", "users"], int]
 """N times the readings of every user, or N copies of every user"""
@@ -57,9 +57,11 @@ def hat_of_recording(
     source   (files, format, configuration)
     key      `cell/date/slot`; None: the HAT with most users
     """
+    from hatcast.agents.research.days import policy_of_recordings
+
     paths, feed_format, config = source
-    settings = settings_of(config, feed_format)
-    hats = _hats(paths, feed_format, settings, progress)
+    policy = policy_of_recordings(config, feed_format)
+    hats = _hats(paths, feed_format, policy, progress)
     name = ", ".join(path.name for path in paths)
     if not hats:
         raise RecordingError(
@@ -72,7 +74,7 @@ def hat_of_recording(
     users = hats[key]
     repeated = scaling[1] if scaling and scaling[0] == "users" else 1
     means = np.repeat(users.sums / users.counts, repeated)
-    return Hat(scale(users.counts, scaling), recorded(means), settings.policy.upper_bound), f"{name}, {key}"
+    return Hat(scale(users.counts, scaling), recorded(means), policy.upper_bound), f"{name}, {key}"
 
 
 def scale(counts: Counts, scaling: Scaling | None) -> Counts:
@@ -85,18 +87,7 @@ def scale(counts: Counts, scaling: Scaling | None) -> Counts:
     return counts * times if kind == "samples" else np.repeat(counts, times)
 
 
-def settings_of(config: Path | None, feed_format: str) -> Settings:
-    """Return the settings of a configuration; without one, the policy of the demo. Raises HatcastError."""
-    if config is not None:
-        return load_settings(config)
-    from hatcast.agents.demo.defaults import demo_policy
-
-    return parse_settings({"policy": demo_policy(feed_format)}, Path(), {})
-
-
-def _hats(
-    paths: Sequence[Path], feed_format: str, settings: Settings, progress: Callable[[int], None]
-) -> dict[str, Users]:
+def _hats(paths: Sequence[Path], feed_format: str, policy: Policy, progress: Callable[[int], None]) -> dict[str, Users]:
     from hatcast.agents.batch.fold import Job, fold_recording
     from hatcast.agents.batch.retention import RetainChunks
     from hatcast.agents.clock import now_ms
@@ -109,6 +100,6 @@ def _hats(
     with open_recording(paths, FORMATS[feed_format]) as recording:
         # A constant key, for reproducible results: pseudonyms break ties of counts, and so decide the grouping.
         pseudonyms = Pseudonyms(bytes(KEY_BYTES))
-        fold_recording(recording, Job(settings.policy, pseudonyms, now_ms(), retained, progress))
+        fold_recording(recording, Job(policy, pseudonyms, now_ms(), retained, progress))
     hats = {f"{hat.cell}/{hat.slot}": users_of(retained.chunks(hat).readings) for hat in retained.hats()}
     return {key: users for key, users in hats.items() if len(users.counts)}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from hatcast.agents.research.days import RecordedDay, open_days, with_users
+from hatcast.agents.research.days import TRACKER_CAP, RecordedDay, open_days, with_users
 from hatcast.agents.research.evaluate.contenders import BadContender, Contender, parse_contender
 from hatcast.agents.research.evaluate.days.replay import Replay, TrackerDesign, epsilon_of_hat
 from hatcast.agents.research.evaluate.days.scores import Scores, Truth, constant_scores, scores_of
@@ -15,9 +15,6 @@ from hatcast.stream.policy.policy import Policy, Relation
 
 TRACKER: Final = "tracker"
 DEFAULT: Final = (TRACKER, "array_averaging")
-TRACKER_CAP: Final = 500
-"""most HATs of a bus's day that a tracker folds: a bound of memory, which privacy does not need"""
-
 Progress = Callable[[int], None]
 
 
