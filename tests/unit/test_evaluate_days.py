@@ -58,9 +58,9 @@ def days_of(*hats: HatUsers) -> list[RecordedDay]:
 
 def test_json_has_the_scores_of_each_design_at_each_limit_and_of_constants() -> None:
     assert found().keys() == {"settings", "tracker", "array_averaging", "constant"}
-    for design in ("tracker", "array_averaging"):
-        assert [*found()[design]] == ["2", "20"]
-        for result in found()[design].values():
+    for name in ("tracker", "array_averaging"):
+        assert [*found()[name]] == ["2", "20"]
+        for result in found()[name].values():
             assert result.keys() == {"live", "end", "released"}
             for scores in (result["live"], result["end"]):
                 if scores is not None:

@@ -95,18 +95,18 @@ def compare_days(job: Job, noise: Noise, read: Progress, replayed: Progress) -> 
     truth = Truth.of(days)
     replay = Replay(days, job.policy, job.runs, noise)
     results: dict[str, dict[float, Result]] = {}
-    for design in job.designs:
-        if isinstance(design, Contender):
-            results[design.name] = {}
+    for each in job.designs:
+        if isinstance(each, Contender):
+            results[each.name] = {}
             for limit in job.limits:
-                published = replay.estimator(design, capped, epsilon_of_hat(limit, job.cap))
-                results[design.name][limit] = Result(scores_of(published, truth), None, published.released)
+                published = replay.estimator(each, capped, epsilon_of_hat(limit, job.cap))
+                results[each.name][limit] = Result(scores_of(published, truth), None, published.released)
                 replayed(1)
         else:
-            results[design] = {}
+            results[each] = {}
             for limit in job.limits:
                 live, end = replay.tracker(job.tracker.keys(limit), replayed)
-                results[design][limit] = Result(scores_of(live, truth), scores_of(end, truth))
+                results[each][limit] = Result(scores_of(live, truth), scores_of(end, truth))
     constants = constant_scores(truth, job.policy.upper_bound / 1000)
     return Comparison([day.date for day in days], len(truth.means), results, constants)
 
