@@ -167,7 +167,7 @@ def test_json_table_and_plot_have_every_total(tmp_path: Path) -> None:
     assert [*found["plans"]] == ["2", "10"]
     for each in found["plans"].values():
         assert each.keys() == {"keys", "first", "7", "30"}
-        assert each["keys"].keys() == {"share", "objective", "price", "hours_paid"}
+        assert each["keys"].keys() == {"share", "objective", "price"}
         assert each["30"].keys() == {"live", "end", "road_live", "road_end", "worth_having"}
     assert found["settings"]["days"] == 2
     text = "".join(ET.parse(out).getroot().itertext())
@@ -188,7 +188,7 @@ def test_keys_are_written_into_a_configuration_whose_comments_stay(tmp_path: Pat
     policy = tomllib.loads(config.read_text())["policy"]
     assert policy["estimator"] == {"name": "tracker"}
     assert policy["privacy"]["daily_limit"] == 5
-    assert policy["tracker"].keys() == {"share", "objective", "price", "hours_paid"}
+    assert policy["tracker"].keys() == {"share", "objective", "price"}
     assert before.count("#") == config.read_text().count("#")
     assert policy["privacy"] | {"daily_limit": 0} == tomllib.loads(before)["policy"]["privacy"] | {"daily_limit": 0}
 

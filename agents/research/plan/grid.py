@@ -10,7 +10,7 @@ from typing import Final
 
 from hatcast.agents.research.plan.counts import Counts
 from hatcast.agents.research.plan.forecast import Expected, Forecast, constant_errors
-from hatcast.stream.tracker.setting import Objective, TrackerKeys, default_hours_paid, default_price
+from hatcast.stream.tracker.setting import Objective, TrackerKeys, default_price
 from hatcast.stream.units import nano_floor
 
 TOTALS: Final = (2.0, 5.0, 10.0, 20.0, 40.0)
@@ -19,7 +19,7 @@ HORIZONS: Final = (7, 30)
 WORTH: Final = 0.9
 """an error above this part of the constant's is not worth having"""
 _SHARES: Final = (0.1, 0.3, 0.6)
-_FACTORS: Final = (0.5, 2.0)  # of the default price, and of the default hours
+_FACTORS: Final = (0.5, 0.7, 1.4, 2.0)  # of the default price
 _GRID_DAYS: Final = 4  # the keys with the least error on this day are the best: on the first one nothing is known yet
 _DESIGNED: Final = frozenset({1, 2, 3, 6, 13, 29})
 
@@ -105,7 +105,7 @@ def _processors() -> int:
 
 
 def _best_plan(task: _Task) -> Plan:
-    """Vary share, then price, then hours, and forecast the errors of the best keys."""
+    """Vary share, then price, and forecast the errors of the best keys."""
     first_day = replace(task.counts, days=task.counts.days[:1])
     scores: dict[TrackerKeys, float] = {}
 
@@ -117,8 +117,7 @@ def _best_plan(task: _Task) -> Plan:
         return min(candidates, key=scores.__getitem__)
 
     keys = best([_keys_of(task, share) for share in _SHARES])
-    keys = best([keys, *(replace(keys, price=factor * keys.price) for factor in _FACTORS)])
-    keys = best([keys, *(replace(keys, hours_paid=factor * keys.hours_paid) for factor in _FACTORS)])
+    keys = best([keys, *(replace(keys, price=round(factor * keys.price, 3)) for factor in _FACTORS)])
     days = Forecast(keys, task.upper_bound, task.counts).days(max(HORIZONS), _DESIGNED)
     return Plan(
         task.total, keys, _mean(days[: len(task.counts.days)]), {number: days[number - 1] for number in HORIZONS}
@@ -126,8 +125,7 @@ def _best_plan(task: _Task) -> Plan:
 
 
 def _keys_of(task: _Task, share: float) -> TrackerKeys:
-    price, hours_paid = default_price((1 - share) * task.total), default_hours_paid(task.total)
-    return TrackerKeys(nano_floor(task.total), share, task.objective, round(price, 3), round(hours_paid, 2))
+    return TrackerKeys(nano_floor(task.total), share, task.objective, round(default_price(task.total), 3))
 
 
 def _mean(days: Sequence[Expected]) -> Expected:

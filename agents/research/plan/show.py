@@ -25,7 +25,7 @@ def table_of(plans: Plans, title: str) -> Table:
         box=SIMPLE_HEAD,
         padding=(0, 0, 0, 1),
     )
-    for heading in ("total", "share", "price", "hours", *_headings()):
+    for heading in ("total", "share", "price", *_headings()):
         table.add_column(heading, justify="right", no_wrap=True)
     for plan in plans.plans:
         keys = plan.keys
@@ -33,7 +33,6 @@ def table_of(plans: Plans, title: str) -> Table:
             f"{plan.total:g}",
             f"{keys.share:g}",
             f"{keys.price:g}",
-            f"{keys.hours_paid:g}",
             *(_cell(error, plans) for expected in plan.stages.values() for error in (expected.live, expected.end)),
         )
     return table
@@ -50,7 +49,7 @@ def _cell(error: float, plans: Plans) -> str:
 def _caption(plans: Plans) -> str:
     return (
         "Expected error of a HAT's mean in km/h, by the variances of the model and these counts; no speed was read. "
-        "total: epsilon that a bus can lose on one day; share, price, hours: keys of [policy.tracker]. live: at the "
+        "total: epsilon that a bus can lose on one day; share, price: keys of [policy.tracker]. live: at the "
         "close of the HAT's slot, end: of its day, over the given days; live 7: on the seventh day with these counts. "
         f"A constant costs nothing: by the same model publishing the city's mean, if somebody knew it, has an error of "
         f"{plans.city:.2f} (variances of hour, cell, counts and HAT), and U/2 one of {plans.half_bound:.2f} (also that "
@@ -100,7 +99,6 @@ def keys_json(keys: TrackerKeys) -> dict[str, str | float]:
         "share": keys.share,
         "objective": keys.objective.value,
         "price": keys.price,
-        "hours_paid": keys.hours_paid,
     }
 
 

@@ -18,13 +18,12 @@ from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.tracker.query import Query
-from hatcast.stream.tracker.setting import Objective, TrackerKeys, default_hours_paid, default_price
+from hatcast.stream.tracker.setting import Objective, TrackerKeys, default_price
 from hatcast.stream.tracker.track import HatEstimate
 from hatcast.stream.tracker.tracker import Tracker
 from hatcast.stream.units import NANO, nano_floor
 
 _DEVIATIONS: Final = 1.96  # of a normal distribution, on either side: 95 %
-_LEAST_SHARE: Final = 0.01  # of the daily limit, for which the price of a settlement is looked up
 _MILLI: Final = 1000
 
 
@@ -36,14 +35,12 @@ class TrackerDesign:
     objective: Objective
 
     def keys(self, daily_limit: float) -> TrackerKeys:
-        """Return the keys of a policy with this limit (epsilon), its price and hours by default."""
-        rest = max(1 - self.share, _LEAST_SHARE) * daily_limit
+        """Return the keys of a policy with this limit (epsilon), its price by default."""
         return TrackerKeys(
             nano_floor(daily_limit),
             share=self.share,
             objective=self.objective,
-            price=default_price(rest),
-            hours_paid=default_hours_paid(daily_limit),
+            price=default_price(daily_limit),
         )
 
 
