@@ -8,7 +8,19 @@ import click
 
 from tests.services import ServiceAbsent
 
-NAMES: Final = ("ingest", "release", "ledger", "soak", "fold", "feeds", "estimators", "survey", "device", "display")
+NAMES: Final = (
+    "ingest",
+    "release",
+    "ledger",
+    "soak",
+    "fold",
+    "feeds",
+    "estimators",
+    "tracker",
+    "survey",
+    "device",
+    "display",
+)
 
 
 def main() -> int:

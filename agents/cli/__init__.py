@@ -27,6 +27,7 @@ COMMANDS: Final[dict[str, str]] = {
     "contributions": "Operator: open contributions. Reads raw data, not private.",
     "dump": "Operator: write a topic as lines, for `batch --format kafka`.",
     "survey": "Find a resolution and cells in recordings. Reads raw data, not private.",
+    "plan": "Choose the keys of a tracker from counts, with the errors to expect.",
     "cluster": "Private K-means over recordings, in the central, local or hybrid model.",
     "evaluate": "Compare estimators by simulation; releases nothing.",
     "doctor": "Check brokers, topics, Redis, clocks and configuration.",

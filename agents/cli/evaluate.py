@@ -3,51 +3,26 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypedDict, Unpack
+from typing import Final, Unpack
 
 import click
 import msgspec
 from rich.console import Console
 
-from hatcast.agents.cli.options import json_option, plot_option
+from hatcast.agents.cli.evaluate_usage import Options, check_usage
+from hatcast.agents.cli.options import epsilons_of, json_option, plot_option
 from hatcast.agents.cli.progress import progress_bars
 from hatcast.agents.research.evaluate import hybrid, hybrid_show, show
 from hatcast.agents.research.evaluate.comparison import Hat, compare
 from hatcast.agents.research.evaluate.contenders import DEFAULT, default_estimators, parse_contender
-from hatcast.agents.research.evaluate.inputs import Scaling, hat_of_counts, hat_of_recording
+from hatcast.agents.research.evaluate.inputs import hat_of_counts, hat_of_recording
 from hatcast.agents.research.evaluate.values import VALUES
-from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import FORMATS
+from hatcast.stream.tracker.setting import Objective
 
 _EPSILONS: Final = "0.5,1,1.5,2"
 _HYBRID_RUNS: Final = 1_000_000  # all runs of a point are in memory at once
-_HYBRID_ONLY: Final = ("users", "share", "sigma", "sigma_local", "gap")
-_COMPARISON_ONLY: Final = ("counts", "values", "data", "feed_format", "config", "hat", "scaling")
-
-
-class _Options(TypedDict):
-    """Parsed command-line options."""
-
-    counts: Path | None
-    values: str | None
-    dimensions: int
-    data: Path | None
-    feed_format: str | None
-    config: Path | None
-    hat: str | None
-    scaling: Scaling | None
-    hybrid: bool
-    users: int | None
-    share: float | None
-    sigma: str | None
-    sigma_local: float | None
-    gap: float | None
-    eps: str | None
-    runs: int
-    estimators: str | None
-    seed: int
-    plot_file: Path | None
-    as_json: bool
+_RUNS: Final = 10_000
 
 
 @click.command(epilog="Example:  hatcast evaluate --counts tests/data/itms_like_counts.json --plot out.svg")
@@ -55,8 +30,13 @@ class _Options(TypedDict):
 @click.option("--values", type=click.Choice([*VALUES]), show_default="iid", help="Simulated speeds.")
 @click.option("--dimensions", type=click.IntRange(1, 100), default=1, help="Coordinates of simulated vectors.")
 @click.option(
-    "--data", type=click.Path(path_type=Path), help="A recording instead of --counts. Reads raw data, not private."
+    "--data",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE...",
+    help="Recordings instead of --counts, as one stream. Reads raw data, not private.",
 )
+@click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar="")
 @click.option("--format", "feed_format", type=click.Choice([*FORMATS]), help="Format of the recording.")
 @click.option(
     "--config",
@@ -70,7 +50,10 @@ class _Options(TypedDict):
 @click.option("--hybrid", is_flag=True, help="Evaluate the hybrid model: some devices do not trust the operator.")
 @click.option("--users", type=click.IntRange(2, 10**6), show_default="10000", help="--hybrid: users of both groups.")
 @click.option(
-    "--share", type=click.FloatRange(1e-6, 0.999999), show_default="0.05", help="--hybrid: share of users who trust."
+    "--share",
+    type=click.FloatRange(0, 1),
+    help="--hybrid: share of users who trust, by default 0.05. --daily-limit: share of a bus's limit that the tracker "
+    "spends at the close of hours, by default 0.3.",
 )
 @click.option(
     "--sigma", show_default=hybrid.SIGMAS, help="--hybrid: standard deviations of users' means, as fractions of U."
@@ -79,29 +62,61 @@ class _Options(TypedDict):
 @click.option(
     "--gap", type=click.FloatRange(-1, 1), help="--hybrid: how much faster local users are, as a fraction of U."
 )
-@click.option("--eps", show_default=_EPSILONS, help="Epsilons of one release; --hybrid: a single one, by default 1.")
-@click.option("--runs", type=click.IntRange(2, 10_000_000), default=10_000, show_default=True)
 @click.option(
-    "--estimators", show_default=",".join(DEFAULT), help="List of estimator[:setting]; --hybrid: by default kvh,pwh."
+    "--daily-limit",
+    metavar="EPS,...",
+    help="Replay whole days of --data, with these total epsilons of a bus and day, such as 1,2,5,10,20,40.",
 )
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the simulation.")
+@click.option(
+    "--objective",
+    type=click.Choice([each.value for each in Objective]),
+    show_default=Objective.CELLS.value,
+    help="--daily-limit: what the tracker makes accurate at the end of a day.",
+)
+@click.option(
+    "--cap",
+    type=click.IntRange(1, 65_535),
+    help="--daily-limit: K of the papers' estimators, each with epsilon limit / K.  [default: that of --config, or 10]",
+)
+@click.option(
+    "--min-users",
+    type=click.IntRange(1),
+    help="--daily-limit: HATs with fewer users do not count.  [default: that of --config, or 3]",
+)
+@click.option("--eps", show_default=_EPSILONS, help="Epsilons of one release; --hybrid: a single one, by default 1.")
+@click.option(
+    "--runs", type=click.IntRange(1, 10_000_000), show_default=f"{_RUNS}", help="--daily-limit: by default 4."
+)
+@click.option(
+    "--estimators",
+    show_default=",".join(DEFAULT),
+    help="List of estimator[:setting]; by default kvh,pwh with --hybrid, tracker,array_averaging with --daily-limit.",
+)
+@click.option("--seed", type=click.IntRange(0), show_default="1", help="Seed of the simulation.")
 @plot_option
 @json_option
-def command(**given: Unpack[_Options]) -> None:
+def command(**given: Unpack[Options]) -> None:
     """Compare the errors of estimators by simulation.
 
     Releases and charges nothing, so nothing that it prints is private.
+
+    With --daily-limit it replays whole days through the code of releases, with its noise, and compares what is
+    published with the mean of all readings, live and at the end of each day.
     """
-    _check_usage(given)
+    check_usage(given)
     if given["hybrid"]:
         _hybrid(given)
         return
-    epsilons = _epsilons(_EPSILONS if given["eps"] is None else given["eps"])
+    if given["daily_limit"] is not None:
+        _days(given, given["daily_limit"])
+        return
+    runs, seed = given["runs"] or _RUNS, 1 if given["seed"] is None else given["seed"]
+    epsilons = epsilons_of("--eps", _EPSILONS if given["eps"] is None else given["eps"], "0.5,1,2")
     dimensions, measure = given["dimensions"], show.measure_name(given["dimensions"])
     contenders = [parse_contender(text) for text in (given["estimators"] or default_estimators(dimensions)).split(",")]
     with progress_bars() as add_bar:
         hat, source = _hat(given, add_bar("reading", None))
-        errors = compare(hat, contenders, epsilons, given["runs"], given["seed"], add_bar("simulating", given["runs"]))
+        errors = compare(hat, contenders, epsilons, runs, seed, add_bar("simulating", runs))
     scaling = given["scaling"]
     users, readings = len(hat.counts), int(hat.counts.sum())
     scaled = "" if scaling is None else f", {scaling[0]} x{scaling[1]}"
@@ -119,8 +134,8 @@ def command(**given: Unpack[_Options]) -> None:
         "dimensions": dimensions,
         "upper_bound": hat.upper_bound_milli / 1000,
         "eps": epsilons,
-        "runs": given["runs"],
-        "seed": given["seed"],
+        "runs": runs,
+        "seed": seed,
         "estimators": [each.name for each in contenders],
     }
     suppressed = show.suppressed(errors)
@@ -128,12 +143,13 @@ def command(**given: Unpack[_Options]) -> None:
     click.echo(msgspec.json.encode(output))
 
 
-def _hybrid(given: _Options) -> None:
+def _hybrid(given: Options) -> None:
     """Compare the hybrid model with its baselines."""
-    epsilons = _epsilons("1" if given["eps"] is None else given["eps"])
+    epsilons = epsilons_of("--eps", "1" if given["eps"] is None else given["eps"], "0.5,1,2")
     if len(epsilons) > 1:
         raise click.UsageError("--hybrid takes one epsilon and varies it by itself")
-    if given["runs"] > _HYBRID_RUNS:
+    runs, seed = given["runs"] or _RUNS, 1 if given["seed"] is None else given["seed"]
+    if runs > _HYBRID_RUNS:
         raise click.UsageError(f"--hybrid takes up to {_HYBRID_RUNS:,} runs")
     estimators = hybrid.parse_estimators(given["estimators"] or hybrid.DEFAULT)
     sigmas = hybrid.parse_sigmas(hybrid.SIGMAS if given["sigma"] is None else given["sigma"])
@@ -144,9 +160,7 @@ def _hybrid(given: _Options) -> None:
     hybrid.check_cases(cases)
     click.echo("a simulation: nothing that it prints is private", err=True)
     with progress_bars() as add_bar:
-        curves = hybrid.curves(
-            cases, estimators, given["runs"], given["seed"], add_bar("simulating", hybrid.number_of_points(cases))
-        )
+        curves = hybrid.curves(cases, estimators, runs, seed, add_bar("simulating", hybrid.number_of_points(cases)))
         amplified = hybrid.amplifications(cases[len(cases) // 2])
     title = f"hybrid model: {users:,} users, {share:.3g} of them central, eps {epsilons[0]:g}"
     if given["plot_file"] is not None:
@@ -161,8 +175,8 @@ def _hybrid(given: _Options) -> None:
         "sigma": sigmas,
         "sigma_local": given["sigma_local"],
         "gap": gap,
-        "runs": given["runs"],
-        "seed": given["seed"],
+        "runs": runs,
+        "seed": seed,
         "estimators": [each.name for each in estimators],
         "delta": hybrid.DELTA,
         "amplified_sigma": cases[len(cases) // 2].sigma,
@@ -170,45 +184,32 @@ def _hybrid(given: _Options) -> None:
     click.echo(msgspec.json.encode({"settings": settings, **hybrid_show.as_json(curves, amplified)}))
 
 
-def _check_usage(given: _Options) -> None:
-    others = _COMPARISON_ONLY if given["hybrid"] else _HYBRID_ONLY
-    used = [key for key in others if given[key] is not None]  # type: ignore[literal-required]  # names of _Options
-    if used:
-        key = {"feed_format": "format"}.get(used[0], used[0]).replace("_", "-")
-        raise click.UsageError(
-            f"--{key} cannot be combined with --hybrid" if given["hybrid"] else f"--{key} needs --hybrid"
+def _days(given: Options, limits: str) -> None:
+    """Compare designs over whole days of recordings."""
+    from hatcast.agents.cli.evaluate_days import DayOptions, evaluate_days
+
+    evaluate_days(
+        DayOptions(
+            paths=(*given["data"], *given["more"]),
+            feed_format=given["feed_format"] or "",
+            config=given["config"],
+            limits=epsilons_of("--daily-limit", limits, "1,5,10"),
+            estimators=given["estimators"],
+            share=given["share"],
+            objective=None if given["objective"] is None else Objective(given["objective"]),
+            cap=given["cap"],
+            min_users=given["min_users"],
+            runs=given["runs"],
+            as_json=given["as_json"],
         )
-    if given["hybrid"]:
-        if given["dimensions"] > 1:
-            raise click.UsageError("--dimensions cannot be combined with --hybrid")
-        return
-    if (given["counts"] is None) == (given["data"] is None):
-        raise click.UsageError("name one of --counts, --data and --hybrid")
-    if given["data"] is not None and given["feed_format"] is None:
-        raise click.UsageError("--data needs --format")
-    if given["counts"] is not None and (given["feed_format"] or given["config"] or given["hat"]):
-        raise click.UsageError("--format, --config and --hat are for --data")
-    if given["dimensions"] > 1 and (given["data"] is not None or given["values"] not in (None, "user_effects")):
-        raise click.UsageError("--dimensions is for --counts, and only for --values user_effects")
+    )
 
 
-def _hat(given: _Options, progress: Callable[[int], None]) -> tuple[Hat, str]:
+def _hat(given: Options, progress: Callable[[int], None]) -> tuple[Hat, str]:
     """Return the HAT to evaluate on and its name; warn on standard error that the output is not private."""
     if given["counts"] is not None:
         click.echo("a simulation: nothing that it prints is private", err=True)
         return hat_of_counts(given["counts"], given["values"] or "iid", given["scaling"], given["dimensions"])
     click.echo("reads raw data; nothing that it prints is private", err=True)
-    recording = given["data"] or Path(), given["feed_format"] or "", given["config"]
+    recording = (*given["data"], *given["more"]), given["feed_format"] or "", given["config"]
     return hat_of_recording(recording, given["hat"], given["scaling"], progress)
-
-
-def _epsilons(text: str) -> list[float]:
-    try:
-        epsilons = list(dict.fromkeys(float(each) for each in text.split(",")))
-    except ValueError:
-        epsilons = []
-    if not epsilons or not all(1e-3 <= each <= 1e3 for each in epsilons):
-        raise HatcastError(
-            f"--eps: {text!r} is not a list of epsilons; write numbers from 0.001 to 1000, such as 0.5,1,2"
-        )
-    return epsilons

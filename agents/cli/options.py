@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from hatcast.agents.config.settings import DEFAULT_FILE, Address, parse_address
-from hatcast.stream.errors import SettingError
+from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.readings.reading import canonical_vehicle
 
 config_option = click.option(
@@ -89,3 +89,16 @@ def days_of(_: click.Context, __: click.Parameter, text: str | None) -> tuple[da
     if not date(2, 1, 1) <= first <= last <= date(9998, 12, 31):
         raise click.BadParameter('write two dates, such as "2022-01-02,2022-01-31"')
     return first, last
+
+
+def epsilons_of(option: str, text: str, example: str) -> list[float]:
+    """Return the epsilons of a list such as `0.5,1,2`, each once. Raises HatcastError, which names the option."""
+    try:
+        epsilons = list(dict.fromkeys(float(each) for each in text.split(",")))
+    except ValueError:
+        epsilons = []
+    if not epsilons or not all(1e-3 <= each <= 1e3 for each in epsilons):
+        raise HatcastError(
+            f"{option}: {text!r} is not a list of epsilons; write numbers from 0.001 to 1000, such as {example}"
+        )
+    return epsilons

@@ -1,4 +1,4 @@
-"""A residual query: how far the buses of one cell are from the model's prediction.    [docs/specification/tracker.md, 2]
+"""A residual query: how far the buses of a cell are from the prediction.    [docs/specification/tracker.md, 2]
 
     Y = sum_b clip(round(T a_b r_b / s_b), -Z_b, Z_b) + discrete Laplace noise of scale D = 2 z T
 

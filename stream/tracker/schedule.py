@@ -13,8 +13,8 @@ from hatcast.stream.tracker.balances import Balances
 from hatcast.stream.tracker.contributions import DayCounts, Hat, HatCounts, Integers
 from hatcast.stream.tracker.model import Covariance
 from hatcast.stream.tracker.query import Query, members_of, query_of
-from hatcast.stream.tracker.settlement import Settlement, values_of
 from hatcast.stream.tracker.setting import TrackerKeys, Variances
+from hatcast.stream.tracker.settlement import Settlement, values_of
 
 _PRICE: Final = 0.5  # at the close of a slot, of the policy's price: only a HAT's own hour can be shown live
 _WATCHED_HATS: Final = 4  # of a bus's day, for which its watch share is meant to last

@@ -1,18 +1,18 @@
 """Input of a comparison: a file of counts, or one HAT of a recording."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 import numpy as np
 
-from hatcast.agents.config.settings import Settings, load_settings, parse_settings
 from hatcast.agents.research.evaluate.comparison import Hat
 from hatcast.agents.research.evaluate.values import VALUES, Readings, recorded, vectors
 from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.estimators import Users
 from hatcast.stream.estimators.grouping import Counts
+from hatcast.stream.policy.policy import Policy
 
 Scaling = tuple[Literal["samples", "users"], int]
 """N times the readings of every user, or N copies of every user"""
@@ -47,18 +47,26 @@ def hat_of_counts(path: Path, values: str, scaling: Scaling | None, dimensions: 
 
 
 def hat_of_recording(
-    source: tuple[Path, str, Path | None], key: str | None, scaling: Scaling | None, progress: Callable[[int], None]
+    source: tuple[Sequence[Path], str, Path | None],
+    key: str | None,
+    scaling: Scaling | None,
+    progress: Callable[[int], None],
 ) -> tuple[Hat, str]:
     """Return a HAT of a recording, with the same speeds in every run, and its name. Raises HatcastError.
 
-    source   (file, format, configuration)
+    source   (files, format, configuration)
     key      `cell/date/slot`; None: the HAT with most users
     """
-    path, feed_format, config = source
-    settings = _settings(config, feed_format)
-    hats = _hats(path, feed_format, settings, progress)
+    from hatcast.agents.research.days import policy_of_recordings
+
+    paths, feed_format, config = source
+    policy = policy_of_recordings(config, feed_format)
+    hats = _hats(paths, feed_format, policy, progress)
+    name = ", ".join(path.name for path in paths)
     if not hats:
-        raise RecordingError(str(path), "has no HAT with a reading", "check --format, and hours in --config")
+        raise RecordingError(
+            ", ".join(map(str, paths)), "has no HAT with a reading", "check --format, and hours in --config"
+        )
     if key is None:
         key = max(sorted(hats), key=lambda each: len(hats[each].counts))
     elif key not in hats:
@@ -66,7 +74,7 @@ def hat_of_recording(
     users = hats[key]
     repeated = scaling[1] if scaling and scaling[0] == "users" else 1
     means = np.repeat(users.sums / users.counts, repeated)
-    return Hat(scale(users.counts, scaling), recorded(means), settings.policy.upper_bound), f"{path.name}, {key}"
+    return Hat(scale(users.counts, scaling), recorded(means), policy.upper_bound), f"{name}, {key}"
 
 
 def scale(counts: Counts, scaling: Scaling | None) -> Counts:
@@ -79,15 +87,7 @@ def scale(counts: Counts, scaling: Scaling | None) -> Counts:
     return counts * times if kind == "samples" else np.repeat(counts, times)
 
 
-def _settings(config: Path | None, feed_format: str) -> Settings:
-    if config is not None:
-        return load_settings(config)
-    from hatcast.agents.demo.defaults import demo_policy
-
-    return parse_settings({"policy": demo_policy(feed_format)}, Path(), {})
-
-
-def _hats(path: Path, feed_format: str, settings: Settings, progress: Callable[[int], None]) -> dict[str, Users]:
+def _hats(paths: Sequence[Path], feed_format: str, policy: Policy, progress: Callable[[int], None]) -> dict[str, Users]:
     from hatcast.agents.batch.fold import Job, fold_recording
     from hatcast.agents.batch.retention import RetainChunks
     from hatcast.agents.clock import now_ms
@@ -98,9 +98,9 @@ def _hats(path: Path, feed_format: str, settings: Settings, progress: Callable[[
     from hatcast.stream.release.hats import users_of
 
     retained = RetainChunks()
-    with open_recording([path], FORMATS[feed_format]) as recording:
+    with open_recording(paths, FORMATS[feed_format]) as recording:
         # A constant key, for reproducible results: pseudonyms break ties of counts, and so decide the grouping.
         pseudonyms = Pseudonyms(bytes(KEY_BYTES))
-        fold_recording(recording, Job(settings.policy, FoldUsers(pseudonyms), now_ms(), retained, progress))
+        fold_recording(recording, Job(policy, FoldUsers(pseudonyms), now_ms(), retained, progress))
     hats = {f"{hat.cell}/{hat.slot}": users_of(retained.chunks(hat).readings) for hat in retained.hats()}
     return {key: users for key, users in hats.items() if len(users.counts)}

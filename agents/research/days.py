@@ -1,0 +1,119 @@
+"""Whole days of recordings as the final HATs of their slots, for simulations and plans. Raw data, not private."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from hatcast.agents.batch.fold import Job, fold_recording
+from hatcast.agents.batch.retention import RetainChunks, RetainedHat
+from hatcast.agents.clock import now_ms
+from hatcast.agents.config.settings import load_settings, parse_settings
+from hatcast.agents.demo.defaults import demo_policy
+from hatcast.agents.recordings.files import open_recording
+from hatcast.stream.errors import RecordingError
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.packing import columns
+from hatcast.stream.fold.users import FoldUsers
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.formats import FORMATS
+from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
+from hatcast.stream.readings.recording import Recording
+from hatcast.stream.tracker.tracker import HatUsers
+
+TRACKER_CAP: Final = 500
+"""most HATs of a bus's day that a tracker folds: a bound of memory, which privacy does not need"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordedSlot:
+    """Final HATs of one slot, by cell.
+
+    key        `date/slot`
+    start_ms   ms UTC
+    hour       of the local clock in which the slot starts
+    """
+
+    key: str
+    start_ms: int
+    hour: int
+    hats: tuple[HatUsers, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordedDay:
+    """Slots of one local date that have HATs, in order."""
+
+    date: str
+    slots: tuple[RecordedSlot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recordings:
+    """Files that are consecutive days of one stream, opened as one recording."""
+
+    recording: Recording
+    name: str
+
+    def days(self, policy: Policy, progress: Callable[[int], None]) -> list[RecordedDay]:
+        """Fold the files as `hatcast batch` does, and return their days. HATs without a reading are left out.
+
+        Calls `progress` with the number of records folded since the last call. Raises RecordingError without any HAT.
+        """
+        retained = RetainChunks()
+        # A constant key, for reproducible results: pseudonyms decide the order of users.
+        pseudonyms = Pseudonyms(bytes(KEY_BYTES))
+        fold_recording(self.recording, Job(policy, FoldUsers(pseudonyms), now_ms(), retained, progress))
+        calendar = Calendar(policy)
+        slots = [
+            _slot_of(key, [_users_of(hat, retained) for hat in hats], calendar)
+            for key, hats in groupby(retained.hats(), lambda hat: hat.slot)
+        ]
+        days = groupby((slot for slot in slots if slot.hats), lambda slot: slot.key.partition("/")[0])
+        found = [RecordedDay(date, tuple(slots)) for date, slots in days]
+        if not found:
+            raise RecordingError(self.name, "has no HAT with a reading", "check --format, and hours in --config")
+        return found
+
+
+def policy_of_recordings(config: Path | None, feed_format: str) -> Policy:
+    """Return the policy of a configuration; without one, that of the demo for recordings. Raises HatcastError."""
+    if config is not None:
+        return load_settings(config).policy
+    return parse_settings({"policy": demo_policy(feed_format)}, Path(), {}).policy
+
+
+@contextmanager
+def open_days(paths: Sequence[Path], feed_format: str) -> Iterator[Recordings]:
+    """Open files of one format. They can be folded several times, also pipes. Raises RecordingError."""
+    with open_recording(paths, FORMATS[feed_format]) as recording:
+        yield Recordings(recording, ", ".join(path.name for path in paths))
+
+
+def with_users(days: Sequence[RecordedDay], least: int) -> list[RecordedDay]:
+    """Return the days with only the HATs that have at least this many users."""
+    filtered = []
+    for day in days:
+        slots = [replace(slot, hats=tuple(hat for hat in slot.hats if len(hat.counts) >= least)) for slot in day.slots]
+        filtered.append(RecordedDay(day.date, tuple(slot for slot in slots if slot.hats)))
+    return [day for day in filtered if day.slots]
+
+
+def _users_of(hat: RetainedHat, retained: RetainChunks) -> HatUsers | None:
+    chunks = [columns(chunk) for chunk in retained.chunks(hat).readings]
+    if not chunks:
+        return None
+    pseudonyms, counts, sums = (np.concatenate(each) for each in zip(*chunks, strict=True))
+    return HatUsers(hat.cell, pseudonyms, counts, sums)
+
+
+def _slot_of(key: str, hats: Sequence[HatUsers | None], calendar: Calendar) -> RecordedSlot:
+    date, _, name = key.partition("/")
+    slot = calendar.slot_named(date, name)
+    if slot is None:
+        raise ValueError(f"the fold made a slot {key} that its own calendar does not have")
+    return RecordedSlot(key, slot.start_ms, int(name[:2]), tuple(hat for hat in hats if hat is not None))

@@ -1,0 +1,151 @@
+"""Replay recorded days through the code of releases, with its noise: the tracker, and the papers' estimators.
+
+The noise is that of a release, drawn by the `Noise` that the caller passes: no result has a seed.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from hatcast.agents.research.days import RecordedDay
+from hatcast.agents.research.evaluate.contenders import Contender
+from hatcast.agents.research.evaluate.days.scores import Published
+from hatcast.agents.research.evaluate.simulation import Floats
+from hatcast.stream.estimators import Parameters, Users
+from hatcast.stream.mechanisms import Noise
+from hatcast.stream.mechanisms.grid import Grid
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.tracker.query import Query
+from hatcast.stream.tracker.setting import Objective, TrackerKeys, default_price
+from hatcast.stream.tracker.track import HatEstimate
+from hatcast.stream.tracker.tracker import Tracker
+from hatcast.stream.units import NANO, nano_floor
+
+_DEVIATIONS: Final = 1.96  # of a normal distribution, on either side: 95 %
+_MILLI: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerDesign:
+    """How a tracker divides a bus's daily limit. share: of it, for the close of an hour; objective: of the rest."""
+
+    share: float
+    objective: Objective
+
+    def keys(self, daily_limit: float) -> TrackerKeys:
+        """Return the keys of a policy with this limit (epsilon), its price by default."""
+        return TrackerKeys(
+            nano_floor(daily_limit),
+            share=self.share,
+            objective=self.objective,
+            price=default_price(daily_limit),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Days that are replayed, and how.
+
+    policy   its upper bound and grid are used
+    runs     1 or more
+    noise    that of a release
+    """
+
+    days: Sequence[RecordedDay]
+    policy: Policy
+    runs: int
+    noise: Noise
+
+    def tracker(self, keys: TrackerKeys, progress: Callable[[int], None]) -> tuple[Published, Published]:
+        """Return what a tracker publishes of each HAT at the close of its slot, and at the end of its day.
+
+        Runs share the queries, which depend on counts alone. Calls `progress` with 1 after each day.
+        """
+        upper_bound = self.policy.upper_bound / _MILLI
+        tracker = Tracker(keys, upper_bound, self.runs)
+        live: list[Published] = []
+        end: list[Published] = []
+        for day in self.days:
+            tracker.begin_day()
+            first = 0
+            for slot in day.slots:
+                self._release(tracker, tracker.close_slot(slot.start_ms, slot.hour, slot.hats))
+                last = first + len(slot.hats)
+                live.append(_published(tracker.estimates(range(first, last)), upper_bound))
+                first = last
+            self._release(tracker, tracker.settle())
+            end.append(_published(tracker.estimates(range(first)), upper_bound))
+            progress(1)
+        return _joined(live), _joined(end)
+
+    def _release(self, tracker: Tracker, queries: Iterator[Query]) -> None:
+        for query in queries:
+            for track in tracker.tracks:
+                track.learn(query, track.draw(query, tracker.values, self.noise))
+
+    def estimator(self, contender: Contender, capped: Sequence[RecordedDay], epsilon: float) -> Published:
+        """Return what an estimator publishes of each HAT, for this epsilon of each HAT.
+
+        capped   the same days, with at most K HATs of each user
+
+        A HAT in which no user has room counts as the mean of all values that were released before it, at first U/2:
+        that is what a reader of the releases would guess. It has no interval.
+        """
+        admitted = {
+            (slot.key, hat.cell): Users.sorted(hat.pseudonyms, hat.counts, hat.sums)
+            for day in capped
+            for slot in day.slots
+            for hat in slot.hats
+        }
+        keys = [(slot.key, hat.cell) for day in self.days for slot in day.slots for hat in slot.hats]
+        grid = Grid(self.policy.grid)
+        parameters = Parameters(
+            self.policy.upper_bound,
+            grid,
+            epsilon,
+            contender.grouping,
+            contender.array_length,
+            contender.quantiles,
+        )
+        means, low, high = np.full((3, self.runs, len(keys)), np.nan)
+        step = float(grid.milli) / _MILLI
+        for column, key in enumerate(keys):
+            if key not in admitted:
+                continue
+            for run in range(self.runs):
+                estimate = contender.estimator.estimate(admitted[key], parameters, self.noise)
+                if estimate is not None:
+                    means[run, column] = estimate.mean * step
+                    low[run, column], high[run, column] = (end * step for end in estimate.interval95)
+        return Published(_filled(means, self.policy.upper_bound / _MILLI / 2), low, high)
+
+
+def epsilon_of_hat(daily_limit: float, cap: int) -> float:
+    """Return what each HAT may cost if a user enters K = `cap` HATs of a day: the limit over K, down to 1e-9."""
+    return nano_floor(daily_limit) // cap / NANO
+
+
+def _published(estimates: Sequence[Sequence[HatEstimate]], upper_bound: float) -> Published:
+    """Return the HATs' means within [0, U], and intervals of 1.96 standard deviations."""
+    shape = len(estimates), len(estimates[0])
+    means = np.array([[each.mean.mean for each in track] for track in estimates]).reshape(shape)
+    variances = np.array([[each.mean.variance for each in track] for track in estimates]).reshape(shape)
+    half_widths = _DEVIATIONS * np.sqrt(variances)
+    return Published(*(np.clip(each, 0, upper_bound) for each in (means, means - half_widths, means + half_widths)))
+
+
+def _joined(parts: Sequence[Published]) -> Published:
+    return Published(
+        *(np.concatenate([getattr(part, name) for part in parts], axis=1) for name in ("means", "low", "high"))
+    )
+
+
+def _filled(means: Floats, middle: float) -> Floats:
+    """Replace NaN in each row by the mean of the numbers before it, or by `middle` if there are none."""
+    known = ~np.isnan(means)
+    number = np.cumsum(known, axis=1)
+    total = np.cumsum(np.where(known, means, 0.0), axis=1)
+    guesses = np.where(number > 0, total / np.maximum(number, 1), middle)
+    return np.where(known, means, guesses)

@@ -1,0 +1,128 @@
+"""Compare designs over whole days of recordings, at several daily limits."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from hatcast.agents.research.days import TRACKER_CAP, RecordedDay, open_days, with_users
+from hatcast.agents.research.evaluate.contenders import BadContender, Contender, parse_contender
+from hatcast.agents.research.evaluate.days.replay import Replay, TrackerDesign, epsilon_of_hat
+from hatcast.agents.research.evaluate.days.scores import Scores, Truth, constant_scores, scores_of
+from hatcast.stream.errors import RecordingError, SettingError
+from hatcast.stream.mechanisms import Noise
+from hatcast.stream.policy.policy import Policy, Relation
+
+TRACKER: Final = "tracker"
+DEFAULT: Final = (TRACKER, "array_averaging")
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is compared.
+
+    limits      epsilon that a bus can lose on one day
+    designs     names of `--estimators`; a `Contender` is an estimator of the papers
+    cap         K of the papers' estimators
+    min_users   HATs with fewer users are neither released nor scored
+    """
+
+    paths: Sequence[Path]
+    feed_format: str
+    policy: Policy
+    limits: Sequence[float]
+    designs: Sequence[str | Contender]
+    tracker: TrackerDesign
+    cap: int
+    min_users: int
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Scores of one design at one daily limit. end: None for an estimator that publishes each HAT once.
+
+    released   share of the scored HATs of which something was released
+    """
+
+    live: Scores
+    end: Scores | None
+    released: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Results by design and daily limit, and the scores of constants.
+
+    dates   local dates with a scored HAT
+    hats    number of scored HATs
+    """
+
+    dates: list[str]
+    hats: int
+    results: dict[str, dict[float, Result]]
+    constants: dict[str, Scores]
+
+
+def parse_designs(text: str) -> list[str | Contender]:
+    """Parse `--estimators`: `tracker` and estimators of the papers with their settings. Raises BadContender."""
+    found: list[str | Contender] = []
+    for name in dict.fromkeys(part.strip() for part in text.split(",")):
+        if name == TRACKER:
+            found.append(name)
+            continue
+        contender = parse_contender(name)
+        if Relation.REPLACE not in contender.estimator.keys.relations or contender.printed:
+            raise BadContender(f"--estimators: {name!r} is not an estimator for relation replace; leave it out")
+        found.append(contender)
+    return found
+
+
+def compare_days(job: Job, noise: Noise, read: Progress, replayed: Progress) -> Comparison:
+    """Fold the recordings and replay them for each design and limit.
+
+    Calls `read` with the number of records folded since the last call, and `replayed` with 1 after each day of a
+    tracker and after each other design. Raises RecordingError, SettingError.
+    """
+    if job.policy.relation is not Relation.REPLACE:
+        raise SettingError(
+            "policy.privacy.relation",
+            f"is {job.policy.relation.value}, but whole days are compared under replace",
+            "name another --config",
+        )
+    days, capped = _folded(job, read)
+    truth = Truth.of(days)
+    replay = Replay(days, job.policy, job.runs, noise)
+    results: dict[str, dict[float, Result]] = {}
+    for each in job.designs:
+        if isinstance(each, Contender):
+            results[each.name] = {}
+            for limit in job.limits:
+                published = replay.estimator(each, capped, epsilon_of_hat(limit, job.cap))
+                results[each.name][limit] = Result(scores_of(published, truth), None, published.released)
+                replayed(1)
+        else:
+            results[each] = {}
+            for limit in job.limits:
+                live, end = replay.tracker(job.tracker.keys(limit), replayed)
+                results[each][limit] = Result(scores_of(live, truth), scores_of(end, truth))
+    constants = constant_scores(truth, job.policy.upper_bound / 1000)
+    return Comparison([day.date for day in days], len(truth.means), results, constants)
+
+
+def _folded(job: Job, read: Progress) -> tuple[list[RecordedDay], list[RecordedDay]]:
+    """Return the days as a tracker folds them, and with at most K HATs of each bus."""
+    with open_days(job.paths, job.feed_format) as recordings:
+        everything = recordings.days(replace(job.policy, max_hats_per_day=TRACKER_CAP), read)
+        days = with_users(everything, job.min_users)
+        if not days:
+            raise RecordingError(
+                ", ".join(path.name for path in job.paths),
+                f"has no HAT with {job.min_users} users",
+                "name more recordings, or a smaller --min-users",
+            )
+        if all(isinstance(each, str) for each in job.designs):
+            return days, []
+        # A HAT counts by all of its users, so min_users is not applied to those whom K leaves.
+        return days, recordings.days(replace(job.policy, max_hats_per_day=job.cap), read)

@@ -1,0 +1,110 @@
+"""Public counts of whole days: who was where and how often, without speeds."""
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from hatcast.stream.errors import RecordingError
+from hatcast.stream.tracker.contributions import HatCounts
+
+if TYPE_CHECKING:  # the processes that search for keys import this module, and no recordings
+    from hatcast.agents.research.days import RecordedDay
+
+HEADER: Final = ("date", "hour", "cell", "vehicle", "readings")
+
+Row = tuple[str, int, str, str, int]
+"""date, hour of the local clock, cell, vehicle, readings"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlotCounts:
+    """HATs of one slot. hour: of the local clock in which it starts."""
+
+    hour: int
+    hats: tuple[HatCounts, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counts:
+    """Counts of whole days.
+
+    days    slots of each day, in order; numbers of cells are common to all days
+    cells   number of cells
+    """
+
+    days: tuple[tuple[SlotCounts, ...], ...]
+    cells: int
+
+    @property
+    def hats(self) -> int:
+        """Number of HATs of all days."""
+        return sum(len(slot.hats) for day in self.days for slot in day)
+
+
+def counts_of_days(days: Sequence["RecordedDay"]) -> Counts:
+    """Return the counts of recorded days. Nothing of a speed is read."""
+    rows = (
+        (day.date, slot.hour, hat.cell, str(user), count)
+        for day in days
+        for slot in day.slots
+        for hat in slot.hats
+        for user, count in zip(hat.pseudonyms.tolist(), hat.counts.tolist(), strict=True)
+    )
+    return counts_of_rows(rows, 1)
+
+
+def counts_of_file(path: Path, min_users: int) -> Counts:
+    """Return the counts in a CSV file with the columns `HEADER`, such as a timetable. Raises RecordingError."""
+    fix = f"write a line {','.join(HEADER)}, and below it lines such as 2016-11-24,7,8748e3a34ffffff,bus 12,6"
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            if reader.fieldnames is None or not {*HEADER} <= {*reader.fieldnames}:
+                raise RecordingError(str(path), "has other columns", fix)
+            rows = [_row_of(line) for line in reader]
+    except OSError as error:
+        raise RecordingError(str(path), f"cannot be read ({error.strerror})", "check the path") from None
+    except (ValueError, TypeError, csv.Error):
+        raise RecordingError(str(path), "has a line that is not counts", fix) from None
+    counts = counts_of_rows(rows, min_users)
+    if not counts.days:
+        raise RecordingError(
+            str(path), f"has no HAT with {min_users} users", "name more days, or a smaller --min-users"
+        )
+    return counts
+
+
+def counts_of_rows(rows: Iterable[Row], min_users: int) -> Counts:
+    """Return the counts of rows in any order, without HATs that have fewer users."""
+    cells: dict[str, int] = {}
+    days = []
+    for _, of_day in groupby(sorted(rows), lambda row: row[0]):
+        buses: dict[str, int] = {}
+        slots = []
+        for hour, of_slot in groupby(of_day, lambda row: row[1]):
+            hats = []
+            for cell, of_hat in groupby(of_slot, lambda row: row[2]):
+                readings: dict[str, int] = {}
+                for *_, vehicle, number in of_hat:
+                    readings[vehicle] = readings.get(vehicle, 0) + number
+                if len(readings) >= min_users:
+                    members = np.array([buses.setdefault(vehicle, len(buses)) for vehicle in readings], np.int64)
+                    number_of_cell = cells.setdefault(cell, len(cells))
+                    hats.append(HatCounts(number_of_cell, hour, members, np.array([*readings.values()], np.int64)))
+            if hats:
+                slots.append(SlotCounts(hour, tuple(hats)))
+        if slots:
+            days.append(tuple(slots))
+    return Counts(tuple(days), len(cells))
+
+
+def _row_of(line: dict[str, str]) -> Row:
+    row = line["date"], int(line["hour"]), line["cell"], line["vehicle"], int(line["readings"])
+    if not (0 <= row[1] <= 23 and row[4] >= 1 and row[0] and row[2] and row[3]):
+        raise ValueError
+    return row

@@ -1,0 +1,229 @@
+"""`hatcast evaluate --daily-limit`: whole days of recordings, replayed through the code of releases."""
+
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from hatcast.agents.cli.evaluate import command
+from hatcast.agents.research.days import RecordedDay, RecordedSlot, open_days, policy_of_recordings, with_users
+from hatcast.agents.research.evaluate.contenders import parse_contender
+from hatcast.agents.research.evaluate.days.replay import Replay, TrackerDesign, epsilon_of_hat
+from hatcast.agents.research.evaluate.days.scores import Published, Truth, constant_scores, scores_of
+from hatcast.stream.errors import HatcastError
+from hatcast.stream.tracker.setting import Objective
+from hatcast.stream.tracker.tracker import HatUsers
+from hatcast.stream.units import NANO
+from tests.services.data import DATA
+from tests.support import Scripted
+
+DAY = DATA / "capmetro" / "2017-03-21.csv.gz"
+HOUR_MS = 3_600_000
+COLUMNS = ("mae", "by_users", "ge10", "coverage", "half_width")
+POLICY = policy_of_recordings(None, "capmetro")
+
+
+def evaluate(*arguments: object) -> Result:
+    return CliRunner(catch_exceptions=False).invoke(command, [str(argument) for argument in arguments])
+
+
+@cache
+def found() -> dict[str, Any]:
+    """The JSON of one day at two limits, in two runs."""
+    done = evaluate("--daily-limit", "2,20", "--data", DAY, "--format", "capmetro", "--runs", 2, "--json")
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def hat(cell: str, means: list[float], counts: list[int] | None = None) -> HatUsers:
+    """A HAT of users 1, 2, ..; means in km/h."""
+    readings = np.array(counts or [1] * len(means), np.int64)
+    sums = np.rint(np.array(means) * readings * 1000).astype(np.int64)
+    return HatUsers(cell, np.arange(1, len(means) + 1, dtype=np.uint64), readings, sums)
+
+
+def days_of(*hats: HatUsers) -> list[RecordedDay]:
+    """One day with a slot for each HAT."""
+    slots = [RecordedSlot(f"2017-03-21/{i:02}:00", i * HOUR_MS, i, (each,)) for i, each in enumerate(hats)]
+    return [RecordedDay("2017-03-21", tuple(slots))]
+
+
+# What it prints
+
+
+def test_json_has_the_scores_of_each_design_at_each_limit_and_of_constants() -> None:
+    assert found().keys() == {"settings", "tracker", "array_averaging", "constant"}
+    for name in ("tracker", "array_averaging"):
+        assert [*found()[name]] == ["2", "20"]
+        for result in found()[name].values():
+            assert result.keys() == {"live", "end", "released"}
+            for scores in (result["live"], result["end"]):
+                if scores is not None:
+                    assert [*scores] == [*COLUMNS, "se"]
+                    assert scores["se"].keys() == set(COLUMNS)
+                    assert all(scores[column] > 0 for column in COLUMNS)
+    assert found()["constant"].keys() == {"half_bound", "city", "cell"}
+    assert found()["constant"]["city"]["half_width"] is None
+    assert found()["settings"]["min_users"] == 3
+    assert found()["settings"]["hats"] == 542
+
+
+def test_only_a_tracker_has_values_of_the_days_end() -> None:
+    assert all(result["end"] is None and result["released"] < 1 for result in found()["array_averaging"].values())
+    assert all(result["end"] and result["released"] == 1 for result in found()["tracker"].values())
+
+
+def test_errors_fall_with_the_limit_and_with_the_days_end() -> None:
+    tracker = found()["tracker"]
+    assert tracker["20"]["end"]["mae"] < tracker["2"]["end"]["mae"] - 0.5
+    assert all(result["end"]["mae"] < result["live"]["mae"] for result in tracker.values())
+    assert found()["array_averaging"]["2"]["live"]["mae"] > found()["constant"]["city"]["mae"]
+
+
+def test_the_table_ends_in_a_sentence_about_the_best_constant() -> None:
+    done = evaluate("--daily-limit", 20, "--data", DAY, "--format", "capmetro", "--runs", 1, "--estimators", "tracker")
+    text = " ".join(done.stdout.split())
+    assert text.endswith("has an error of 7.14 km/h; tracker is better at 20.")
+    assert "2017-03-21: 542 HATs with 3 users or more" in text
+    assert "nothing that it prints is private" in done.stderr
+    assert all(len(line.rstrip()) <= 80 for line in done.stdout.splitlines())
+
+
+def test_several_files_are_days_of_one_stream() -> None:
+    other = DATA / "capmetro" / "2016-11-24.csv.gz"
+    rows = ("--daily-limit", 10, "--format", "capmetro", "--runs", 1, "--estimators", "baseline", "--json")
+    together = json.loads(evaluate("--data", other, DAY, *rows).stdout)
+    assert together["settings"]["dates"] == ["2016-11-24", "2017-03-21"]
+    assert together["settings"]["hats"] == 542 + 866
+    assert "se" not in together["baseline"]["10"]["live"]
+    again = json.loads(evaluate("--data", other, "--data", DAY, *rows).stdout)
+    assert again["constant"] == together["constant"]
+
+
+# What it computes
+
+
+def test_scores_are_means_over_hats_and_runs() -> None:
+    truth = Truth.of(days_of(hat("a", [10, 20]), hat("b", [30] * 10, [3] * 10)))
+    assert truth.means.tolist() == [15, 30]
+    means = np.array([[16.0, 30.0], [15.0, 26.0]])
+    scores = scores_of(Published(means, means - 2, means + 2), truth)
+    assert scores["mae"].value == pytest.approx((0.5 + 2) / 2)
+    assert scores["mae"].standard_error == pytest.approx(0.75)
+    assert scores["by_users"].value == pytest.approx((2 / 12 + 40 / 12) / 2)
+    assert scores["ge10"].value == 2
+    assert (scores["coverage"].value, scores["half_width"].value) == (0.75, 2)
+
+
+def test_hats_without_an_interval_are_left_out_of_coverage() -> None:
+    truth = Truth.of(days_of(hat("a", [10]), hat("b", [20])))
+    means = np.array([[11.0, 40.0]])
+    published = Published(means, np.array([[9.0, np.nan]]), np.array([[12.0, np.nan]]))
+    assert scores_of(published, truth)["coverage"].value == 1
+    assert published.released == 0.5
+    nothing = Published(means, np.full((1, 2), np.nan), np.full((1, 2), np.nan))
+    assert scores_of(nothing, truth).keys() == {"mae", "by_users"}
+
+
+def test_constants_are_half_the_bound_the_citys_mean_and_each_cells() -> None:
+    truth = Truth.of(days_of(hat("a", [10]), hat("a", [20]), hat("b", [30])))
+    scores = {name: each["mae"].value for name, each in constant_scores(truth, 65).items()}
+    assert scores == pytest.approx({"half_bound": (22.5 + 12.5 + 2.5) / 3, "city": 20 / 3, "cell": 10 / 3})
+
+
+def test_a_hat_without_room_counts_as_the_mean_of_what_was_released_before() -> None:
+    hats = [hat("a", [10]), hat("b", [20]), hat("c", [40]), hat("d", [60])]
+    days = days_of(*hats)
+    capped = [RecordedDay(days[0].date, (days[0].slots[1], days[0].slots[2]))]
+    replay = Replay(days, POLICY, 1, Scripted([0, 0]))
+    published = replay.estimator(parse_contender("baseline"), capped, 1.0)
+    assert published.means.tolist() == [[32.5, 20, 40, 30]]
+    assert np.isnan(published.low).tolist() == [[True, False, False, True]]
+
+
+def test_each_of_k_hats_costs_its_part_of_the_limit_rounded_down() -> None:
+    assert epsilon_of_hat(10, 10) == 1
+    assert epsilon_of_hat(1, 3) * 3 <= 1
+    assert TrackerDesign(0.3, Objective.CELLS).keys(5).daily_limit == 5 * NANO
+
+
+def test_without_noise_and_with_a_large_budget_a_tracker_finds_the_means() -> None:
+    days = days_of(*(hat("a", [20 + i] * 200) for i in range(6)))
+    keys = TrackerDesign(1.0, Objective.CELLS).keys(1000)
+    published, _ = Replay(days, POLICY, 1, Scripted([0] * 100)).tracker(keys, lambda _: None)
+    assert np.abs(published.means - Truth.of(days).means).max() < 1
+
+
+def test_a_cap_leaves_the_first_hats_of_each_bus() -> None:
+    with open_days([DAY], "capmetro") as recordings:
+        whole, capped = (recordings.days(replace(POLICY, max_hats_per_day=cap), lambda _: None) for cap in (500, 2))
+    entered: dict[int, int] = {}
+    for slot in capped[0].slots:
+        for each in slot.hats:
+            for user in each.pseudonyms.tolist():
+                entered[user] = entered.get(user, 0) + 1
+    assert max(entered.values()) == 2
+    assert {slot.key[:10] for slot in whole[0].slots} == {"2017-03-21"}
+    assert all(len(each.counts) >= 3 for day in with_users(whole, 3) for slot in day.slots for each in slot.hats)
+    assert with_users(whole, 10**6) == []
+
+
+# What it rejects
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--daily-limit", 5],
+        ["--daily-limit", 5, "--counts", DAY],
+        ["--daily-limit", 5, "--hybrid"],
+        ["--daily-limit", 5, "--data", DAY],
+        ["--daily-limit", 5, "--data", DAY, "--format", "capmetro", "--eps", 1],
+        ["--daily-limit", 5, "--data", DAY, "--format", "capmetro", "--seed", 1],
+        ["--daily-limit", 5, "--data", DAY, "--format", "capmetro", "--hat", "x"],
+        ["--daily-limit", 5, "--data", DAY, "--format", "capmetro", "--dimensions", 2],
+        ["--daily-limit", 5, "--data", DAY, "--format", "capmetro", "--plot", "out.svg"],
+        ["--daily-limit", 5, "--data", DAY, "--format", "capmetro", "--runs", 10_000],
+        ["--data", DAY, "--format", "capmetro", "--objective", "cells"],
+        ["--data", DAY, "--format", "capmetro", "--cap", 5],
+        ["--counts", DATA / "itms_like_counts.json", DAY],
+        ["--hybrid", "--share", 0],
+    ],
+)
+def test_options_that_do_not_go_together_are_wrong_usage(arguments: list[object]) -> None:
+    assert evaluate(*arguments).exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["nowhere", "capped_ratio", "tracker:3", "levy:wraparound:printed"])
+def test_designs_that_cannot_be_replayed_are_rejected(name: str) -> None:
+    with pytest.raises(HatcastError, match="--estimators") as rejected:
+        evaluate("--daily-limit", 5, "--data", DAY, "--format", "capmetro", "--estimators", f"tracker,{name}")
+    assert "\n" not in str(rejected.value)
+
+
+@pytest.mark.parametrize("limits", ["", "0", "x", "1;2", "nan"])
+def test_limits_that_are_none_are_rejected(limits: str) -> None:
+    with pytest.raises(HatcastError, match="--daily-limit"):
+        evaluate("--daily-limit", limits, "--data", DAY, "--format", "capmetro")
+
+
+def test_a_policy_that_hides_presence_is_rejected(tmp_path: Path) -> None:
+    (tmp_path / "cells.txt").write_text('source = "public"\n8748e3a34ffffff\n')
+    config = tmp_path / "hatcast.toml"
+    config.write_text(
+        '[policy]\nname = "p"\nupper_bound = 65.0\ntimezone = "America/Chicago"\ncells = "cells.txt"\n'
+        '[policy.privacy]\nepsilon = 1.0\nmax_hats_per_day = 10\ndaily_limit = 10.0\nrelation = "add_remove"\n'
+        '[policy.estimator]\nname = "capped_ratio"\narray_length = 20\n'
+    )
+    with pytest.raises(HatcastError, match=r"policy\.privacy\.relation"):
+        evaluate("--daily-limit", 5, "--data", DAY, "--format", "capmetro", "--config", config)
+
+
+def test_a_recording_without_enough_users_is_rejected() -> None:
+    with pytest.raises(HatcastError, match="has no HAT with 100000 users"):
+        evaluate("--daily-limit", 5, "--data", DAY, "--format", "capmetro", "--min-users", 100_000)

@@ -1,0 +1,243 @@
+"""`hatcast plan`: expected errors from counts alone, and the keys that it writes."""
+
+import json
+import tomllib
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from hatcast.agents.cli.plan import command
+from hatcast.agents.config.edit import with_table_keys, without_other_keys
+from hatcast.agents.config.template import Answers, render_template
+from hatcast.agents.research.days import RecordedDay, RecordedSlot
+from hatcast.agents.research.plan import grid
+from hatcast.agents.research.plan.counts import Counts, counts_of_days, counts_of_file, counts_of_rows
+from hatcast.agents.research.plan.forecast import MEAN_DEVIATION, Forecast, constant_errors
+from hatcast.stream.errors import HatcastError, RecordingError
+from hatcast.stream.tracker.setting import Objective, TrackerKeys
+from hatcast.stream.tracker.tracker import HatUsers, Tracker
+from hatcast.stream.units import NANO
+
+HOUR_MS = 3_600_000
+KEYS = TrackerKeys(5 * NANO)
+
+
+def counts(cells: int = 4, hours: int = 4, buses: int = 6) -> Counts:
+    """One day on which every bus is in every cell and hour."""
+    rows = [
+        ("2016-11-24", 7 + hour, f"cell {cell}", f"bus {bus}", 1 + (bus + cell) % 3)
+        for hour in range(hours)
+        for cell in range(cells)
+        for bus in range(buses)
+    ]
+    return counts_of_rows(rows, 3)
+
+
+def timetable(path: Path, days: int = 2) -> Path:
+    lines = [
+        f"2016-11-{24 + day},{7 + hour},cell {cell},bus {bus},{1 + bus % 3}"
+        for day in range(days)
+        for hour in range(3)
+        for cell in range(3)
+        for bus in range(5)
+    ]
+    path.write_text("\n".join(["date,hour,cell,vehicle,readings", *lines]) + "\n")
+    return path
+
+
+def plan(*arguments: object) -> Result:
+    return CliRunner(catch_exceptions=False).invoke(command, [str(argument) for argument in arguments])
+
+
+# The recursion
+
+
+def test_errors_are_those_of_the_trackers_own_variances() -> None:
+    given = counts()
+    tracker = Tracker(KEYS, 65.0)
+    live, end = [], []
+    for day in range(2):
+        tracker.begin_day()
+        for slot in given.days[0]:
+            first = len(tracker.schedule.day.hats)
+            hats = [
+                HatUsers(f"{hat.cell}", hat.buses.astype(np.uint64), hat.readings, 20_000 * hat.readings)
+                for hat in slot.hats
+            ]
+            for query in tracker.close_slot((24 * day + slot.hour) * HOUR_MS, slot.hour, hats):
+                assert query.total > 0
+            numbers = range(first, len(tracker.schedule.day.hats))
+            live += [each.mean.variance**0.5 for each in tracker.estimates(numbers)[0]]
+        assert all(query.total > 0 for query in tracker.settle())
+        end += [each.mean.variance**0.5 for each in tracker.estimates(range(len(tracker.schedule.day.hats)))[0]]
+    found = Forecast(KEYS, 65.0, given).days(2, {1})
+    assert [each.live for each in found] == pytest.approx(MEAN_DEVIATION * np.array(live).reshape(2, -1).mean(axis=1))
+    assert [each.end for each in found] == pytest.approx(MEAN_DEVIATION * np.array(end).reshape(2, -1).mean(axis=1))
+    assert all(each.road_live < each.live and each.road_end < each.end for each in found)
+
+
+def test_repeated_observations_are_close_to_designed_ones() -> None:
+    designed = Forecast(KEYS, 65.0, counts()).days(8, range(8))
+    repeated = Forecast(KEYS, 65.0, counts()).days(8, {1, 2, 3})
+    assert designed[:4] == repeated[:4]
+    for one, other in zip(designed[4:], repeated[4:], strict=True):
+        assert one.live < other.live < 1.05 * one.live
+    assert designed[7].live < designed[0].live
+
+
+def test_days_can_be_forecast_in_parts() -> None:
+    parts = Forecast(KEYS, 65.0, counts())
+    assert [*parts.days(2, ()), *parts.days(3, {4})] == Forecast(KEYS, 65.0, counts()).days(5, {4})
+
+
+def test_a_constant_has_the_error_of_the_prior() -> None:
+    given = counts(buses=3)
+    half_bound, city = constant_errors(65.0, given)
+    assert city < half_bound < MEAN_DEVIATION * (144 + 2 + 32 + 2 + 74 + 119 + 20) ** 0.5
+    assert constant_errors(130.0, given) == pytest.approx((2 * half_bound, 2 * city))
+
+
+def test_a_larger_total_expects_smaller_errors_and_the_best_keys_are_taken() -> None:
+    plans = grid.plan(counts(), 65.0, [2.0, 20.0], Objective.BUSES, lambda _: None)
+    small, large = plans.plans
+    assert (small.total, large.total) == (2, 20)
+    assert large.first.end < small.first.end
+    assert small.after[30].live < small.first.live
+    assert large.keys.objective is Objective.BUSES
+    assert large.keys.daily_limit == 20 * NANO
+    assert plans.is_worth_having(0.89 * plans.city)
+    assert not plans.is_worth_having(0.91 * plans.city)
+
+
+# Counts
+
+
+def test_no_speed_is_read() -> None:
+    def day(sums: list[int]) -> RecordedDay:
+        hat = HatUsers("a", np.array([7, 9], np.uint64), np.array([2, 3]), np.array(sums))
+        return RecordedDay("2016-11-24", (RecordedSlot("2016-11-24/07:00", 0, 7, (hat,)),))
+
+    slow, fast = (counts_of_days([day(sums)]).days[0][0] for sums in ([0, 0], [130_000, 195_000]))
+    assert slow.hour == fast.hour == 7
+    assert [(each.cell, each.buses.tolist(), each.readings.tolist()) for each in slow.hats] == [
+        (each.cell, each.buses.tolist(), each.readings.tolist()) for each in fast.hats
+    ]
+
+
+def test_rows_are_counted_by_day_slot_cell_and_vehicle() -> None:
+    rows = [("b", 8, "x", "two", 1), ("a", 9, "x", "one", 2), ("a", 9, "x", "two", 1), ("a", 9, "x", "one", 3)]
+    found = counts_of_rows([*rows, ("a", 8, "y", "one", 1)], 1)
+    assert (found.cells, found.hats) == (2, 3)
+    assert [[slot.hour for slot in day] for day in found.days] == [[8, 9], [8]]
+    assert found.days[0][1].hats[0].readings.tolist() == [5, 1]
+    assert counts_of_rows(rows, 2).hats == 1
+    assert counts_of_rows(rows, 3).days == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "date,hour,cell\n",
+        "date,hour,cell,vehicle,readings\n2016-11-24,24,a,b,1\n",
+        "date,hour,cell,vehicle,readings\n2016-11-24,7,a,b,0\n",
+        "date,hour,cell,vehicle,readings\n2016-11-24,7,a,b\n",
+        "date,hour,cell,vehicle,readings\n",
+    ],
+)
+def test_a_file_that_has_no_counts_is_rejected(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "counts.csv"
+    path.write_text(text)
+    with pytest.raises(RecordingError) as rejected:
+        counts_of_file(path, 1)
+    assert "\n" not in str(rejected.value)
+
+
+# The command
+
+
+def test_json_table_and_plot_have_every_total(tmp_path: Path) -> None:
+    path, out = timetable(tmp_path / "counts.csv"), tmp_path / "out.svg"
+    done = plan("--counts", path, "--daily-limit", "2,10", "--json", "--plot", out)
+    found = json.loads(done.stdout)
+    assert found.keys() == {"settings", "plans", "constant"}
+    assert [*found["plans"]] == ["2", "10"]
+    for each in found["plans"].values():
+        assert each.keys() == {"keys", "first", "7", "30"}
+        assert each["keys"].keys() == {"share", "objective", "price"}
+        assert each["30"].keys() == {"live", "end", "road_live", "road_end", "worth_having"}
+    assert found["settings"]["days"] == 2
+    text = "".join(ET.parse(out).getroot().itertext())
+    assert "a constant" in text
+    assert "live, after 30 days" in text
+    table = plan("--counts", path, "--daily-limit", "2,10").stdout
+    assert "keys of [policy.tracker]" in " ".join(table.split())
+    assert all(len(line.rstrip()) <= 80 for line in table.splitlines())
+    assert "…" not in table
+
+
+def test_keys_are_written_into_a_configuration_whose_comments_stay(tmp_path: Path) -> None:
+    config = tmp_path / "hatcast.toml"
+    config.write_text(render_template(Answers(timezone="America/Chicago")) + 'array_length = "median"\n')
+    before = config.read_text()
+    done = plan("--counts", timetable(tmp_path / "counts.csv"), "--daily-limit", 5, "--write", config)
+    assert "wrote the plan for a total of 5" in done.stderr
+    policy = tomllib.loads(config.read_text())["policy"]
+    assert policy["estimator"] == {"name": "tracker"}
+    assert policy["privacy"]["daily_limit"] == 5
+    assert policy["tracker"].keys() == {"share", "objective", "price"}
+    assert before.count("#") == config.read_text().count("#")
+    assert policy["privacy"] | {"daily_limit": 0} == tomllib.loads(before)["policy"]["privacy"] | {"daily_limit": 0}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--counts", "a", "--data", "b", "--format", "jsonl"],
+        ["--data", "a"],
+        ["--counts", "a", "b"],
+        ["--counts", "a", "--format", "jsonl"],
+        ["--counts", "a", "--write", "b", "--write-limit", 3],
+    ],
+)
+def test_options_that_do_not_go_together_are_wrong_usage(arguments: list[object]) -> None:
+    assert plan(*arguments).exit_code == 2
+
+
+def test_an_absent_file_is_named(tmp_path: Path) -> None:
+    path = timetable(tmp_path / "counts.csv")
+    with pytest.raises(HatcastError, match=r"--write: .*absent\.toml: no such file"):
+        plan("--counts", path, "--write", tmp_path / "absent.toml")
+    with pytest.raises(HatcastError, match="--daily-limit"):
+        plan("--counts", path, "--daily-limit", "none")
+    with pytest.raises(HatcastError, match="has no HAT with 50 users"):
+        plan("--counts", path, "--min-users", 50)
+
+
+# Editing a configuration
+
+
+def test_editing_replaces_adds_and_keeps_comments_in_their_columns() -> None:
+    text = '[a]\nx = 1           # one\ny = "#"  # two\n\n[b]\nz = 3\n'
+    edited = with_table_keys(text, "a", {"x": 22, "y": "new", "w": 0.5})
+    assert edited == '[a]\nx = 22          # one\ny = "new"\nw = 0.5\n\n[b]\nz = 3\n'
+    assert with_table_keys(text, "c.d", {"k": 1}) == text + "\n[c.d]\nk = 1\n"
+    assert without_other_keys(text, "a", "y") == '[a]\ny = "#"  # two\n\n[b]\nz = 3\n'
+    assert without_other_keys(text, "absent", "y") == text
+
+
+@pytest.mark.parametrize("text", ["a = {x = 1}\n", "a.x = 1\n", "[a\n"])
+def test_what_cannot_be_edited_is_rejected(text: str) -> None:
+    with pytest.raises(HatcastError):
+        with_table_keys(text, "a", {"x": 2})
+
+
+def test_a_plan_of_several_totals_is_the_same_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = counts(cells=2, hours=2)
+    apart = grid.plan(given, 65.0, [2.0, 5.0], Objective.CELLS, lambda _: None)
+    monkeypatch.setattr(grid, "_processors", lambda: 1)
+    assert grid.plan(given, 65.0, [2.0, 5.0], Objective.CELLS, lambda _: None) == apart
