@@ -21,7 +21,7 @@ WORTH: Final = 0.9
 _SHARES: Final = (0.1, 0.3, 0.6)
 _FACTORS: Final = (0.5, 2.0)  # of the default price
 _GRID_DAYS: Final = 4  # the keys with the least error on this day are the best: on the first one nothing is known yet
-_DESIGNED: Final = frozenset({1, 2, 3, 6, 29})
+_DESIGNED: Final = frozenset({1, 2, 6})
 
 
 @dataclass(frozen=True, slots=True)
