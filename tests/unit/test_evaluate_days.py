@@ -155,7 +155,7 @@ def test_each_of_k_hats_costs_its_part_of_the_limit_rounded_down() -> None:
 def test_without_noise_and_with_a_large_budget_a_tracker_finds_the_means() -> None:
     days = days_of(*(hat("a", [20 + i] * 200) for i in range(6)))
     keys = TrackerDesign(1.0, Objective.CELLS).keys(1000)
-    published, _ = Replay(days, POLICY, 1, Scripted([0] * 100)).tracker(keys, lambda _: None)
+    _, published = Replay(days, POLICY, 1, Scripted([0] * 100)).tracker(keys, lambda _: None)
     assert np.abs(published.means - Truth.of(days).means).max() < 1
 
 
