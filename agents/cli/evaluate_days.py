@@ -63,7 +63,9 @@ def evaluate_days(options: DayOptions) -> None:
     job = run.Job(options.paths, options.feed_format, policy, options.limits, designs, tracker, cap, min_users, runs)
     click.echo("reads raw data; nothing that it prints is private", err=True)
     with progress_bars() as add_bar:
-        comparison = run.compare_days(job, SystemNoise(), add_bar("reading", None), add_bar("replaying days", None))
+        comparison = run.compare_days(
+            job, SystemNoise(), add_bar("reading", None), add_bar("replaying days", len(designs) * len(options.limits))
+        )
     dates = f"{comparison.dates[0]} to {comparison.dates[-1]}" if len(comparison.dates) > 1 else comparison.dates[0]
     title = f"{dates}: {comparison.hats:,} HATs with {min_users} users or more"
     if not options.as_json:

@@ -13,6 +13,7 @@ import pytest
 from hatcast.agents.research.days import TRACKER_CAP, RecordedDay, open_days, policy_of_recordings, with_users
 from hatcast.agents.research.evaluate.days.replay import Replay, TrackerDesign
 from hatcast.agents.research.evaluate.days.scores import Published, Scores, Truth, constant_scores, scores_of
+from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.tracker.setting import Objective
 from tests.services.data import DATA
@@ -52,7 +53,7 @@ def above(found: dict[str, Scores], limits: dict[str, float]) -> list[str]:
 @cache
 def published(limit: int) -> dict[str, Published]:
     keys = TrackerDesign(0.3, Objective.CELLS).keys(limit)
-    live, end = Replay(days(), POLICY, RUNS, SystemNoise()).tracker(keys, lambda _: None)
+    live, end = Replay(days(), POLICY.upper_bound, Grid(POLICY.grid), RUNS, SystemNoise()).tracker(keys)
     return {"live": live, "end": end}
 
 

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from hatcast.agents.cli.plan import command
 from hatcast.agents.config.edit import with_table_keys, without_other_keys
 from hatcast.agents.config.template import Answers, render_template
+from hatcast.agents.research import processes
 from hatcast.agents.research.days import RecordedDay, RecordedSlot
 from hatcast.agents.research.plan import grid
 from hatcast.agents.research.plan.counts import Counts, counts_of_days, counts_of_file, counts_of_rows
@@ -239,5 +240,5 @@ def test_what_cannot_be_edited_is_rejected(text: str) -> None:
 def test_a_plan_of_several_totals_is_the_same_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     given = counts(cells=2, hours=2)
     apart = grid.plan(given, 65.0, [2.0, 5.0], Objective.CELLS, lambda _: None)
-    monkeypatch.setattr(grid, "_processors", lambda: 1)
+    monkeypatch.setattr(processes, "processors", lambda: 1)
     assert grid.plan(given, 65.0, [2.0, 5.0], Objective.CELLS, lambda _: None) == apart

@@ -1,15 +1,12 @@
 """Search for a tracker's keys, for several totals."""
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
-from os import sched_getaffinity
 from typing import Final
 
 from hatcast.agents.research.plan.counts import Counts
 from hatcast.agents.research.plan.forecast import Expected, Forecast, constant_errors
+from hatcast.agents.research.processes import in_processes
 from hatcast.stream.tracker.setting import Objective, TrackerKeys, default_price
 from hatcast.stream.units import nano_floor
 
@@ -82,26 +79,13 @@ def plan(
 
     counts   of one day or more; with two processors two totals are planned at once
     """
-    tasks = [_Task(total, objective, upper_bound, counts) for total in totals]
+    tasks = [_Task(total, objective, upper_bound, counts) for total in sorted(totals, reverse=True)]  # longest first
     plans = []
-    for found in _in_processes(tasks) if len(tasks) > 1 and _processors() > 1 else map(_best_plan, tasks):
+    for _, found in in_processes(_best_plan, tasks):
         plans.append(found)
         progress(1)
     half_bound, city = constant_errors(upper_bound, counts)
     return Plans(sorted(plans, key=lambda each: each.total), half_bound, city)
-
-
-def _in_processes(tasks: Sequence[_Task]) -> Iterator[Plan]:
-    longest_first = sorted(tasks, key=lambda task: -task.total)
-    with ProcessPoolExecutor(min(_processors(), len(tasks)), mp_context=get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(_best_plan, task) for task in longest_first]):
-            yield future.result()
-
-
-def _processors() -> int:
-    with suppress(AttributeError, OSError):  # not on every system
-        return len(sched_getaffinity(0))
-    return 1
 
 
 def _best_plan(task: _Task) -> Plan:

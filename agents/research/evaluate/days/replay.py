@@ -3,7 +3,7 @@
 The noise is that of a release, drawn by the `Noise` that the caller passes: no result has a seed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,6 @@ from hatcast.agents.research.evaluate.simulation import Floats
 from hatcast.stream.estimators import Parameters, Users
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
-from hatcast.stream.policy.policy import Policy
 from hatcast.stream.tracker.query import Query
 from hatcast.stream.tracker.setting import Objective, TrackerKeys, default_price
 from hatcast.stream.tracker.track import HatEstimate
@@ -48,22 +47,23 @@ class TrackerDesign:
 class Replay:
     """Days that are replayed, and how.
 
-    policy   its upper bound and grid are used
-    runs     1 or more
-    noise    that of a release
+    upper_bound   U, milli-units
+    runs          1 or more
+    noise         that of a release
     """
 
     days: Sequence[RecordedDay]
-    policy: Policy
+    upper_bound: int
+    grid: Grid
     runs: int
     noise: Noise
 
-    def tracker(self, keys: TrackerKeys, progress: Callable[[int], None]) -> tuple[Published, Published]:
+    def tracker(self, keys: TrackerKeys) -> tuple[Published, Published]:
         """Return what a tracker publishes of each HAT at the close of its slot, and at the end of its day.
 
-        Runs share the queries, which depend on counts alone. Calls `progress` with 1 after each day.
+        Runs share the queries, which depend on counts alone.
         """
-        upper_bound = self.policy.upper_bound / _MILLI
+        upper_bound = self.upper_bound / _MILLI
         tracker = Tracker(keys, upper_bound, self.runs)
         live: list[Published] = []
         end: list[Published] = []
@@ -77,7 +77,6 @@ class Replay:
                 first = last
             self._release(tracker, tracker.settle())
             end.append(_published(tracker.estimates(range(first)), upper_bound))
-            progress(1)
         return _joined(live), _joined(end)
 
     def _release(self, tracker: Tracker, queries: Iterator[Query]) -> None:
@@ -100,17 +99,16 @@ class Replay:
             for hat in slot.hats
         }
         keys = [(slot.key, hat.cell) for day in self.days for slot in day.slots for hat in slot.hats]
-        grid = Grid(self.policy.grid)
         parameters = Parameters(
-            self.policy.upper_bound,
-            grid,
+            self.upper_bound,
+            self.grid,
             epsilon,
             contender.grouping,
             contender.array_length,
             contender.quantiles,
         )
         means, low, high = np.full((3, self.runs, len(keys)), np.nan)
-        step = float(grid.milli) / _MILLI
+        step = float(self.grid.milli) / _MILLI
         for column, key in enumerate(keys):
             if key not in admitted:
                 continue
@@ -119,7 +117,7 @@ class Replay:
                 if estimate is not None:
                     means[run, column] = estimate.mean * step
                     low[run, column], high[run, column] = (end * step for end in estimate.interval95)
-        return Published(_filled(means, self.policy.upper_bound / _MILLI / 2), low, high)
+        return Published(_filled(means, self.upper_bound / _MILLI / 2), low, high)
 
 
 def epsilon_of_hat(daily_limit: float, cap: int) -> float:

@@ -9,8 +9,10 @@ from hatcast.agents.research.days import TRACKER_CAP, RecordedDay, open_days, wi
 from hatcast.agents.research.evaluate.contenders import BadContender, Contender, parse_contender
 from hatcast.agents.research.evaluate.days.replay import Replay, TrackerDesign, epsilon_of_hat
 from hatcast.agents.research.evaluate.days.scores import Scores, Truth, constant_scores, scores_of
+from hatcast.agents.research.processes import in_processes
 from hatcast.stream.errors import RecordingError, SettingError
 from hatcast.stream.mechanisms import Noise
+from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy, Relation
 
 TRACKER: Final = "tracker"
@@ -51,6 +53,9 @@ class Result:
     released: float = 1.0
 
 
+_NOTHING: Final = Result({}, None, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Results by design and daily limit, and the scores of constants.
@@ -82,8 +87,8 @@ def parse_designs(text: str) -> list[str | Contender]:
 def compare_days(job: Job, noise: Noise, read: Progress, replayed: Progress) -> Comparison:
     """Fold the recordings and replay them for each design and limit.
 
-    Calls `read` with the number of records folded since the last call, and `replayed` with 1 after each day of a
-    tracker and after each other design. Raises RecordingError, SettingError.
+    Calls `read` with the number of records folded since the last call, and `replayed` with 1 for each design and limit.
+    Raises RecordingError, SettingError.
     """
     if job.policy.relation is not Relation.REPLACE:
         raise SettingError(
@@ -92,23 +97,47 @@ def compare_days(job: Job, noise: Noise, read: Progress, replayed: Progress) -> 
             "name another --config",
         )
     days, capped = _folded(job, read)
+    replay = Replay(days, job.policy.upper_bound, Grid(job.policy.grid), job.runs, noise)
+    tasks = [
+        _Task(replay, capped if isinstance(each, Contender) else [], _name_of(each), limit, job.tracker, job.cap)
+        for each in job.designs
+        for limit in job.limits
+    ]
+    results: dict[str, dict[float, Result]] = {
+        _name_of(each): dict.fromkeys(job.limits, _NOTHING) for each in job.designs
+    }
+    for position, result in in_processes(_result_of, tasks):
+        results[tasks[position].name][tasks[position].limit] = result
+        replayed(1)
     truth = Truth.of(days)
-    replay = Replay(days, job.policy, job.runs, noise)
-    results: dict[str, dict[float, Result]] = {}
-    for each in job.designs:
-        if isinstance(each, Contender):
-            results[each.name] = {}
-            for limit in job.limits:
-                published = replay.estimator(each, capped, epsilon_of_hat(limit, job.cap))
-                results[each.name][limit] = Result(scores_of(published, truth), None, published.released)
-                replayed(1)
-        else:
-            results[each] = {}
-            for limit in job.limits:
-                live, end = replay.tracker(job.tracker.keys(limit), replayed)
-                results[each][limit] = Result(scores_of(live, truth), scores_of(end, truth))
     constants = constant_scores(truth, job.policy.upper_bound / 1000)
     return Comparison([day.date for day in days], len(truth.means), results, constants)
+
+
+def _name_of(each: str | Contender) -> str:
+    return each.name if isinstance(each, Contender) else each
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One row at one limit. It is sent to another process, to which an estimator goes by its name."""
+
+    replay: Replay
+    capped: list[RecordedDay]
+    name: str
+    limit: float
+    tracker: TrackerDesign
+    cap: int
+
+
+def _result_of(task: _Task) -> Result:
+    truth = Truth.of(task.replay.days)
+    if task.name == TRACKER:
+        live, end = task.replay.tracker(task.tracker.keys(task.limit))
+        return Result(scores_of(live, truth), scores_of(end, truth))
+    epsilon = epsilon_of_hat(task.limit, task.cap)
+    published = task.replay.estimator(parse_contender(task.name), task.capped, epsilon)
+    return Result(scores_of(published, truth), None, published.released)
 
 
 def _folded(job: Job, read: Progress) -> tuple[list[RecordedDay], list[RecordedDay]]:
