@@ -17,11 +17,11 @@ fail() {
 # Prints the path of uv: the machine's, else one fetched from PyPI with the machine's Python into .cache/.
 find_uv() {
     if command -v uv; then return; fi
-    local own="$ROOT/.cache/uv" made
+    local own="$ROOT/.cache/bin/uv" made
     if [ ! -x "$own" ]; then
         command -v python3 >/dev/null || fail "Python 3.11 or newer is needed, and there is no python3 on PATH"
-        mkdir -p "$ROOT/.cache"
-        made=$(mktemp -d "$ROOT/.cache/uv-XXXXXX")
+        mkdir -p "$ROOT/.cache/bin"
+        made=$(mktemp -d "$ROOT/.cache/bin/uv-XXXXXX")
         # shellcheck disable=SC2064
         trap "rm -rf '$made'" RETURN
         python3 -m venv "$made/venv" >/dev/null 2>&1 ||

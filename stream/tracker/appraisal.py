@@ -17,9 +17,8 @@ from hatcast.stream.units import NANO
 
 PAYMENTS: Final = np.array((0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0))  # epsilon, at most, of each bus
 _HORIZON: Final = 24.0  # hours after the day that count
-_FUTURE_VARIANCE: Final = 15.0  # of a HAT of the next day around city + cell: its hour, features and sampling
 _SMALLEST: Final = 1_000  # 1e-9: a bus with less left takes no part
-_FLOOR: Final = 1e-3  # of a variance
+_FLOOR: Final = 1e-6  # of the variance that a HAT has before a query
 
 
 class Outlook:
@@ -28,11 +27,11 @@ class Outlook:
     weights   float64 [C]  HATs expected, over twice their standard deviation: what one unit of variance is worth
     """
 
-    def __init__(self, covariance: Covariance, seen: Floats, hours: int) -> None:
+    def __init__(self, covariance: Covariance, variances: Variances, seen: Floats, hours: int) -> None:
         """seen: float64 [C], the number of HATs of each cell in the first `hours` hours."""
         self._covariance = covariance
         expected = _HORIZON * (seen + 1) / (hours + 4)
-        self.weights = expected / (2 * np.sqrt(covariance.of_cells() + _FUTURE_VARIANCE))
+        self.weights = expected / (2 * np.sqrt(covariance.of_cells() + variances.future))
         rows = covariance.slopes + np.eye(SHARED)[0]
         self._matrix = (rows * self.weights[:, None]).T @ rows
 
@@ -92,6 +91,10 @@ class Appraisal:
         if best is None:
             return None
         _, members, payments = best
+        return self.made(members, payments, outlook)
+
+    def made(self, members: Members, payments: Integers, outlook: Outlook) -> Query:
+        """Make a query. payments: int64 [L], of each bus, 1e-9."""
         outlook.before(members.cell)
         query = query_of(members, payments, self._day, self._covariance, self._variances)
         outlook.after(members.cell)
@@ -125,7 +128,7 @@ class Appraisal:
         common = shared @ rows.T + float(self._covariance.variance[members.cell])  # [P, H]
         position = np.searchsorted(hats, members.hats)
         common[:, position] += betas * own[position]
-        after = np.maximum(before - common**2 / variance[:, None], _FLOOR)
+        after = np.maximum(before - common**2 / variance[:, None], _FLOOR * before)
         return np.asarray(((np.sqrt(before) - np.sqrt(after)) * self._values[hats]).sum(axis=1))
 
     def _rows(self, cell: int, hats: Integers) -> Floats:

@@ -68,6 +68,7 @@ class DayCounts:
     """Public counts of one date. HATs are added hour by hour; a contribution is one bus in one HAT.
 
     hats       in the order in which they were added
+    of_cell    numbers of each cell's HATs, ascending
     hat        int64 [N]  number of each contribution's HAT
     bus        int64 [N]  number of its bus
     readings   float64 [N]
@@ -78,6 +79,7 @@ class DayCounts:
     def __init__(self, variances: Variances) -> None:
         self._variances = variances
         self.hats: list[Hat] = []
+        self.of_cell: dict[int, list[int]] = {}
         self.hat = np.empty(0, np.int64)
         self.bus = np.empty(0, np.int64)
         self.readings, self.weight, self.variance = np.empty((3, 0))
@@ -88,6 +90,7 @@ class DayCounts:
         columns: list[tuple[Integers, Integers, Floats, Floats, Floats]] = []
         for each in counts:
             hat, column = self._hat_of(each, at)
+            self.of_cell.setdefault(hat.cell, []).append(len(self.hats))
             self.hats.append(hat)
             columns.append(column)
             at = hat.end

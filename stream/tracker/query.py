@@ -115,9 +115,11 @@ def designs_of(
     members: Members, payments: Floats, day: DayCounts, covariance: Covariance, variances: Variances
 ) -> Designs:
     """Return what queries would tell. payments: float64 [P, L], of each bus, with a sum above 0."""
-    scaled = payments / members.spread
-    total = scaled.sum(axis=1)
-    shares = scaled / total[:, None]
+    total = payments @ (1 / members.spread)
+    # Equal payments of all buses give the same shares, whatever they are: computed once.
+    alike = payments.min(axis=1) == payments.max(axis=1)
+    shapes, of_payment = np.unique(np.where(alike, alike.argmax(), np.arange(len(payments))), return_inverse=True)
+    shares = payments[shapes] / members.spread / total[shapes, None]
     by_contribution = shares[:, members.of_bus] * members.within
     weights = np.add.reduceat(by_contribution, members.starts, axis=1)
     sampled = day.weight[members.contributions] * day.variance[members.contributions]
@@ -125,17 +127,17 @@ def designs_of(
     common = np.add.reduceat(by_contribution * sampled, members.starts, axis=1) + weights * variances.hat
     betas = common / prior
     unexplained = shares**2 @ members.own + variances.hat * (weights**2).sum(axis=1) - (common**2 / prior).sum(axis=1)
-    spreads = shares**2 @ members.spread**2
-    slope = total[:, None] * _KEPT
-    at_clips = (spreads[:, None] * _CLIPPED + _NOISE * (_Z / total[:, None]) ** 2) / _KEPT**2
-    clip = at_clips.argmin(axis=1)
-    lost = spreads * (_CLIPPED[clip] / _KEPT[clip] ** 2 - 1)
-    noise = _NOISE * (_Z[clip] / slope[np.arange(len(clip)), clip]) ** 2
-    rest = np.maximum(unexplained, 0) + np.maximum(lost, 0) + noise
     rows = weights @ members.rows + covariance.slopes[members.cell]
     shared = rows @ covariance.shared
-    own = betas**2 @ covariance.hats[members.hats]
-    variance = (rows * shared).sum(axis=1) + covariance.variance[members.cell] + own + rest
+    explained = (rows * shared).sum(axis=1) + covariance.variance[members.cell]
+    explained = explained + betas**2 @ covariance.hats[members.hats]
+    spreads = (shares**2 @ members.spread**2)[of_payment]
+    clip = ((spreads[:, None] * _CLIPPED + _NOISE * (_Z / total[:, None]) ** 2) / _KEPT**2).argmin(axis=1)
+    lost = spreads * (_CLIPPED[clip] / _KEPT[clip] ** 2 - 1)
+    noise = _NOISE * (_Z[clip] / (total * _KEPT[clip])) ** 2
+    rest = np.maximum(unexplained[of_payment], 0) + np.maximum(lost, 0) + noise
+    weights, betas, rows, shared = (each[of_payment] for each in (weights, betas, rows, shared))
+    variance = explained[of_payment] + rest
     return Designs(clip, total, weights, betas, rows, shared, noise, rest, variance)
 
 

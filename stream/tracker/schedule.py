@@ -12,7 +12,7 @@ from hatcast.stream.tracker.appraisal import Appraisal, Outlook
 from hatcast.stream.tracker.balances import Balances
 from hatcast.stream.tracker.contributions import DayCounts, Hat, HatCounts, Integers
 from hatcast.stream.tracker.model import Covariance
-from hatcast.stream.tracker.query import Query, members_of, query_of
+from hatcast.stream.tracker.query import Query, members_of
 from hatcast.stream.tracker.setting import TrackerKeys, Variances
 from hatcast.stream.tracker.settlement import Settlement, values_of
 
@@ -64,42 +64,41 @@ class Schedule:
         users = np.array([hat.users for hat in counted], np.float64)
         values = values_of(users, self._keys.objective)
         appraisal = Appraisal(values, self._variances, self.day, self.covariance, self.balances)
-        outlook = Outlook(self.covariance, self._seen, self._hours)
+        outlook = Outlook(self.covariance, self._variances, self._seen, self._hours)
         for number in sorted(self._newest, key=lambda n: (counted[n].cell not in self._watched, -counted[n].users)):
             hat = counted[number]
-            query = self._watched_query(hat) if hat.cell in self._watched else None
+            query = self._watched_query(hat, appraisal, outlook) if hat.cell in self._watched else None
             if query is None:
-                reserve = round((1 - self._keys.share) * self._keys.daily_limit)
-                query = appraisal.query(
-                    self._items(hat), np.array([number]), outlook, _PRICE * self._keys.price, reserve
-                )
+                items, price = self._items(hat), _PRICE * self._keys.price
+                query = appraisal.query(items, np.array([number]), outlook, price, self._reserve(self._keys.share))
             if query is not None:
                 self._is_unpaid[query.members.contributions] = False
                 yield self._charged(query)
 
     def _items(self, hat: Hat) -> list[Integers]:
         """Return what a query may be about: a HAT, or with it all that its cell has not been paid for today."""
-        unpaid = [
-            np.arange(other.first, other.end)[self._is_unpaid[other.first : other.end]]
-            for other in self.day.hats
-            if other.cell == hat.cell
-        ]
+        of_cell = (self.day.hats[number] for number in self.day.of_cell[hat.cell])
+        unpaid = [np.arange(other.first, other.end)[self._is_unpaid[other.first : other.end]] for other in of_cell]
         alone = np.arange(hat.first, hat.end)
         together = np.concatenate(unpaid)
         return [alone, together] if len(together) > len(alone) else [alone]
 
-    def _watched_query(self, hat: Hat) -> Query | None:
+    def _reserve(self, share: float) -> int:
+        """Return what each bus keeps if only a share of its limit may be spent now."""
+        return round((1 - share) * self._keys.daily_limit)
+
+    def _watched_query(self, hat: Hat, appraisal: Appraisal, outlook: Outlook) -> Query | None:
         """Query a watched HAT at an equal payment of all its buses, as long as they have a watch share."""
         keys = self._keys
         contributions = np.arange(hat.first, hat.end)
         unit = int(keys.daily_limit * keys.watch_share / _WATCHED_HATS)
-        reserve = round((1 - keys.watch_share) * keys.daily_limit)
-        payments = np.minimum(unit, self.balances.left(self.day.bus[contributions], reserve))
+        left = self.balances.left(self.day.bus[contributions], self._reserve(keys.watch_share))
+        payments = np.minimum(unit, left)
         paying = payments > 0
         if not paying.any():
             return None
         members = members_of(contributions[paying], self.day, self.covariance, self._variances)
-        return query_of(members, payments[paying], self.day, self.covariance, self._variances)
+        return appraisal.made(members, payments[paying], outlook)
 
     def settle(self) -> Iterator[Query]:
         """Make the queries of the day's end."""

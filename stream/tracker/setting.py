@@ -24,6 +24,7 @@ class Variances:
     bus_hat    of a bus in one HAT around its day
     reading    of one reading around its bus in the HAT
     city_drift, cell_drift   added in an hour
+    future     of a HAT of the next day around city + cell: its hour, features and sampling
     """
 
     city: float = 144.0
@@ -36,6 +37,7 @@ class Variances:
     reading: float = 119.0
     city_drift: float = 0.08
     cell_drift: float = 0.01
+    future: float = 15.0
 
     @classmethod
     def of(cls, upper_bound: float) -> Self:
@@ -78,6 +80,7 @@ _LIMITS: Final = (2.0, 5.0, 10.0, 20.0, 40.0)
 _PRICES: Final = (5.0, 1.5, 0.8, 0.6, 0.3)
 
 
-def default_price(epsilon: float) -> float:
-    """Return the price at which a settlement with this epsilon for each bus begins."""
-    return math.exp(float(np.interp(math.log(epsilon), np.log(_LIMITS), np.log(_PRICES))))
+def default_price(epsilon: float, upper_bound: float = REFERENCE_BOUND) -> float:
+    """Return the price for a daily limit of `epsilon`, in the unit of values in [0, upper_bound]."""
+    reference = math.exp(float(np.interp(math.log(epsilon), np.log(_LIMITS), np.log(_PRICES))))
+    return reference * upper_bound / REFERENCE_BOUND

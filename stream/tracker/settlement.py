@@ -32,17 +32,15 @@ class Settlement:
         self, keys: TrackerKeys, variances: Variances, day: DayCounts, covariance: Covariance, balances: Balances
     ) -> None:
         self._keys = keys
+        self._variances = variances
         self._day = day
         self._covariance = covariance
         users = np.array([hat.users for hat in day.hats], np.float64)
         values = values_of(users, keys.objective)
         self._appraisal = Appraisal(values, variances, day, covariance, balances)
-        of_cell: dict[int, list[int]] = defaultdict(list)
-        for number, hat in enumerate(day.hats):
-            of_cell[hat.cell].append(number)
-        self._of_cell = {cell: np.array(hats) for cell, hats in of_cell.items()}
+        self._of_cell = {cell: np.array(hats) for cell, hats in day.of_cell.items()}
         self._by_users = [int(number) for number in np.argsort(users, kind="stable")]
-        self._cells = sorted(of_cell, key=lambda cell: (-users[self._of_cell[cell]].sum(), cell))
+        self._cells = sorted(day.of_cell, key=lambda cell: (-users[self._of_cell[cell]].sum(), cell))
 
     def queries(self, unpaid: Integers, seen: Floats, hours: int) -> Iterator[Query]:
         """Make the queries, in order. The caller charges a query before it takes the next.
@@ -53,7 +51,7 @@ class Settlement:
         blocks = self._blocks(unpaid)
         for part in _ROUNDS:
             price = self._keys.price * part
-            outlook = Outlook(self._covariance, seen, hours)
+            outlook = Outlook(self._covariance, self._variances, seen, hours)
             for cell in self._cells:
                 yield from self._block_queries(cell, blocks, outlook, price)
             for number in self._by_users:
