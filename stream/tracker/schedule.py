@@ -89,16 +89,15 @@ class Schedule:
 
     def _watched_query(self, hat: Hat, appraisal: Appraisal, outlook: Outlook) -> Query | None:
         """Query a watched HAT at an equal payment of all its buses, as long as they have a watch share."""
-        keys = self._keys
+        share = self._keys.watch_share
         contributions = np.arange(hat.first, hat.end)
-        unit = int(keys.daily_limit * keys.watch_share / _WATCHED_HATS)
-        left = self.balances.left(self.day.bus[contributions], self._reserve(keys.watch_share))
-        payments = np.minimum(unit, left)
-        paying = payments > 0
-        if not paying.any():
+        left = self.balances.left(self.day.bus[contributions], self._reserve(share))
+        if not left.any():
             return None
-        members = members_of(contributions[paying], self.day, self.covariance, self._variances)
-        return appraisal.made(members, payments[paying], outlook)
+        members = members_of(contributions[left > 0], self.day, self.covariance, self._variances)
+        unit = int(self._keys.daily_limit * share / _WATCHED_HATS)
+        payments = np.minimum(unit, self.balances.left(members.buses, self._reserve(share)))
+        return appraisal.made(members, payments, outlook)
 
     def settle(self) -> Iterator[Query]:
         """Make the queries of the day's end."""
