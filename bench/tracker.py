@@ -15,8 +15,8 @@ from hatcast.agents.research.days import TRACKER_CAP, open_days, policy_of_recor
 from hatcast.agents.research.evaluate.days.replay import TrackerDesign
 from hatcast.agents.research.plan.counts import Counts, counts_of_days
 from hatcast.stream.mechanisms.system import SystemNoise
+from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.tracker.query import Query
-from hatcast.stream.tracker.setting import Objective
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
 
 _DATA: Final = Path(__file__).parents[1] / "tests" / "data" / "capmetro"

@@ -105,7 +105,7 @@ class LedgerFile:
             has_room = self._has_reserved(release, total) or release.status is not Status.RELEASED
         else:
             self._reserve(release.date, reservations(self.policy, release.date), total)
-            has_room = not release.charge or self._charge(release, total)
+            has_room = self._has_required(release.date) and (not release.charge or self._charge(release, total))
         if not has_room:
             release = release.exhausted()
         run("UPDATE spent SET commits = commits + 1 WHERE date = ? AND policy = ?", ours)
@@ -146,6 +146,12 @@ class LedgerFile:
                 self._count_change(date)
                 self._reserve(date, {query: reservations(self.policy, date)[query]}, total)
         return all(self._places(query, dates).values())
+
+    def _has_required(self, date: str) -> bool:
+        """Return whether the day has room for the reservations without which nothing is released."""
+        places = self._day(date).policies
+        wanted = reservations(self.policy, date)
+        return all(places[self.policy.name].queries[name].places for name in wanted if wanted[name].is_required)
 
     def _places(self, query: str, dates: Sequence[str]) -> dict[str, int]:
         """Return date -> number of places reserved for a query, for decided dates; without reading the charges."""

@@ -17,8 +17,8 @@ from hatcast.agents.research.evaluate.comparison import Hat, compare
 from hatcast.agents.research.evaluate.contenders import DEFAULT, default_estimators, parse_contender
 from hatcast.agents.research.evaluate.inputs import hat_of_counts, hat_of_recording
 from hatcast.agents.research.evaluate.values import VALUES
+from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.readings.formats import FORMATS
-from hatcast.stream.tracker.setting import Objective
 
 _EPSILONS: Final = "0.5,1,1.5,2"
 _HYBRID_RUNS: Final = 1_000_000  # all runs of a point are in memory at once

@@ -12,7 +12,7 @@ from rich.console import Console
 from hatcast.agents.cli.progress import progress_bars
 from hatcast.agents.research.evaluate.contenders import Contender
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.tracker.setting import Objective
+from hatcast.stream.policy.tracker_keys import Objective
 
 _RUNS: Final = 4
 _MOST_RUNS: Final = 1_000  # all runs of a design are in memory at once

@@ -12,8 +12,8 @@ from rich.console import Console
 from hatcast.agents.cli.options import epsilons_of, json_option, plot_option
 from hatcast.agents.cli.progress import progress_bars
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.readings.formats import FORMATS
-from hatcast.stream.tracker.setting import Objective
 
 if TYPE_CHECKING:  # imported when it is needed, so that --help is fast
     from hatcast.agents.research.plan.counts import Counts

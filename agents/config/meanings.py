@@ -11,7 +11,7 @@ import msgspec
 
 from hatcast.agents.config.settings import DisplayTable, KafkaTable, RedisTable, WorkerTable
 from hatcast.agents.config.topics_table import TopicsTable
-from hatcast.stream.policy.table import EstimatorTable, PolicyTable, PrivacyTable, QueryTable
+from hatcast.stream.policy.table import EstimatorTable, PolicyTable, PrivacyTable, QueryTable, TrackerTable
 
 TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "kafka": KafkaTable,
@@ -22,6 +22,7 @@ TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "policy": PolicyTable,
     "policy.privacy": PrivacyTable,
     "policy.estimator": EstimatorTable,
+    "policy.tracker": TrackerTable,
     "policy.query": QueryTable,
 }
 # Text keys that are durations.
@@ -34,7 +35,9 @@ DURATIONS: Final = frozenset(
 # Defaults that the struct does not have: set by the code that reads the key, or required in some cases only.
 DEFAULTS: Final[Mapping[str, str]] = {
     "policy.privacy.total_limit": "required for unit `user`",
-    "policy.privacy.min_users": "10",
+    "policy.privacy.epsilon": "required; not for `tracker`",
+    "policy.privacy.max_hats_per_day": "required; `tracker`: 500",
+    "policy.privacy.min_users": "10; `tracker`: 3",
     "policy.privacy.local_epsilon": "`epsilon`",
     "policy.estimator.grouping": '`"bestfit"`',
     "policy.estimator.array_length": "by estimator",
@@ -44,13 +47,17 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "policy.estimator.sigma": "required where used",
     "policy.estimator.sigma_local": "`sigma`",
     "policy.estimator.mean_gap": "0",
+    "policy.tracker.price": "by `daily_limit`",
+    "policy.tracker.watch_share": "0.5",
     "policy.query.from": "`policy.from`",
     "policy.query.epsilon": "this or `scale`",
     "policy.query.scale": "this or `epsilon`",
     "policy.query.min_n": "required for `mean_speed`",
     "policy.query.speed_limit": "required for `over_speed_limit`",
 }
-_SUBTABLES: Final = frozenset({"policy.privacy", "policy.estimator", "policy.query"})  # each has its own heading
+_SUBTABLES: Final = frozenset(
+    {"policy.privacy", "policy.estimator", "policy.tracker", "policy.query"}
+)  # each has its own heading
 
 MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "kafka": {
@@ -137,7 +144,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "delta": "of the reported (epsilon, delta); with Gaussian noise it is part of the guarantee",
         "min_users": "a HAT with fewer users is `suppressed`. Not allowed under `add_remove`, where `weight_threshold` "
         "suppresses",
-        "acknowledge_weak_privacy": "required above epsilon 10",
+        "acknowledge_weak_privacy": "required above epsilon 10, and for a `daily_limit` above 10 of `tracker`",
         "local_epsilon": "epsilon of each report of a device: [hybrid.md](hybrid.md)",
         "max_coalition": "number of devices that may share their noise with each other, with Gaussian noise; without "
         "it [no amplification](hybrid.md#amplification) is published",
@@ -156,6 +163,15 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "([hybrid.md](hybrid.md#estimators))",
         "sigma_local": "only `kvh_heterogeneous`, km/h: the same for buses with devices, if it differs",
         "mean_gap": "only `kvh_heterogeneous`, km/h: how much faster buses with devices go",
+    },
+    "policy.tracker": {
+        "share": "of `daily_limit`, for queries at the close of a slot; the rest is for the settlement of the day",
+        "objective": "what is made accurate: `cells` (HATs nearly alike), `buses` (by their number of vehicles) or `mix`",
+        "price": "km/h of summed standard deviation that a vehicle's epsilon must save; without it, a value for the daily "
+        "limit ([specification](specification/tracker.md#3-when-queries-are-made))",
+        "watch": 'a file as for `cells`, with `source = "public"`: these cells are queried first, at the close of each '
+        "slot",
+        "watch_share": "of a vehicle's `daily_limit`, for queries of watched cells: 0.5 if there is a `watch`",
     },
     "policy.query": {
         "name": "as `policy.name`; unique among the queries",

@@ -20,6 +20,7 @@ from hatcast.stream.estimators import ESTIMATOR_KEYS, Parameters
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HYBRID_KEYS, HybridParameters, check
 from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.policy.toml_tables import decode_table, duration_ms
+from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR
 from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.partitioner import PARTITIONERS
 from hatcast.stream.readings.pseudonyms import KEY_BYTES
@@ -189,7 +190,9 @@ def parse_settings(table: Mapping[str, Any], folder: Path, environment: Mapping[
             "topics.telemetry_retention", f"{retention!r} is too short to rebuild a lost Redis", 'use "72h" or more'
         )
     policy = read_policy(
-        given.policy, {**ESTIMATOR_KEYS, **HYBRID_KEYS}, lambda name: _read(folder, name, "policy.cells")
+        given.policy,
+        {**ESTIMATOR_KEYS, **HYBRID_KEYS, **TRACKER_ESTIMATOR},
+        lambda name: _read(folder, name, "policy.cells"),
     )
     Parameters.of(policy)  # raises now what would otherwise fail when the first slot closes
     if policy.hybrid is not None:

@@ -7,8 +7,8 @@
 --       11 12 the same for an exhausted budget, 13 the recovery's token, 14 fineness of its noise, 15 the policy that
 --       this one replaces ('' for none), 16 this one as its next policy, 17 18 the commit sequence: its field and the
 --       value written last, 19 the number of the domain's commits that this worker knows; then for each query over days
---       that reads this day: its name, number of places that a user can be in, epsilon of each place (1e-9), '1' if that
---       is spent already
+--       that reads this day: its name, number of places that a user can be in, epsilon of each place (1e-9), 'spent' if
+--       that is spent already, 'required' if without it the budget is exhausted, else ''
 -- Returns {"committed" or "found", record, "1" if it is published, the number of the domain's commits}, or one word, and
 -- then nothing was written:
 -- "unrecovered", "behind" (another commit sequence), "sealed" (the day is sealed), "replaced" (the day is the next
@@ -29,12 +29,16 @@ prefetch(KEYS[3], {
 prefetch(KEYS[8], {'limit', 'spent'})
 
 -- Before the day's first release, whether or not it is charged.
+local lacks_required = false
 for i = 20, #ARGV, 4 do
-  reserve(KEYS[3], KEYS[8], name, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[7], ARGV[8], ARGV[i + 3] == '1')
+  reserve(KEYS[3], KEYS[8], name, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[7], ARGV[8], ARGV[i + 3] == 'spent')
+  if ARGV[i + 3] == 'required' and places_of(KEYS[3], name, ARGV[i]) == 0 then lacks_required = true end
 end
 
 local place, charge, head, tail = ARGV[4], amount(ARGV[5], KEYS[4]), ARGV[9], ARGV[10]
-if ZERO < charge then
+if lacks_required then
+  head, tail = ARGV[11], ARGV[12]
+elseif ZERO < charge then
   local before, levels = get(KEYS[4], place), levels_in(KEYS[5])
   if before then levels[before] = (levels[before] or 0) - 1 end
   local after = digits_of(amount(before or '0', KEYS[4]) + charge)

@@ -105,7 +105,7 @@ class LedgerStore:
         return [
             part
             for query, reserved in self._reservations(date).items()
-            for part in (query, str(reserved.places), str(reserved.epsilon), str(int(reserved.is_spent)))
+            for part in (query, str(reserved.places), str(reserved.epsilon), _kind_of(reserved))
         ]
 
     def _answer_call(self, proposal: AnswerProposal, guard: CommitGuard) -> Call:
@@ -262,6 +262,11 @@ class LedgerStore:
             pipe.scard(self._keys.published(date, self._name))
             records, published = await pipe.execute()
         return int(records) - int(published)
+
+
+def _kind_of(reserved: Reserved) -> str:
+    """Return what commit.lua is told about a reservation."""
+    return "spent" if reserved.is_spent else "required" if reserved.is_required else ""
 
 
 def _committed(answers: Sequence[Any], seen: int) -> tuple[list[Committed], int]:

@@ -58,7 +58,7 @@ class ReleaseLoop:
 
     async def prepare(self) -> None:
         """Warm up dp-accounting: its import takes a second or two, and would block the event loop."""
-        await asyncio.to_thread(composed_epsilon, {self._policy.epsilon_nano: 1}, self._policy.delta)
+        await asyncio.to_thread(composed_epsilon, {self._policy.daily_limit_nano: 1}, self._policy.delta)
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Run rounds until `stopping` is set. A failed round is repeated from what Redis stores."""

@@ -58,11 +58,13 @@ class Reserved:
 
     places     0 if the day's budget had no room: then the query is not answered
     is_spent   the epsilon is spent already, so it is reserved even above the limits
+    is_required   releases of a day that has no room for it are `budget_exhausted`, though they charge nothing else
     """
 
     places: int
     epsilon: int
     is_spent: bool = field(default=False, compare=False)
+    is_required: bool = field(default=False, compare=False)
 
     @property
     def amount(self) -> int:

@@ -8,7 +8,7 @@ from hatcast.stream.accounting.composition import composed_epsilon
 from hatcast.stream.accounting.ledger import Reserved, user_charges
 from hatcast.stream.hybrid import gaussian_epsilon
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.queries import reservations
+from hatcast.stream.queries import TRACKER_QUERIES, reservations
 from hatcast.stream.units import NANO
 
 
@@ -78,6 +78,8 @@ class DayLoss:
 def day_loss(policy: Policy, date: str | None = None) -> DayLoss:
     """Return the loss of a local date with the queries that read it; None: of a day that every query reads."""
     every = {query.name: Reserved(policy.most_hats, query.epsilon_nano) for query in policy.queries}
+    if policy.tracker is not None:
+        every[TRACKER_QUERIES] = Reserved(1, policy.tracker.daily_limit)
     return DayLoss(
         most_hats=policy.most_hats,
         epsilon=policy.epsilon_nano,

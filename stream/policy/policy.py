@@ -31,6 +31,13 @@ from hatcast.stream.policy.query import Query
 from hatcast.stream.policy.query_keys import check_queries, read_queries
 from hatcast.stream.policy.table import PolicyTable, canonical, min_users_of
 from hatcast.stream.policy.toml_tables import decode_table, duration_ms
+from hatcast.stream.policy.tracker_keys import (
+    TRACKER,
+    TrackerKeys,
+    check_tracker,
+    tracker_keys,
+    with_tracker_defaults,
+)
 from hatcast.stream.readings.reading import to_milli
 from hatcast.stream.units import nano_ceil, nano_floor
 
@@ -48,11 +55,13 @@ class Policy:
     grid            km/h; releases are multiples of it
     delta           of the (epsilon, delta) that is shown for a day; with Gaussian noise every bound holds with it
     total_limit     of all days of one user, for unit `user` only
+    epsilon         of one HAT; the daily limit of a tracker, which has none
     epsilon_nano    charge of one HAT in 1e-9, rounded up
     min_users       a HAT with fewer users is suppressed; 0 under add_remove, where their number is private
     grouping, array_length, quantiles, weight_threshold   keys of the estimator, None if it does not use them:
                     array_length is the name of a rule or an integer, weight_threshold counts readings
     hybrid          keys for devices that do not trust the operator; None: no devices
+    tracker         keys of the estimator `tracker`; None: another estimator
     queries         over several days, each answered for every cell and slot
     most_hats       most HATs that one user's day can enter: K, or cells x slots if fewer are listed
     """
@@ -89,12 +98,18 @@ class Policy:
     quantiles: str | None
     weight_threshold: float | None
     hybrid: HybridKeys | None
+    tracker: TrackerKeys | None
     queries: tuple[Query, ...]
     most_hats: int
 
     @property
     def epsilon_nano(self) -> int:
-        """Charge of one release in 1e-9, rounded up; in a hybrid policy that of the group that pays more."""
+        """Charge of one release in 1e-9, rounded up; in a hybrid policy that of the group that pays more.
+
+        A tracker's releases are charged to its reservation of the day.
+        """
+        if self.tracker is not None:
+            return 0
         return nano_ceil(self.epsilon if self.hybrid is None else self.hybrid.charged(self.epsilon))
 
     @property
@@ -124,10 +139,10 @@ def read_policy(
     """Check the `[policy]` table of hatcast.toml and return the policy.
 
     estimators   keys of the registered estimators, by name
-    read_cells   returns the text of the file that `cells` names
+    read_cells   returns the text of a file of cells that a key names
     Raises SettingError with the key, the problem and the fix.
     """
-    given = decode_table(table, PolicyTable, "policy")
+    given = decode_table(with_tracker_defaults(table), PolicyTable, "policy")
     listed, cells_content = cells_of(given, read_cells)
     cells = None if listed is None else listed.cells
     check_values(given)
@@ -138,6 +153,8 @@ def read_policy(
         for key in ("slot_length", "lateness", "max_ahead", "min_interval")
     }
     check_times(given, durations)
+    if given.estimator.name == TRACKER:
+        check_tracker(given)
     check_privacy(given)
     keys = chosen_keys(given.estimator, given.privacy, estimators)
     charged = given.privacy.epsilon if keys.hybrid is None else keys.hybrid.charged(given.privacy.epsilon)
@@ -153,9 +170,13 @@ def read_policy(
             "remove the queries, or move them to a policy of their own",
         )
     most_hats = most_hats_of(given, durations["slot_length"], cells)
-    check_queries(given, queries, most_hats)
+    tracker, tracker_canonical = tracker_keys(given, queries, most_hats, read_cells)
+    if tracker is None:
+        check_queries(given, queries, most_hats)
     hashed = rfc8785.dumps(
-        canonical(given, durations, cells_content, keys.used(), [query.canonical for query in queries])
+        canonical(
+            given, durations, cells_content, keys.used(), [query.canonical for query in queries], tracker_canonical
+        )
     )
     return Policy(
         name=given.name,
@@ -190,6 +211,7 @@ def read_policy(
         quantiles=keys.quantiles,
         weight_threshold=keys.weight_threshold,
         hybrid=keys.hybrid,
+        tracker=tracker,
         queries=queries,
         most_hats=most_hats,
     )

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Final
 
 CELL_SELECTION: Final = "cells"  # name of the private selection of cells where queries are listed
+TRACKER_QUERIES: Final = "tracker"  # name of what all queries of a tracker reserve together
 
 
 class Kind(StrEnum):

@@ -42,6 +42,16 @@ class EstimatorTable(msgspec.Struct, frozen=True, kw_only=True):
     mean_gap: float | None = None
 
 
+class TrackerTable(msgspec.Struct, frozen=True, kw_only=True):
+    """`[policy.tracker]`: for the defaults of `price` and `watch_share` see `tracker_keys`."""
+
+    share: float = 0.3
+    objective: str = "cells"
+    price: float | None = None
+    watch: str | None = None
+    watch_share: float | None = None
+
+
 class QueryTable(msgspec.Struct, frozen=True, kw_only=True):
     """One `[[policy.query]]` as written: `scale` in the unit of the answer, `speed_limit` in km/h."""
 
@@ -76,6 +86,7 @@ class PolicyTable(msgspec.Struct, frozen=True, kw_only=True):
     grid: float = 0.001
     privacy: PrivacyTable
     estimator: EstimatorTable
+    tracker: dict[str, Any] | None = None
     query: tuple[dict[str, Any], ...] = ()
 
 
@@ -85,10 +96,12 @@ def canonical(
     cells: object,
     keys: tuple[Mapping[str, Any], Mapping[str, Any]],
     queries: Sequence[Mapping[str, str | int | float]],
+    tracker: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the canonical policy, whose hash is the `policy_id`: every key with its value, except the name.
 
-    keys   the keys of [policy.privacy] and of [policy.estimator] that this estimator uses and not all do
+    keys      the keys of [policy.privacy] and of [policy.estimator] that this estimator uses and not all do
+    tracker   the keys of [policy.tracker]; None unless it is the estimator: then there is no epsilon of a HAT
     Durations are in ms, speeds in milli-units, `cells` is the file's content: "300s" and "5m" give the same policy.
     `query` is left out if empty, so that a policy made before queries existed keeps its id.
     """
@@ -109,7 +122,7 @@ def canonical(
         "privacy": {
             "unit": given.privacy.unit,
             "relation": given.privacy.relation,
-            "epsilon": given.privacy.epsilon,
+            **({"epsilon": given.privacy.epsilon} if tracker is None else {}),
             "max_hats_per_day": given.privacy.max_hats_per_day,
             "daily_limit": given.privacy.daily_limit,
             **({} if given.privacy.total_limit is None else {"total_limit": given.privacy.total_limit}),
@@ -119,6 +132,7 @@ def canonical(
             **keys[0],
         },
         "estimator": {"name": given.estimator.name, **keys[1]},
+        **({} if tracker is None else {"tracker": tracker}),
         **({"query": list(queries)} if queries else {}),
     }
 

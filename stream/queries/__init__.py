@@ -10,13 +10,14 @@ from typing import Final
 
 from hatcast.stream.accounting.ledger import Reserved
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.policy.query import CELL_SELECTION, Kind, Period, Query
+from hatcast.stream.policy.query import CELL_SELECTION, TRACKER_QUERIES, Kind, Period, Query
 from hatcast.stream.queries import mean_speed, over_speed_limit
 from hatcast.stream.queries._interface import Answer, QueryKind, Reason, RetainedDay, answerer
 
 __all__ = [
     "CELL_SELECTION",
     "KINDS",
+    "TRACKER_QUERIES",
     "Answer",
     "Period",
     "Query",
@@ -39,7 +40,8 @@ def reservations(policy: Policy, date: str) -> dict[str, Reserved]:
     """Return the reservations of the queries that read a local date, by query name.
 
     A private selection of cells counts as a query, `CELL_SELECTION`. It read the date before the policy existed, so its
-    epsilon is spent already.
+    epsilon is spent already. All queries of a tracker count as one, `TRACKER_QUERIES`: it is reserved last, and without
+    it none of them is made.
     """
     by_name = {
         query.name: Reserved(policy.most_hats, query.epsilon_nano)
@@ -48,6 +50,8 @@ def reservations(policy: Policy, date: str) -> dict[str, Reserved]:
     }
     if policy.selection_cost is not None and policy.selection_cost.covers(date):
         by_name[CELL_SELECTION] = Reserved(1, policy.selection_cost.epsilon_nano, is_spent=True)
+    if policy.tracker is not None:
+        by_name[TRACKER_QUERIES] = Reserved(1, policy.tracker.daily_limit, is_required=True)
     return by_name
 
 

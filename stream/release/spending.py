@@ -21,6 +21,8 @@ def fineness_of(policy: Policy) -> Callable[[float | None], int]:
     A ratio publishes no scale; its fineness is a function of the policy alone.
     """
     grid, ratio_fineness = Grid(policy.grid), 0
+    if policy.tracker is not None:
+        return lambda _: 0  # its releases charge nothing but its reservation
     if policy.hybrid is not None:
         return lambda _: 0  # two groups, two scales: the record does not determine either fineness
     if policy.estimator == capped_ratio.ESTIMATOR.name:

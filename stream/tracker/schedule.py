@@ -8,12 +8,13 @@ from typing import Final
 
 import numpy as np
 
+from hatcast.stream.policy.tracker_keys import TrackerKeys
 from hatcast.stream.tracker.appraisal import Appraisal, Outlook
 from hatcast.stream.tracker.balances import Balances
 from hatcast.stream.tracker.contributions import DayCounts, Hat, HatCounts, Integers
 from hatcast.stream.tracker.model import Covariance
 from hatcast.stream.tracker.query import Query, members_of
-from hatcast.stream.tracker.setting import TrackerKeys, Variances
+from hatcast.stream.tracker.setting import Variances
 from hatcast.stream.tracker.settlement import Settlement, values_of
 
 _PRICE: Final = 0.5  # at the close of a slot, of the policy's price: only a HAT's own hour can be shown live

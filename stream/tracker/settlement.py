@@ -11,12 +11,13 @@ from typing import Final
 
 import numpy as np
 
+from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys
 from hatcast.stream.tracker.appraisal import Appraisal, Outlook
 from hatcast.stream.tracker.balances import Balances
 from hatcast.stream.tracker.contributions import DayCounts, Floats, Integers
 from hatcast.stream.tracker.model import Covariance
 from hatcast.stream.tracker.query import Query
-from hatcast.stream.tracker.setting import Objective, TrackerKeys, Variances
+from hatcast.stream.tracker.setting import Variances
 from hatcast.stream.units import NANO
 
 _ROUNDS: Final = (1.5, 0.75, 0.4, 0.15, 0.05, 0.01)  # of the price

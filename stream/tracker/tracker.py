@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hatcast.stream.policy.tracker_keys import TrackerKeys
 from hatcast.stream.tracker.contributions import HatCounts, Integers
 from hatcast.stream.tracker.query import Query
 from hatcast.stream.tracker.schedule import Schedule
-from hatcast.stream.tracker.setting import TrackerKeys, Variances
+from hatcast.stream.tracker.setting import Variances
 from hatcast.stream.tracker.track import HatEstimate, Track
 from hatcast.stream.units import HOUR_MS
 

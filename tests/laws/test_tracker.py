@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hatcast.stream.mechanisms import Noisy
+from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys
 from hatcast.stream.tracker import query as queries
 from hatcast.stream.tracker.balances import Balances
 from hatcast.stream.tracker.contributions import Floats, Integers
 from hatcast.stream.tracker.model import Means
 from hatcast.stream.tracker.query import CLIPS, STEPS, Query, charges_of, noiseless_sum
 from hatcast.stream.tracker.schedule import Schedule
-from hatcast.stream.tracker.setting import Objective, TrackerKeys
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
 from hatcast.stream.units import HOUR_MS, NANO
 

@@ -15,7 +15,7 @@ from hatcast.agents.research.evaluate.days.replay import Replay, TrackerDesign
 from hatcast.agents.research.evaluate.days.scores import Published, Scores, Truth, constant_scores, scores_of
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.mechanisms.system import SystemNoise
-from hatcast.stream.tracker.setting import Objective
+from hatcast.stream.policy.tracker_keys import Objective
 from tests.services.data import DATA
 
 RUNS: Final = 4

@@ -17,7 +17,7 @@ from hatcast.agents.research.evaluate.days.replay import Replay, TrackerDesign, 
 from hatcast.agents.research.evaluate.days.scores import Published, Truth, constant_scores, scores_of
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.mechanisms.grid import Grid
-from hatcast.stream.tracker.setting import Objective
+from hatcast.stream.policy.tracker_keys import Objective
 from hatcast.stream.tracker.tracker import HatUsers
 from hatcast.stream.units import NANO
 from tests.services.data import DATA

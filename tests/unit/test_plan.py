@@ -18,7 +18,7 @@ from hatcast.agents.research.plan import grid
 from hatcast.agents.research.plan.counts import Counts, counts_of_days, counts_of_file, counts_of_rows
 from hatcast.agents.research.plan.forecast import MEAN_DEVIATION, Forecast, constant_errors
 from hatcast.stream.errors import HatcastError, RecordingError
-from hatcast.stream.tracker.setting import Objective, TrackerKeys
+from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
 from hatcast.stream.units import NANO
 

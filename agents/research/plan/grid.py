@@ -7,7 +7,7 @@ from typing import Final
 from hatcast.agents.research.plan.counts import Counts
 from hatcast.agents.research.plan.forecast import Expected, Forecast, constant_errors
 from hatcast.agents.research.processes import in_processes
-from hatcast.stream.tracker.setting import Objective, TrackerKeys, default_price
+from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys, default_price
 from hatcast.stream.units import nano_floor
 
 TOTALS: Final = (2.0, 5.0, 10.0, 20.0, 40.0)

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from hatcast.agents.research.plan.grid import HORIZONS, Plan, Plans
-from hatcast.stream.tracker.setting import TrackerKeys
+from hatcast.stream.policy.tracker_keys import TrackerKeys
 
 _DIGITS: Final = 4
 _UNWORTHY: Final = "*"

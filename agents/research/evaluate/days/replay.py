@@ -16,8 +16,8 @@ from hatcast.agents.research.evaluate.simulation import Floats
 from hatcast.stream.estimators import Parameters, Users
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
+from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys, default_price
 from hatcast.stream.tracker.query import Query
-from hatcast.stream.tracker.setting import Objective, TrackerKeys, default_price
 from hatcast.stream.tracker.track import HatEstimate
 from hatcast.stream.tracker.tracker import Tracker
 from hatcast.stream.units import NANO, nano_floor

@@ -1,0 +1,185 @@
+"""`[policy.tracker]`: keys of the estimator `tracker`, checked.    [docs/specification/tracker.md, section 3]
+
+A tracker has no epsilon of a HAT: `daily_limit` is what a bus loses on a day, whatever it does. So `[policy.privacy]`
+has no `epsilon`, and the caps are not needed for privacy.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final
+
+import h3.api.basic_int as h3
+import numpy as np
+
+from hatcast.stream.errors import SettingError
+from hatcast.stream.policy.cells_file import CellsFile, read_cells_file
+from hatcast.stream.policy.estimator_keys import EstimatorKeys, Relation
+from hatcast.stream.policy.query import TRACKER_QUERIES, Query
+from hatcast.stream.policy.table import WEAK_EPSILON, PolicyTable, TrackerTable
+from hatcast.stream.policy.toml_tables import decode_table
+from hatcast.stream.units import NANO, nano_floor
+
+TRACKER: Final = "tracker"
+"""name of the estimator"""
+TRACKER_ESTIMATOR: Final[Mapping[str, EstimatorKeys]] = MappingProxyType(
+    {TRACKER: EstimatorKeys(frozenset({Relation.REPLACE}), MappingProxyType({}))}
+)
+"""Its keys of [policy.estimator]: none. `read_policy` checks them as those of the other estimators."""
+_DEFAULTS: Final[Mapping[str, int]] = MappingProxyType({"max_hats_per_day": 500, "min_users": 3})
+_WATCH_SHARE: Final = 0.5  # default
+_LEAST: Final = NANO // 100  # 1e-9: with less, no query would be worth its price
+_MOST: Final = 1e6  # epsilon
+_WHERE: Final = "policy.tracker"
+
+
+class Objective(StrEnum):
+    """What is made accurate: HATs nearly alike, HATs by their number of buses, or half of each."""
+
+    CELLS = "cells"
+    BUSES = "buses"
+    MIX = "mix"
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerKeys:
+    """Keys of a tracker policy.
+
+    daily_limit   epsilon that a bus can lose on one day to the tracker, in 1e-9
+    share         of it, for queries at the close of an hour; the rest is for the settlement
+    objective     of the settlement
+    price         summed standard deviation (km/h) that one unit of a bus's epsilon must save in the settlement; at
+                  first, because it falls
+    watch         cells that are queried first
+    watch_share   of a bus's limit, for queries of watched cells
+    """
+
+    daily_limit: int
+    share: float = 0.3
+    objective: Objective = Objective.CELLS
+    price: float = 1.5
+    watch: frozenset[str] = frozenset()
+    watch_share: float = 0.0
+
+    def canonical(self, watched: CellsFile | None) -> dict[str, Any]:
+        """Return the keys of [policy.tracker] that are hashed into policy_id, with the content of the watch file."""
+        keys = {"share": self.share, "objective": self.objective.value, "price": self.price}
+        return keys if watched is None else keys | {"watch": watched.canonical, "watch_share": self.watch_share}
+
+
+REFERENCE_BOUND: Final = 65.0  # km/h: the upper bound for which constants of the tracker hold
+_LIMITS: Final = (2.0, 5.0, 10.0, 20.0, 40.0)
+_PRICES: Final = (5.0, 1.5, 0.8, 0.6, 0.3)
+
+
+def default_price(epsilon: float, upper_bound: float = REFERENCE_BOUND) -> float:
+    """Return the price for a daily limit of `epsilon`, in the unit of values in [0, upper_bound]."""
+    reference = math.exp(float(np.interp(math.log(epsilon), np.log(_LIMITS), np.log(_PRICES))))
+    return reference * upper_bound / REFERENCE_BOUND
+
+
+def with_tracker_defaults(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a [policy] table as written with what a tracker fills in: `epsilon` = `daily_limit`, and the caps.
+
+    Any other table is returned as it is. Raises SettingError if a tracker's table has an `epsilon`.
+    """
+    estimator, privacy = table.get("estimator"), table.get("privacy")
+    if not isinstance(estimator, Mapping) or estimator.get("name") != TRACKER or not isinstance(privacy, Mapping):
+        return table
+    if "epsilon" in privacy:
+        raise SettingError(
+            "policy.privacy.epsilon",
+            "is not used by tracker, which has no epsilon of a HAT",
+            "remove it: daily_limit is what a vehicle can lose on a day",
+        )
+    filled = {**_DEFAULTS, **privacy}
+    filled["epsilon"] = privacy.get("daily_limit", 1.0)  # without it, the error names daily_limit
+    return {**table, "privacy": filled}
+
+
+def tracker_keys(
+    given: PolicyTable, queries: tuple[Query, ...], most_hats: int, read_cells: Callable[[str], str]
+) -> tuple[TrackerKeys | None, dict[str, Any] | None]:
+    """Return the keys of a tracker policy, and their canonical form; None for any other estimator.
+
+    queries     over days, which are reserved out of the daily limit first
+    most_hats   most HATs of a user's day: each may answer each query
+    Raises SettingError.
+    """
+    if given.estimator.name != TRACKER:
+        if given.tracker is not None:
+            raise SettingError(_WHERE, f"is not used by {given.estimator.name}", 'remove it, or use name = "tracker"')
+        return None, None
+    table = decode_table(given.tracker or {}, TrackerTable, _WHERE)
+    _check_values(table)
+    limit = nano_floor(given.privacy.daily_limit) - most_hats * sum(query.epsilon_nano for query in queries)
+    if limit < _LEAST:
+        raise SettingError(
+            "policy.privacy.daily_limit",
+            f"{given.privacy.daily_limit:g} leaves {max(limit, 0) / NANO:g} for the tracker"
+            + (f", after the queries of up to {most_hats} HATs" if queries else ""),
+            f"raise it by {(_LEAST - limit) / NANO:g} or more, or lower the queries' epsilon or max_hats_per_day",
+        )
+    watched = _watched(given, table, read_cells)
+    keys = TrackerKeys(
+        daily_limit=limit,
+        share=table.share,
+        objective=Objective(table.objective),
+        price=round(default_price(limit / NANO, given.upper_bound), 3) if table.price is None else table.price,
+        watch=frozenset() if watched is None else frozenset(h3.int_to_str(cell) for cell in watched.cells),
+        watch_share=0.0 if watched is None else _WATCH_SHARE if table.watch_share is None else table.watch_share,
+    )
+    return keys, keys.canonical(watched)
+
+
+def check_tracker(given: PolicyTable) -> None:
+    """Check what a tracker requires of other tables. Raises SettingError."""
+    privacy, where = given.privacy, "policy.privacy"
+    if not 0 < privacy.daily_limit <= _MOST:
+        raise SettingError(f"{where}.daily_limit", "is not a valid limit", "use a number above 0, such as 5.0")
+    if privacy.unit != "user_day":
+        raise SettingError(f"{where}.unit", f"{privacy.unit!r} is not proved for tracker", 'use "user_day"')
+    if privacy.daily_limit > WEAK_EPSILON and not privacy.acknowledge_weak_privacy:
+        raise SettingError(
+            f"{where}.daily_limit",
+            f"{privacy.daily_limit:g} gives hardly any privacy",
+            f"use at most {WEAK_EPSILON:g}, or set acknowledge_weak_privacy = true",
+        )
+    for query in given.query:
+        if query.get("name") == TRACKER_QUERIES:
+            raise SettingError(
+                "policy.query.name", f"{TRACKER_QUERIES!r} is the name of the tracker's reservation", "use another name"
+            )
+
+
+def _check_values(table: TrackerTable) -> None:
+    for key, share in (("share", table.share), ("watch_share", table.watch_share)):
+        if share is not None and not 0 <= share <= 1:
+            raise SettingError(f"{_WHERE}.{key}", f"{share:g} is not a share", "use 0 to 1, such as 0.3")
+    if table.objective not in set(Objective):
+        raise SettingError(
+            f"{_WHERE}.objective", f"{table.objective!r} is unknown", f"use one of {', '.join(Objective)}"
+        )
+    if table.price is not None and not 0 < table.price < math.inf:
+        raise SettingError(f"{_WHERE}.price", f"{table.price:g} is not a price", "use km/h above 0, or leave it out")
+    if table.watch is None and table.watch_share is not None:
+        raise SettingError(f"{_WHERE}.watch_share", "is not used without watch", "name a file with watch, or remove it")
+
+
+def _watched(given: PolicyTable, table: TrackerTable, read_cells: Callable[[str], str]) -> CellsFile | None:
+    """Return the watch list; None without one."""
+    if table.watch is None:
+        return None
+    where = f"{_WHERE}.watch ({table.watch})"
+    try:
+        text = read_cells(table.watch)
+    except SettingError as error:  # it names `cells`
+        raise SettingError(where, "cannot be read", "name a readable file") from error
+    watched = read_cells_file(text, where, given.h3_resolution)
+    if watched.source != "public":
+        raise SettingError(where, "must be public", 'list cells that were chosen without data, with source = "public"')
+    if not watched.cells:
+        raise SettingError(where, "lists no cell", "list H3 indexes, one a line, or remove watch")
+    return watched

@@ -1,0 +1,88 @@
+"""A tracker's policy: its keys, what it leaves to queries over days, and what is rejected."""
+
+import json
+from typing import Any
+
+import pytest
+
+from hatcast.stream.errors import SettingError
+from hatcast.stream.estimators import ESTIMATOR_KEYS
+from hatcast.stream.policy.policy import Policy, read_policy
+from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR, TrackerKeys
+from hatcast.stream.queries import reservations
+from hatcast.stream.units import NANO
+
+CELL = "87608b0d2ffffff"
+FILES = {
+    "none.txt": 'source = "public"\n',
+    "watched.txt": f'source = "public"\n{CELL}\n',
+    "surveyed.txt": f'source = "survey"\n{CELL}\n',
+}
+TRACKED: dict[str, Any] = {
+    "name": "surat-tracker",
+    "upper_bound": 65.0,
+    "timezone": "Asia/Kolkata",
+    "privacy": {"daily_limit": 5.0},
+    "estimator": {"name": "tracker"},
+}
+
+
+def tracked(tracker: dict[str, Any] | None = None, **changes: Any) -> Policy:
+    table = TRACKED | changes | {"privacy": TRACKED["privacy"] | changes.get("privacy", {})}
+    if tracker is not None:
+        table["tracker"] = tracker
+    return read_policy(table, {**ESTIMATOR_KEYS, **TRACKER_ESTIMATOR}, FILES.__getitem__)
+
+
+def test_a_tracker_policy_has_keys_of_its_own() -> None:
+    made = tracked()
+    assert made.tracker == TrackerKeys(5 * NANO)
+    assert (made.max_hats_per_day, made.min_users, made.epsilon_nano) == (500, 3, 0)
+    assert "epsilon" not in json.loads(made.canonical)["privacy"]
+    watching = tracked({"watch": "watched.txt"})
+    assert watching.tracker is not None
+    assert (watching.tracker.watch, watching.tracker.watch_share) == (frozenset({CELL}), 0.5)
+    assert json.loads(watching.canonical)["tracker"]["watch"]["cells"] == [CELL]
+    assert len({made.policy_id, watching.policy_id, tracked({"share": 0.4}).policy_id}) == 3
+    assert tracked({"share": 0.3}).policy_id == made.policy_id
+
+
+def test_what_queries_over_days_cost_is_left_out_of_a_trackers_limit() -> None:
+    query = {"name": "q", "kind": "over_speed_limit", "days": 1, "speed_limit": 50.0, "epsilon": 0.01}
+    made = tracked(query=[query], privacy={"max_hats_per_day": 100})
+    assert made.tracker is not None
+    assert made.tracker.daily_limit == 4 * NANO
+    assert sum(each.amount for each in reservations(made, "2022-01-01").values()) == made.daily_limit_nano
+
+
+@pytest.mark.parametrize(
+    ("key", "changes", "tracker", "mend"),
+    [
+        ("privacy.epsilon", {"privacy": {"epsilon": 1.0}}, None, "remove it"),
+        ("privacy.daily_limit", {"privacy": {"daily_limit": 0.0}}, None, "above 0"),
+        ("privacy.daily_limit", {"privacy": {"daily_limit": 20.0}}, None, "acknowledge_weak_privacy"),
+        ("privacy.unit", {"privacy": {"unit": "user", "total_limit": 50.0}}, None, "user_day"),
+        ("privacy.relation", {"privacy": {"relation": "add_remove"}}, None, "use one of"),
+        ("privacy.local_epsilon", {"privacy": {"local_epsilon": 1.0}}, None, "remove it"),
+        (
+            "tracker",
+            {"estimator": {"name": "baseline"}, "privacy": {"epsilon": 1.0, "max_hats_per_day": 5}},
+            {},
+            "tracker",
+        ),
+        ("tracker.shore", {}, {"shore": 0.3}, "did you mean share"),
+        ("tracker.share", {}, {"share": 1.5}, "0 to 1"),
+        ("tracker.objective", {}, {"objective": "roads"}, "cells"),
+        ("tracker.price", {}, {"price": 0.0}, "above 0"),
+        ("tracker.watch_share", {}, {"watch_share": 0.5}, "watch"),
+        ("tracker.watch", {}, {"watch": "surveyed.txt"}, "public"),
+        ("tracker.watch", {}, {"watch": "none.txt"}, "lists no cell"),
+    ],
+)
+def test_a_tracker_policy_that_cannot_work_is_refused(
+    key: str, changes: dict[str, Any], tracker: dict[str, Any] | None, mend: str
+) -> None:
+    with pytest.raises(SettingError) as refused:
+        tracked(tracker, **changes)
+    assert str(refused.value).startswith(f"policy.{key}")
+    assert mend in str(refused.value)
