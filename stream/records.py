@@ -69,22 +69,65 @@ class UsersRecord(msgspec.Struct, frozen=True, kw_only=True):
     local: Annotated[int, msgspec.Meta(ge=0, description="users whose devices do not trust the operator")]
 
 
+class CountsRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Public counts of a HAT."""
+
+    users: Annotated[int, msgspec.Meta(ge=1, description="number of users")]
+    readings: Annotated[int, msgspec.Meta(ge=1, description="number of their readings")]
+    squares: Annotated[
+        float, msgspec.Meta(gt=0, le=1, description="sum of the squares of the users' shares of the readings")
+    ]
+
+
+class ResidualQueryRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A query of a tracker: how far buses are from the prediction. docs/specification/tracker.md has the symbols."""
+
+    number: Annotated[int, msgspec.Meta(ge=1, description="of the query on its date")]
+    sum: Annotated[int, msgspec.Meta(description="Y: the released integer, with its noise")]
+    clip: Annotated[float, msgspec.Meta(gt=0, description="z: clip of a residual, in its standard deviations")]
+    scale: Annotated[int, msgspec.Meta(gt=0, description="D: scale of the discrete Laplace noise in `sum`")]
+    steps: Annotated[int, msgspec.Meta(gt=0, description="T: steps of one unit of payment")]
+    weight: Annotated[float, msgspec.Meta(gt=0, description="W: sum of payments over standard deviations")]
+    kept: Annotated[float, msgspec.Meta(gt=0, le=1, description="k: what clipping leaves of a shift of all residuals")]
+    members: Annotated[int, msgspec.Meta(ge=1, description="number of users that pay")]
+    charges: Annotated[float, msgspec.Meta(ge=0, description="epsilon that all users pay, in sum")]
+    limit: Annotated[
+        float, msgspec.Meta(gt=0, description="epsilon that all queries of the date can cost a user: reserved")
+    ]
+    hats: Annotated[
+        tuple[tuple[Slot, float, float], ...],
+        msgspec.Meta(description="of each HAT: slot, weight g, and beta, the regression on its own deviation"),
+    ]
+    features: Annotated[
+        tuple[float, float], msgspec.Meta(description="weights of the coefficients of both features of HATs")
+    ]
+    variance: Annotated[float, msgspec.Meta(gt=0, description="of all that the model does not have, noise included")]
+    noise_variance: Annotated[float, msgspec.Meta(gt=0, description="of the noise")]
+
+
 class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One release on `hats.means`. Records with equal `release_id` are equal byte for byte."""
 
     RULES: ClassVar = (
-        When("status", ("released",), has=ANSWER, allows=BLEND),
+        When("status", ("released",), has=ANSWER, allows=(*BLEND, "query")),
         When("relation", ("replace",), has=("seq",)),
         When("target", allows=("device_epsilon", "delta", *BLEND)),
     )
 
-    release_id: Annotated[str, text(f"^{NAME}/{DATE}T{TIME}/{CELL}$", "policy/dateTslot/cell; also the record's key")]
+    release_id: Annotated[
+        str,
+        text(
+            f"^{NAME}/{DATE}T({TIME}/{CELL}|settlement/[0-9]{{5}})$",
+            "policy/dateTslot/cell, or policy/dateTsettlement/number of a query; also the record's key",
+        ),
+    ]
     policy_id: PolicyId
     status: Annotated[
-        Literal["released", "suppressed", "budget_exhausted", "incomplete"],
+        Literal["released", "suppressed", "budget_exhausted", "incomplete", "deferred"],
         msgspec.Meta(
             description="`suppressed`: too few users or, under `add_remove`, too few readings; `budget_exhausted`: the"
-            " day's limit left no room; `incomplete`: records of the day were lost. Only `released` has a mean"
+            " day's limit left no room; `incomplete`: records of the day were lost; `deferred`: a tracker made no"
+            " query of it, so the day's end or the estimates cover it. Only `released` has a mean"
         ),
     ]
     seq: Number | None = None
@@ -114,6 +157,8 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         | None
     ) = None
     users: UsersRecord | None = None
+    counts: Annotated[CountsRecord, msgspec.Meta(description="of a tracker's HAT")] | None = None
+    query: Annotated[ResidualQueryRecord, msgspec.Meta(description="of a tracker")] | None = None
     public_epsilon: (
         Annotated[
             float,
@@ -127,7 +172,11 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         str, msgspec.Meta(min_length=1, description="name in the policy; see docs/estimators.md, docs/hybrid.md")
     ]
     epsilon: Annotated[
-        Epsilon, msgspec.Meta(description="the policy's epsilon: cost of a release for a user that trusts the operator")
+        Epsilon,
+        msgspec.Meta(
+            description="the policy's epsilon: cost of a release for a user that trusts the operator; of a tracker: the"
+            " largest charge of a user"
+        ),
     ]
     target: (
         Annotated[
@@ -224,6 +273,13 @@ class EpsilonDelta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     delta: Annotated[float, msgspec.Meta(gt=0, lt=1, description="the policy's delta")]
 
 
+class SpentRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the users of a date have paid to a tracker so far: functions of counts."""
+
+    largest: Annotated[Epsilon, msgspec.Meta(description="of one user")]
+    mean: Annotated[Epsilon, msgspec.Meta(description="over the users in HATs with enough users")]
+
+
 class BudgetRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Ledger of one day on `hats.budget`, keyed by `policy/date`. The record with the greatest `seq` is valid."""
 
@@ -245,6 +301,7 @@ class BudgetRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     queries: Annotated[
         tuple[ReservedRecord, ...], msgspec.Meta(description="reserved for queries over several days")
     ] = ()
+    spent: Annotated[SpentRecord, msgspec.Meta(description="of a tracker's users; not in every record")] | None = None
     replaces: Annotated[Name, msgspec.Meta(description="previous policy")] | None = None
     from_date: (
         Annotated[Date, msgspec.Meta(description="first local date of this policy, if it replaces another")] | None

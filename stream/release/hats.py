@@ -33,12 +33,13 @@ from hatcast.stream.release.spending import day_epsilon, fineness_of
 
 
 class Status(StrEnum):
-    """Outcome of a final HAT."""
+    """Outcome of a final HAT. `deferred`: a tracker made no query of it at the close of its slot."""
 
     RELEASED = "released"
     SUPPRESSED = "suppressed"
     BUDGET_EXHAUSTED = "budget_exhausted"
     INCOMPLETE = "incomplete"
+    DEFERRED = "deferred"
 
 
 def is_charged(status: str, relation: str) -> bool:

@@ -12,9 +12,14 @@ _WINDOW: Final = 200.0  # queries; older ones fade exponentially
 class Calibration:
     """Running ratio of squared innovations to their variances, both without the noise of the query."""
 
-    def __init__(self) -> None:
-        self._seen = 1.0
-        self._expected = 1.0
+    def __init__(self, means: tuple[float, float] = (1.0, 1.0)) -> None:
+        """means: as `means` returned them before."""
+        self._seen, self._expected = means
+
+    @property
+    def means(self) -> tuple[float, float]:
+        """Both running means: seen, expected."""
+        return self._seen, self._expected
 
     def add(self, innovation: float, variance: float, noise: float) -> None:
         """Add a query's innovation, its variance, and the part of it that is noise."""

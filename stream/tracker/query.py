@@ -220,6 +220,13 @@ def _residuals(query: Query, values: Floats, means: Means) -> Floats:
     return np.asarray(np.bincount(members.of_bus, members.within * differences), np.float64)
 
 
+def expected_of(query: Query, means: Means) -> float:
+    """Return the prediction of the query's HATs, by their weights, in the policy's unit."""
+    observation, gain = query.observation, query.gain
+    shared = float(gain.row @ means.shared) + float(means.intercepts[observation.cell])
+    return shared + float(observation.weights @ means.hats[observation.hats])
+
+
 def innovation_of(query: Query, released: int, means: Means) -> float:
     """Return the difference of a released Y from what the model expected, in the policy's unit."""
     observation = query.observation

@@ -12,10 +12,11 @@ from hatcast.stream.policy.tracker_keys import TrackerKeys
 from hatcast.stream.tracker.appraisal import Appraisal, Outlook
 from hatcast.stream.tracker.balances import Balances
 from hatcast.stream.tracker.contributions import DayCounts, Hat, HatCounts, Integers
-from hatcast.stream.tracker.model import Covariance
+from hatcast.stream.tracker.model import SHARED, Covariance
 from hatcast.stream.tracker.query import Query, members_of
 from hatcast.stream.tracker.setting import Variances
 from hatcast.stream.tracker.settlement import Settlement, values_of
+from hatcast.stream.tracker.state import TrackerState, floats_of
 
 _PRICE: Final = 0.5  # at the close of a slot, of the policy's price: only a HAT's own hour can be shown live
 _WATCHED_HATS: Final = 4  # of a bus's day, for which its watch share is meant to last
@@ -25,15 +26,25 @@ class Schedule:
     """Queries of one policy, in order, and the covariance that follows from them.
 
     Call, in order: `begin_day`; for each slot `add_cells`, `add`, `close_slot`; at the end of the day `settle`.
+
+    seen, hours   as in `Outlook`
     """
 
-    def __init__(self, keys: TrackerKeys, variances: Variances) -> None:
+    def __init__(self, keys: TrackerKeys, variances: Variances, state: TrackerState | None = None) -> None:
+        """state: after the days before; None: there were none."""
         self._keys = keys
         self._variances = variances
         self.covariance = Covariance(variances)
         self._watched: set[int] = set()
-        self._seen = np.empty(0)
-        self._hours = 0
+        self.seen = np.empty(0)
+        self.hours = 0
+        if state is not None:
+            cells = len(state.cells)
+            self.add_cells(state.cells)
+            self.covariance.shared = floats_of(state.covariance, SHARED, SHARED)
+            self.covariance.slopes = floats_of(state.slopes, cells, SHARED)
+            self.covariance.variance = floats_of(state.variance, cells)
+            self.seen, self.hours = floats_of(state.seen, cells), state.hours
         self.begin_day()
 
     def begin_day(self) -> None:
@@ -49,15 +60,15 @@ class Schedule:
         first = self.covariance.cells
         self._watched |= {first + i for i, cell in enumerate(cells) if cell in self._keys.watch}
         self.covariance.add_cells(len(cells))
-        self._seen = np.concatenate((self._seen, np.zeros(len(cells))))
+        self.seen = np.concatenate((self.seen, np.zeros(len(cells))))
 
     def add(self, hats: Sequence[HatCounts]) -> None:
         """Add the final HATs of a slot."""
         self._newest = self.day.add(hats)
         self.covariance.add_hats(self.day.hats[self._newest.start :])
         self._is_unpaid = np.concatenate((self._is_unpaid, np.ones(len(self.day.hat) - len(self._is_unpaid), bool)))
-        np.add.at(self._seen, [hat.cell for hat in hats], 1)
-        self._hours += 1
+        np.add.at(self.seen, [hat.cell for hat in hats], 1)
+        self.hours += 1
 
     def close_slot(self) -> Iterator[Query]:
         """Make the queries of the newest slot: watched cells first, then those with most users."""
@@ -65,7 +76,7 @@ class Schedule:
         users = np.array([hat.users for hat in counted], np.float64)
         values = values_of(users, self._keys.objective)
         appraisal = Appraisal(values, self._variances, self.day, self.covariance, self.balances)
-        outlook = Outlook(self.covariance, self._variances, self._seen, self._hours)
+        outlook = Outlook(self.covariance, self._variances, self.seen, self.hours)
         for number in sorted(self._newest, key=lambda n: (counted[n].cell not in self._watched, -counted[n].users)):
             hat = counted[number]
             query = self._watched_query(hat, appraisal, outlook) if hat.cell in self._watched else None
@@ -103,7 +114,7 @@ class Schedule:
     def settle(self) -> Iterator[Query]:
         """Make the queries of the day's end."""
         settlement = Settlement(self._keys, self._variances, self.day, self.covariance, self.balances)
-        for query in settlement.queries(np.flatnonzero(self._is_unpaid), self._seen, self._hours):
+        for query in settlement.queries(np.flatnonzero(self._is_unpaid), self.seen, self.hours):
             yield self._charged(query)
 
     def _charged(self, query: Query) -> Query:

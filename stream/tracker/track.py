@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from hatcast.stream.mechanisms import LaplaceNoise
 from hatcast.stream.tracker.calibration import Calibration
 from hatcast.stream.tracker.contributions import Floats, Hat
-from hatcast.stream.tracker.model import Covariance, Means
-from hatcast.stream.tracker.query import Query, innovation_of, noiseless_sum
+from hatcast.stream.tracker.model import SHARED, Covariance, Means
+from hatcast.stream.tracker.query import Query, expected_of, innovation_of, noiseless_sum
+from hatcast.stream.tracker.state import TrackerState, floats_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +37,23 @@ class HatEstimate:
 class Track:
     """Means of the model after one sequence of released numbers. A simulation has several for the same counts."""
 
-    def __init__(self, centre: float) -> None:
-        """centre: the prior mean of the city."""
+    def __init__(self, centre: float, state: TrackerState | None = None) -> None:
+        """centre: the prior mean of the city. state: after the days before; None: there were none."""
         self.means = Means(centre)
         self.calibration = Calibration()
+        if state is not None:
+            self.means.shared = floats_of(state.means, SHARED)
+            self.means.intercepts = floats_of(state.intercepts, len(state.cells))
+            self.calibration = Calibration(state.calibration)
 
     def draw(self, query: Query, values: Floats, noise: LaplaceNoise) -> int:
         """Return Y with its noise. values: float64 [N], the private mean of each contribution of the day."""
         # The loss of a bus is at most 2 Z_b / D, whatever its Z_b: distance D at epsilon 1 names the noise of scale D.
         return noise.laplace(noiseless_sum(query, values, self.means), query.scale, 1.0).value
+
+    def expected(self, query: Query) -> float:
+        """Return what is expected of the query's HATs, weighted, in the policy's unit."""
+        return expected_of(query, self.means)
 
     def learn(self, query: Query, released: int) -> float:
         """Update with a released Y. Return its innovation in standard deviations."""

@@ -15,6 +15,7 @@ from hatcast.stream.tracker.contributions import HatCounts, Integers
 from hatcast.stream.tracker.query import Query
 from hatcast.stream.tracker.schedule import Schedule
 from hatcast.stream.tracker.setting import Variances
+from hatcast.stream.tracker.state import TrackerState, bytes_of
 from hatcast.stream.tracker.track import HatEstimate, Track
 from hatcast.stream.units import HOUR_MS
 
@@ -45,14 +46,37 @@ class Tracker:
     tracks   one for each sequence of released numbers: one, unless noise is simulated
     """
 
-    def __init__(self, keys: TrackerKeys, upper_bound: float, tracks: int = 1) -> None:
-        """upper_bound: of the policy's value."""
-        self.schedule = Schedule(keys, Variances.of(upper_bound))
-        self.tracks = [Track(upper_bound / 2) for _ in range(tracks)]
+    def __init__(
+        self, keys: TrackerKeys, upper_bound: float, tracks: int = 1, state: TrackerState | None = None
+    ) -> None:
+        """Args:
+        upper_bound: of the policy's value
+        state: after the days before; None: there were none
+        """
+        self.schedule = Schedule(keys, Variances.of(upper_bound), state)
+        self.tracks = [Track(upper_bound / 2, state) for _ in range(tracks)]
         self.values = np.empty(0)
-        self._cells: dict[str, int] = {}
+        self._cells = {} if state is None else {cell: number for number, cell in enumerate(state.cells)}
         self._buses: dict[int, int] = {}
-        self._newest_ms: int | None = None
+        self._newest_ms = None if state is None else state.newest_ms
+
+    def state(self, policy_id: str, date: str) -> TrackerState:
+        """Return the state after a day that is settled, of the first track."""
+        schedule, track = self.schedule, self.tracks[0]
+        return TrackerState(
+            policy_id=policy_id,
+            date=date,
+            cells=tuple(self._cells),
+            seen=bytes_of(schedule.seen),
+            hours=schedule.hours,
+            newest_ms=self._newest_ms,
+            covariance=bytes_of(schedule.covariance.shared),
+            slopes=bytes_of(schedule.covariance.slopes),
+            variance=bytes_of(schedule.covariance.variance),
+            means=bytes_of(track.means.shared),
+            intercepts=bytes_of(track.means.intercepts),
+            calibration=track.calibration.means,
+        )
 
     def begin_day(self) -> None:
         """Begin a local date."""

@@ -1,0 +1,203 @@
+"""A tracker policy at work: final slots of a date in order, then its settlement.    [docs/specification/tracker.md]
+
+Each query is drawn once. Its record is committed before it leaves, and after a crash the same calls with the stored
+records lead to the same state: a stored query has to be the one that the same counts lead to now, and its released
+number is learned instead of a new one. If it is not, then it is not known what each bus has paid on the date, so no
+further query is made of it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+
+from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.packing import columns
+from hatcast.stream.mechanisms import LaplaceNoise
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.release.hats import HatChunks, Status, release_id
+from hatcast.stream.release.tracker_records import (
+    MadeQuery,
+    StoredQuery,
+    TrackerRelease,
+    hat_release,
+    settlement_release,
+)
+from hatcast.stream.tracker.query import Query
+from hatcast.stream.tracker.state import TrackerState
+from hatcast.stream.tracker.tracker import HatUsers, Tracker
+
+_MILLI = 1000
+
+
+class DifferentQueryError(Exception):
+    """A stored query is not the one that the same counts lead to now."""
+
+
+class PolicyTracker:
+    """The tracker of one policy, at work on one date after the other.
+
+    Call `begin_day`, then `close_slot` for each slot of the date with HATs, in order of their ends, then `settle` and
+    `end_day`. After an error of the caller between two of them, make a new one from the last state.
+
+    settled   local date through which days are settled; "" for none
+    date      the date at work; "" before the first
+    closed    why no query is made of the date; None: queries are made
+    is_different   whether that is because a stored query is different
+    """
+
+    def __init__(self, policy: Policy, stored: bytes | None) -> None:
+        """stored: what `end_day` returned last; None: nothing. A state that cannot be used counts as none."""
+        if policy.tracker is None:
+            raise ValueError("the policy has no tracker")
+        self._policy = policy
+        self._keys = policy.tracker
+        self._calendar = Calendar(policy)
+        self._state = TrackerState.decoded(stored, policy.policy_id)
+        self._tracker = self._new_tracker()
+        self.settled = "" if self._state is None else self._state.date
+        self.date = ""
+        self.closed: Status | None = None
+        self.is_different = False
+        self._number = 0
+        self._slots: dict[str, Slot] = {}
+        self._names: list[tuple[str, str]] = []
+        self._known: frozenset[str] = frozenset()
+        self._queries: dict[int, StoredQuery] = {}
+
+    def begin_day(self, date: str, records: Iterable[tuple[str, bytes]]) -> None:
+        """Begin a local date, later than the settled ones.
+
+        records   release_id and bytes of each record of the date that is stored already
+        """
+        self._tracker.begin_day()
+        self.date, self.closed, self.is_different = date, None, False
+        self._number, self._slots, self._names = 0, {}, []
+        known, queries = set(), {}
+        for name, record in records:
+            known.add(name)
+            stored = StoredQuery.of(record)
+            if stored is not None:
+                queries[stored.query.number] = stored
+        self._known, self._queries = frozenset(known), queries
+
+    def close_day(self, status: Status) -> None:
+        """Make no query of the date from now on: its HATs get this status. Forgets what was learned of the date."""
+        if self.closed is None:
+            self._tracker = self._new_tracker()
+            self._tracker.begin_day()
+            self.closed = status
+
+    def is_known(self, name: str) -> bool:
+        """Return whether the date had a record of this release_id when it began."""
+        return name in self._known
+
+    def close_slot(self, slot: Slot, hats: Sequence[HatUsers], noise: LaplaceNoise) -> list[TrackerRelease]:
+        """Return the releases of a final slot's HATs, in the order in which they are committed: queries first."""
+        made: dict[str, MadeQuery] = {}
+        counted = [hat for hat in hats if len(hat.counts) >= self._policy.min_users]
+        if self.closed is None and counted:
+            self._slots[slot.name] = slot
+            self._names += [(slot.name, hat.cell) for hat in counted]
+            hour = self._calendar.local(slot.start_ms).hour
+            queries = self._tracker.close_slot(slot.start_ms, hour, counted)
+
+            def name_of(query: MadeQuery, cell: str) -> str:
+                del query
+                return release_id(self._policy, slot.key, cell)
+
+            made = dict(self._made(queries, name_of, noise))
+        releases = closed_releases(self._policy, slot, hats, self.closed or Status.DEFERRED)
+        by_cell = {release.cell: release for release in releases}
+        of = {hat.cell: hat for hat in hats}
+        queried = [
+            hat_release(self._policy, self._calendar, slot, of[cell], Status.RELEASED, query)
+            for cell, query in made.items()
+        ]
+        return [*queried, *(release for cell, release in by_cell.items() if cell not in made)]
+
+    def settle(self, noise: LaplaceNoise) -> list[TrackerRelease]:
+        """Return the releases of the date's settlement, in the order in which they are committed."""
+        if self.closed is not None:
+            return []
+
+        def released(cell: str, query: MadeQuery) -> TrackerRelease:
+            return settlement_release(self._policy, self._calendar, self._slots, cell, query)
+
+        queries = self._tracker.settle()
+        made = self._made(queries, lambda query, cell: released(cell, query).release_id, noise)
+        return [released(cell, query) for cell, query in made]
+
+    def end_day(self) -> bytes:
+        """End the date. Return the state after it, to begin with after a crash."""
+        self._state = self._tracker.state(self._policy.policy_id, self.date)
+        self.settled = self.date
+        return self._state.encoded()
+
+    def spent(self) -> tuple[int, float] | None:
+        """Return what the users of the date have paid so far, 1e-9: the largest and the mean; None without users."""
+        day = self._tracker.schedule.day
+        if not len(day.bus):
+            return None
+        spent = self._tracker.schedule.balances.spent(int(day.bus.max()) + 1)
+        return int(spent.max()), float(spent.mean())
+
+    def _made(
+        self, queries: Iterator[Query], name_of: Callable[[MadeQuery, str], str], noise: LaplaceNoise
+    ) -> list[tuple[str, MadeQuery]]:
+        """Return the queries with what is released of them, each with its cell; none if a stored one is different."""
+        made = []
+        try:
+            for design in queries:
+                cell = self._names[int(design.members.hats[-1])][1]
+                made.append((cell, self._released(design, cell, name_of, noise)))
+        except DifferentQueryError:
+            self.close_day(Status.DEFERRED)
+            self.is_different = True
+            return []
+        return made
+
+    def _released(
+        self, design: Query, cell: str, name_of: Callable[[MadeQuery, str], str], noise: LaplaceNoise
+    ) -> MadeQuery:
+        """Draw a query, or learn what was released of it before."""
+        track, number = self._tracker.tracks[0], self._number + 1
+        slots = tuple(self._names[int(hat)][0] for hat in design.members.hats)
+        stored = self._queries.get(number)
+        predicted = track.expected(design)
+        released = 0 if stored is None else stored.query.sum
+        made = MadeQuery(number, design, slots, released, predicted, self._keys.daily_limit)
+        name = name_of(made, cell)
+        if stored is None:
+            if name in self._known or number < max(self._queries, default=0):
+                raise DifferentQueryError
+            released = track.draw(design, self._tracker.values, noise)
+            made = MadeQuery(number, design, slots, released, predicted, self._keys.daily_limit)
+        elif stored.release_id != name or not stored.is_of(made, cell):
+            raise DifferentQueryError
+        track.learn(design, released)
+        self._number = number
+        return made
+
+    def _new_tracker(self) -> Tracker:
+        return Tracker(self._keys, self._policy.upper_bound / _MILLI, state=self._state)
+
+
+def closed_releases(policy: Policy, slot: Slot, hats: Sequence[HatUsers], status: Status) -> list[TrackerRelease]:
+    """Return the releases of a slot's HATs without a query, in the same order.
+
+    status   of HATs with enough users
+    """
+    calendar = Calendar(policy)
+    statuses = (
+        Status.SUPPRESSED if status is not Status.INCOMPLETE and len(hat.counts) < policy.min_users else status
+        for hat in hats
+    )
+    return [hat_release(policy, calendar, slot, hat, each) for hat, each in zip(hats, statuses, strict=True)]
+
+
+def hat_users(cell: str, chunks: HatChunks) -> HatUsers:
+    """Return the users of a HAT, by pseudonym, so that the same HAT gives the same floats."""
+    read = [columns(chunk) for chunk in chunks.readings]
+    pseudonyms, counts, sums = (np.concatenate(column) for column in zip(*read, strict=True))
+    order = np.argsort(pseudonyms)
+    return HatUsers(cell, pseudonyms[order], counts[order], sums[order])

@@ -1,0 +1,233 @@
+"""Release of a tracker's HAT, or of a query of its settlement: the bytes of a `hats.means` record.
+
+All fields except `query.sum`, `mean`, `raw` and `interval95` follow from public counts and the policy; these four also
+from released numbers, among them `query.sum`, which has the noise.    [docs/specification/tracker.md, section 2]
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Final
+
+import msgspec
+
+from hatcast.stream.estimators import Estimate
+from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.mechanisms.grid import Grid, clip, quantile95
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.tracker_keys import TRACKER
+from hatcast.stream.records import ResidualQueryRecord
+from hatcast.stream.release.hats import Status, estimate_fields, exact_json, record_parts, release_id, utc_text
+from hatcast.stream.tracker.query import STEPS, Query
+from hatcast.stream.tracker.tracker import HatUsers
+
+SETTLEMENT: Final = "settlement"
+_MILLI: Final = 1000
+_DIGITS: Final = 6  # of `squares`
+_ALIKE: Final = 1e-9  # relative difference of floats that two machines may compute for one query
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MadeQuery:
+    """A query with its released number.
+
+    number      of the query on its date, from 1
+    slots       names of the slots of `design.members.hats`
+    released    Y
+    predicted   what the model expected of the weighted HATs before, in km/h
+    limit       of the date's queries for a user, 1e-9
+    """
+
+    number: int
+    design: Query
+    slots: tuple[str, ...]
+    released: int
+    predicted: float
+    limit: int
+
+    @property
+    def largest(self) -> int:
+        """Largest charge of a user, 1e-9."""
+        return int(self.design.charges.max())
+
+    def fields(self) -> dict[str, Any]:
+        """Return the record's field `query`. Floats are written so that a reader has exactly these."""
+        design, observation = self.design, self.design.observation
+        hats = zip(self.slots, observation.weights.tolist(), observation.betas.tolist(), strict=True)
+        return {
+            "number": self.number,
+            "sum": self.released,
+            "clip": _clip_of(design.scale),
+            "scale": design.scale,
+            "steps": STEPS,
+            "weight": design.total,
+            "kept": design.kept,
+            "members": len(design.members.buses),
+            "charges": exact_json(int(design.charges.sum())),
+            "limit": exact_json(self.limit),
+            "hats": [[slot, weight, beta] for slot, weight, beta in hats],
+            "features": observation.row[25:].tolist(),
+            "variance": observation.variance,
+            "noise_variance": design.noise,
+        }
+
+    def estimate(self, policy: Policy) -> Estimate:
+        """Return the noisy mean of the weighted HATs: what was expected, and how far the buses were from it."""
+        grid, design = Grid(policy.grid), self.design
+        unit = 1 / (STEPS * design.total * design.kept)  # km/h of one step of Y
+        step = float(grid.milli) / _MILLI
+        raw = grid.nearest(Fraction((self.predicted + self.released * unit) * _MILLI))
+        half_width = math.ceil(quantile95(float(design.scale)) * unit / step + 0.5)  # `raw` was rounded to the grid
+        top = grid.floor(policy.upper_bound)
+        return Estimate(
+            raw, design.scale * unit / step, top, (clip(raw - half_width, top), clip(raw + half_width, top))
+        )
+
+
+def _clip_of(scale: int) -> float:
+    return scale / (2 * STEPS)
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerRelease:
+    """A release of a tracker policy, before the ledger assigns its `seq`.
+
+    release_id   of a HAT, or of a query of the settlement; it never changes
+    slot         of the HAT, or of the first HAT that the query is about
+    end_ms       end of the last one, ms UTC
+    hat          the HAT's users; None for a query of the settlement
+    query        None unless the status is `released`
+    """
+
+    policy: Policy
+    calendar: Calendar
+    release_id: str
+    slot: Slot
+    end_ms: int
+    cell: str
+    status: Status
+    hat: HatUsers | None
+    query: MadeQuery | None = None
+
+    @property
+    def date(self) -> str:
+        """Local date whose reservation pays for it."""
+        return self.slot.date
+
+    @property
+    def place(self) -> str:
+        """`cell/slot`; nothing is charged there."""
+        return f"{self.cell}/{self.slot.name}"
+
+    @property
+    def charge(self) -> int:
+        """0: the day's reservation has all charges."""
+        return 0
+
+    @property
+    def fineness(self) -> int:
+        """As `fineness_of` a tracker policy."""
+        return 0
+
+    def exhausted(self) -> "TrackerRelease":
+        """Return the release if the budget had no room for the day's reservation: without a query."""
+        if self.status in (Status.RELEASED, Status.DEFERRED):
+            return replace(self, status=Status.BUDGET_EXHAUSTED, query=None)
+        return self
+
+    def record(self, now_ms: int) -> tuple[bytes, bytes]:
+        """Return the record's bytes before and after `seq`, as `hatcast.stream.release.hats.Release.record`."""
+        policy, query = self.policy, self.query
+        head = {"release_id": self.release_id, "policy_id": policy.policy_id, "status": self.status.value}
+        tail: dict[str, Any] = {
+            "cell": self.cell,
+            "date": self.slot.date,
+            "slot": self.slot.name,
+            "start": self.calendar.local(self.slot.start_ms).isoformat(),
+            "end": self.calendar.local(self.end_ms).isoformat(),
+        }
+        if query is not None:
+            tail |= estimate_fields(query.estimate(policy), policy, "km/h")
+        if self.hat is not None:
+            tail["counts"] = _counts_fields(self.hat)
+        if query is not None:
+            tail["query"] = query.fields()
+        tail |= {
+            "estimator": TRACKER,
+            "epsilon": exact_json(0 if query is None else query.largest),
+            "relation": policy.relation.value,
+            "released_at": utc_text(now_ms),
+        }
+        return record_parts(head, tail, hidden=False)
+
+
+def _counts_fields(hat: HatUsers) -> dict[str, Any]:
+    readings = int(hat.counts.sum())
+    squares = sum(int(count) ** 2 for count in hat.counts)
+    return {"users": len(hat.counts), "readings": readings, "squares": round(squares / readings**2, _DIGITS)}
+
+
+def hat_release(
+    policy: Policy,
+    calendar: Calendar,
+    slot: Slot,
+    hat: HatUsers,
+    status: Status,
+    query: MadeQuery | None = None,
+) -> TrackerRelease:
+    """Return the release of a HAT."""
+    name = release_id(policy, slot.key, hat.cell)
+    return TrackerRelease(policy, calendar, name, slot, slot.end_ms, hat.cell, status, hat, query)
+
+
+def settlement_release(
+    policy: Policy, calendar: Calendar, slots: Mapping[str, Slot], cell: str, query: MadeQuery
+) -> TrackerRelease:
+    """Return the release of a query of the settlement. slots: those of the date that have HATs, by name."""
+    about = sorted((slots[name] for name in query.slots), key=lambda slot: slot.start_ms)
+    name = f"{policy.name}/{about[0].date}T{SETTLEMENT}/{query.number:05d}"
+    end_ms = max(slot.end_ms for slot in about)
+    return TrackerRelease(policy, calendar, name, about[0], end_ms, cell, Status.RELEASED, None, query)
+
+
+class _Stored(msgspec.Struct):
+    release_id: str
+    cell: str
+    query: ResidualQueryRecord | None = None
+
+
+_STORED: Final = msgspec.json.Decoder(_Stored)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredQuery:
+    """A query in a stored record."""
+
+    release_id: str
+    cell: str
+    query: ResidualQueryRecord
+
+    @classmethod
+    def of(cls, record: bytes) -> "StoredQuery | None":
+        """Return the query of a stored record; None if it has none."""
+        stored = _STORED.decode(record)
+        return None if stored.query is None else cls(stored.release_id, stored.cell, stored.query)
+
+    def is_of(self, made: MadeQuery, cell: str) -> bool:
+        """Return whether this is the query that the same counts lead to now, whatever was released.
+
+        Integers have to be equal: they are what each user pays. Floats may differ in their last bits, because the
+        record may be of another machine.
+        """
+        fields = made.fields() | {"sum": self.query.sum}
+        ours = msgspec.json.decode(msgspec.json.encode(fields), type=ResidualQueryRecord)
+        return self.cell == cell and _alike(msgspec.structs.astuple(self.query), msgspec.structs.astuple(ours))
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    if isinstance(one, float):
+        return math.isclose(one, other, rel_tol=_ALIKE, abs_tol=_ALIKE)
+    return bool(one == other)

@@ -1,0 +1,205 @@
+"""A tracker policy at work: its records, and going on after a crash with the same numbers."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from hatcast.stream.estimators import ESTIMATOR_KEYS
+from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.mechanisms import Noisy
+from hatcast.stream.policy.policy import Policy, read_policy
+from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR
+from hatcast.stream.records import ReleaseRecord
+from hatcast.stream.release.hats import Status, numbered
+from hatcast.stream.release.tracker import PolicyTracker
+from hatcast.stream.release.tracker_records import TrackerRelease
+from hatcast.stream.tracker.tracker import HatUsers
+from hatcast.stream.units import NANO
+
+CELLS = ("87608b0d0ffffff", "87608b0d2ffffff", "87608b0d3ffffff")
+DATES = ("2022-01-02", "2022-01-03")
+NOW_MS = 1_641_098_103_120
+_RECORD = msgspec.json.Decoder(ReleaseRecord)
+
+
+class Counting:
+    """Noise that is different with each draw, and counted."""
+
+    def __init__(self) -> None:
+        self.draws = 0
+
+    def laplace(self, value: int, distance: int, epsilon: float) -> Noisy:
+        self.draws += 1
+        return Noisy(value + 1_000 * self.draws, distance / epsilon)
+
+
+def policy(**tracker: Any) -> Policy:
+    table = {
+        "name": "surat-tracker",
+        "upper_bound": 65.0,
+        "timezone": "Asia/Kolkata",
+        "privacy": {"daily_limit": 5.0},
+        "estimator": {"name": "tracker"},
+        "tracker": tracker,
+    }
+    return read_policy(table, {**ESTIMATOR_KEYS, **TRACKER_ESTIMATOR}, lambda _: "")
+
+
+POLICY = policy()
+
+
+def hat(cell: str, users: int, seed: int) -> HatUsers:
+    made = np.random.default_rng(seed)
+    counts = made.integers(5, 60, users)
+    return HatUsers(cell, np.arange(100, 100 + users, dtype=np.uint64), counts, counts * made.integers(8_000, 50_000))
+
+
+def slots(date: str) -> Iterator[tuple[Slot, list[HatUsers]]]:
+    for number, slot in enumerate(Calendar(POLICY).slots_of(date)):
+        if slot.outside is None:
+            yield slot, [hat(cell, 2 + 5 * at, 10 * number + at) for at, cell in enumerate(CELLS)]
+
+
+class Crash(Exception):
+    """Ends a run."""
+
+
+class Ledger:
+    """Records that are kept, and the state after the last day; ends a run after so many commits."""
+
+    def __init__(self, commits: int = 10**9) -> None:
+        self.records: dict[str, dict[str, bytes]] = {}
+        self.state: bytes | None = None
+        self.left = commits
+
+    def commit(self, releases: Sequence[TrackerRelease]) -> None:
+        for release in releases:
+            day = self.records.setdefault(release.date, {})
+            if release.release_id not in day:
+                if not self.left:
+                    raise Crash
+                self.left -= 1
+                day[release.release_id] = numbered(release.record(NOW_MS), len(day) + 1)
+
+    def run(self, noise: Counting, dates: Sequence[str] = DATES, of: Policy = POLICY) -> PolicyTracker:
+        tracker = PolicyTracker(of, self.state)
+        for date in dates:
+            if date <= tracker.settled:
+                continue
+            tracker.begin_day(date, self.records.get(date, {}).items())
+            for slot, hats in slots(date):
+                self.commit(tracker.close_slot(slot, hats, noise))
+            self.commit(tracker.settle(noise))
+            self.state = tracker.end_day()
+        return tracker
+
+    def decoded(self) -> list[ReleaseRecord]:
+        return [_RECORD.decode(record) for day in self.records.values() for record in day.values()]
+
+
+def test_each_hat_has_a_record_and_each_query_one() -> None:
+    ledger, noise = Ledger(), Counting()
+    ledger.run(noise)
+    records = ledger.decoded()
+    hats = [each for each in records if "Tsettlement" not in each.release_id]
+    assert len(hats) == 2 * 12 * len(CELLS)
+    assert {each.status for each in hats} == {"released", "suppressed", "deferred"}
+    assert all((each.counts is not None and each.counts.users == 2) for each in hats if each.status == "suppressed")
+    queries = [each for each in records if each.query is not None]
+    assert len(queries) == noise.draws > len([each for each in queries if each in hats]) > 0
+    for date in DATES:
+        numbers = [each.query.number for each in queries if each.date == date if each.query is not None]
+        assert numbers == list(range(1, len(numbers) + 1))
+    for each in queries:
+        assert each.query is not None
+        assert each.noise is not None
+        assert each.noise.scale == pytest.approx(2 * each.query.clip / each.query.weight / each.query.kept, abs=1e-3)
+        assert sum(weight for _, weight, _ in each.query.hats) == pytest.approx(1)
+        assert 0 < each.epsilon <= each.query.charges <= each.query.members * 5
+
+
+def test_a_run_that_ends_after_any_commit_goes_on_with_the_same_records() -> None:
+    whole = Ledger()
+    whole.run(Counting())
+    number = sum(map(len, whole.records.values()))
+    for commits in (*range(0, number, 7), number - 1):
+        ledger, noise = Ledger(commits), Counting()
+        with pytest.raises(Crash):
+            ledger.run(noise)
+        seen = {name: record for day in ledger.records.values() for name, record in day.items()}
+        ledger.left = number
+        ledger.run(Counting())
+        after = {name: record for day in ledger.records.values() for name, record in day.items()}
+        assert after.keys() == {name for day in whole.records.values() for name in day}
+        assert seen.items() <= after.items()
+        # Public counts alone decide: all fields but those with noise are those of the run without a crash.
+        assert [designed(each) for each in sorted_of(ledger)] == [designed(each) for each in sorted_of(whole)]
+
+
+def sorted_of(ledger: Ledger) -> list[ReleaseRecord]:
+    return sorted(ledger.decoded(), key=lambda each: each.release_id)
+
+
+def designed(record: ReleaseRecord) -> tuple[object, ...]:
+    query = None if record.query is None else msgspec.structs.replace(record.query, sum=0)
+    return record.release_id, record.status, record.counts, query, record.epsilon
+
+
+def test_a_settled_day_is_not_settled_again() -> None:
+    ledger, noise = Ledger(), Counting()
+    ledger.run(noise)
+    drawn = noise.draws
+    ledger.run(noise)
+    assert noise.draws == drawn
+
+
+@pytest.mark.parametrize("lost", ["state", "query"])
+def test_after_a_loss_no_query_is_made_of_the_day(lost: str) -> None:
+    ledger, noise = Ledger(), Counting()
+    ledger.run(noise, DATES[:1])
+    number = len(ledger.records[DATES[0]])
+    ledger.left = 42
+    with pytest.raises(Crash):
+        ledger.run(noise)
+    day = ledger.records[DATES[1]]
+    if lost == "state":
+        ledger.state = None
+    else:
+        first = next(name for name, record in day.items() if b'"number":1,' in record)
+        del day[first]
+    before, drawn, ledger.left = dict(day), noise.draws, number
+    tracker = ledger.run(noise, DATES[1:])
+    assert tracker.is_different
+    assert tracker.closed is Status.DEFERRED
+    assert noise.draws == drawn
+    added = [_RECORD.decode(record) for name, record in ledger.records[DATES[1]].items() if name not in before]
+    assert {each.status for each in added} <= {"deferred", "suppressed"}
+
+
+def test_what_a_bus_pays_is_at_most_the_limit_and_is_reported() -> None:
+    tracker = PolicyTracker(POLICY, None)
+    tracker.begin_day(DATES[0], [])
+    assert tracker.spent() is None
+    for slot, hats in slots(DATES[0]):
+        tracker.close_slot(slot, hats, Counting())
+    live = tracker.spent()
+    tracker.settle(Counting())
+    settled = tracker.spent()
+    assert live is not None
+    assert settled is not None
+    assert live[0] <= 0.3 * 5 * NANO
+    assert live[0] < settled[0] <= 5 * NANO
+    assert settled[1] <= settled[0]
+
+
+def test_an_incomplete_day_has_no_query() -> None:
+    tracker, noise = PolicyTracker(POLICY, None), Counting()
+    tracker.begin_day(DATES[0], [])
+    tracker.close_day(Status.INCOMPLETE)
+    released = [each for slot, hats in slots(DATES[0]) for each in tracker.close_slot(slot, hats, noise)]
+    assert {each.status for each in released} == {Status.INCOMPLETE}
+    assert tracker.settle(noise) == []
+    assert noise.draws == 0
