@@ -166,9 +166,9 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "policy.tracker": {
         "share": "of `daily_limit`, for queries at the close of a slot; the rest is for the settlement of the day",
-        "objective": "what is made accurate: `cells` (HATs nearly alike), `buses` (by their number of vehicles) or `mix`",
-        "price": "km/h of summed standard deviation that a vehicle's epsilon must save; without it, a value for the daily "
-        "limit ([specification](specification/tracker.md#3-when-queries-are-made))",
+        "objective": "what is made accurate: `cells` (HATs nearly alike), `buses` (by number of vehicles) or `mix`",
+        "price": "km/h of summed standard deviation that a vehicle's epsilon must save; without it, a value for the "
+        "daily limit ([specification](specification/tracker.md#3-when-queries-are-made))",
         "watch": 'a file as for `cells`, with `source = "public"`: these cells are queried first, at the close of each '
         "slot",
         "watch_share": "of a vehicle's `daily_limit`, for queries of watched cells: 0.5 if there is a `watch`",

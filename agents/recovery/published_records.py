@@ -8,7 +8,8 @@ import msgspec
 
 from hatcast.agents.redis.adoption import Answered, Published
 from hatcast.stream.policy.policy import Relation
-from hatcast.stream.queries import Period
+from hatcast.stream.policy.tracker_keys import TRACKER
+from hatcast.stream.queries import TRACKER_QUERIES, Period
 from hatcast.stream.record_fields import Date
 from hatcast.stream.release.hats import is_charged
 from hatcast.stream.units import nano_ceil
@@ -18,12 +19,18 @@ class _Noise(msgspec.Struct):
     scale: float | None = None
 
 
+class _Residual(msgspec.Struct):
+    """A tracker's query. limit: epsilon that all queries of its date can cost a user."""
+
+    limit: float
+
+
 class _Release(msgspec.Struct):
     """The needed fields of `ReleaseRecord` and `QueryRecord`: decoding all fields takes four times as long."""
 
     release_id: str
     policy_id: str
-    status: Literal["released", "suppressed", "budget_exhausted", "incomplete"]
+    status: Literal["released", "suppressed", "budget_exhausted", "incomplete", "deferred"]
     cell: str
     date: Date
     slot: str
@@ -32,7 +39,8 @@ class _Release(msgspec.Struct):
     relation: Relation
     seq: int | None = None
     noise: _Noise | None = None
-    query: str | None = None
+    query: str | _Residual | None = None
+    estimator: str = ""
     first_date: Date = ""
     last_date: Date = ""
     most_hats: int = 0
@@ -40,17 +48,21 @@ class _Release(msgspec.Struct):
 
     @property
     def charge(self) -> int:
-        """Charge of a HAT (1e-9): the larger of the vehicles' and the devices' epsilon."""
-        charged = is_charged(self.status, self.relation)
+        """Charge of a HAT (1e-9): the larger of the vehicles' and the devices' epsilon; of a tracker 0."""
+        charged = is_charged(self.status, self.relation) and self.estimator != TRACKER
         return nano_ceil(max(self.epsilon, self.device_epsilon)) if charged else 0
 
     def answered(self) -> Answered | None:
         """Return the query's reservation; None unless the answer is released, because a day may have lacked room."""
         if self.query is None or self.status != "released":
             return None
+        name = self.release_id.partition("/")[0]
+        if isinstance(self.query, _Residual):
+            period = Period(date.fromisoformat(self.date), 1)
+            return Answered(name, TRACKER_QUERIES, period, 1, nano_ceil(self.query.limit))
         first = date.fromisoformat(self.first_date)
         period = Period(first, (date.fromisoformat(self.last_date) - first).days + 1)
-        return Answered(self.release_id.partition("/")[0], self.query, period, self.most_hats, nano_ceil(self.epsilon))
+        return Answered(name, self.query, period, self.most_hats, nano_ceil(self.epsilon))
 
 
 _RELEASE: Final = msgspec.json.Decoder(_Release)
@@ -64,7 +76,7 @@ def published_of(value: bytes, policy_id: str, fineness: Callable[[float | None]
     release = _RELEASE.decode(value)
     hidden = release.relation is Relation.ADD_REMOVE
     scale = None if release.noise is None else release.noise.scale
-    if release.query is not None:  # its charge is its reservation, not the charge of a HAT
+    if isinstance(release.query, str):  # its charge is its reservation, not the charge of a HAT
         return Published(
             release_id=release.release_id,
             name=release.release_id.partition("/")[0],
@@ -85,5 +97,6 @@ def published_of(value: bytes, policy_id: str, fineness: Callable[[float | None]
         seq=release.seq or 0,
         fineness=fineness(scale) if release.policy_id == policy_id else 0,
         record=value,
+        answered=release.answered(),
         slot_start_ms=int(datetime.fromisoformat(release.start).timestamp() * 1000) if hidden else None,
     )

@@ -194,6 +194,10 @@ class DomainKeys:
         """Hash: `first`, and `committed:R` and `published:R` by release partition R; of a policy under `add_remove`."""
         return f"{self.prefix}progress:{name}"
 
+    def tracker(self, name: str) -> str:
+        """Hash: `date`, the last local date that a policy's tracker has settled, and `state` after it."""
+        return f"{self.prefix}tracker:{name}"
+
     @property
     def dates(self) -> str:
         """Set: local dates with a ledger."""

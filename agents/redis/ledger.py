@@ -14,11 +14,13 @@ from hatcast.agents.redis.proposals import AnswerProposal, Committed, Proposal
 from hatcast.agents.redis.recovery import sequence_field
 from hatcast.agents.redis.scripts import Argument, Call, Script
 from hatcast.agents.redis.slot_progress import ProgressStore
+from hatcast.agents.redis.tracker_state import TrackerStore
 from hatcast.stream.accounting.ledger import DaySummary, Reserved, Total, largest_charges, user_charges
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import reservations
 
 _QUERY: Final = b"query:"
+_READ: Final = 1_000  # records in one round trip
 _NEVER: Final = "9999-99-99"  # greater than every local date
 
 
@@ -26,6 +28,7 @@ class LedgerStore:
     """The ledger of a domain, for one policy. Errors of redis-py pass through.
 
     progress   slot progress of the policy, under `add_remove`
+    tracker    state of the policy's tracker, if it has one
     """
 
     def __init__(self, redis: AnyRedis, domain: str, policy: Policy) -> None:
@@ -33,6 +36,7 @@ class LedgerStore:
         self._keys = DomainKeys(domain)
         self._name = policy.name
         self.progress = ProgressStore(redis, domain, policy.name)
+        self.tracker = TrackerStore(redis, domain, policy.name)
         total = policy.total_limit_nano
         self._limits: list[int | str] = [
             policy.max_hats_per_day,
@@ -57,6 +61,16 @@ class LedgerStore:
             None if record is None else Committed(record, bool(mark), new=False)
             for record, mark in zip(records, published, strict=True)
         ]
+
+    async def records(self, date: str) -> dict[str, bytes]:
+        """Return release_id -> record of all stored records of a date."""
+        names: Any = await self._redis.hkeys(self._keys.releases(date, self._name))  # bytes, but the types allow text
+        found: dict[str, bytes] = {}
+        for start in range(0, len(names), _READ):
+            some = names[start : start + _READ]
+            records: Any = await self._redis.hmget(self._keys.releases(date, self._name), some)
+            found |= {name.decode(): record for name, record in zip(some, records, strict=True) if record is not None}
+        return found
 
     async def count_missing(self, date: str, release_ids: Sequence[str]) -> int:
         """Count those of these releases that lack a record."""

@@ -28,6 +28,7 @@ _PRELUDES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(  # shared par
             "restore_progress",
             "seal",
             "skip",
+            "store_tracker",
             "sweep",
         },
         "amounts": _BOOKING,

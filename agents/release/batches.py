@@ -7,6 +7,8 @@ from typing import ClassVar, Final, TypeVar
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.readings.partitioner import by_murmur2
 
+TRACKER_PARTITION: Final = 0  # the owner of this release partition makes a tracker's queries
+_OF_HAT: Final = 2  # slashes in the release_id of a HAT, or of a query of a tracker; an answer to a query has more
 MAX_BATCH: Final = 500  # releases committed together; a transaction has at most so many, of one release partition
 
 
@@ -63,6 +65,10 @@ def batches_of(due: Iterable[D]) -> Iterator[list[D]]:
 def release_partition_of(policy: Policy, release_id: str, cell: str, partitions: int) -> int:
     """Return the release partition of a record: its owner commits and sends the record.
 
+    A tracker's releases follow from each other, so they have one owner.
+
     Under `add_remove` the output partition, so that one producer sends its records, in the order of slots and cells.
     """
+    if policy.tracker is not None and release_id.count("/") == _OF_HAT:
+        return TRACKER_PARTITION
     return by_murmur2((cell if policy.relation is Relation.ADD_REMOVE else release_id).encode(), partitions)

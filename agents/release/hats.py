@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from hatcast.agents.clock import now_ms
+from hatcast.agents.redis.contributions import HatStore
+from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import FinalHat
 from hatcast.agents.redis.proposals import Committed, Proposal
 from hatcast.agents.release.batches import MAX_BATCH, Due, batches_of
 from hatcast.agents.release.counters import ClosingDelays
 from hatcast.agents.release.path import ReleaseContext, ReleasePath
+from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import is_queried
@@ -62,9 +65,7 @@ class HatPath(ReleasePath[DueRelease, list[HatChunks], Proposal]):
 
     async def is_closed(self, end_date: str) -> bool:
         """Return True if no partition accepts readings of days before a local date any more."""
-        closes_ms = self._calendar.previous_day_end(end_date) + self._policy.lateness_ms
-        watermark = min_watermark(await self._store.watermarks())
-        return watermark is not None and watermark >= closes_ms
+        return await is_closed(self._store, self._calendar, self._policy, end_date)
 
     def count(self, published: Sequence[tuple[DueRelease, Committed]]) -> None:
         """Count releases that are marked as published, and observe the delays of their slots."""
@@ -122,11 +123,9 @@ class HatReleaser(HatPath):
     async def due_releases(self, owned: frozenset[int]) -> list[DueRelease]:
         """Return the final HATs of these release partitions, by slot, then cell: the order in which budget is spent."""
         with self._failures.attempt("read the watermarks of the partitions"):
-            watermark = min_watermark(await self._store.watermarks())
-        if watermark is None or not owned:
-            return []
+            final = await final_slots(self._store, self._ledger, self._policy)
         found = []
-        for slot, end in await self._final(watermark):
+        for slot, end in final if owned else []:
             self.closing_delays.add([slot])
             for cell, users in sorted((await self._store.cells(slot)).items()):
                 due = DueRelease.of(self._policy, FinalHat(slot, cell, end + self._policy.lateness_ms), users)
@@ -136,18 +135,28 @@ class HatReleaser(HatPath):
 
     async def final_slots(self) -> list[str]:
         """Return the slots that are final and not yet published as a whole, of all owners."""
-        watermark = min_watermark(await self._store.watermarks())
-        return [] if watermark is None else [slot for slot, _ in await self._final(watermark)]
-
-    async def _final(self, watermark: int) -> list[tuple[str, int]]:
-        """Return the open slots that are final at a watermark, with their ends (ms UTC), by end."""
-        closed, end_date = watermark - self._policy.lateness_ms, await self._ledger.end_date()
-        by_end = sorted((end, slot) for slot, end in (await self._store.open_slots()).items())
-        return [(slot, end) for end, slot in by_end if end <= closed and slot < end_date]
+        return [slot for slot, _ in await final_slots(self._store, self._ledger, self._policy)]
 
     async def is_done(self, end_date: str) -> bool:
         """Return True if all HATs before a local date are released."""
         return await self.is_closed(end_date) and all(slot >= end_date for slot in await self._store.open_slots())
+
+
+async def final_slots(store: HatStore, ledger: LedgerStore, policy: Policy) -> list[tuple[str, int]]:
+    """Return the open slots (`date/slot`) that are final and ours, with their ends (ms UTC), by end."""
+    watermark = min_watermark(await store.watermarks())
+    if watermark is None:
+        return []
+    closed, end_date = watermark - policy.lateness_ms, await ledger.end_date()
+    by_end = sorted((end, slot) for slot, end in (await store.open_slots()).items())
+    return [(slot, end) for end, slot in by_end if end <= closed and slot < end_date]
+
+
+async def is_closed(store: HatStore, calendar: Calendar, policy: Policy, end_date: str) -> bool:
+    """Return True if no partition accepts readings of days before a local date any more."""
+    closes_ms = calendar.previous_day_end(end_date) + policy.lateness_ms
+    watermark = min_watermark(await store.watermarks())
+    return watermark is not None and watermark >= closes_ms
 
 
 def proposal_of(release: Release, at_ms: int, release_partition: int) -> Proposal:

@@ -16,6 +16,7 @@ from hatcast.agents.release.hats import HatPath, HatReleaser
 from hatcast.agents.release.path import ReleaseContext, ReleasePath
 from hatcast.agents.release.queries import QueryReleaser
 from hatcast.agents.release.slots import SlotReleaser
+from hatcast.agents.release.tracker import TrackerReleaser
 from hatcast.stream.accounting.composition import composed_epsilon
 from hatcast.stream.policy.policy import Relation
 
@@ -49,7 +50,7 @@ class ReleaseLoop:
             self.hats: HatPath = SlotReleaser(context, self.queries)  # it answers queries too, slot by slot
             self.kinds: list[ReleasePath[Any, Any, Any]] = [self.hats]  # Any: each kind has types of its own
         else:
-            self.hats = HatReleaser(context)
+            self.hats = HatReleaser(context) if policy.tracker is None else TrackerReleaser(context)
             self.kinds = [self.hats] if self.queries is None else [self.hats, self.queries]
         self._policy = policy
         self._recovery = context.recovery

@@ -39,6 +39,7 @@ from hatcast.agents.release.counters import count_published
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.readings.partitioner import by_murmur2
+from hatcast.stream.release.hats import Spent
 
 D = TypeVar("D", bound=Due)
 L = TypeVar("L")
@@ -179,6 +180,11 @@ class ReleasePath(ABC, Generic[D, L, P]):
         if taken_over is not None:
             raise taken_over
 
+    def spent(self, date: str) -> Spent | None:
+        """Return what a tracker's users have paid on a date; None: not known here."""
+        del date
+        return None
+
     def count(self, published: Sequence[tuple[D, Committed]]) -> None:
         """Count releases that are marked as published."""
         count_published(self.name, [record for _, record in published])
@@ -221,7 +227,9 @@ class ReleasePath(ABC, Generic[D, L, P]):
         for date in sorted({date for due, _ in pending for date in due.dates}):
             summary = await self._ledger.summary(date)
             # In a thread: composing a new number of charges takes up to a second of computing.
-            messages.append(await asyncio.to_thread(budget_message, topics, self._policy, date, summary, public_ms))
+            spent = self.spent(date)
+            message = await asyncio.to_thread(budget_message, topics, self._policy, date, summary, public_ms, spent)
+            messages.append(message)
         with self._failures.attempt(f"publish {self.noun}"):
             await self._recovery.confirm()
             await self._recovery.publishers.publish(release_partition, messages)

@@ -17,10 +17,15 @@ from hatcast.stream.readings.partitioner import by_murmur2
 
 
 class _Record(msgspec.Struct):
-    """Fields that decide where a record is sent. `query`: None for a release."""
+    """Fields that decide where a record is sent. `query`: its name for an answer to a query over days."""
 
     cell: str
-    query: str | None = None
+    query: str | dict[str, object] | None = None
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether it is an answer to a query over days."""
+        return isinstance(self.query, str)
 
 
 class Resender:
@@ -56,11 +61,11 @@ class Resender:
     def _message(self, release_id: str, record: bytes) -> Message:
         topics, fields = self._settings.topics, msgspec.json.decode(record, type=_Record)
         return Message(
-            topic=topics.means if fields.query is None else topics.queries,
+            topic=topics.queries if fields.is_answer else topics.means,
             partition=by_murmur2(fields.cell.encode(), self._partitions),
             key=release_id.encode(),
             value=record,
-            headers=release_event("release" if fields.query is None else "query", release_id, topics.telemetry, record),
+            headers=release_event("query" if fields.is_answer else "release", release_id, topics.telemetry, record),
         )
 
     def _release_partition(self, release_id: str, record: bytes) -> int:

@@ -234,12 +234,16 @@ def estimate_fields(estimate: Estimate, policy: Policy, unit: str) -> dict[str, 
     }
 
 
-def budget_record(policy: Policy, date: str, summary: DaySummary) -> bytes:
+Spent = tuple[int, float]
+"""What the users of a tracker have paid on a date, 1e-9: the largest and the mean. Functions of public counts."""
+
+
+def budget_record(policy: Policy, date: str, summary: DaySummary, spent: Spent | None = None) -> bytes:
     """Encode the `hats.budget` record of a day. All of its fields follow from charges, which are public.
 
     Under `replace` charges reveal which HATs were released; under `add_remove` each listed HAT is charged.
     """
-    spent = summary.epsilon_user_day
+    cost = summary.epsilon_user_day
     limit = min(policy.daily_limit_nano, summary.limit or policy.daily_limit_nano)
     # Future charges of other policies are unknown here, so for a shared day only the limit bounds the cost.
     reserved = sum(query.amount for query in summary.queries.values())
@@ -253,12 +257,13 @@ def budget_record(policy: Policy, date: str, summary: DaySummary) -> bytes:
             "seq": summary.sequence,
             "releases": summary.releases,
             "epsilon_sum": exact_json(summary.epsilon_sum),
-            "epsilon_user_day": exact_json(spent),
+            "epsilon_user_day": exact_json(cost),
             "limit": exact_json(limit),
-            "day_bound": exact_json(max(bound, spent)),
+            "day_bound": exact_json(max(bound, cost)),
             "epsilon_delta": {"epsilon": day_epsilon(policy, summary), "delta": policy.delta},
             "max_hats_per_day": policy.max_hats_per_day,
         }
+        | ({} if spent is None else {"spent": {"largest": exact_json(spent[0]), "mean": exact_json(round(spent[1]))}})
         | ({} if not summary.queries else {"queries": _reserved(summary.queries)})
         | ({} if policy.replaces is None else {"replaces": policy.replaces, "from": policy.from_date})
         | (

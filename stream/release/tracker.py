@@ -14,7 +14,7 @@ from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.fold.packing import columns
 from hatcast.stream.mechanisms import LaplaceNoise
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.release.hats import HatChunks, Status, release_id
+from hatcast.stream.release.hats import HatChunks, Spent, Status, release_id
 from hatcast.stream.release.tracker_records import (
     MadeQuery,
     StoredQuery,
@@ -133,7 +133,7 @@ class PolicyTracker:
         self.settled = self.date
         return self._state.encoded()
 
-    def spent(self) -> tuple[int, float] | None:
+    def spent(self) -> Spent | None:
         """Return what the users of the date have paid so far, 1e-9: the largest and the mean; None without users."""
         day = self._tracker.schedule.day
         if not len(day.bus):

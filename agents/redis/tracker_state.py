@@ -1,0 +1,32 @@
+"""State of a policy's tracker in Redis: what its next day begins with.    [docs/specification/tracker.md, section 4]"""
+
+from typing import Any
+
+from hatcast.agents.redis.clients import AnyRedis
+from hatcast.agents.redis.errors import Unrecovered
+from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.scripts import Script
+
+
+class TrackerStore:
+    """The state of one policy's tracker. Errors of redis-py pass through."""
+
+    def __init__(self, redis: AnyRedis, domain: str, name: str) -> None:
+        self._redis = redis
+        keys = DomainKeys(domain)
+        self._keys = [keys.recovery, keys.tracker(name)]
+        self._store = Script(redis, "store_tracker")
+
+    async def read(self) -> bytes | None:
+        """Return the state after the last day that was settled; None if there is none."""
+        stored: Any = await self._redis.hget(self._keys[1], "state")  # bytes, but the types allow text
+        return None if stored is None else bytes(stored)
+
+    async def store(self, date: str, state: bytes, token: str) -> None:
+        """Store the state after a local date, unless a later one is stored.
+
+        token   of the finished recovery
+        Raises Unrecovered if this Redis may have lost data.
+        """
+        if not await self._store(keys=self._keys, args=[token, date, state]):
+            raise Unrecovered

@@ -1,0 +1,305 @@
+"""Releases of a tracker policy: slot after slot, then the settlement of the date.    [docs/specification/tracker.md, 4]
+
+Each query follows from those before it, so one worker makes all of them: the owner of TRACKER_PARTITION. A date's
+contributions stay until its settlement is published and the state after it is stored. Besides the steps of every
+release there are these:
+
+    loaded    all HATs of a slot
+    drawn     all queries of a slot, or of a settlement, each from the numbers of those before it
+    stored    the state after a settled date
+
+What was drawn and not committed has not left the process: after any failure the tracker is made anew, from the stored
+state and the stored records of the date. [hatcast.stream.release.tracker]
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date as local_date
+from datetime import timedelta
+from itertools import groupby
+
+import structlog
+
+from hatcast.agents.clock import now_ms
+from hatcast.agents.redis.errors import Behind
+from hatcast.agents.redis.partition_state import FinalHat
+from hatcast.agents.redis.proposals import Committed, Proposal
+from hatcast.agents.release.batches import MAX_BATCH, TRACKER_PARTITION, batches_of
+from hatcast.agents.release.hats import DueRelease, HatPath, final_slots, is_closed
+from hatcast.agents.release.path import ReleaseContext
+from hatcast.stream.errors import HatcastError
+from hatcast.stream.fold.hats import Slot
+from hatcast.stream.queries import TRACKER_QUERIES, is_queried
+from hatcast.stream.release.hats import HatChunks, Spent, Status, release_id
+from hatcast.stream.release.tracker import PolicyTracker, closed_releases, hat_users
+from hatcast.stream.release.tracker_records import TrackerRelease
+from hatcast.stream.tracker.tracker import HatUsers
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """A release that is drawn. is_stored: it had a record before, and the same numbers lead to it."""
+
+    proposal: Proposal
+    is_stored: bool
+
+
+@dataclass(slots=True)
+class _Work:
+    """A tracker at work in this process.
+
+    known     token of the recovery and commit sequence, as of the last commit: if they differ, others have committed
+    closed    `date/slot` of the date's slots that are published
+    """
+
+    tracker: PolicyTracker
+    known: tuple[str, int | None]
+    closed: set[str] = field(default_factory=set)
+
+    def is_at(self, date: str) -> bool:
+        """Return whether a local date is the one at work. An earlier one is settled, and its HATs are late."""
+        return self.tracker.settled < date == self.tracker.date
+
+
+class TrackerReleaser(HatPath):
+    """Releases the HATs of a tracker policy, and the queries of its settlements."""
+
+    def __init__(self, context: ReleaseContext) -> None:
+        super().__init__(context)
+        self._state = context.ledger.tracker
+        self._work: _Work | None = None
+        self._drawn: dict[str, _Drawn] = {}
+        self._published: set[str] = set()  # open slots that are known to be published
+
+    async def round(self, owned: frozenset[int], stopping: asyncio.Event) -> int:
+        """Work through the final slots, if this worker owns them. Return the number of HATs released."""
+        if TRACKER_PARTITION not in owned:
+            self._work = None
+            return 0
+        try:
+            return await self._round(stopping)
+        except BaseException:
+            self._work = None  # it may have learned numbers that are not committed
+            raise
+        finally:
+            self._drawn = {}
+
+    async def due_releases(self, owned: frozenset[int]) -> list[DueRelease]:
+        """Return the final HATs that are not published, by slot, then cell."""
+        slots = await self.final_slots() if TRACKER_PARTITION in owned else []
+        return [due for slot in slots for due in await self._due(slot)]
+
+    async def final_slots(self) -> list[str]:
+        """Return the slots that are final and not yet published as a whole."""
+        final = [slot for slot, _ in await final_slots(self._store, self._ledger, self._policy)]
+        self._published.intersection_update(final)
+        for slot in final:
+            if slot not in self._published:
+                date, cells = slot.partition("/")[0], await self._store.cells(slot)
+                names = [release_id(self._policy, slot, cell) for cell in cells]
+                if all(await self._ledger.acknowledged(date, names)):
+                    self._published.add(slot)
+        return [slot for slot in final if slot not in self._published]
+
+    async def is_done(self, end_date: str) -> bool:
+        """Return True if every date before this one is settled."""
+        is_over = await is_closed(self._store, self._calendar, self._policy, end_date)
+        return is_over and all(slot >= end_date for slot in await self._store.open_slots())
+
+    def spent(self, date: str) -> Spent | None:
+        """Return what the users have paid on the date at work."""
+        return None if self._work is None or self._work.tracker.date != date else self._work.tracker.spent()
+
+    async def _round(self, stopping: asyncio.Event) -> int:
+        with self._failures.attempt("read the watermarks of the partitions"):
+            final = await final_slots(self._store, self._ledger, self._policy)
+        done = 0
+        for date, slots_of_date in groupby((slot for slot, _ in final), lambda slot: slot.partition("/")[0]):
+            slots = list(slots_of_date)
+            if date <= self._recovery.sealed_through:  # folded again: all of it is published
+                await self.delete_date(date, slots)
+                continue
+            released = await self._release_date(date, slots, stopping)
+            if released is None:
+                return done
+            done += released
+            if not await is_closed(self._store, self._calendar, self._policy, _next_date(date)):
+                break
+            await self._settle(date, slots)
+        return done
+
+    async def _release_date(self, date: str, slots: Sequence[str], stopping: asyncio.Event) -> int | None:
+        """Release the HATs of a date's final slots; return their number, None if they are not all released."""
+        done = 0
+        for slot in slots:
+            if stopping.is_set():
+                return None
+            work = await self._work_on(date)
+            if slot in work.closed:
+                continue
+            self.closing_delays.add([slot])
+            due = await self._due(slot)
+            loaded = await self.load_hats(due)
+            if loaded is None:
+                self._failures.skip_next_clear()
+                return None
+            await self._close_if_necessary(work, date)
+            drawn = await self.draw_queries(work, slot, loaded)
+            if not await self._release(work, drawn):
+                return None
+            work.closed.add(slot)
+            done += len(due)
+        return done
+
+    async def _settle(self, date: str, slots: Sequence[str]) -> None:
+        """Settle a date whose HATs are released, store the state after it, and delete its contributions."""
+        work = await self._work_on(date)
+        if work.is_at(date):
+            await self._close_if_necessary(work, date)
+            if not await self._release(work, await self.draw_settlement(work)):
+                return
+            await self.store_state(date, work.tracker.end_day())
+        await self.delete_date(date, slots)
+
+    async def _work_on(self, date: str) -> _Work:
+        """Return the tracker at work on a date, or past it. It is made anew if others have committed since."""
+        work = self._work
+        if work is None or work.known != self._commits():
+            work = self._work = _Work(PolicyTracker(self._policy, await self._state.read()), self._commits())
+        tracker = work.tracker
+        if date > max(tracker.settled, tracker.date):
+            tracker.begin_day(date, (await self._ledger.records(date)).items())
+            work.closed.clear()
+        return work
+
+    def _commits(self) -> tuple[str, int | None]:
+        guard = self._recovery.guard
+        return guard.token, guard.written.get(TRACKER_PARTITION)
+
+    async def _close_if_necessary(self, work: _Work, date: str) -> None:
+        """Let no query be made of a date that lacks records, or for which the day's limit leaves no room."""
+        if not work.is_at(date):
+            return
+        complete_from = await self._store.complete_from()
+        if complete_from is not None and self._calendar.day_start(date) < complete_from:
+            work.tracker.close_day(Status.INCOMPLETE)
+        reserved = (await self._ledger.summary(date)).queries.get(TRACKER_QUERIES)
+        if reserved is not None and not reserved.places:
+            work.tracker.close_day(Status.BUDGET_EXHAUSTED)
+
+    async def _release(self, work: _Work, drawn: Sequence[TrackerRelease]) -> bool:
+        """Commit and publish what is drawn, in order. Return False if some is left."""
+        at_ms, tracker = now_ms(), work.tracker
+        self._drawn = {
+            each.release_id: _Drawn(
+                _proposal_of(each, at_ms), not work.is_at(each.date) or tracker.is_known(each.release_id)
+            )
+            for each in drawn
+        }
+        due = [
+            DueRelease(each.release_id, each.cell, each.date, 0, None, FinalHat(each.slot.key, each.cell, 0))
+            for each in drawn
+        ]
+        is_complete = await self.release(due)
+        work.known = self._commits()
+        return is_complete
+
+    async def publish(self, records: Mapping[DueRelease, Committed]) -> None:
+        """Publish as every release; nothing that was drawn from numbers which another record replaced.
+
+        Raises Behind if another worker has committed a release that this one has drawn.
+        """
+        if any(not record.new and not self._drawn[due.release_id].is_stored for due, record in records.items()):
+            raise Behind
+        await super().publish(records)
+
+    async def load(self, batch: Sequence[DueRelease]) -> list[HatChunks]:
+        """Return no chunks: HATs are loaded by slots."""
+        return [HatChunks(()) for _ in batch]
+
+    async def draw(self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> list[Proposal]:
+        """Return the releases as they were drawn."""
+        del loaded
+        return [self._drawn[due.release_id].proposal for due in batch]
+
+    async def delete(self, released: Sequence[DueRelease]) -> None:
+        """Delete nothing before the date is settled."""
+
+    async def _due(self, slot: str) -> list[DueRelease]:
+        closes = (await self._store.open_slots()).get(slot, 0) + self._policy.lateness_ms
+        cells = sorted((await self._store.cells(slot)).items())
+        return [DueRelease.of(self._policy, FinalHat(slot, cell, closes), users) for cell, users in cells]
+
+    # The named steps. Tests wrap them.
+
+    async def load_hats(self, due: Sequence[DueRelease]) -> list[HatUsers] | None:
+        """Load all HATs of a slot (step loaded); None if a partition's watermark is missing or too small."""
+        found: list[HatUsers] = []
+        for batch in batches_of(due):
+            with self._failures.attempt("load contributions"):
+                chunks = await self._store.load([each.hat for each in batch])
+            if chunks is None:
+                return None
+            found += [hat_users(each.cell, of_hat) for each, of_hat in zip(batch, chunks, strict=True)]
+        return found
+
+    async def draw_queries(self, work: _Work, slot: str, hats: Sequence[HatUsers]) -> list[TrackerRelease]:
+        """Draw the queries of a slot (step drawn), in a thread. A late slot, of a settled date, has none."""
+        named = self._slot(slot)
+        if not work.is_at(named.date):
+            return closed_releases(self._policy, named, hats, Status.DEFERRED)
+        releases = await asyncio.to_thread(work.tracker.close_slot, named, hats, self._noise)
+        self._warn_if_different(work.tracker)
+        return releases
+
+    async def draw_settlement(self, work: _Work) -> list[TrackerRelease]:
+        """Draw the queries of a settlement (step drawn), in a thread."""
+        releases = await asyncio.to_thread(work.tracker.settle, self._noise)
+        self._warn_if_different(work.tracker)
+        return releases
+
+    async def store_state(self, date: str, state: bytes) -> None:
+        """Store the state after a settled date (step stored)."""
+        with self._failures.attempt("store the state of the tracker"):
+            await self._recovery.confirm()
+            await self._state.store(date, state, self._recovery.guard.token)
+
+    async def delete_date(self, date: str, slots: Sequence[str]) -> None:
+        """Delete the contributions of a settled date (step deleted), except those that queries over days will read."""
+        for slot in slots:
+            hats = [due.hat for due in await self._due(slot)]
+            with self._failures.attempt("delete contributions"):
+                for start in range(0, len(hats), MAX_BATCH):
+                    await self._store.delete(hats[start : start + MAX_BATCH], keep=is_queried(self._policy, date))
+
+    def _warn_if_different(self, tracker: PolicyTracker) -> None:
+        if tracker.is_different:
+            tracker.is_different = False
+            log.error("stored queries do not follow from the counts: no more queries are made", date=tracker.date)
+
+    def _slot(self, key: str) -> Slot:
+        named = self._calendar.slot_named(*key.split("/"))
+        if named is None:
+            raise HatcastError(
+                f"slot {key} does not exist in {self._policy.timezone}: the stored state belongs to another policy"
+            )
+        return named
+
+
+def _proposal_of(release: TrackerRelease, at_ms: int) -> Proposal:
+    return Proposal(
+        release_id=release.release_id,
+        date=release.date,
+        place=release.place,
+        charge=0,
+        record=release.record(at_ms),
+        exhausted=release.exhausted().record(at_ms),
+        release_partition=TRACKER_PARTITION,
+    )
+
+
+def _next_date(date: str) -> str:
+    return (local_date.fromisoformat(date) + timedelta(days=1)).isoformat()
