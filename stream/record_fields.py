@@ -33,6 +33,7 @@ def _dated(pattern: str, form: str, description: str) -> msgspec.Meta:
 DATE: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 TIME: Final = "[0-9]{2}:[0-9]{2}"
 CELL: Final = "[0-9a-f]{15}"
+SETTLEMENT: Final = "settlement"  # in place of a slot, in the release_id of a query of a tracker's settlement
 NAME: Final = "[A-Za-z0-9._-]{1,80}"  # as hatcast.stream.policy.checks.check_name
 
 Name = Annotated[str, text(f"^{NAME}$", "ASCII letters, digits, '-', '_' and '.'")]
@@ -63,3 +64,8 @@ Relation = Annotated[
     Literal["replace", "add_remove"],
     msgspec.Meta(description="what the noise hides: `replace` a vehicle's speeds; `add_remove` also its presence"),
 ]
+
+
+def is_settlement(release_id: str) -> bool:
+    """Return whether a record is of a query of a settlement, and not of one HAT."""
+    return release_id.rpartition("/")[0].endswith(f"T{SETTLEMENT}")

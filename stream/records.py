@@ -13,6 +13,7 @@ from hatcast.stream.record_fields import (
     CELL,
     DATE,
     NAME,
+    SETTLEMENT,
     TIME,
     Cell,
     Date,
@@ -117,7 +118,7 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     release_id: Annotated[
         str,
         text(
-            f"^{NAME}/{DATE}T({TIME}/{CELL}|settlement/[0-9]{{5}})$",
+            f"^{NAME}/{DATE}T({TIME}/{CELL}|{SETTLEMENT}/[0-9]{{5}})$",
             "policy/dateTslot/cell, or policy/dateTsettlement/number of a query; also the record's key",
         ),
     ]

@@ -18,6 +18,9 @@ CREATE TABLE entered (date TEXT, policy TEXT, place TEXT, vehicles BLOB NOT NULL
                       digest BLOB NOT NULL, PRIMARY KEY (date, policy, place)) WITHOUT ROWID;
 CREATE TABLE unknown_users (date TEXT, policy TEXT, PRIMARY KEY (date, policy)) WITHOUT ROWID;
 """
+_TRACKER: Final = """
+CREATE TABLE IF NOT EXISTS tracker_states (policy TEXT PRIMARY KEY, date TEXT NOT NULL, state BLOB NOT NULL);
+"""
 _SCHEMA: Final = """
 CREATE TABLE policies (name TEXT PRIMARY KEY, policy_id TEXT NOT NULL, canonical BLOB NOT NULL);
 CREATE TABLE successors (name TEXT PRIMARY KEY, from_date TEXT NOT NULL, successor TEXT NOT NULL);
@@ -57,6 +60,7 @@ def open_exclusively(database: sqlite3.Connection, path: Path) -> None:
         database.execute("INSERT INTO unknown_users SELECT DISTINCT date, policy FROM spent WHERE commits > 0")
     elif version != _VERSION:
         raise HatcastError(f"{path}: was written by another version of hatcast; use that one, or another file")
+    _make(database, _TRACKER)  # a file of this version may be older than trackers
     if version != _VERSION:
         database.execute(f"PRAGMA user_version = {_VERSION}")
     database.execute("COMMIT")

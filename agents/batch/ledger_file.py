@@ -16,6 +16,7 @@ import msgspec
 
 from hatcast.agents.batch.ledger_database import open_exclusively, transaction, unusable_error
 from hatcast.agents.batch.ledger_users import NO_USERS, Entered, Users, claim_user_key
+from hatcast.agents.batch.tracker_days import TrackerDays
 from hatcast.stream.accounting.ledger import DayLedger, DaySummary, PolicyDay, Reserved, Total
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.policy import Policy
@@ -23,6 +24,7 @@ from hatcast.stream.policy.table import differing_keys
 from hatcast.stream.queries import CELL_SELECTION, reservations
 from hatcast.stream.release.hats import Release, Status, numbered
 from hatcast.stream.release.queries import QueryRelease
+from hatcast.stream.release.tracker_records import TrackerRelease
 
 _MAX_SPENT: Final = 2**63 - 1  # 1e-9: SQLite's largest integer
 _DAYS: Final = 8  # cached in memory: releases are ordered by date
@@ -32,7 +34,8 @@ _NONE_ENTERED: Final[Mapping[str, Entered]] = MappingProxyType({})
 class LedgerFile:
     """The records and day ledgers in a file, for one policy. Created by `open_ledger`.
 
-    users   users of the HATs that have a record
+    users     users of the HATs that have a record
+    tracker   what the policy's tracker has done, if it has one
     """
 
     def __init__(self, database: sqlite3.Connection, path: Path, policy: Policy, users: Users) -> None:
@@ -40,6 +43,7 @@ class LedgerFile:
         self._path = path
         self.policy = policy
         self.users = users
+        self.tracker = TrackerDays(database, path, policy.name)
         self._days: dict[str, DayLedger] = {}
 
     @property
@@ -55,7 +59,7 @@ class LedgerFile:
 
     def commit(
         self,
-        releases: Sequence[Release | QueryRelease],
+        releases: Sequence[Release | QueryRelease | TrackerRelease],
         now_ms: int,
         entered: Mapping[str, Entered] = _NONE_ENTERED,
     ) -> dict[str, bytes]:
@@ -75,7 +79,7 @@ class LedgerFile:
                     record = self.find(release.release_id)
                     if record is None:
                         record = self._store(release, total, now_ms)
-                        if isinstance(release, Release):
+                        if isinstance(release, Release) or (isinstance(release, TrackerRelease) and release.hat):
                             self.users.store(release.date, release.place, entered.get(release.release_id, NO_USERS))
                     records[release.release_id] = record
         except BaseException:
@@ -98,7 +102,7 @@ class LedgerFile:
                     self._count_change(date)
                     self._reserve(date, {CELL_SELECTION: reservations(self.policy, date)[CELL_SELECTION]}, total)
 
-    def _store(self, release: Release | QueryRelease, total: Total, now_ms: int) -> bytes:
+    def _store(self, release: Release | QueryRelease | TrackerRelease, total: Total, now_ms: int) -> bytes:
         run, ours = self._database.execute, (release.date, self.policy.name)
         self._count_change(release.date)
         if isinstance(release, QueryRelease):
@@ -162,7 +166,7 @@ class LedgerFile:
             )
         )
 
-    def _charge(self, release: Release, total: Total) -> bool:
+    def _charge(self, release: Release | TrackerRelease, total: Total) -> bool:
         """Book a release's charge; return False if a limit does not allow it."""
         run, ours, day = self._database.execute, (release.date, self.policy.name), self._day(release.date)
         if not day.charge(self.policy, release.place, release.charge, total):

@@ -19,6 +19,7 @@ from hatcast.agents.batch.fold import FoldResult
 from hatcast.agents.batch.ledger_file import LedgerFile
 from hatcast.agents.batch.queries import Answers
 from hatcast.agents.batch.retention import RetainChunks, RetainedHat
+from hatcast.agents.batch.tracker import TrackedRun
 from hatcast.agents.clock import now_ms
 from hatcast.stream.accounting.ledger import fits
 from hatcast.stream.errors import HatcastError
@@ -72,6 +73,11 @@ def release_final(
     answers = Answers(calendar, retained, ledger, noise, has_lost, first_ms, until)
     is_due = _reached(folded, retained, policy)
     hats = _listed(folded, policy, slots) if hidden else _with_data(folded, retained, policy)
+    if policy.tracker is not None:
+        ours = (hat for hat in hats if until is None or hat.slot < until)
+        yield from TrackedRun(folded, retained, ledger, noise, has_lost).records(ours)
+        yield from answers.due(is_due)
+        return
     for due in _batches((hat for hat in hats if until is None or hat.slot < until), policy):
         records = {name: ledger.find(name) for name in (_name(policy, hat) for hat in due)}
         missing = [hat for hat, record in zip(due, records.values(), strict=True) if record is None]

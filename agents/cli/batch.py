@@ -195,8 +195,8 @@ def _release(given: _Files, path: Path, days: tuple[date, date] | None, *, as_js
         if policy.relation is Relation.REPLACE:  # under add_remove the counts are private
             _show_outcomes(folded, as_json=False)
         decoded = [msgspec.json.decode(record, type=_Release) for record in records]
-        releases = [release for release in decoded if not release.query]
-        answers = [release for release in decoded if release.query]
+        releases = [release for release in decoded if not release.answers]
+        answers = [release for release in decoded if release.answers]
         ledger_days = [
             msgspec.json.decode(budget_record(policy, date, ledger.summary(date)))
             for date in sorted({date for release in decoded for date in release.dates})
@@ -241,7 +241,7 @@ class _Release(msgspec.Struct):
     unit: str = ""
     mean: float | None = None
     interval95: tuple[float, float] | None = None
-    query: str = ""
+    query: str | dict[str, object] = ""
     first_date: str = ""
     last_date: str = ""
     days: int = 0
@@ -249,9 +249,14 @@ class _Release(msgspec.Struct):
     reason: str = ""
 
     @property
+    def answers(self) -> str:
+        """Name of the query over days that it answers; "" for none. A tracker's `query` is not a name."""
+        return self.query if isinstance(self.query, str) else ""
+
+    @property
     def dates(self) -> list[str]:
         """Local dates whose budget it is charged to."""
-        return Period(date.fromisoformat(self.first_date), self.days).dates if self.query else [self.date]
+        return Period(date.fromisoformat(self.first_date), self.days).dates if self.answers else [self.date]
 
     @property
     def status_text(self) -> str:
@@ -284,10 +289,10 @@ def _show_answers(console: Console, answers: list[_Release]) -> None:
     """Print a table for each query and period."""
     tables: dict[tuple[str, str], Table] = {}
     for answer in answers:
-        table = tables.get((answer.query, answer.first_date))
+        table = tables.get((answer.answers, answer.first_date))
         if table is None:
-            title = f"Answers to {answer.query}, {answer.period}"
-            table = tables[answer.query, answer.first_date] = _table(title, "slot", "cell", "status")
+            title = f"Answers to {answer.answers}, {answer.period}"
+            table = tables[answer.answers, answer.first_date] = _table(title, "slot", "cell", "status")
         table.add_row(answer.slot, answer.cell, answer.status_text, *answer.numbers)
     if not tables:
         console.print("no answers to queries: no period of a query is over in these files")

@@ -67,7 +67,7 @@ def release_line(release: DisplayedRelease | None) -> Text:
         return Text("a record that is not a release", style="dim")
     dates = f"{release.first_date} to {release.date}" if release.days > 1 else release.date
     line = Text.assemble(f"{dates} {release.slot}-{release.end[11:16]}  ", (release.cell, "cyan"), "  ")
-    if release.query:
+    if isinstance(release.query, str) and release.query:
         line.append(f"{release.query}  ", style="magenta")
     if release.mean is None:
         return line.append(release.status + (f" ({release.reason})" if release.reason else ""), style="yellow")

@@ -13,7 +13,7 @@ from hatcast.stream.policy.policy import Policy
 
 _MAX_LATEST: Final = 200  # releases: more than any terminal has lines
 
-Status = Literal["released", "suppressed", "budget_exhausted", "incomplete"]
+Status = Literal["released", "suppressed", "budget_exhausted", "incomplete", "deferred"]
 """Values on the wire. The enum in stream/release/hats.py costs two seconds of imports: too slow for the first page."""
 
 

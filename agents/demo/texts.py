@@ -38,6 +38,7 @@ _NO_MEAN: Final[dict[Status, str]] = {
     "suppressed": "suppressed",
     "budget_exhausted": "without a mean: budget spent",
     "incomplete": "incomplete",
+    "deferred": "deferred",
 }
 
 

@@ -19,8 +19,8 @@ POLL_SECONDS: Final = 0.5
 class DisplayedRelease(msgspec.Struct, frozen=True):
     """Fields of a release that are displayed. Its values are absent unless it is `released`. Numbers keep their digits.
 
-    `query` and the fields after it belong to the answer to a query over days: its first date, the number of its dates,
-    how many of them it used, and why it is suppressed.
+    A `query` that is a text, and the fields after it, belong to the answer to a query over days: its first date, its
+    number of dates, how many of them it used, and why it is suppressed.
     """
 
     cell: str
@@ -32,7 +32,7 @@ class DisplayedRelease(msgspec.Struct, frozen=True):
     mean: Decimal | None = None
     unit: str = ""
     interval95: tuple[Decimal, Decimal] | None = None
-    query: str = ""
+    query: str | dict[str, object] = ""
     first_date: str = ""
     days: int = 1
     days_used: int = 1

@@ -31,6 +31,7 @@ from hatcast.agents.monitoring.declarations import DISPLAY_KAFKA_UP, DISPLAY_LAS
 from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.record_fields import is_settlement
 
 log = structlog.get_logger()
 
@@ -133,7 +134,8 @@ class Reader:
                 try:
                     if record.topic == self._topics.means:
                         METERS.set_to_current_time(DISPLAY_LAST_RELEASE)
-                        changes.release(read_release(record.value, record.partition, record.offset))
+                        if not is_settlement((record.key or b"").decode(errors="replace")):
+                            changes.release(read_release(record.value, record.partition, record.offset))
                     else:
                         changes.budget(read_budget(record.value, record.offset), record.partition)
                 except (msgspec.DecodeError, ValueError, RecursionError):  # RecursionError: deeply nested JSON

@@ -16,7 +16,7 @@ _DISPLAY: Final = (Process.DISPLAY,)
 _FAST: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _SLOW: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
 PARTITION: Final = Label("partition")
-STATUS: Final = Label("status", ("released", "suppressed", "budget_exhausted", "incomplete"))
+STATUS: Final = Label("status", ("released", "suppressed", "budget_exhausted", "incomplete", "deferred"))
 # The parts of `/readyz`. A policy that accepts device reports folds two topics, each with its own parts.
 _TOPIC_PARTS: Final = ("redis", "ledger", "group", "partitions", "checkpoint", "clock")
 PARTS: Final = ("worker", *_TOPIC_PARTS, *(f"reports {part}" for part in _TOPIC_PARTS))

@@ -17,12 +17,12 @@ from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.mechanisms.grid import Grid, clip, quantile95
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import TRACKER
+from hatcast.stream.record_fields import SETTLEMENT
 from hatcast.stream.records import ResidualQueryRecord
 from hatcast.stream.release.hats import Status, estimate_fields, exact_json, record_parts, release_id, utc_text
 from hatcast.stream.tracker.query import STEPS, Query
 from hatcast.stream.tracker.tracker import HatUsers
 
-SETTLEMENT: Final = "settlement"
 _MILLI: Final = 1000
 _DIGITS: Final = 6  # of `squares`
 _ALIKE: Final = 1e-9  # relative difference of floats that two machines may compute for one query

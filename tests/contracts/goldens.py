@@ -16,18 +16,31 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import Row, pack
 from hatcast.stream.hybrid import HYBRID_KEYS, HybridParameters, report_bound
 from hatcast.stream.policy.policy import Policy, read_policy
+from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR
 from hatcast.stream.queries import RetainedDay, reservations
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.records import ReportRecord
-from hatcast.stream.release.hats import HatChunks, Release, exhausted_of, incomplete_of, numbered, release_of
+from hatcast.stream.release.hats import (
+    HatChunks,
+    Release,
+    Spent,
+    Status,
+    exhausted_of,
+    incomplete_of,
+    numbered,
+    release_of,
+)
 from hatcast.stream.release.queries import QueryRelease, query_periods_of, query_release_of
+from hatcast.stream.release.tracker import PolicyTracker, hat_users
+from hatcast.stream.release.tracker_records import TrackerRelease, hat_release
 from tests.support import Scripted
 from tools.schemas.golden import Golden
 
 TOPICS: Final = TopicsTable()
 CELL: Final = "87608b0d2ffffff"
+FEW: Final = "87608b0d3ffffff"
 DATE, NEXT_DATE, SLOT = "2022-01-02", "2022-01-03", "09:00"
 NOW_MS: Final = 1_641_098_103_120  # 2022-01-02T04:35:03.120Z, some seconds after the slot is final
 NEXT_MS: Final = NOW_MS + 86_400_000
@@ -99,6 +112,33 @@ SPEED: Final = policy("surat-speed", MEAN, FAST)
 PRESENCE: Final = hidden({**FAST, "days": 1})
 
 
+TRACKER: Final = read_policy(
+    {
+        "name": "surat-tracker",
+        "upper_bound": 65.0,
+        "timezone": "Asia/Kolkata",
+        "privacy": {"daily_limit": 5.0},
+        "estimator": {"name": "tracker"},
+    },
+    TRACKER_ESTIMATOR,
+    lambda _: "",
+)
+
+
+def tracked() -> Iterator[tuple[str, TrackerRelease]]:
+    """A HAT that a tracker queries, others, and a query of the settlement."""
+    tracker, calendar = PolicyTracker(TRACKER, None), Calendar(TRACKER)
+    tracker.begin_day(DATE, [])
+    (slot,) = (each for each in calendar.slots_of(DATE) if each.name == SLOT)
+    hats = [hat_users(CELL, HatChunks([pack(crowd(CROWD))])), hat_users(FEW, HatChunks([pack(crowd(CROWD[:2]))]))]
+    queried, few = tracker.close_slot(slot, hats, Scripted([-441_000] * 9))
+    yield "tracker_released", queried
+    yield "tracker_suppressed", few
+    yield "tracker_deferred", hat_release(TRACKER, calendar, slot, hats[0], Status.DEFERRED)
+    yield "tracker_budget_exhausted", queried.exhausted()
+    yield "tracker_settlement", tracker.settle(Scripted([1_000] * 9))[0]
+
+
 def blended(of: Policy, users: Sequence[tuple[int, int]], reports: Sequence[int], *draws: int) -> Release:
     """A release of a policy with devices, whose reports are these, in steps."""
     shift = report_bound(HybridParameters.of(of))
@@ -129,7 +169,7 @@ def answered(of: Policy, name: str, days: Mapping[str, Sequence[tuple[int, int]]
     return query_release_of(asked, Calendar(of), CELL, kept, Scripted(draws))
 
 
-def releases() -> Iterator[tuple[str, Release]]:
+def releases() -> Iterator[tuple[str, Release | TrackerRelease]]:
     """Every status, under both relations."""
     for relation, of, draws in (("replace", SPEED, (-441,)), ("add_remove", PRESENCE, (90_009, 7))):
         few = [] if relation == "add_remove" else CROWD[:9]
@@ -142,6 +182,7 @@ def releases() -> Iterator[tuple[str, Release]]:
     yield "devices_gaussian_released", blended(GAUSSIAN, CROWD, [31_001, -41_250, 77_503], -441)
     yield "devices_alone_released", blended(ALONE, CROWD, [21_007 + 3_001 * device for device in range(12)])
     yield "devices_suppressed", blended(DEVICES, CROWD[:3], [31_000])
+    yield from tracked()
 
 
 def answers() -> Iterator[tuple[str, QueryRelease]]:
@@ -178,16 +219,17 @@ def summary(of: Policy, hats: int, total: Total | None = None) -> DaySummary:
     )
 
 
-def budgets() -> Iterator[tuple[str, Policy, DaySummary]]:
-    """A day of plain releases, of queries, of a policy that follows another, and of unit `user`; of both relations."""
+def budgets() -> Iterator[tuple[str, Policy, DaySummary, Spent | None]]:
+    """A day of plain releases, of queries, of a successor, of unit `user`, and of a tracker; of both relations."""
     plain = policy("surat-speed")
-    yield "replace", plain, summary(plain, 3)
-    yield "replace_with_queries", SPEED, summary(SPEED, 3)
+    yield "replace", plain, summary(plain, 3), None
+    yield "replace_with_queries", SPEED, summary(SPEED, 3), None
     successor = policy("surat-speed-2", replaces="surat-speed", **{"from": DATE})
-    yield "replace_successor", successor, summary(successor, 0)
+    yield "replace_successor", successor, summary(successor, 0), None
     user = policy("surat-user", privacy={"unit": "user", "total_limit": 3200.5})
-    yield "replace_unit_user", user, summary(user, 3, Total(40 * 10**9, user.total_limit_nano))
-    yield "add_remove", PRESENCE, summary(PRESENCE, 1)
+    yield "replace_unit_user", user, summary(user, 3, Total(40 * 10**9, user.total_limit_nano)), None
+    yield "add_remove", PRESENCE, summary(PRESENCE, 1), None
+    yield "replace_tracker", TRACKER, summary(TRACKER, 0), (1_500_000_000, 731_500_000.4)
 
 
 def goldens() -> dict[str, bytes]:
@@ -210,8 +252,8 @@ def goldens() -> dict[str, bytes]:
         for case, release in cases:
             value = numbered(release.record(at_ms), 4711)
             keep(name, case, release.release_id, value, release_event(name, release.release_id, telemetry, value))
-    for case, of, day in budgets():
-        message = budget_message(TOPICS, of, DATE, day)
+    for case, of, day, spent in budgets():
+        message = budget_message(TOPICS, of, DATE, day, spent=spent)
         keep("budget", case, message.key.decode(), message.value, message.headers)
     for reason in Reason:
         letter = DeadLetter(telemetry, 3, 4711, reason)

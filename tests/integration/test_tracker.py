@@ -15,6 +15,7 @@ from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, Stores, open_stores, store_closed, traffic
 from tests.integration.test_release import (
     ALL,
+    DATE,
     CrashError,
     CrashingPublishers,
     crash_after,
@@ -23,6 +24,7 @@ from tests.integration.test_release import (
 )
 from tests.services import KafkaServer, RedisServer
 
+LATENESS_MS = 300_000
 NEXT_DAY_MS = NOON_MS + 13 * HOUR_MS  # past the close of the day of NOON_MS
 TABLE: dict[str, Any] = {
     "policy": {
@@ -52,23 +54,44 @@ async def finish(pipeline: Pipeline, stores: Stores) -> None:
         assert await stores.partitions.open_slots() == {}
 
 
-def designs(records: dict[bytes, bytes]) -> dict[str, tuple[object, ...]]:
+Designs = dict[str, tuple[object, ...]]
+
+
+def designs(records: dict[bytes, bytes]) -> Designs:
     """What follows from counts: all but released numbers, times and order."""
-    found = {}
+    found: Designs = {}
     for record in map(json.loads, records.values()):
         query = {key: value for key, value in record.get("query", {}).items() if key != "sum"}
-        found[record["release_id"]] = (record["status"], record.get("counts"), query, record["epsilon"])
+        found[record["release_id"].partition("/")[2]] = (
+            record["status"],
+            record.get("counts"),
+            query,
+            record["epsilon"],
+        )
     return found
 
 
-def test_a_tracker_queries_hats_and_settles_the_day(pipeline: Pipeline) -> None:
+def complete(pipeline: Pipeline) -> dict[bytes, bytes]:
+    """The records of a run without a crash."""
+
     async def run() -> dict[bytes, bytes]:
         async with open_stores(pipeline) as stores:
             await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
             await finish(pipeline, stores)
             return await stored_records(pipeline, stores)
 
-    kept = asyncio.run(run())
+    return asyncio.run(run())
+
+
+@pytest.fixture(scope="module")
+def expected(kafka: KafkaServer, redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Designs:
+    with open_pipeline(kafka, redis_server, tmp_path_factory.mktemp("whole"), "tracker", TABLE) as opened:
+        ensure_topics(opened.settings)
+        return designs(complete(opened))
+
+
+def test_a_tracker_queries_hats_and_settles_the_day(pipeline: Pipeline) -> None:
+    kept = complete(pipeline)
     assert_published_once(pipeline, kept)
     records = [json.loads(record) for record in kept.values()]
     assert len([each for each in records if "Tsettlement" not in each["release_id"]]) == 12
@@ -93,7 +116,9 @@ def assert_published_once(pipeline: Pipeline, kept: dict[bytes, bytes]) -> None:
     "step",
     ["loaded", "drawn", "committed", "sent", "acked", "marked", "settlement drawn", "stored", "deleted"],
 )
-def test_after_a_crash_at_any_step_the_queries_are_those_of_a_run_without_one(step: str, pipeline: Pipeline) -> None:
+def test_after_a_crash_at_any_step_the_queries_are_those_of_a_run_without_one(
+    step: str, pipeline: Pipeline, expected: Designs
+) -> None:
     async def crash_then_finish() -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
         async with open_stores(pipeline) as stores:
             await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
@@ -114,8 +139,7 @@ def test_after_a_crash_at_any_step_the_queries_are_those_of_a_run_without_one(st
     after_crash, kept = asyncio.run(crash_then_finish())
     assert after_crash.items() <= kept.items(), "a record that was committed has changed"
     assert_published_once(pipeline, kept)
-    assert all(status != "deferred" or not query for status, _, query, _ in designs(kept).values())
-    assert any("settlement" in name for name in designs(kept))
+    assert designs(kept) == expected
 
 
 def end_at(releaser: TrackerReleaser, name: str) -> None:
@@ -126,3 +150,41 @@ def end_at(releaser: TrackerReleaser, name: str) -> None:
         raise CrashError
 
     setattr(releaser, name, crashing)
+
+
+def test_a_redis_that_lost_everything_leads_to_no_second_draw(pipeline: Pipeline, expected: Designs) -> None:
+    """In the middle of the day: published records come back, and the contributions by reading telemetry again."""
+
+    async def lose() -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, pipeline.settings.policy, samples(), NOON_MS + 2 * HOUR_MS + LATENESS_MS)
+            async with releasing(pipeline, stores) as releaser:
+                assert await releaser.round(asyncio.Event())
+            before = await stored_records(pipeline, stores)
+            for key in await stores.redis.keys(f"{{{pipeline.name}*"):
+                await stores.redis.delete(key)
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
+            await finish(pipeline, stores)
+            return before, await stored_records(pipeline, stores)
+
+    before, kept = asyncio.run(lose())
+    assert any(b'"query"' in record for record in before.values())
+    assert before.items() <= kept.items()
+    assert_published_once(pipeline, kept)
+    assert designs(kept) == expected
+
+
+def test_beside_a_policy_that_has_charged_the_day_there_is_no_room(pipeline: Pipeline) -> None:
+    async def run() -> dict[bytes, bytes]:
+        async with open_stores(pipeline) as stores:
+            await stores.redis.hset(f"{{{pipeline.name}}}:ledger:{DATE}", mapping={"cost": 1, "cost:other": 1})
+            await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
+            await finish(pipeline, stores)
+            return await stored_records(pipeline, stores)
+
+    kept = asyncio.run(run())
+    assert {json.loads(record)["status"] for record in kept.values()} == {"budget_exhausted"}
+    (budget,) = pipeline.budget_records().values()
+    assert budget["queries"] == [{"query": "tracker", "epsilon": 5.0, "places": 0}]
+    assert budget["epsilon_user_day"] == 1e-9

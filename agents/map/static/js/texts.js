@@ -8,11 +8,13 @@ export const STATES = {
   suppressed: "suppressed",
   budget_exhausted: "budget spent",
   incomplete: "incomplete",
+  deferred: "not asked yet",
 };
 
 export const WHY = {
   suppressed: "Too few vehicles were here, so their mean speed is not published.",
   budget_exhausted: "The day's privacy budget is spent, so nothing more was computed.",
+  deferred: "The day's end or other hours of this place say more than a mean of this hour would.",
   incomplete: "Some of the day's records were lost, so nothing was computed.",
 };
 

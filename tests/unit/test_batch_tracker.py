@@ -1,0 +1,77 @@
+"""`hatcast batch --ledger` with a tracker policy: queries and settlements once, and runs that continue each other."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from hatcast.agents.cli.batch import command
+from hatcast.stream.release import tracker
+from tests.services.data import DATA
+
+CONFIG = """
+[policy]
+name = "austin"
+upper_bound = 65.0
+timezone = "America/Chicago"
+hours = [0, 24]
+[policy.privacy]
+daily_limit = 5.0
+[policy.estimator]
+name = "tracker"
+"""
+DAYS = [DATA / "capmetro" / f"2016-11-{day}.csv.gz" for day in (24, 25)]
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The beginnings of two days: their records until 8 o'clock."""
+    folder = tmp_path_factory.mktemp("days")
+    made = []
+    for day in DAYS:
+        with gzip.open(day, "rt") as lines:
+            head, *rest = lines.readlines()
+        path = folder / day.name.removesuffix(".gz")
+        path.write_text(head + "".join(rest[:20_000]))
+        made.append(path)
+    return made
+
+
+def run(folder: Path, files: list[Path]) -> list[dict[str, Any]]:
+    config = folder / "hatcast.toml"
+    config.write_text(CONFIG)
+    arguments = [*files, "--format", "capmetro", "--config", config, "--ledger", folder / "ledger", "--json"]
+    done = CliRunner(catch_exceptions=False).invoke(command, [str(each) for each in arguments])
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_second_run_prints_the_same_records_and_the_next_day_continues(tmp_path: Path, parts: list[Path]) -> None:
+    first = run(tmp_path, parts[:1])
+    assert {each["status"] for each in first} >= {"released", "deferred", "suppressed"}
+    assert any("Tsettlement" in each["release_id"] for each in first)
+    assert run(tmp_path, parts[:1]) == first
+    both = run(tmp_path, parts)
+    assert [each for each in both if each["date"] == first[-1]["date"]] == [
+        each for each in first if each["date"] == first[-1]["date"]
+    ]
+    numbers = [each["query"]["number"] for each in both if "query" in each if each["date"] == both[-1]["date"]]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_a_run_that_ends_in_a_settlement_is_continued(
+    tmp_path: Path, parts: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(self: tracker.PolicyTracker) -> bytes:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tracker.PolicyTracker, "end_day", stop)
+        with pytest.raises(AssertionError):
+            run(tmp_path, parts[:1])
+    whole = run(tmp_path, parts[:1])
+    assert run(tmp_path, parts[:1]) == whole
+    assert len({each["release_id"] for each in whole}) == len(whole)
