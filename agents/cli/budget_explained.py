@@ -108,7 +108,10 @@ def certainty(epsilon: float) -> str:
 
 
 def _sums(policy: Policy, loss: DayLoss) -> Paragraph:
-    rows = [(f"{loss.most_hats} HATs, each released once", f"{loss.most_hats} x {_n(loss.epsilon)}", _n(loss.hats))]
+    if policy.tracker is not None:
+        rows = [("all queries of the tracker", "", _n(policy.tracker.daily_limit))]
+    else:
+        rows = [(f"{loss.most_hats} HATs, each released once", f"{loss.most_hats} x {_n(loss.epsilon)}", _n(loss.hats))]
     rows += [
         (
             f"query {query.name}, over {query.days} day{'s' if query.days > 1 else ''}",
@@ -120,10 +123,17 @@ def _sums(policy: Policy, loss: DayLoss) -> Paragraph:
     rows.append(("together", "", _n(loss.hats + loss.reserved)))
     rows.append(("allowed (daily_limit)", "", _n(loss.limit)))
     rows.append(("so one bus's day loses at most", "", _n(loss.bound)))
-    text = (
-        f"A HAT is one hexagon in one timeslot of one day. A bus is counted in at most {loss.most_hats} of them a day;"
-        " further ones are left out, so this limit always holds."
-    )
+    text = "A HAT is one hexagon in one timeslot of one day."
+    if policy.tracker is not None:
+        text += (
+            " A bus pays for its own part in each query of the tracker. Once it has paid"
+            f" {_n(policy.tracker.daily_limit)} on one day, no query uses its readings, so this limit always holds."
+        )
+    else:
+        text += (
+            f" A bus is counted in at most {loss.most_hats} of them a day; further ones are left out, so this limit"
+            " always holds."
+        )
     if policy.queries:
         text += (
             " A query reads every HAT on each of its days, so each of these days is charged for all HATs, in full,"
@@ -157,10 +167,14 @@ def _meaning(policy: Policy, loss: DayLoss) -> str:
     exception = "" if policy.is_pure else f", but for a probability of {policy.delta:g} for the whole day (delta)"
     text = (
         f"Compare two cities that differ only in {differ}. Every published result is at most e^epsilon times as likely"
-        f" in one as in the other{exception}. For one HAT, {sources}, that is e^{_n(loss.per_hat)}, a factor of"
-        f" {factor(hat)}: an observer for whom a guess about the bus in that HAT was 50 % likely can become at most"
-        f" {certainty(hat)} sure of it."
+        f" in one as in the other{exception}."
     )
+    if policy.tracker is None:
+        text += (
+            f" For one HAT, {sources}, that is e^{_n(loss.per_hat)}, a factor of"
+            f" {factor(hat)}: an observer for whom a guess about the bus in that HAT was 50 % likely can become at most"
+            f" {certainty(hat)} sure of it."
+        )
     text += f" For the whole day it is e^{_n(loss.bound)}, a factor of {factor(day)}"
     if day <= _STRONG:
         return f"{text}: at most {certainty(day)} sure of anything about the bus's day. That is strong protection."
@@ -170,7 +184,7 @@ def _meaning(policy: Policy, loss: DayLoss) -> str:
             " but it is not strong protection."
         )
     text += ". A factor of that size excludes nothing: for the day as a whole this bound gives no protection by itself."
-    if hat > _WEAK:
+    if hat > _WEAK or policy.tracker is not None:
         return f"{text} The bound for a single HAT is no better: this policy hides hardly anything."
     few = min(_EXAMPLE_HATS, loss.most_hats)
     return (

@@ -49,10 +49,12 @@ def introduction(state: State, began: Began) -> Iterator[tuple[str, str]]:
         "the worker with its noise and budget, as in production; a Redis server; Kafka's protocol, from a mock broker"
         f" ({PARTITIONS} partitions, topics not checked). Only on this machine; all of it is deleted at the end"
     )
-    budget = (
-        f"the most privacy that one bus's day has lost, in epsilon: {policy.epsilon:g} for each mean that it is part of"
-        f" (at most {policy.max_hats_per_day}); never more than {policy.daily_limit:g} a day"
+    each = (
+        "it pays for its own part of each query"
+        if policy.tracker is not None
+        else f"{policy.epsilon:g} for each mean that it is part of (at most {policy.max_hats_per_day})"
     )
+    budget = f"the most privacy that one bus's day has lost, in epsilon: {each}; never more than {policy.daily_limit:g} a day"
     yield "map", f"{state.map_url} in a browser"
     yield "what", "mean speeds of buses per hour and hexagon, with noise that hides how fast any one bus went"
     yield "real", real

@@ -61,7 +61,8 @@ def examine(config: Path) -> Iterator[Check]:
         yield Check("configuration", State.PROBLEM, "not usable", str(error))
         return
     policy = settings.policy
-    yield Check("configuration", State.OK, f"policy {policy.name}: {policy.estimator}, epsilon {policy.epsilon:g}")
+    costs = f"epsilon {policy.epsilon:g}" if policy.tracker is None else f"epsilon {policy.daily_limit:g} a day"
+    yield Check("configuration", State.OK, f"policy {policy.name}: {policy.estimator}, {costs}")
     try:
         topics = check_topics(settings, PATIENCE_SECONDS)
     except HatcastError as error:

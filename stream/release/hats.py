@@ -263,8 +263,8 @@ def budget_record(policy: Policy, date: str, summary: DaySummary, spent: Spent |
             "epsilon_delta": {"epsilon": day_epsilon(policy, summary), "delta": policy.delta},
             "max_hats_per_day": policy.max_hats_per_day,
         }
-        | ({} if spent is None else {"spent": {"largest": exact_json(spent[0]), "mean": exact_json(round(spent[1]))}})
         | ({} if not summary.queries else {"queries": _reserved(summary.queries)})
+        | ({} if spent is None else {"spent": {"largest": exact_json(spent[0]), "mean": exact_json(round(spent[1]))}})
         | ({} if policy.replaces is None else {"replaces": policy.replaces, "from": policy.from_date})
         | (
             {}

@@ -1,0 +1,30 @@
+"""What `hatcast budget --explain` says of a tracker policy: a bus can lose `daily_limit`, and no more."""
+
+from hatcast.agents.cli.budget_explained import explanation, figures
+from hatcast.stream.accounting.ledger import DayLedger, Total
+from hatcast.stream.budget.per_user import day_loss
+from hatcast.stream.queries import TRACKER_QUERIES, reservations
+from hatcast.stream.units import NANO
+from tests.contracts.goldens import SPEED, TRACKER
+
+DATE = "2022-01-02"
+
+
+def test_a_bus_can_lose_the_daily_limit_whatever_it_does() -> None:
+    assert day_loss(TRACKER).bound == day_loss(TRACKER, DATE).bound == 5 * NANO
+    found = figures(TRACKER, 1, "no ledger")
+    assert (found["day"]["bound"], found["day"]["epsilon_hats"]) == (5.0, 0.0)
+    texts = " ".join(f"{each.title} {each.text}" for each in explanation(TRACKER, 1, "no ledger"))
+    assert "until it has paid 5 on that day" in texts
+    assert "500" not in texts
+
+
+def test_what_a_tracker_reserves_and_another_policys_charges_share_the_day() -> None:
+    day, total = DayLedger(), Total()
+    day.reserve(TRACKER, reservations(TRACKER, DATE), total)
+    assert day.policies[TRACKER.name].queries[TRACKER_QUERIES].places == 1
+    assert not day.charge(SPEED, "87608b0d2ffffff/09:00", NANO, total), "5 of a limit of 5 are reserved"
+    other = DayLedger()
+    assert other.charge(SPEED, "87608b0d2ffffff/09:00", NANO, total)
+    other.reserve(TRACKER, reservations(TRACKER, DATE), total)
+    assert other.policies[TRACKER.name].queries[TRACKER_QUERIES].places == 0
