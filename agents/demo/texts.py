@@ -54,7 +54,8 @@ def introduction(state: State, began: Began) -> Iterator[tuple[str, str]]:
         if policy.tracker is not None
         else f"{policy.epsilon:g} for each mean that it is part of (at most {policy.max_hats_per_day})"
     )
-    budget = f"the most privacy that one bus's day has lost, in epsilon: {each}; never more than {policy.daily_limit:g} a day"
+    limit = f"never more than {policy.daily_limit:g} a day"
+    budget = f"the most privacy that one bus's day has lost, in epsilon: {each}; {limit}"
     yield "map", f"{state.map_url} in a browser"
     yield "what", "mean speeds of buses per hour and hexagon, with noise that hides how fast any one bus went"
     yield "real", real

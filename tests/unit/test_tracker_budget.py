@@ -14,8 +14,8 @@ def test_a_bus_can_lose_the_daily_limit_whatever_it_does() -> None:
     assert day_loss(TRACKER).bound == day_loss(TRACKER, DATE).bound == 5 * NANO
     found = figures(TRACKER, 1, "no ledger")
     assert (found["day"]["bound"], found["day"]["epsilon_hats"]) == (5.0, 0.0)
-    texts = " ".join(f"{each.title} {each.text}" for each in explanation(TRACKER, 1, "no ledger"))
-    assert "until it has paid 5 on that day" in texts
+    texts = " ".join(f"{each.heading} {each.text}" for each in explanation(TRACKER, 1, "no ledger"))
+    assert "Once it has paid 5 on one day" in texts
     assert "500" not in texts
 
 
