@@ -15,6 +15,7 @@ from aiokafka import AIOKafkaProducer
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.release.hats import HatPath
 from hatcast.agents.release.queries import QueryReleaser
+from hatcast.agents.release.tracker import TrackerReleaser
 
 METHODS: Final[dict[str, tuple[type, str]]] = {
     "loaded": (HatPath, "load"),
@@ -38,6 +39,16 @@ ANSWERING: Final[dict[str, tuple[type, str]]] = {
 }
 
 
+# Of a tracker policy. Commit, send and mark are steps of both its slots and its settlements.
+TRACKING: Final[dict[str, tuple[type, str]]] = {
+    "slot loaded": (TrackerReleaser, "load_hats"),
+    "slot drawn": (TrackerReleaser, "draw_queries"),
+    "settlement drawn": (TrackerReleaser, "draw_settlement"),
+    "state stored": (TrackerReleaser, "store_state"),
+    "date deleted": (TrackerReleaser, "delete_date"),
+}
+
+
 # Steps that count only while another one is under way: a start writes the registry in a transaction too.
 WITHIN: Final[dict[str, tuple[type, str]]] = {"sent": (HatPath, "send")}
 
@@ -49,7 +60,7 @@ def die_after_answers(step: str) -> None:
 
 def die_after(step: str) -> None:
     """Wrap the step."""
-    owner, name = METHODS[step]
+    owner, name = (METHODS | TRACKING)[step]
     _wrap(owner, name, step)
 
 

@@ -1,0 +1,92 @@
+"""`hatcast worker` with a tracker policy: killed at each step, and against `hatcast batch` over the same log."""
+
+import json
+import signal
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatcast.agents.kafka.topics import ensure_topics
+from tests.integration.crashing_worker import METHODS, TRACKING, die_after
+from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.readings import ticks, traffic
+from tests.integration.test_tracker import NEXT_DAY_MS, TABLE
+from tests.services import KafkaServer, RedisServer
+
+
+@pytest.fixture
+def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
+    with open_pipeline(kafka, redis_server, tmp_path, "tracker-worker", TABLE) as opened:
+        ensure_topics(opened.settings)
+        yield opened
+
+
+def feed(pipeline: Pipeline) -> None:
+    """A day's readings, and its end."""
+    records = [sample.record(sample.time_ms) for sample in traffic(hours=3, vehicles=14, places=4)]
+    pipeline.kafka.produce(pipeline.settings.topics.telemetry, [*records, *ticks(NEXT_DAY_MS)])
+
+
+def public(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """What follows from counts."""
+    drop = {"seq", "released_at", "mean", "raw", "interval95"}
+    found = {}
+    for record in records:
+        kept = {key: value for key, value in record.items() if key not in drop}
+        if "query" in kept:
+            kept["query"] = {key: value for key, value in kept["query"].items() if key != "sum"}
+        found[record["release_id"]] = kept
+    return found
+
+
+def published(pipeline: Pipeline) -> list[dict[str, Any]]:
+    values = pipeline.published(committed=False)
+    assert all(len(set(each)) == 1 for each in values.values()), "two values of one release"
+    return [json.loads(each[0]) for each in values.values()]
+
+
+@pytest.mark.timeout(240)
+def test_the_releases_are_those_of_batch_but_for_the_noise(pipeline: Pipeline) -> None:
+    first, second = pipeline.worker(), pipeline.worker()
+    for worker in (first, second):
+        pipeline.wait_for_partitions(worker)
+    feed(pipeline)
+    pipeline.wait(pipeline.is_settled, "the settled day", first, second)
+    live = published(pipeline)
+    assert any("Tsettlement" in each["release_id"] for each in live)
+    dump = pipeline.folder / "telemetry.jsonl"
+    assert pipeline.hatcast("dump", "telemetry", "--output", dump).code == 0
+    arguments = ("batch", dump, "--format", "kafka", "--ledger", pipeline.folder / "ledger", "--json")
+    batch = pipeline.hatcast(*arguments)
+    assert batch.code == 0, batch.err
+    found = [json.loads(line) for line in batch.out.splitlines()]
+    # Pseudonyms decide the order of users, and so the last bits of floats: the user keys differ.
+    assert rounded(public(found)) == rounded(public(live))
+
+
+def rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.9g}")
+    if isinstance(value, dict):
+        return {key: rounded(each) for key, each in value.items()}
+    return [rounded(each) for each in value] if isinstance(value, list) else value
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("step", [*TRACKING, "committed", "sent", "acked", "marked"])
+def test_a_worker_that_is_killed_at_a_step_leaves_one_value_of_each_query(step: str, pipeline: Pipeline) -> None:
+    assert step in METHODS | TRACKING
+    dying = pipeline.worker(wrap=partial(die_after, step))
+    feed(pipeline)
+    assert dying.wait() == -signal.SIGKILL
+    worker = pipeline.worker()
+    pipeline.wait(pipeline.is_settled, "the settled day", worker)
+    numbers = sorted(each["query"]["number"] for each in published(pipeline) if "query" in each)
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert numbers
+    assert "no more queries" not in worker.logged()
+    (budget,) = pipeline.budget_records().values()
+    assert budget["epsilon_user_day"] == budget["limit"] == 5.0
