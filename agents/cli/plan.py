@@ -171,13 +171,15 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, text: str, plan: "Plan") -> None:
-    from hatcast.agents.config.edit import with_table_keys, without_other_keys
+    from hatcast.agents.config.edit import with_table_keys, without_keys, without_other_keys
     from hatcast.agents.config.template import write_template
     from hatcast.agents.research.plan.show import keys_json
 
     text = without_other_keys(
         with_table_keys(text, "policy.estimator", {"name": "tracker"}), "policy.estimator", "name"
     )
+    # A tracker has no epsilon of a HAT, and its cap is a bound of memory.
+    text = without_keys(text, "policy.privacy", "epsilon", "max_hats_per_day")
     text = with_table_keys(text, "policy.privacy", {"daily_limit": plan.total})
     write_template(with_table_keys(text, "policy.tracker", keys_json(plan.keys)), path, force=True)
     click.echo(f"wrote the plan for a total of {plan.total:g} into {path}", err=True)

@@ -45,11 +45,21 @@ def with_table_keys(text: str, table: str, values: Mapping[str, Value]) -> str:
 
 def without_other_keys(text: str, table: str, kept: str) -> str:
     """Return the text without the keys of `[table]` other than `kept`."""
+    return _without(text, table, rf"(?!{re.escape(kept)}\s*=)[A-Za-z0-9_-]+")
+
+
+def without_keys(text: str, table: str, *keys: str) -> str:
+    """Return the text without these keys of `[table]`."""
+    return _without(text, table, "|".join(map(re.escape, keys)))
+
+
+def _without(text: str, table: str, keys: str) -> str:
+    """Return the text without the lines of `[table]` whose key matches."""
     lines = text.splitlines()
     start, end = _section(lines, table)
     if start is None:
         return text
-    dropped = re.compile(rf"\s*(?!{re.escape(kept)}\s*=)[A-Za-z0-9_-]+\s*=")
+    dropped = re.compile(rf"\s*({keys})\s*=")
     section = [line for line in lines[start:end] if dropped.match(line) is None]
     return "\n".join([*lines[:start], *section, *lines[end:]]) + "\n"
 

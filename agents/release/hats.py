@@ -14,11 +14,11 @@ from hatcast.agents.redis.proposals import Committed, Proposal
 from hatcast.agents.release.batches import MAX_BATCH, Due, batches_of
 from hatcast.agents.release.counters import ClosingDelays
 from hatcast.agents.release.path import ReleaseContext, ReleasePath
-from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import is_queried
 from hatcast.stream.release.hats import HatChunks, Release, exhausted_of, incomplete_of, release_id, release_of
+from hatcast.stream.release.tracker_records import TrackerRelease
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,9 @@ class HatPath(ReleasePath[DueRelease, list[HatChunks], Proposal]):
 
     async def is_closed(self, end_date: str) -> bool:
         """Return True if no partition accepts readings of days before a local date any more."""
-        return await is_closed(self._store, self._calendar, self._policy, end_date)
+        closes_ms = self._calendar.previous_day_end(end_date) + self._policy.lateness_ms
+        watermark = min_watermark(await self._store.watermarks())
+        return watermark is not None and watermark >= closes_ms
 
     def count(self, published: Sequence[tuple[DueRelease, Committed]]) -> None:
         """Count releases that are marked as published, and observe the delays of their slots."""
@@ -152,14 +154,7 @@ async def final_slots(store: HatStore, ledger: LedgerStore, policy: Policy) -> l
     return [(slot, end) for end, slot in by_end if end <= closed and slot < end_date]
 
 
-async def is_closed(store: HatStore, calendar: Calendar, policy: Policy, end_date: str) -> bool:
-    """Return True if no partition accepts readings of days before a local date any more."""
-    closes_ms = calendar.previous_day_end(end_date) + policy.lateness_ms
-    watermark = min_watermark(await store.watermarks())
-    return watermark is not None and watermark >= closes_ms
-
-
-def proposal_of(release: Release, at_ms: int, release_partition: int) -> Proposal:
+def proposal_of(release: Release | TrackerRelease, at_ms: int, release_partition: int) -> Proposal:
     """Return a release as proposed to the ledger by the owner of a release partition."""
     return Proposal(
         release_id=release.release_id,

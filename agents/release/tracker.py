@@ -26,11 +26,13 @@ from hatcast.agents.redis.errors import Behind
 from hatcast.agents.redis.partition_state import FinalHat
 from hatcast.agents.redis.proposals import Committed, Proposal
 from hatcast.agents.release.batches import MAX_BATCH, TRACKER_PARTITION, batches_of
-from hatcast.agents.release.hats import DueRelease, HatPath, final_slots, is_closed
+from hatcast.agents.release.counters import count_published
+from hatcast.agents.release.hats import DueRelease, HatPath, final_slots, proposal_of
 from hatcast.agents.release.path import ReleaseContext
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.queries import TRACKER_QUERIES, is_queried
+from hatcast.stream.record_fields import is_settlement
 from hatcast.stream.release.hats import HatChunks, Spent, Status, release_id
 from hatcast.stream.release.tracker import PolicyTracker, closed_releases, hat_users
 from hatcast.stream.release.tracker_records import TrackerRelease
@@ -62,6 +64,10 @@ class _Work:
     def is_at(self, date: str) -> bool:
         """Return whether a local date is the one at work. An earlier one is settled, and its HATs are late."""
         return self.tracker.settled < date == self.tracker.date
+
+    def has_stored(self, release: TrackerRelease) -> bool:
+        """Return whether a release had a record before the tracker was at work on its date."""
+        return not self.is_at(release.date) or self.tracker.is_known(release.release_id)
 
 
 class TrackerReleaser(HatPath):
@@ -106,12 +112,17 @@ class TrackerReleaser(HatPath):
 
     async def is_done(self, end_date: str) -> bool:
         """Return True if every date before this one is settled."""
-        is_over = await is_closed(self._store, self._calendar, self._policy, end_date)
-        return is_over and all(slot >= end_date for slot in await self._store.open_slots())
+        return await self.is_closed(end_date) and all(slot >= end_date for slot in await self._store.open_slots())
 
     def spent(self, date: str) -> Spent | None:
         """Return what the users have paid on the date at work."""
         return None if self._work is None or self._work.tracker.date != date else self._work.tracker.spent()
+
+    def count(self, published: Sequence[tuple[DueRelease, Committed]]) -> None:
+        """Count releases that are marked as published, and observe the delays of their slots, not of settlements."""
+        count_published(self.name, [record for _, record in published])
+        slots = [due.hat.slot for due, _ in published if not is_settlement(due.release_id)]
+        self.closing_delays.published(slots)
 
     async def _round(self, stopping: asyncio.Event) -> int:
         with self._failures.attempt("read the watermarks of the partitions"):
@@ -122,22 +133,22 @@ class TrackerReleaser(HatPath):
             if date <= self._recovery.sealed_through:  # folded again: all of it is published
                 await self.delete_date(date, slots)
                 continue
-            released = await self._release_date(date, slots, stopping)
+            work = await self._work_on(date)
+            released = await self._release_date(work, date, slots, stopping)
             if released is None:
                 return done
             done += released
-            if not await is_closed(self._store, self._calendar, self._policy, _next_date(date)):
+            if not await self.is_closed(_next_date(date)):
                 break
-            await self._settle(date, slots)
+            await self._settle(work, date, slots)
         return done
 
-    async def _release_date(self, date: str, slots: Sequence[str], stopping: asyncio.Event) -> int | None:
+    async def _release_date(self, work: _Work, date: str, slots: Sequence[str], stopping: asyncio.Event) -> int | None:
         """Release the HATs of a date's final slots; return their number, None if they are not all released."""
         done = 0
         for slot in slots:
             if stopping.is_set():
                 return None
-            work = await self._work_on(date)
             if slot in work.closed:
                 continue
             self.closing_delays.add([slot])
@@ -154,9 +165,8 @@ class TrackerReleaser(HatPath):
             done += len(due)
         return done
 
-    async def _settle(self, date: str, slots: Sequence[str]) -> None:
+    async def _settle(self, work: _Work, date: str, slots: Sequence[str]) -> None:
         """Settle a date whose HATs are released, store the state after it, and delete its contributions."""
-        work = await self._work_on(date)
         if work.is_at(date):
             await self._close_if_necessary(work, date)
             if not await self._release(work, await self.draw_settlement(work)):
@@ -165,9 +175,12 @@ class TrackerReleaser(HatPath):
         await self.delete_date(date, slots)
 
     async def _work_on(self, date: str) -> _Work:
-        """Return the tracker at work on a date, or past it. It is made anew if others have committed since."""
+        """Return the tracker at work on a date, or past it; made anew if others have committed or settled since.
+
+        Then no slot of the date is closed: each is drawn again, from the stored records.
+        """
         work = self._work
-        if work is None or work.known != self._commits():
+        if work is None or work.known != self._commits() or work.tracker.settled < work.tracker.date < date:
             work = self._work = _Work(PolicyTracker(self._policy, await self._state.read()), self._commits())
         tracker = work.tracker
         if date > max(tracker.settled, tracker.date):
@@ -180,7 +193,12 @@ class TrackerReleaser(HatPath):
         return guard.token, guard.written.get(TRACKER_PARTITION)
 
     async def _close_if_necessary(self, work: _Work, date: str) -> None:
-        """Let no query be made of a date that lacks records, or for which the day's limit leaves no room."""
+        """Let no query be made of a date that lacks records, or for which the day's limit leaves no room.
+
+        Raises Behind if others have committed since: the tracker does not know of it.
+        """
+        if work.known != self._commits():
+            raise Behind
         if not work.is_at(date):
             return
         complete_from = await self._store.complete_from()
@@ -192,17 +210,12 @@ class TrackerReleaser(HatPath):
 
     async def _release(self, work: _Work, drawn: Sequence[TrackerRelease]) -> bool:
         """Commit and publish what is drawn, in order. Return False if some is left."""
-        at_ms, tracker = now_ms(), work.tracker
-        self._drawn = {
-            each.release_id: _Drawn(
-                _proposal_of(each, at_ms), not work.is_at(each.date) or tracker.is_known(each.release_id)
-            )
-            for each in drawn
-        }
-        due = [
-            DueRelease(each.release_id, each.cell, each.date, 0, None, FinalHat(each.slot.key, each.cell, 0))
-            for each in drawn
-        ]
+        at_ms, due = now_ms(), []
+        self._drawn = {}
+        for each in drawn:
+            name, hat = each.release_id, FinalHat(each.slot.key, each.cell, 0)
+            self._drawn[name] = _Drawn(proposal_of(each, at_ms, TRACKER_PARTITION), work.has_stored(each))
+            due.append(DueRelease(name, each.cell, each.date, 0, None, hat))
         is_complete = await self.release(due)
         work.known = self._commits()
         return is_complete
@@ -287,18 +300,6 @@ class TrackerReleaser(HatPath):
                 f"slot {key} does not exist in {self._policy.timezone}: the stored state belongs to another policy"
             )
         return named
-
-
-def _proposal_of(release: TrackerRelease, at_ms: int) -> Proposal:
-    return Proposal(
-        release_id=release.release_id,
-        date=release.date,
-        place=release.place,
-        charge=0,
-        record=release.record(at_ms),
-        exhausted=release.exhausted().record(at_ms),
-        release_partition=TRACKER_PARTITION,
-    )
 
 
 def _next_date(date: str) -> str:

@@ -147,9 +147,9 @@ class PolicyTracker:
         """Return the queries with what is released of them, each with its cell; none if a stored one is different."""
         made = []
         try:
-            for design in queries:
-                cell = self._names[int(design.members.hats[-1])][1]
-                made.append((cell, self._released(design, cell, name_of, noise)))
+            for asked in queries:
+                cell = self._names[int(asked.members.hats[-1])][1]
+                made.append((cell, self._released(asked, cell, name_of, noise)))
         except DifferentQueryError:
             self.close_day(Status.DEFERRED)
             self.is_different = True
@@ -157,24 +157,24 @@ class PolicyTracker:
         return made
 
     def _released(
-        self, design: Query, cell: str, name_of: Callable[[MadeQuery, str], str], noise: LaplaceNoise
+        self, asked: Query, cell: str, name_of: Callable[[MadeQuery, str], str], noise: LaplaceNoise
     ) -> MadeQuery:
         """Draw a query, or learn what was released of it before."""
         track, number = self._tracker.tracks[0], self._number + 1
-        slots = tuple(self._names[int(hat)][0] for hat in design.members.hats)
+        slots = tuple(self._names[int(hat)][0] for hat in asked.members.hats)
         stored = self._queries.get(number)
-        predicted = track.expected(design)
+        predicted = track.expected(asked)
         released = 0 if stored is None else stored.query.sum
-        made = MadeQuery(number, design, slots, released, predicted, self._keys.daily_limit)
+        made = MadeQuery(number, asked, slots, released, predicted, self._keys.daily_limit)
         name = name_of(made, cell)
         if stored is None:
             if name in self._known or number < max(self._queries, default=0):
                 raise DifferentQueryError
-            released = track.draw(design, self._tracker.values, noise)
-            made = MadeQuery(number, design, slots, released, predicted, self._keys.daily_limit)
-        elif stored.release_id != name or not stored.is_of(made, cell):
+            released = track.draw(asked, self._tracker.values, noise)
+            made = MadeQuery(number, asked, slots, released, predicted, self._keys.daily_limit)
+        elif not stored.is_of(made, name, cell):
             raise DifferentQueryError
-        track.learn(design, released)
+        track.learn(asked, released)
         self._number = number
         return made
 

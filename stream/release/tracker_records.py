@@ -214,7 +214,7 @@ class StoredQuery:
         stored = _STORED.decode(record)
         return None if stored.query is None else cls(stored.release_id, stored.cell, stored.query)
 
-    def is_of(self, made: MadeQuery, cell: str) -> bool:
+    def is_of(self, made: MadeQuery, release_id: str, cell: str) -> bool:
         """Return whether this is the query that the same counts lead to now, whatever was released.
 
         Integers have to be equal: they are what each user pays. Floats may differ in their last bits, because the
@@ -222,7 +222,8 @@ class StoredQuery:
         """
         fields = made.fields() | {"sum": self.query.sum}
         ours = msgspec.json.decode(msgspec.json.encode(fields), type=ResidualQueryRecord)
-        return self.cell == cell and _alike(msgspec.structs.astuple(self.query), msgspec.structs.astuple(ours))
+        is_there = (self.release_id, self.cell) == (release_id, cell)
+        return is_there and _alike(msgspec.structs.astuple(self.query), msgspec.structs.astuple(ours))
 
 
 def _alike(one: Any, other: Any) -> bool:

@@ -188,3 +188,55 @@ def test_beside_a_policy_that_has_charged_the_day_there_is_no_room(pipeline: Pip
     (budget,) = pipeline.budget_records().values()
     assert budget["queries"] == [{"query": "tracker", "epsilon": 5.0, "places": 0}]
     assert budget["epsilon_user_day"] == 1e-9
+
+
+def test_workers_that_take_the_tracker_over_from_each_other_make_the_same_queries(
+    pipeline: Pipeline, expected: Designs
+) -> None:
+    """One keeps its tracker in memory while the other commits: it has to see that, and to begin anew."""
+
+    async def take_turns() -> dict[bytes, bytes]:
+        every = samples()
+        async with open_stores(pipeline) as stores, open_stores(pipeline) as others:
+            for hour in range(3):
+                of_hour = [each for each in every if (each.time_ms - NOON_MS) // HOUR_MS == hour]
+                await store_closed(
+                    stores, pipeline.settings.policy, of_hour, NOON_MS + (hour + 1) * HOUR_MS + LATENESS_MS
+                )
+                turn = stores if hour % 2 == 0 else others
+                async with releasing(pipeline, turn) as releaser:
+                    if hour == 0:
+                        first = releaser.hats
+                        assert isinstance(first, TrackerReleaser)
+                    elif hour == 2:
+                        assert isinstance(releaser.hats, TrackerReleaser)
+                        releaser.hats._work = first._work  # it was never away
+                    assert await releaser.round(asyncio.Event())
+            await store_closed(stores, pipeline.settings.policy, [], NEXT_DAY_MS)
+            await finish(pipeline, stores)
+            return await stored_records(pipeline, stores)
+
+    kept = asyncio.run(take_turns())
+    assert_published_once(pipeline, kept)
+    assert designs(kept) == expected
+
+
+def test_a_settled_day_is_sealed_and_stays_so_after_the_loss_of_redis(pipeline: Pipeline) -> None:
+    async def run() -> None:
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
+            async with releasing(pipeline, stores, seals=True) as releaser:
+                await releaser.round(asyncio.Event())
+            assert await stores.ledger.sealed_through() == DATE
+            assert await stored_records(pipeline, stores) == {}
+            before = pipeline.published()
+            for key in await stores.redis.keys(f"{{{pipeline.name}*"):
+                await stores.redis.delete(key)
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, pipeline.settings.policy, samples(), NEXT_DAY_MS)
+            async with releasing(pipeline, stores, seals=True) as releaser:
+                await releaser.round(asyncio.Event())
+            assert await stores.partitions.open_slots() == {}
+        assert pipeline.published() == before
+
+    asyncio.run(run())

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from hatcast.agents.cli.plan import command
 from hatcast.agents.config.edit import with_table_keys, without_other_keys
+from hatcast.agents.config.settings import load_settings
 from hatcast.agents.config.template import Answers, render_template
 from hatcast.agents.research import processes
 from hatcast.agents.research.days import RecordedDay, RecordedSlot
@@ -180,6 +181,9 @@ def test_json_table_and_plot_have_every_total(tmp_path: Path) -> None:
     assert "…" not in table
 
 
+TRACKERS = ("epsilon", "max_hats_per_day")
+
+
 def test_keys_are_written_into_a_configuration_whose_comments_stay(tmp_path: Path) -> None:
     config = tmp_path / "hatcast.toml"
     config.write_text(render_template(Answers(timezone="America/Chicago")) + 'array_length = "median"\n')
@@ -190,8 +194,11 @@ def test_keys_are_written_into_a_configuration_whose_comments_stay(tmp_path: Pat
     assert policy["estimator"] == {"name": "tracker"}
     assert policy["privacy"]["daily_limit"] == 5
     assert policy["tracker"].keys() == {"share", "objective", "price"}
-    assert before.count("#") == config.read_text().count("#")
-    assert policy["privacy"] | {"daily_limit": 0} == tomllib.loads(before)["policy"]["privacy"] | {"daily_limit": 0}
+    kept = {key: value for key, value in tomllib.loads(before)["policy"]["privacy"].items() if key not in TRACKERS}
+    assert policy["privacy"] == kept | {"daily_limit": 5}
+    dropped = [line for line in before.splitlines() if line.startswith(("epsilon", "max_hats_per_day"))]
+    assert config.read_text().count("#") == before.count("#") - "".join(dropped).count("#")
+    assert load_settings(config).policy.tracker is not None
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """A tracker policy at work: its records, and going on after a crash with the same numbers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -15,9 +15,10 @@ from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR
 from hatcast.stream.records import ReleaseRecord
 from hatcast.stream.release.hats import Status, numbered
 from hatcast.stream.release.tracker import PolicyTracker
-from hatcast.stream.release.tracker_records import TrackerRelease
-from hatcast.stream.tracker.tracker import HatUsers
-from hatcast.stream.units import NANO
+from hatcast.stream.release.tracker_records import StoredQuery, TrackerRelease
+from hatcast.stream.tracker.query import Query
+from hatcast.stream.tracker.tracker import HatUsers, Tracker
+from hatcast.stream.units import HOUR_MS, NANO
 
 CELLS = ("87608b0d0ffffff", "87608b0d2ffffff", "87608b0d3ffffff")
 DATES = ("2022-01-02", "2022-01-03")
@@ -68,12 +69,16 @@ class Crash(Exception):
 
 
 class Ledger:
-    """Records that are kept, and the state after the last day; ends a run after so many commits."""
+    """Records that are kept, and the state after the last day; ends a run after so many commits.
+
+    sent   release_id and bytes of everything that has left
+    """
 
     def __init__(self, commits: int = 10**9) -> None:
         self.records: dict[str, dict[str, bytes]] = {}
         self.state: bytes | None = None
         self.left = commits
+        self.sent: list[tuple[str, bytes]] = []
 
     def commit(self, releases: Sequence[TrackerRelease]) -> None:
         for release in releases:
@@ -83,6 +88,7 @@ class Ledger:
                     raise Crash
                 self.left -= 1
                 day[release.release_id] = numbered(release.record(NOW_MS), len(day) + 1)
+            self.sent.append((release.release_id, day[release.release_id]))
 
     def run(self, noise: Counting, dates: Sequence[str] = DATES, of: Policy = POLICY) -> PolicyTracker:
         tracker = PolicyTracker(of, self.state)
@@ -161,7 +167,7 @@ def test_after_a_loss_no_query_is_made_of_the_day(lost: str) -> None:
     ledger, noise = Ledger(), Counting()
     ledger.run(noise, DATES[:1])
     number = len(ledger.records[DATES[0]])
-    ledger.left = 42
+    ledger.left = 38
     with pytest.raises(Crash):
         ledger.run(noise)
     day = ledger.records[DATES[1]]
@@ -177,6 +183,19 @@ def test_after_a_loss_no_query_is_made_of_the_day(lost: str) -> None:
     assert noise.draws == drawn
     added = [_RECORD.decode(record) for name, record in ledger.records[DATES[1]].items() if name not in before]
     assert {each.status for each in added} <= {"deferred", "suppressed"}
+
+
+def test_a_tracker_that_does_not_compare_stored_queries_goes_on_after_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mutant draws, though it does not know what each bus has paid."""
+    begin = PolicyTracker.begin_day
+
+    def of_queries(self: PolicyTracker, date: str, records: Iterable[tuple[str, bytes]]) -> None:
+        begin(self, date, [(name, record) for name, record in records if b'"query"' in record])
+
+    monkeypatch.setattr(PolicyTracker, "begin_day", of_queries)
+    monkeypatch.setattr(StoredQuery, "is_of", lambda *_: True)
+    with pytest.raises(AssertionError):
+        test_after_a_loss_no_query_is_made_of_the_day("state")
 
 
 def test_what_a_bus_pays_is_at_most_the_limit_and_is_reported() -> None:
@@ -203,3 +222,88 @@ def test_an_incomplete_day_has_no_query() -> None:
     assert {each.status for each in released} == {Status.INCOMPLETE}
     assert tracker.settle(noise) == []
     assert noise.draws == 0
+
+
+def paid(ledger: Ledger) -> dict[str, int]:
+    """Return the most that a bus has paid on each date, 1e-9, for every number that has left.
+
+    Who pays what in a query follows from the counts: the schedule is replayed on them, and every number that has left
+    for a query, the same one twice not counted, costs its members again.
+    """
+    left: dict[tuple[str, int], set[int]] = {}
+    for _, record in ledger.sent:
+        release = _RECORD.decode(record)
+        if release.query is not None:
+            left.setdefault((release.date, release.query.number), set()).add(release.query.sum)
+    assert POLICY.tracker is not None
+    tracker, most = Tracker(POLICY.tracker, 65.0), {}
+    for date in DATES:
+        tracker.begin_day()
+        queries: list[Query] = []
+        for slot, hats in slots(date):
+            enough = [each for each in hats if len(each.counts) >= POLICY.min_users]
+            queries += tracker.close_slot(slot.start_ms, slot.start_ms // HOUR_MS % 24, enough)
+        queries += tracker.settle()
+        costs = np.zeros(100, np.int64)
+        for number, query in enumerate(queries, start=1):
+            costs[query.members.buses] += query.charges * len(left.get((date, number), ()))
+        most[date] = int(costs.max())
+    return most
+
+
+def is_lawful(ledger: Ledger) -> bool:
+    """Whether each release has one value, and no bus has lost more than the limit."""
+    values: dict[str, set[bytes]] = {}
+    for name, record in ledger.sent:
+        values.setdefault(name, set()).add(record)
+    return all(len(each) == 1 for each in values.values()) and all(most <= 5 * NANO for most in paid(ledger).values())
+
+
+def crashed(commits: int, *, forgets: bool = False) -> Ledger:
+    """A run that ends after so many commits, and one that goes on. forgets: Redis lost the state of the first day."""
+    ledger = Ledger(commits)
+    with pytest.raises(Crash):
+        ledger.run(Counting())
+    ledger.left = 10**9
+    if forgets:
+        ledger.state = None
+    ledger.run(Counting())
+    return ledger
+
+
+def test_no_bus_loses_more_than_the_limit_and_each_query_has_one_value() -> None:
+    whole = Ledger()
+    whole.run(Counting())
+    first = len(whole.records[DATES[0]])
+    for commits in (5, first - 2, first, first + 20):
+        assert is_lawful(crashed(commits))
+    assert is_lawful(crashed(first + 20, forgets=True))
+
+
+def test_a_tracker_that_forgets_what_is_stored_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mutant: what is drawn again is sent, as if the ledger had let it."""
+    begin = PolicyTracker.begin_day
+    monkeypatch.setattr(PolicyTracker, "begin_day", lambda self, date, _: begin(self, date, []))
+    ledger = Ledger(20)
+    with pytest.raises(Crash):
+        ledger.run(Counting())
+    ledger.left, ledger.records = 10**9, {}
+    noise = Counting()
+    noise.draws = 10**6
+    ledger.run(noise)
+    assert not is_lawful(ledger)
+
+
+def test_a_settlement_that_is_made_twice_breaks_the_law() -> None:
+    """The mutant: the state is stored before the settlement, and its records are not found."""
+    ledger = Ledger()
+    ledger.run(Counting())
+    tracker, noise = PolicyTracker(POLICY, None), Counting()
+    noise.draws = 10**6
+    tracker.begin_day(DATES[0], [])
+    for slot, hats in slots(DATES[0]):
+        tracker.close_slot(slot, hats, Counting())
+    twice = Ledger()
+    twice.commit(tracker.settle(noise))
+    ledger.sent += twice.sent
+    assert not is_lawful(ledger)
