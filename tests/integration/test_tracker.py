@@ -196,7 +196,7 @@ def test_workers_that_take_the_tracker_over_from_each_other_make_the_same_querie
     """One keeps its tracker in memory while the other commits: it has to see that, and to begin anew."""
 
     async def take_turns() -> dict[bytes, bytes]:
-        every = samples()
+        every, seen = samples(), list[TrackerReleaser]()
         async with open_stores(pipeline) as stores, open_stores(pipeline) as others:
             for hour in range(3):
                 of_hour = [each for each in every if (each.time_ms - NOON_MS) // HOUR_MS == hour]
@@ -205,12 +205,10 @@ def test_workers_that_take_the_tracker_over_from_each_other_make_the_same_querie
                 )
                 turn = stores if hour % 2 == 0 else others
                 async with releasing(pipeline, turn) as releaser:
-                    if hour == 0:
-                        first = releaser.hats
-                        assert isinstance(first, TrackerReleaser)
-                    elif hour == 2:
-                        assert isinstance(releaser.hats, TrackerReleaser)
-                        releaser.hats._work = first._work  # it was never away
+                    assert isinstance(releaser.hats, TrackerReleaser)
+                    seen.append(releaser.hats)
+                    if hour == 2:
+                        releaser.hats._work = seen[0]._work  # it was never away
                     assert await releaser.round(asyncio.Event())
             await store_closed(stores, pipeline.settings.policy, [], NEXT_DAY_MS)
             await finish(pipeline, stores)
