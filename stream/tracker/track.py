@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 
 from hatcast.stream.mechanisms import LaplaceNoise
-from hatcast.stream.tracker.calibration import Calibration
+from hatcast.stream.tracker.calibration import Calibration, ReleaseCalibration
 from hatcast.stream.tracker.contributions import Floats, Hat
 from hatcast.stream.tracker.model import Covariance, Means
 from hatcast.stream.tracker.query import Query, innovation_of, noiseless_sum
@@ -36,10 +36,13 @@ class HatEstimate:
 class Track:
     """Means of the model after one sequence of released numbers. A simulation has several for the same counts."""
 
-    def __init__(self, centre: float) -> None:
-        """centre: the prior mean of the city."""
+    def __init__(self, centre: float, calibration: Calibration | ReleaseCalibration | None = None) -> None:
+        """Args:
+        centre: the prior mean of the city
+        calibration: None: a new one, of queries
+        """
         self.means = Means(centre)
-        self.calibration = Calibration()
+        self.calibration = calibration or Calibration()
 
     def draw(self, query: Query, values: Floats, noise: LaplaceNoise) -> int:
         """Return Y with its noise. values: float64 [N], the private mean of each contribution of the day."""
