@@ -72,7 +72,7 @@ def test_missing_topics_are_made_as_the_contract_says(pipeline: Pipeline, kafka:
         "compression.type": "producer",
         "max.message.bytes": "1048588",
     }
-    for name in (topics.means, topics.queries, topics.budget, topics.registry):
+    for name in (topics.means, topics.queries, topics.budget, topics.estimates, topics.registry):
         assert described(kafka, name) == {
             "cleanup.policy": "compact",
             "compression.type": "producer",
@@ -89,6 +89,7 @@ def test_missing_topics_are_made_as_the_contract_says(pipeline: Pipeline, kafka:
         topics.means: 8,
         topics.queries: 8,
         topics.budget: 1,
+        topics.estimates: 8,
         topics.dead_letters: 1,
         topics.registry: 1,
     }
