@@ -3,11 +3,11 @@
 Post-processing of published records: nothing else is read, so it costs no epsilon. Equal records give equal bytes.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
-from typing import Literal
+from typing import Literal, Self
 
 import h3.api.basic_int as h3
 import msgspec
@@ -49,6 +49,36 @@ class _Released:
     residual_z: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class SmootherSetting:
+    """What a smoother needs of a policy.
+
+    upper_bound   in the policy's unit
+    cells         that are listed, in order; none: only those with a record are estimated
+    last_slot     returns the name of the last slot of a local date, None if it is not known
+    """
+
+    name: str
+    policy_id: str
+    upper_bound: float
+    cells: Sequence[str]
+    last_slot: Callable[[str], str | None]
+
+    @classmethod
+    def of(cls, policy: Policy) -> Self:
+        """Return the setting of a policy."""
+        calendar = Calendar(policy)
+
+        def last_slot(date: str) -> str | None:
+            return max(
+                ((slot.start_ms, slot.name) for slot in calendar.slots_of(date) if slot.outside is None),
+                default=(0, None),
+            )[1]
+
+        cells = sorted(h3.int_to_str(cell) for cell in policy.cells or ())
+        return cls(policy.name, policy.policy_id, policy.upper_bound / _MILLI, cells, last_slot)
+
+
 class Smoother:
     """A policy's model, and what is published of it.
 
@@ -57,11 +87,10 @@ class Smoother:
     snapshot   the state at the beginning of `date`, from which another object continues
     """
 
-    def __init__(self, policy: Policy, snapshot: SmootherState | None = None) -> None:
+    def __init__(self, setting: SmootherSetting, snapshot: SmootherState | None = None) -> None:
         """snapshot: of an object of the same policy; the next slot is the first of the snapshot's date or later."""
-        self._policy = policy
-        self._calendar = Calendar(policy)
-        self._upper_bound = policy.upper_bound / _MILLI
+        self._setting = setting
+        self._upper_bound = setting.upper_bound
         self._variances = Variances.of(self._upper_bound)
         self._covariance = Covariance(self._variances)
         self._calibration = ReleaseCalibration() if snapshot is None else ReleaseCalibration(snapshot.calibration)
@@ -75,8 +104,8 @@ class Smoother:
         if snapshot is not None:
             self.start_ms = snapshot.start_ms
             snapshot.restore(self._model)
-        elif policy.cells is not None:
-            self._add_cells(sorted(h3.int_to_str(cell) for cell in policy.cells))
+        else:
+            self._add_cells(setting.cells)
         self.snapshot = self._state("")
 
     def add(self, slot: ReleasedSlot) -> list[EstimateRecord]:
@@ -167,8 +196,8 @@ class Smoother:
     ) -> EstimateRecord:
         """Return the record of a cell. like: a release of its slot."""
         return EstimateRecord(
-            estimate_id=f"{self._policy.name}/{like.date}T{like.slot}/{cell}",
-            policy_id=self._policy.policy_id,
+            estimate_id=f"{self._setting.name}/{like.date}T{like.slot}/{cell}",
+            policy_id=self._setting.policy_id,
             stage=stage,
             cell=cell,
             date=like.date,
@@ -198,7 +227,7 @@ class Smoother:
         self.snapshot = self._state(date)
 
     def _state(self, date: str) -> SmootherState:
-        return SmootherState.of(self._policy.policy_id, date, self.start_ms, self._calibration.ratio, self._model)
+        return SmootherState.of(self._setting.policy_id, date, self.start_ms, self._calibration.ratio, self._model)
 
     def _advance(self, start_ms: int) -> None:
         if self.start_ms is not None:
@@ -213,8 +242,7 @@ class Smoother:
 
     def _is_last(self, record: ReleaseRecord) -> bool:
         """Return whether no later slot of the record's date can have a release."""
-        slots = [slot for slot in self._calendar.slots_of(record.date) if slot.outside is None]
-        return not slots or slots[-1].name == record.slot
+        return self._setting.last_slot(record.date) == record.slot
 
 
 def read_release(value: bytes, policy: Policy) -> ReleaseRecord | None:
@@ -240,7 +268,7 @@ def slots_of(records: Iterable[ReleaseRecord]) -> Iterator[ReleasedSlot]:
 
 def estimates_of(policy: Policy, records: Iterable[ReleaseRecord]) -> Iterator[EstimateRecord]:
     """Yield what is published after all of these records of a policy, in any order."""
-    smoother = Smoother(policy)
+    smoother = Smoother(SmootherSetting.of(policy))
     for slot in slots_of(records):
         yield from smoother.add(slot)
 

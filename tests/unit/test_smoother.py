@@ -15,13 +15,14 @@ from hatcast.stream.records import CountsRecord, EstimateRecord, NoiseRecord, Re
 from hatcast.stream.release.counts import counts_fields
 from hatcast.stream.tracker.calibration import ReleaseCalibration
 from hatcast.stream.tracker.released import noise_variance
-from hatcast.stream.tracker.smoother import Smoother, estimates_of, read_release, slots_of
+from hatcast.stream.tracker.smoother import Smoother, SmootherSetting, estimates_of, read_release, slots_of
 from hatcast.stream.tracker.smoother_state import SmootherState
 from tests.contracts.goldens import PRESENCE, SPEED
 
 CELLS = [f"8760a000{n:x}ffffff" for n in range(6)]
 DATES = ("2022-01-02", "2022-01-03", "2022-01-04")
 HOURS = range(9, 21)  # of the policy
+SETTING = SmootherSetting.of(SPEED)
 COUNTS = CountsRecord(users=8, readings=40, squares=0.16, shift=0.01)
 
 
@@ -82,18 +83,18 @@ def test_estimates_of_a_slot_do_not_depend_on_later_records() -> None:
 
 def test_a_smoother_continues_from_a_snapshot_to_the_last_byte() -> None:
     slots = [*slots_of(city())]
-    whole, snapshots = Smoother(SPEED), {}
+    whole, snapshots = Smoother(SETTING), {}
     made: dict[str, list[EstimateRecord]] = {date: [] for date in DATES}
     for slot in slots:
         made[slot.date] += whole.add(slot)
         snapshots[whole.date] = whole.snapshot
     for date in DATES:
         stored = msgspec.msgpack.decode(msgspec.msgpack.encode(snapshots[date]), type=SmootherState)
-        again = Smoother(SPEED, stored)
+        again = Smoother(SETTING, stored)
         assert stored.date == date
         assert encoded([each for slot in slots if slot.date == date for each in again.add(slot)]) == encoded(made[date])
     # Mutant: without the snapshot the bytes differ.
-    fresh = Smoother(SPEED)
+    fresh = Smoother(SETTING)
     assert encoded([each for slot in slots if slot.date == DATES[2] for each in fresh.add(slot)]) != encoded(
         made[DATES[2]]
     )
