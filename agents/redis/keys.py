@@ -194,6 +194,10 @@ class DomainKeys:
         """Hash: `first`, and `committed:R` and `published:R` by release partition R; of a policy under `add_remove`."""
         return f"{self.prefix}progress:{name}"
 
+    def estimates(self, name: str) -> str:
+        """String: snapshot of the model behind the estimates of a policy (`hatcast.agents.redis.estimates`)."""
+        return f"{self.prefix}estimates:{name}"
+
     @property
     def dates(self) -> str:
         """Set: local dates with a ledger."""

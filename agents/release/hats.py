@@ -55,6 +55,10 @@ class HatPath(ReleasePath[DueRelease, list[HatChunks], Proposal]):
     async def final_slots(self) -> list[str]:
         """Return the slots that are final and not yet published as a whole, of all owners."""
 
+    @abstractmethod
+    async def published_through(self) -> int | None:
+        """Return a time (ms UTC): all HATs of the slots that end by then are published. None: it is not known now."""
+
     async def has_room(self, batch: Sequence[DueRelease]) -> bool:
         """Return False if the budget is known to be exhausted before the draw; each commit checks it anyway."""
         del batch
@@ -138,6 +142,15 @@ class HatReleaser(HatPath):
         """Return the slots that are final and not yet published as a whole, of all owners."""
         watermark = min_watermark(await self._store.watermarks())
         return [] if watermark is None else [slot for slot, _ in await self._final(watermark)]
+
+    async def published_through(self) -> int | None:
+        """Return the time up to which slots are final, or before the end of the first one with an open HAT."""
+        watermark = min_watermark(await self._store.watermarks())
+        if watermark is None:
+            return None
+        # Read after the watermark: a HAT of a slot that is final by it is open now, or published and deleted.
+        ends = (await self._store.open_slots()).values()
+        return min(watermark - self._policy.lateness_ms, min(ends, default=watermark) - 1)
 
     async def _final(self, watermark: int) -> list[tuple[str, int]]:
         """Return the open slots that are final at a watermark, with their ends (ms UTC), by end."""

@@ -259,6 +259,11 @@ def start_of(record: ReleaseRecord) -> int:
     return round(datetime.fromisoformat(record.start).timestamp() * _MILLI)
 
 
+def end_of(record: ReleaseRecord) -> int:
+    """Return the end of a record's slot, ms UTC."""
+    return round(datetime.fromisoformat(record.end).timestamp() * _MILLI)
+
+
 def slots_of(records: Iterable[ReleaseRecord]) -> Iterator[ReleasedSlot]:
     """Group records by slot, in the order in which a smoother takes them."""
     for start_ms, group in groupby(sorted(records, key=start_of), start_of):
