@@ -113,7 +113,7 @@ def without_estimates() -> None:
     """Let every reading of the means fail, in a worker's process."""
     from hatcast.agents.release.means_reader import MeansReader
 
-    def fail(_: MeansReader) -> Any:
+    def fail(self: MeansReader) -> Any:
         raise ValueError("a mistake")
 
     MeansReader.read = fail  # type: ignore[method-assign]
