@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from tests.integration.harness import Pipeline, open_pipeline
+from tests.integration.hidden import CELLS, SLOTS, open_hidden, stamp_by
+from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
 from tests.integration.tables import golden_table, merged
 from tests.services import KafkaServer, RedisServer
 from tests.services.data import golden, golden_recording
@@ -117,3 +119,20 @@ def without_estimates() -> None:
         raise ValueError("a mistake")
 
     MeansReader.read = fail  # type: ignore[method-assign]
+
+
+@pytest.mark.timeout(120)
+def test_under_add_remove_every_listed_cell_has_an_estimate_after_each_published_slot(
+    kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    with open_hidden(kafka, redis_server, tmp_path, "hidden-estimates") as pipeline:
+        stamp_by(kafka, pipeline, "CreateTime")
+        samples = [*(sample.record() for sample in traffic()), *ticks(NOON_MS + 3 * HOUR_MS + 300_000)]
+        pipeline.kafka.produce(pipeline.settings.topics.telemetry, samples)
+        stamp_by(kafka, pipeline, "LogAppendTime")
+        worker = pipeline.worker()
+        wanted = {f"{pipeline.name}/2022-01-02T{slot}/{cell}" for slot in SLOTS for cell in CELLS}
+        pipeline.wait(lambda: published(pipeline).keys() == wanted, "estimates of all slots", worker)
+        expected = computed(pipeline, dumped(pipeline, "means.jsonl"), "--format", "kafka")
+        pipeline.wait(lambda: published(pipeline) == expected, "the same estimates", worker)
+        assert {json.loads(value)["stage"] for value in expected.values()} == {"settled", "predicted"}
