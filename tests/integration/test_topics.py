@@ -269,7 +269,7 @@ def test_what_breaks_no_promise_is_only_warned_of(
 
 def test_looking_at_topics_makes_none(pipeline: Pipeline, kafka: KafkaServer) -> None:
     report = check_topics(pipeline.settings)
-    assert len(report.missing) == 6
+    assert len(report.missing) == 7
     assert not any(topic.startswith(pipeline.name) for topic in kafka.topics())
 
 
