@@ -20,6 +20,7 @@ telemetry_retention = "none"
 means = "{topic}.means"
 queries = "{topic}.queries"
 budget = "{topic}.budget"
+estimates = "{topic}.estimates"
 dead_letters = "{topic}.dead-letters"
 [policy]
 name = "{name}"

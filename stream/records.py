@@ -26,6 +26,7 @@ from hatcast.stream.record_fields import (
     PolicyId,
     Relation,
     Slot,
+    Speed,
     When,
     text,
 )
@@ -71,13 +72,17 @@ class UsersRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CountsRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Public counts of a HAT."""
+    """Public counts of a HAT, from which estimates are made. Numbers with 6 digits.
+
+    p_b: share of user b in the readings. w_b: weight of its mean in the estimator, before any clipping.
+    """
 
     users: Annotated[int, msgspec.Meta(ge=1, description="number of users")]
     readings: Annotated[int, msgspec.Meta(ge=1, description="number of their readings")]
-    squares: Annotated[
-        float, msgspec.Meta(gt=0, le=1, description="sum of the squares of the users' shares of the readings")
-    ]
+    squares: Annotated[float, msgspec.Meta(ge=0, le=1, description="sum of p_b^2")]
+    shift: Annotated[
+        float, msgspec.Meta(ge=0, description="sum of (w_b - p_b)^2; absent or 0 for the mean of all readings")
+    ] = 0.0
 
 
 class ResidualQueryRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +116,7 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     RULES: ClassVar = (
         When("status", ("released",), has=ANSWER, allows=(*BLEND, "query")),
-        When("relation", ("replace",), has=("seq",)),
+        When("relation", ("replace",), has=("seq",), allows=("counts",)),
         When("target", allows=("device_epsilon", "delta", *BLEND)),
     )
 
@@ -148,6 +153,13 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         ]
         | None
     ) = None
+    counts: (
+        Annotated[
+            CountsRecord,
+            msgspec.Meta(description="counts of the HAT; not under `add_remove`, and not of blends"),
+        ]
+        | None
+    ) = None
     weight: (
         Annotated[
             float,
@@ -158,7 +170,6 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         | None
     ) = None
     users: UsersRecord | None = None
-    counts: Annotated[CountsRecord, msgspec.Meta(description="of a tracker's HAT")] | None = None
     query: Annotated[ResidualQueryRecord, msgspec.Meta(description="of a tracker")] | None = None
     public_epsilon: (
         Annotated[
@@ -196,6 +207,55 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     ) = None
     relation: Relation
     released_at: Instant
+
+
+class NormalRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A mean speed as a normal distribution, with 2 digits."""
+
+    value: Annotated[float, msgspec.Meta(ge=0, description="in `unit`, clipped to [0, upper bound]")]
+    sd: Annotated[float, msgspec.Meta(ge=0, description="standard deviation, in `unit`")]
+    interval95: Annotated[
+        tuple[Speed, Speed], msgspec.Meta(description="95 % of the distribution, clipped to [0, upper bound]")
+    ]
+
+
+class EstimateRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One estimate on `hats.estimates`: what all releases up to its slot say of a cell.
+
+    Post-processing of `hats.means`, so it costs nothing. A later record of a key replaces an earlier one.
+    """
+
+    RULES: ClassVar = (When("stage", ("live", "settled"), has=("mean",), allows=("residual_z",)),)
+
+    estimate_id: Annotated[str, text(f"^{NAME}/{DATE}T{TIME}/{CELL}$", "policy/dateTslot/cell; also the record's key")]
+    policy_id: PolicyId
+    stage: Annotated[
+        Literal["live", "settled", "predicted"],
+        msgspec.Meta(
+            description="`live`: at the close of the slot, with a release of the cell; `predicted`: without one;"
+            " `settled`: `live` again after the last slot of the date"
+        ),
+    ]
+    cell: Cell
+    date: Date
+    slot: Slot
+    start: Instant
+    end: Instant
+    unit: Annotated[Literal["km/h"], msgspec.Meta(description="unit of all values")]
+    road: Annotated[
+        NormalRecord, msgspec.Meta(description="mean speed in this cell and slot, without the sampling of its users")
+    ]
+    mean: Annotated[NormalRecord, msgspec.Meta(description="mean of all readings of the HAT")] | None = None
+    residual_z: (
+        Annotated[
+            float,
+            msgspec.Meta(
+                description="difference of the release from what was expected of it, in standard deviations; absent if"
+                " the release has no noise"
+            ),
+        ]
+        | None
+    ) = None
 
 
 class QueryRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -341,4 +401,5 @@ class ReportRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 RELEASE: Final = msgspec.json.Decoder(ReleaseRecord)
 QUERY: Final = msgspec.json.Decoder(QueryRecord)
+ESTIMATE: Final = msgspec.json.Decoder(EstimateRecord)
 BUDGET: Final = msgspec.json.Decoder(BudgetRecord)

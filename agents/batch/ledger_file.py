@@ -57,6 +57,10 @@ class LedgerFile:
         row = self._database.execute("SELECT record FROM releases WHERE release_id = ?", (release_id,)).fetchone()
         return None if row is None else bytes(row[0])
 
+    def records(self) -> Iterator[bytes]:
+        """Yield every stored record: releases and answers, of all policies."""
+        return (bytes(record) for (record,) in self._database.execute("SELECT record FROM releases"))
+
     def commit(
         self,
         releases: Sequence[Release | QueryRelease | TrackerRelease],

@@ -55,6 +55,11 @@ _CHANGED: Final = (
 @click.option(
     "--reports", type=click.Path(path_type=Path), help="Reports of devices: the output of `hatcast dump reports`."
 )
+@click.option(
+    "--estimates",
+    is_flag=True,
+    help="Print hats.estimates as JSON lines: of a `hatcast dump means`, or after --ledger --json.",
+)
 @json_option
 def command(
     *,
@@ -77,23 +82,27 @@ def command(
 
     Then it prints the answers to the policy's queries over days, for periods that are over, each once. They use the
     files of one run: a day without files is missing, so name the files of a whole period together.
+
+    With --estimates and a dump of hats.means it prints the records of hats.estimates that follow from it, in the bytes
+    in which workers publish them; with --ledger those of all releases in the ledger, after the releases.
     """
     ledger, days = release["ledger"], release["days"]
+    settings, reports, estimates = load_settings(config), release["reports"], release["estimates"]
     if contributions and ledger is not None:
         raise click.UsageError("--contributions is not private and --ledger is: choose one")
-    settings = load_settings(config)
-    if days is not None and (ledger is None or settings.policy.relation is not Relation.ADD_REMOVE):
-        raise click.UsageError('--days is for --ledger under relation = "add_remove"')
-    reports: Path | None = release["reports"]
-    if reports is not None and not settings.policy.takes_reports:
-        raise click.UsageError(f"--reports is for estimators that read reports; {settings.policy.estimator} does not")
-    if reports is None and settings.policy.takes_reports and ledger is not None:
-        raise click.UsageError(
-            "the policy's releases need the reports of devices: give the output of `hatcast dump reports` as --reports"
-        )
+    if estimates and settings.policy.tracker is not None:
+        raise click.UsageError("--estimates does not read a tracker's queries yet: leave it out")
+    if estimates and ledger is None:
+        if name != DUMP.name or contributions:
+            raise click.UsageError("--estimates is for a dump of hats.means (--format kafka), or with --ledger")
+        _print_estimates(files, settings)
+        return
+    if estimates and not as_json:
+        raise click.UsageError("--estimates with --ledger prints JSON lines: add --json")
+    _check_release(settings, ledger, days, reports)
     given = _Files(files, name, settings, reports)
     if ledger is not None:
-        _release(given, ledger, days, as_json=as_json)
+        _release(given, ledger, days, as_json=as_json, with_estimates=estimates)
         return
     if not contributions:
         folded = _fold(given, RetainNothing())
@@ -107,6 +116,20 @@ def command(
     else:
         _show_outcomes(folded, as_json=False)
         _show_hats(totals.hats)
+
+
+def _check_release(
+    settings: Settings, ledger: Path | None, days: tuple[date, date] | None, reports: Path | None
+) -> None:
+    """Raise UsageError if these options do not fit each other or the policy."""
+    if days is not None and (ledger is None or settings.policy.relation is not Relation.ADD_REMOVE):
+        raise click.UsageError('--days is for --ledger under relation = "add_remove"')
+    if reports is not None and not settings.policy.takes_reports:
+        raise click.UsageError(f"--reports is for estimators that read reports; {settings.policy.estimator} does not")
+    if reports is None and settings.policy.takes_reports and ledger is not None:
+        raise click.UsageError(
+            "the policy's releases need the reports of devices: give the output of `hatcast dump reports` as --reports"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +197,18 @@ def _progress() -> Iterator[Callable[[int], Callable[[int], None]]]:
         yield start_bar
 
 
-def _release(given: _Files, path: Path, days: tuple[date, date] | None, *, as_json: bool) -> None:
+def _print_estimates(files: tuple[Path, ...], settings: Settings) -> None:
+    from hatcast.agents.batch.estimates import dumped_values, estimates
+
+    name = ", ".join(map(str, files))
+    with open_recording(files, DUMP) as recording:
+        for line in estimates(dumped_values(Dump(recording, name), settings, name), settings.policy):
+            click.echo(line)
+
+
+def _release(given: _Files, path: Path, days: tuple[date, date] | None, *, as_json: bool, with_estimates: bool) -> None:
     # Imported here: noise and accounting take seconds to import, and folding needs neither.
+    from hatcast.agents.batch.estimates import estimates
     from hatcast.agents.batch.ledger_file import open_ledger
     from hatcast.agents.batch.release import count_changed, release_final
     from hatcast.agents.cli.budget_tables import budget_table
@@ -191,6 +224,8 @@ def _release(given: _Files, path: Path, days: tuple[date, date] | None, *, as_js
         if as_json:
             for record in records:
                 click.echo(record)
+            for estimate in estimates(ledger.records(), policy) if with_estimates else ():
+                click.echo(estimate)
             return
         if policy.relation is Relation.REPLACE:  # under add_remove the counts are private
             _show_outcomes(folded, as_json=False)

@@ -32,7 +32,8 @@ GZIP_LEVEL: Final = 3  # on telemetry a third larger than level 6, in a third of
 def command(topic: str, config: Path, output: Path | None) -> None:
     """Print a topic as lines for `batch --format kafka`: from its first record to the current end.
 
-    TOPIC is telemetry, reports, means, queries, budget or dead_letters, as named under [topics], or any other topic.
+    TOPIC is telemetry, reports, means, queries, budget, estimates or dead_letters, as named under [topics], or any
+    other topic.
     The first line has the topic, its partitions and their start offsets; the other lines are records, with key and
     value in base64. Reads raw data, not private.
     """
@@ -54,11 +55,12 @@ def _resolve(settings: Settings, topic: str) -> tuple[str, bool]:
         "means": topics.means,
         "queries": topics.queries,
         "budget": topics.budget,
+        "estimates": topics.estimates,
         "dead_letters": topics.dead_letters,
         "reports": topics.reports,
     }
     name = roles.get(topic, topic)
-    return name, name in (topics.means, topics.queries, topics.budget, topics.dead_letters)
+    return name, name in (topics.means, topics.queries, topics.budget, topics.estimates, topics.dead_letters)
 
 
 @contextmanager

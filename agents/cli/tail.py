@@ -3,6 +3,7 @@
 import signal
 import sys
 import threading
+from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 from typing import TypedDict, Unpack
@@ -14,7 +15,7 @@ from rich.text import Text
 from hatcast.agents.cli.options import config_option, json_option
 from hatcast.agents.cli.output import write_all
 from hatcast.agents.config.settings import load_settings
-from hatcast.agents.kafka.tail import DisplayedRelease, follow, read_release
+from hatcast.agents.kafka.tail import DisplayedNormal, DisplayedRelease, follow, read_release
 
 
 class _Options(TypedDict):
@@ -24,6 +25,7 @@ class _Options(TypedDict):
     as_json: bool
     means: bool
     queries: bool
+    estimates: bool
     from_beginning: bool
     seconds: float | None
     most: int | None
@@ -34,19 +36,18 @@ class _Options(TypedDict):
 @json_option
 @click.option("--means", is_flag=True, help="Only the means: hats.means.")
 @click.option("--queries", is_flag=True, help="Only the answers to queries over days: hats.queries.")
+@click.option("--estimates", is_flag=True, help="Only the estimates of all cells: hats.estimates.")
 @click.option("--from-beginning", is_flag=True, help="Also show earlier releases.")
 @click.option("--for", "seconds", type=click.FloatRange(min=0, min_open=True), help="Stop after this many seconds.")
 @click.option("--max", "most", type=click.IntRange(min=1), help="Stop after this many releases.")
 def command(**given: Unpack[_Options]) -> None:
-    """Show means and answers to queries as they are published, until Ctrl-C.
+    """Show means and answers to queries, or estimates, as they are published, until Ctrl-C.
 
     With --json each line is the original record; a record with "query" is the answer to a query. A release may appear
     twice, with the same release_id and the same bytes.
     """
     settings = load_settings(given["config"])
-    both = given["means"] == given["queries"]
-    topics = [settings.topics.means] if both or given["means"] else []
-    topics += [settings.topics.queries] if both or given["queries"] else []
+    topics = [getattr(settings.topics, name) for name in _chosen(given)]
     console = Console(highlight=False, soft_wrap=True)
     stopping = threading.Event()
     # The Kafka client may swallow a KeyboardInterrupt: an event stops the loop reliably.
@@ -61,6 +62,12 @@ def command(**given: Unpack[_Options]) -> None:
             console.print(release_line(read_release(value)))
 
 
+def _chosen(given: _Options) -> list[str]:
+    """Return the keys of the topics to show: those that are named, by default means and answers."""
+    named = {"means": given["means"], "queries": given["queries"], "estimates": given["estimates"]}
+    return [name for name, is_named in named.items() if is_named] or ["means", "queries"]
+
+
 def release_line(release: DisplayedRelease | None) -> Text:
     """Return a release, or the answer to a query, as a line of text."""
     if release is None:
@@ -69,7 +76,9 @@ def release_line(release: DisplayedRelease | None) -> Text:
     line = Text.assemble(f"{dates} {release.slot}-{release.end[11:16]}  ", (release.cell, "cyan"), "  ")
     if isinstance(release.query, str) and release.query:
         line.append(f"{release.query}  ", style="magenta")
-    if release.mean is None:
+    if release.road is not None:
+        return _with_estimate(line, release, release.road)
+    if not isinstance(release.mean, Decimal):
         return line.append(release.status + (f" ({release.reason})" if release.reason else ""), style="yellow")
     line.append(f"{release.mean!s:>8} {release.unit}", style="bold")
     if release.interval95 is not None:
@@ -79,3 +88,13 @@ def release_line(release: DisplayedRelease | None) -> Text:
     if release.days_used < release.days:
         line.append(f" from {release.days_used} of {release.days} days", style="yellow")
     return line
+
+
+def _with_estimate(line: Text, estimate: DisplayedRelease, road: DisplayedNormal) -> Text:
+    """Add an estimate: the road's mean speed, and that of the HAT if there is a release."""
+    low, high = road.interval95
+    line.append(f"{road.value!s:>8} {estimate.unit}", style="bold")
+    line.append(f"  {low} to {high}".ljust(22), style="dim")
+    if isinstance(estimate.mean, DisplayedNormal):
+        line.append(f"  HAT {estimate.mean.value}")
+    return line.append(f"  {estimate.stage}", style="green")

@@ -91,6 +91,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "means": "output: the means of HATs",
         "queries": "output: answers to queries over days",
         "budget": "output: the charges of each day",
+        "estimates": "output: estimates of every cell, which are made from the means and cost nothing",
         "dead_letters": "output, for operators: place and reason of each record that could not be decoded",
         "reports": "input: devices' reports ([device.md](device.md)), if the estimator is [hybrid](hybrid.md); key = "
         "the device's id of the day. Created with the settings of telemetry",

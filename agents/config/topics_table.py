@@ -9,7 +9,15 @@ import msgspec
 from hatcast.stream.errors import SettingError
 
 REGISTRY_SUFFIX: Final = ".hatcast"
-_NAMED: Final = ("telemetry", "means", "queries", "budget", "dead_letters", "reports")  # topics, by their keys
+_NAMED: Final = (
+    "telemetry",
+    "means",
+    "queries",
+    "budget",
+    "estimates",
+    "dead_letters",
+    "reports",
+)  # topics, by their keys
 _NAME_MAX: Final = 249  # Kafka's own limit
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -25,6 +33,7 @@ class TopicsTable(msgspec.Struct, frozen=True, kw_only=True):
     means: str = "hats.means"
     queries: str = "hats.queries"
     budget: str = "hats.budget"
+    estimates: str = "hats.estimates"
     dead_letters: str = "hats.dead-letters"
     reports: str = "reports"
 

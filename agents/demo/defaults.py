@@ -25,6 +25,7 @@ TOPIC_NAMES: Final = (
     TOPICS.means,
     TOPICS.queries,
     TOPICS.budget,
+    TOPICS.estimates,
     TOPICS.dead_letters,
     TOPICS.registry,
 )

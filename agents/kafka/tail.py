@@ -1,4 +1,4 @@
-"""Follow published releases: the records of `hats.means` and `hats.queries`."""
+"""Follow published releases and estimates: the records of `hats.means`, `hats.queries` and `hats.estimates`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -16,20 +16,27 @@ from hatcast.agents.kafka.topics import topic_range
 POLL_SECONDS: Final = 0.5
 
 
+class DisplayedNormal(msgspec.Struct, frozen=True):
+    """A mean of an estimate. Numbers keep their digits."""
+
+    value: Decimal
+    interval95: tuple[Decimal, Decimal]
+
+
 class DisplayedRelease(msgspec.Struct, frozen=True):
     """Fields of a release that are displayed. Its values are absent unless it is `released`. Numbers keep their digits.
 
     A `query` that is a text, and the fields after it, belong to the answer to a query over days: its first date, its
-    number of dates, how many of them it used, and why it is suppressed.
+    number of dates, how many of them it used, and why it is suppressed. `stage` and `road` belong to an estimate.
     """
 
     cell: str
     date: str
     slot: str
     end: str
-    status: str
+    status: str = ""
     estimator: str = ""
-    mean: Decimal | None = None
+    mean: Decimal | DisplayedNormal | None = None
     unit: str = ""
     interval95: tuple[Decimal, Decimal] | None = None
     query: str | dict[str, object] = ""
@@ -37,6 +44,8 @@ class DisplayedRelease(msgspec.Struct, frozen=True):
     days: int = 1
     days_used: int = 1
     reason: str = ""
+    stage: str = ""
+    road: DisplayedNormal | None = None
 
 
 _decode: Final = msgspec.json.Decoder(DisplayedRelease).decode

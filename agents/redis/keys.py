@@ -198,6 +198,10 @@ class DomainKeys:
         """Hash: `date`, the last local date that a policy's tracker has settled, and `state` after it."""
         return f"{self.prefix}tracker:{name}"
 
+    def estimates(self, name: str) -> str:
+        """String: snapshot of the model behind the estimates of a policy (`hatcast.agents.redis.estimates`)."""
+        return f"{self.prefix}estimates:{name}"
+
     @property
     def dates(self) -> str:
         """Set: local dates with a ledger."""

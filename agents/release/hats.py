@@ -58,6 +58,10 @@ class HatPath(ReleasePath[DueRelease, list[HatChunks], Proposal]):
     async def final_slots(self) -> list[str]:
         """Return the slots that are final and not yet published as a whole, of all owners."""
 
+    @abstractmethod
+    async def published_through(self) -> int | None:
+        """Return a time (ms UTC): all HATs of the slots that end by then are published. None: it is not known now."""
+
     async def has_room(self, batch: Sequence[DueRelease]) -> bool:
         """Return False if the budget is known to be exhausted before the draw; each commit checks it anyway."""
         del batch
@@ -138,6 +142,15 @@ class HatReleaser(HatPath):
     async def final_slots(self) -> list[str]:
         """Return the slots that are final and not yet published as a whole, of all owners."""
         return [slot for slot, _ in await final_slots(self._store, self._ledger, self._policy)]
+
+    async def published_through(self) -> int | None:
+        """Return the time up to which slots are final, or before the end of the first one with an open HAT."""
+        watermark = min_watermark(await self._store.watermarks())
+        if watermark is None:
+            return None
+        # Read after the watermark: a HAT of a slot that is final by it is open now, or published and deleted.
+        ends = (await self._store.open_slots()).values()
+        return min(watermark - self._policy.lateness_ms, min(ends, default=watermark) - 1)
 
     async def is_done(self, end_date: str) -> bool:
         """Return True if all HATs before a local date are released."""

@@ -56,6 +56,11 @@ class SlotReleaser(HatPath):
         """Return the slots that are final and not yet published as a whole, of all owners."""
         return [slot.key for slot in await self._slots(frozenset(range(self._store.partitions)))]
 
+    async def published_through(self) -> int | None:
+        """Return the end of the last slot that every worker has published."""
+        progress = await self._ledger.progress.read()
+        return None if progress.first_ms is None else self._through(progress, Mark.PUBLISHED) or None
+
     async def is_done(self, end_date: str) -> bool:
         """Return True if every slot before a local date is published; its queries are answered before."""
         return await self.is_closed(end_date) and not await self.final_slots()

@@ -110,6 +110,10 @@ class TrackerReleaser(HatPath):
                     self._published.add(slot)
         return [slot for slot in final if slot not in self._published]
 
+    async def published_through(self) -> int | None:
+        """Return None: the model behind estimates does not learn a tracker's queries yet."""
+        return None
+
     async def is_done(self, end_date: str) -> bool:
         """Return True if every date before this one is settled."""
         return await self.is_closed(end_date) and all(slot >= end_date for slot in await self._store.open_slots())

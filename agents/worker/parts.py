@@ -9,9 +9,11 @@ from hatcast.agents.kafka.topic_ids import TopicIdCheck
 from hatcast.agents.monitoring.declarations import READINGS, REPORTS
 from hatcast.agents.recovery import Domain, LedgerRecovery
 from hatcast.agents.redis.connection import watch_reconnects
+from hatcast.agents.redis.estimates import SnapshotStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.sealing import SealStore
+from hatcast.agents.release.estimates import EstimatePublisher
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.release.path import ReleaseContext
 from hatcast.agents.worker.connections import Connections
@@ -36,6 +38,7 @@ class Parts:
     folds: tuple[TopicFold, ...]
     recovery: LedgerRecovery
     releases: ReleaseLoop
+    estimates: EstimatePublisher | None
     transition: PolicyTransition
 
 
@@ -84,6 +87,22 @@ def _sources(connections: Connections, registered: Registered) -> list[Source]:
         make_report_fold = report_fold_maker(policy, calendar, users, partitions)
         sources.append(Source(settings.topics.reports, f"{group}/reports", reports, make_report_fold, REPORTS))
     return sources
+
+
+def make_estimates(connections: Connections, releases: ReleaseLoop) -> EstimatePublisher | None:
+    """Return the publisher of estimates; None for a tracker, whose queries the model does not learn yet."""
+    settings = connections.settings
+    if settings.policy.tracker is not None:
+        return None
+    snapshots = SnapshotStore(connections.redis, settings.topics.telemetry, settings.policy.name)
+    return EstimatePublisher(
+        settings,
+        connections.partitions,
+        connections.producer,
+        snapshots,
+        releases.owned,
+        releases.hats.published_through,
+    )
 
 
 def make_releases(

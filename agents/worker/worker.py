@@ -29,7 +29,7 @@ from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.spent_cells import SpentStore
 from hatcast.agents.worker.connections import Connections
 from hatcast.agents.worker.gauges import Gauges, register_readiness
-from hatcast.agents.worker.parts import Parts, make_folds, make_recovery, make_releases
+from hatcast.agents.worker.parts import Parts, make_estimates, make_folds, make_recovery, make_releases
 from hatcast.agents.worker.policy_transition import PolicyTransition
 from hatcast.agents.worker.readiness import Readiness
 from hatcast.agents.worker.registration import Registration
@@ -127,7 +127,7 @@ class Worker:
         for fold in folds:
             self._resources.push_async_callback(fold.dead_letters.flush)
         releases = make_releases(connections, recovery, folds[0].app.batch_consumer.assigned)
-        return Parts(folds, recovery, releases, transition)
+        return Parts(folds, recovery, releases, make_estimates(connections, releases), transition)
 
     async def _join(self, parts: Parts, gauges: Gauges) -> None:
         """Join the groups and start the loops."""
@@ -138,6 +138,8 @@ class Worker:
             await fold.start()
             self._resources.push_async_callback(fold.stop)
         loops: list[Loop] = [parts.releases.run, partial(parts.transition.run, parts.releases)]
+        if parts.estimates is not None:
+            loops.append(parts.estimates.run)
         for loop in [loop for fold in parts.folds for loop in fold.loops] + loops:
             self._run(loop)
         settings = self._settings

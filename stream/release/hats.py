@@ -2,8 +2,8 @@
 
 Privacy of each field. Under `replace`, cell, date, slot and status depend only on counts, which are public. `mean`,
 `raw` and `interval95` depend on values only through the noise. `noise.scale` depends on counts, and on values only
-through the interval that `levy` and `quantile` draw for a share of epsilon. `released_at` depends on the worker's
-clock. `seq` numbers commits, so it reveals the number of HATs with data: counts again.
+through the interval that `levy` and `quantile` draw for a share of epsilon. `counts` are counts. `released_at` depends
+on the worker's clock. `seq` numbers commits, so it reveals the number of HATs with data: counts again.
 
 Under `add_remove` counts are private. `status`, `mean`, `raw` and `interval95` depend on them only through the noise,
 which is charged for `suppressed` too. No other field depends on them. There is no `seq` and no scale, and `released_at`
@@ -28,6 +28,7 @@ from hatcast.stream.hybrid.release import Blend, blend_fields, blend_of, device_
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.release.counts import counts_fields
 from hatcast.stream.release.schedule import released_at_ms
 from hatcast.stream.release.spending import day_epsilon, fineness_of
 
@@ -60,6 +61,7 @@ class Release:
     """The release of one HAT, before the ledger assigns its `seq`.
 
     estimate    None unless the status is `released`
+    counts      the record's field `counts`; None unless it has one
     """
 
     policy: Policy
@@ -69,6 +71,7 @@ class Release:
     end: datetime
     status: Status
     estimate: Estimate | Blend | None
+    counts: Mapping[str, Any] | None = None
 
     @property
     def release_id(self) -> str:
@@ -98,7 +101,7 @@ class Release:
 
     def exhausted(self) -> "Release":
         """Return the release of this HAT with status `budget_exhausted` and without the estimate."""
-        return replace(self, status=Status.BUDGET_EXHAUSTED, estimate=None)
+        return replace(self, status=Status.BUDGET_EXHAUSTED, estimate=None, counts=None)
 
     def record(self, now_ms: int) -> tuple[bytes, bytes]:
         """Return the record's bytes before and after `seq`, which the ledger assigns.
@@ -118,6 +121,8 @@ class Release:
             tail |= blend_fields(self.estimate, self.policy, "km/h")
         elif self.estimate is not None:
             tail |= estimate_fields(self.estimate, self.policy, "km/h")
+        if self.counts is not None:
+            tail["counts"] = self.counts
         tail |= {
             "estimator": self.policy.estimator,
             "epsilon": self.policy.epsilon,
@@ -157,12 +162,15 @@ def date_of(release_id: str) -> str:
 def release_of(policy: Policy, calendar: Calendar, slot: str, cell: str, chunks: HatChunks, noise: Noise) -> Release:
     """Estimate a final HAT, including its noise. `slot` is `date/name`."""
     estimate: Estimate | Blend | None
+    users, counts = users_of(chunks.readings), None
     if policy.hybrid is None:
-        estimate = _estimate(policy, users_of(chunks.readings), noise)
+        estimate = _estimate(policy, users, noise)
+        if estimate is not None and policy.relation is Relation.REPLACE:
+            counts = counts_fields(users.counts, policy.estimator, Parameters.of(policy))
     else:
-        estimate = blend_of(policy, users_of(chunks.readings), chunks.reports, noise)
+        estimate = blend_of(policy, users, chunks.reports, noise)
     status = Status.SUPPRESSED if estimate is None else Status.RELEASED
-    return _release(policy, calendar, slot, cell, estimate, status)
+    return replace(_release(policy, calendar, slot, cell, estimate, status), counts=counts)
 
 
 def _release(

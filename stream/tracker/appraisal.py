@@ -17,7 +17,7 @@ from hatcast.stream.units import NANO
 
 PAYMENTS: Final = np.array((0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0))  # epsilon, at most, of each bus
 _HORIZON: Final = 24.0  # hours after the day that count
-_SMALLEST: Final = 1_000  # 1e-9: a bus with less left takes no part
+SMALLEST: Final = 1_000_000  # 1e-9: a bus with less left takes no part
 _FLOOR: Final = 1e-6  # of the variance that a HAT has before a query
 
 
@@ -104,7 +104,7 @@ class Appraisal:
         self, contributions: Integers, hats: Integers, outlook: Outlook, price: float, reserve: int
     ) -> tuple[float, Members, Integers] | None:
         """Return the net gain, the members and their payments (1e-9) of the best payment; None if none is worth it."""
-        solvent = self._balances.left(self._day.bus[contributions], reserve) >= _SMALLEST
+        solvent = self._balances.left(self._day.bus[contributions], reserve) >= SMALLEST
         if not solvent.any():
             return None
         members = members_of(contributions[solvent], self._day, self._covariance, self._variances)

@@ -119,7 +119,7 @@ class Covariance:
 
     def advance(self, hours: float) -> Drift:
         """Let the city and the cells move for a number of hours. Returns what the means have to follow."""
-        hours = min(hours, _HOURS_MAX)
+        hours = min(max(hours, 0.0), _HOURS_MAX)  # never back: variances would fall below what was learned
         added = self._variances.city_drift * hours
         self.shared[0, 0] += added
         # P' = P + q e e'. Slopes on the old city become slopes on the new one: B' = B - q B_0 (P'^-1)_0.

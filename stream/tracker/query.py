@@ -170,6 +170,8 @@ def query_of(
     members: Members, payments: Integers, day: DayCounts, covariance: Covariance, variances: Variances
 ) -> Query:
     """Design the query for these payments (int64 [L], 1e-9), and update the covariance with it."""
+    if not payments.any():
+        raise ValueError("nobody pays for the query")
     designs = designs_of(members, payments[None] / NANO, day, covariance, variances)
     hundredths = int(CLIPS[designs.clip[0]])
     bounds = payments * hundredths // 100_000  # payments 1e-9 T z, in integers

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from hatcast.stream.policy.tracker_keys import TrackerKeys
-from hatcast.stream.tracker.appraisal import Appraisal, Outlook
+from hatcast.stream.tracker.appraisal import SMALLEST, Appraisal, Outlook
 from hatcast.stream.tracker.balances import Balances
 from hatcast.stream.tracker.contributions import DayCounts, Hat, HatCounts, Integers
 from hatcast.stream.tracker.model import SHARED, Covariance
@@ -104,10 +104,11 @@ class Schedule:
         share = self._keys.watch_share
         contributions = np.arange(hat.first, hat.end)
         left = self.balances.left(self.day.bus[contributions], self._reserve(share))
-        if not left.any():
-            return None
-        members = members_of(contributions[left > 0], self.day, self.covariance, self._variances)
         unit = int(self._keys.daily_limit * share / _WATCHED_HATS)
+        paying = np.minimum(left, unit) >= SMALLEST
+        if not paying.any():
+            return None
+        members = members_of(contributions[paying], self.day, self.covariance, self._variances)
         payments = np.minimum(unit, self.balances.left(members.buses, self._reserve(share)))
         return appraisal.made(members, payments, outlook)
 

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 
 from hatcast.stream.mechanisms import LaplaceNoise
-from hatcast.stream.tracker.calibration import Calibration
+from hatcast.stream.tracker.calibration import Calibration, ReleaseCalibration
 from hatcast.stream.tracker.contributions import Floats, Hat
 from hatcast.stream.tracker.model import SHARED, Covariance, Means
 from hatcast.stream.tracker.query import Query, expected_of, innovation_of, noiseless_sum
@@ -37,10 +37,19 @@ class HatEstimate:
 class Track:
     """Means of the model after one sequence of released numbers. A simulation has several for the same counts."""
 
-    def __init__(self, centre: float, state: TrackerState | None = None) -> None:
-        """centre: the prior mean of the city. state: after the days before; None: there were none."""
+    def __init__(
+        self,
+        centre: float,
+        state: TrackerState | None = None,
+        calibration: Calibration | ReleaseCalibration | None = None,
+    ) -> None:
+        """Args:
+        centre: the prior mean of the city
+        state: after the days before; None: there were none
+        calibration: None: of queries, from the state
+        """
         self.means = Means(centre)
-        self.calibration = Calibration()
+        self.calibration = calibration or Calibration()
         if state is not None:
             self.means.shared = floats_of(state.means, SHARED)
             self.means.intercepts = floats_of(state.intercepts, len(state.cells))

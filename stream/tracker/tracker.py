@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatcast.stream.policy.tracker_keys import TrackerKeys
+from hatcast.stream.tracker.calibration import Calibration
 from hatcast.stream.tracker.contributions import HatCounts, Integers
 from hatcast.stream.tracker.query import Query
 from hatcast.stream.tracker.schedule import Schedule
@@ -63,6 +64,8 @@ class Tracker:
     def state(self, policy_id: str, date: str) -> TrackerState:
         """Return the state after a day that is settled, of the first track."""
         schedule, track = self.schedule, self.tracks[0]
+        if not isinstance(track.calibration, Calibration):
+            raise TypeError("a tracker's calibration is that of queries")
         return TrackerState(
             policy_id=policy_id,
             date=date,
@@ -90,7 +93,8 @@ class Tracker:
         """Take the final HATs of a slot and make its queries.
 
         start_ms   ms UTC; later than that of the slot before
-        hour       of the local clock in which it starts
+        hour       of the local clock in which it starts, 0 to 23
+        hats       each of another cell, by cell: the order decides between queries of equal worth
         """
         self._advance(start_ms)
         self.add_cells([hat.cell for hat in hats])

@@ -10,6 +10,7 @@ from hatcast.agents.config.topics_table import TopicsTable
 from hatcast.agents.kafka.cloud_events import Headers, cloud_event, release_event
 from hatcast.agents.kafka.dead_letters import DeadLetter, Reason
 from hatcast.agents.release.budget_records import budget_message
+from hatcast.agents.release.estimate_records import estimate_message
 from hatcast.stream.accounting.ledger import DayLedger, DaySummary, Total
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.hats import Calendar
@@ -21,7 +22,7 @@ from hatcast.stream.queries import RetainedDay, reservations
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.reading import Reading
-from hatcast.stream.records import ReportRecord
+from hatcast.stream.records import EstimateRecord, ReleaseRecord, ReportRecord
 from hatcast.stream.release.hats import (
     HatChunks,
     Release,
@@ -35,6 +36,7 @@ from hatcast.stream.release.hats import (
 from hatcast.stream.release.queries import QueryRelease, query_periods_of, query_release_of
 from hatcast.stream.release.tracker import PolicyTracker, hat_users
 from hatcast.stream.release.tracker_records import TrackerRelease, hat_release
+from hatcast.stream.tracker.smoother import estimates_of
 from tests.support import Scripted
 from tools.schemas.golden import Golden
 
@@ -232,6 +234,17 @@ def budgets() -> Iterator[tuple[str, Policy, DaySummary, Spent | None]]:
     yield "replace_tracker", TRACKER, summary(TRACKER, 0), (1_500_000_000, 731_500_000.4)
 
 
+def estimates() -> Iterator[tuple[str, EstimateRecord]]:
+    """Every stage: of one cell with a release in the first slot of the day, and of one in the last."""
+    value = numbered(released(SPEED, CROWD, -441).record(NOW_MS), 4711)
+    first = msgspec.json.decode(value, type=ReleaseRecord)
+    other = {"cell": "87608b0d3ffffff", "slot": "20:00"}
+    times = {"start": f"{DATE}T20:00:00+05:30", "end": f"{DATE}T21:00:00+05:30"}
+    for estimate in estimates_of(SPEED, [first, msgspec.structs.replace(first, **other, **times)]):
+        if estimate.cell == CELL:
+            yield estimate.stage, estimate
+
+
 def goldens() -> dict[str, bytes]:
     """`RECORD/CASE.json` -> the file's content."""
     telemetry = TOPICS.telemetry
@@ -255,6 +268,9 @@ def goldens() -> dict[str, bytes]:
     for case, of, day, spent in budgets():
         message = budget_message(TOPICS, of, DATE, day, spent=spent)
         keep("budget", case, message.key.decode(), message.value, message.headers)
+    for stage, estimate in estimates():
+        message = estimate_message(TOPICS, estimate, partitions=8)
+        keep("estimate", stage, message.key.decode(), message.value, message.headers)
     for reason in Reason:
         letter = DeadLetter(telemetry, 3, 4711, reason)
         headers = cloud_event("dead-letter", letter.event_id, telemetry)

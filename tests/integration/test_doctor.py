@@ -57,7 +57,8 @@ def test_before_the_first_start_nothing_is_wrong_and_nothing_is_made(pipeline: P
     found = checks(done)
     assert done.code == 0
     topics = pipeline.settings.topics
-    names = (topics.telemetry, topics.means, topics.queries, topics.budget, topics.dead_letters, topics.registry)
+    outputs = (topics.means, topics.queries, topics.budget, topics.estimates, topics.dead_letters)
+    names = (topics.telemetry, *outputs, topics.registry)
     assert states(found, "warning") == {f"topic {name}" for name in names}
     assert not any(topic.startswith(pipeline.name) for topic in pipeline.kafka.topics())
 

@@ -72,7 +72,7 @@ def test_missing_topics_are_made_as_the_contract_says(pipeline: Pipeline, kafka:
         "compression.type": "producer",
         "max.message.bytes": "1048588",
     }
-    for name in (topics.means, topics.queries, topics.budget, topics.registry):
+    for name in (topics.means, topics.queries, topics.budget, topics.estimates, topics.registry):
         assert described(kafka, name) == {
             "cleanup.policy": "compact",
             "compression.type": "producer",
@@ -89,6 +89,7 @@ def test_missing_topics_are_made_as_the_contract_says(pipeline: Pipeline, kafka:
         topics.means: 8,
         topics.queries: 8,
         topics.budget: 1,
+        topics.estimates: 8,
         topics.dead_letters: 1,
         topics.registry: 1,
     }
@@ -268,7 +269,7 @@ def test_what_breaks_no_promise_is_only_warned_of(
 
 def test_looking_at_topics_makes_none(pipeline: Pipeline, kafka: KafkaServer) -> None:
     report = check_topics(pipeline.settings)
-    assert len(report.missing) == 6
+    assert len(report.missing) == 7
     assert not any(topic.startswith(pipeline.name) for topic in kafka.topics())
 
 

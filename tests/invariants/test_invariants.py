@@ -186,13 +186,13 @@ def test_i5_no_vehicle_and_no_pseudonym_is_in_anything_public_nor_in_logs_metric
     seen = {f"log {n}": process.log.read_bytes() for n, process in enumerate(storm.pipeline.processes)}
     assert b"hatcast_releases_total" in storm.served["/metrics"]
     seen |= storm.served
-    for topic in (topics.means, topics.queries, topics.budget, topics.dead_letters):
+    for topic in (topics.means, topics.queries, topics.budget, topics.estimates, topics.dead_letters):
         seen[topic] = b"\n".join(
             part
             for each in storm.pipeline.kafka.read(topic, committed=False)
             for part in (each.key or b"", each.value or b"", repr(each.headers).encode())
         )
-    assert all(seen[topic] for topic in (topics.means, topics.budget, topics.dead_letters))
+    assert all(seen[topic] for topic in (topics.means, topics.budget, topics.estimates, topics.dead_letters))
     assert len(storm.pseudonyms) >= 30
     for where, data in seen.items():
         assert not PLATES.search(data), where

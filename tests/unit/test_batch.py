@@ -304,7 +304,31 @@ def test_without_a_ledger_nothing_is_released(tmp_path: Path, config: Path) -> N
     assert {path.name for path in tmp_path.iterdir()} == {"hatcast.toml", "log.jsonl"}
 
 
+def test_a_dump_of_the_means_gives_the_estimates_of_its_releases(tmp_path: Path, config: Path) -> None:
+    done = batch(
+        recording_of(tmp_path / "log.jsonl", NOON, NOON + 2 * 3_600_000),
+        *("--format", "jsonl", "--config", config, "--ledger", tmp_path / "l", "--json", "--estimates"),
+    )
+    lines = [line.encode() for line in done.stdout.splitlines()]
+    estimates = [line for line in lines if b"estimate_id" in line]
+    assert estimates
+    means = [line for line in lines if line not in estimates]
+    dump = tmp_path / "means.jsonl"
+    whole = [Head("hats.means", 1, [0]), *(Line("hats.means", 0, at, 0, b"", each) for at, each in enumerate(means))]
+    dump.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in whole))
+    again = batch(dump, "--format", "kafka", "--config", config, "--estimates")
+    assert [line.encode() for line in again.stdout.splitlines()] == estimates
+
+
 # What cannot be
+
+
+def test_estimates_are_of_a_dump_of_the_means_or_of_a_ledger(tmp_path: Path, config: Path) -> None:
+    of_telemetry = dump_of(tmp_path / "dump", telemetry(1, NOON))
+    assert "not of hats.means" in refusal(of_telemetry, "--format", "kafka", "--config", config, "--estimates")
+    for arguments in (("--format", "jsonl"), ("--format", "jsonl", "--ledger", tmp_path / "l")):
+        done = batch("x", *arguments, "--config", config, "--estimates")
+        assert (done.exit_code, "--estimates" in done.stderr) == (2, True)
 
 
 def test_contributions_and_a_ledger_at_once_are_wrong_usage(tmp_path: Path, config: Path) -> None:

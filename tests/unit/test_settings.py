@@ -39,6 +39,7 @@ def test_a_prefix_stands_before_every_topic_name_that_is_not_written() -> None:
         "surat.hats.means",
         "answers",
         "surat.hats.budget",
+        "surat.hats.estimates",
         "surat.hats.dead-letters",
         "surat.reports",
         "surat.telemetry.hatcast",

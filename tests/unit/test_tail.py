@@ -88,3 +88,20 @@ def test_a_mean_is_a_line_as_before() -> None:
     assert RELEASE.decode(value).status == "suppressed"
     assert release_line(read_release(value)).plain == "2022-01-03 09:00-10:00  87608b0d2ffffff  suppressed"
     assert release_line(read_release(b"{}")).plain == "a record that is not a release"
+
+
+@pytest.mark.parametrize(
+    ("stage", "line"),
+    [
+        ("live", "2022-01-02 09:00-10:00 87608b0d2ffffff 42.43 km/h 33.60 to 51.26 HAT 42.56 live"),
+        ("predicted", "2022-01-02 09:00-10:00 87608b0d2ffffff 42.43 km/h 33.60 to 51.26 predicted"),
+    ],
+)
+def test_an_estimate_shows_the_road_and_with_a_release_the_hat(stage: str, line: str) -> None:
+    road = '{"value":42.43,"sd":4.51,"interval95":[33.60,51.26]}'
+    mean = ',"mean":{"value":42.56,"sd":4.84,"interval95":[33.08,52.04]}' if stage == "live" else ""
+    value = (
+        f'{{"estimate_id":"p/2022-01-02T09:00/{CELL}","stage":"{stage}","cell":"{CELL}","date":"2022-01-02",'
+        f'"slot":"09:00","end":"2022-01-02T10:00:00+05:30","unit":"km/h","road":{road}{mean}}}'
+    )
+    assert " ".join(release_line(read_release(value.encode())).plain.split()) == line

@@ -83,7 +83,7 @@ def test_a_budget_topic_may_have_grown_since_kafka_takes_no_partition_back_but_m
 
 
 def test_a_topic_takes_the_largest_batch_that_is_sent_there() -> None:
-    for role in ("means", "queries", "budget"):
+    for role in ("means", "queries", "budget", "estimates"):
         assert of_output(role, {"max.message.bytes": "16384"}) == {}
         assert of_output(role, {"max.message.bytes": "16383"}) == {"max.message.bytes": True}
     assert of_output("dead_letters", {"max.message.bytes": "100"}) == {"max.message.bytes": False}

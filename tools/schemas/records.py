@@ -9,7 +9,14 @@ from typing import Final
 import msgspec
 
 from hatcast.agents.kafka.dead_letters import DeadLetter
-from hatcast.stream.records import BudgetRecord, QueryRecord, ReleaseRecord, ReportRecord, TelemetryRecord
+from hatcast.stream.records import (
+    BudgetRecord,
+    EstimateRecord,
+    QueryRecord,
+    ReleaseRecord,
+    ReportRecord,
+    TelemetryRecord,
+)
 
 
 class Action(StrEnum):
@@ -94,6 +101,16 @@ _ALL: Final = (
         key="policy/date",
         key_of=("policy", "date"),
         event_id="policy/date/seq",
+    ),
+    RecordType(
+        name="estimate",
+        type_=EstimateRecord,
+        topic="estimates",
+        action=Action.SEND,
+        summary="Estimates of every hexagon after each slot, public: made from the releases, so they cost nothing.",
+        key="estimate_id",
+        key_of=("estimate_id",),
+        event_id="estimate_id/stage",
     ),
     RecordType(
         name="dead-letter",

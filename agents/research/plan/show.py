@@ -42,8 +42,8 @@ def _headings() -> list[str]:
     return ["live", "end", *(f"{when} {days}" for days in HORIZONS for when in ("live", "end"))]
 
 
-def _cell(error: float, plans: Plans) -> str:
-    return f"{error:.2f}{' ' if plans.is_worth_having(error) else _UNWORTHY}"
+def _cell(expected: float, plans: Plans) -> str:
+    return f"{expected:.2f}{' ' if plans.is_worth_having(expected) else _UNWORTHY}"
 
 
 def _caption(plans: Plans) -> str:

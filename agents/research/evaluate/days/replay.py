@@ -12,8 +12,8 @@ import numpy as np
 from hatcast.agents.research.days import RecordedDay
 from hatcast.agents.research.evaluate.contenders import Contender
 from hatcast.agents.research.evaluate.days.scores import Published
-from hatcast.agents.research.evaluate.simulation import Floats
-from hatcast.stream.estimators import Parameters, Users
+from hatcast.agents.research.evaluate.days.smoothed import Drawn, Key, filled, smoothed
+from hatcast.stream.estimators import Estimate, Parameters, Users
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys, default_price
@@ -92,13 +92,15 @@ class Replay:
         A HAT in which no user has room counts as the mean of all values that were released before it, at first U/2:
         that is what a reader of the releases would guess. It has no interval.
         """
-        admitted = {
-            (slot.key, hat.cell): Users.sorted(hat.pseudonyms, hat.counts, hat.sums)
-            for day in capped
-            for slot in day.slots
-            for hat in slot.hats
-        }
-        keys = [(slot.key, hat.cell) for day in self.days for slot in day.slots for hat in slot.hats]
+        return self.smoothed(contender, capped, epsilon)[0]
+
+    def smoothed(
+        self, contender: Contender, capped: Sequence[RecordedDay], epsilon: float
+    ) -> tuple[Published, Published, Published]:
+        """Return what an estimator publishes, and from the same releases the estimates: after each hour, at day's end.
+
+        See `estimator` and `hatcast.agents.research.evaluate.days.smoothed`.
+        """
         parameters = Parameters(
             self.upper_bound,
             self.grid,
@@ -107,17 +109,40 @@ class Replay:
             contender.array_length,
             contender.quantiles,
         )
-        means, low, high = np.full((3, self.runs, len(keys)), np.nan)
-        step = float(self.grid.milli) / _MILLI
-        for column, key in enumerate(keys):
-            if key not in admitted:
-                continue
-            for run in range(self.runs):
-                estimate = contender.estimator.estimate(admitted[key], parameters, self.noise)
+        drawn: list[dict[Key, tuple[Users, Estimate]]] = [{} for _ in range(self.runs)]
+        for key, users in _admitted(capped, self._keys()).items():
+            for run in drawn:
+                estimate = contender.estimator.estimate(users, parameters, self.noise)
                 if estimate is not None:
+                    run[key] = users, estimate
+        estimates = smoothed(self.days, contender.estimator.name, parameters, drawn)
+        return self._plain(drawn), *estimates
+
+    def _plain(self, drawn: Sequence[Drawn]) -> Published:
+        keys = self._keys()
+        means, low, high = np.full((3, len(drawn), len(keys)), np.nan)
+        step = float(self.grid.milli) / _MILLI
+        for run, released in enumerate(drawn):
+            for column, key in enumerate(keys):
+                if key in released:
+                    _, estimate = released[key]
                     means[run, column] = estimate.mean * step
                     low[run, column], high[run, column] = (end * step for end in estimate.interval95)
-        return Published(_filled(means, self.upper_bound / _MILLI / 2), low, high)
+        return Published(filled(means, self.upper_bound / _MILLI / 2), low, high)
+
+    def _keys(self) -> list[Key]:
+        return [(slot.key, hat.cell) for day in self.days for slot in day.slots for hat in slot.hats]
+
+
+def _admitted(capped: Sequence[RecordedDay], keys: Sequence[Key]) -> dict[Key, Users]:
+    """Return the users that K admits to those of these HATs that have any, in the order of the keys."""
+    found = {
+        (slot.key, hat.cell): Users.sorted(hat.pseudonyms, hat.counts, hat.sums)
+        for day in capped
+        for slot in day.slots
+        for hat in slot.hats
+    }
+    return {key: found[key] for key in keys if key in found}
 
 
 def epsilon_of_hat(daily_limit: float, cap: int) -> float:
@@ -138,12 +163,3 @@ def _joined(parts: Sequence[Published]) -> Published:
     return Published(
         *(np.concatenate([getattr(part, name) for part in parts], axis=1) for name in ("means", "low", "high"))
     )
-
-
-def _filled(means: Floats, middle: float) -> Floats:
-    """Replace NaN in each row by the mean of the numbers before it, or by `middle` if there are none."""
-    known = ~np.isnan(means)
-    number = np.cumsum(known, axis=1)
-    total = np.cumsum(np.where(known, means, 0.0), axis=1)
-    guesses = np.where(number > 0, total / np.maximum(number, 1), middle)
-    return np.where(known, means, guesses)

@@ -43,17 +43,20 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Scores of one design at one daily limit. end: None for an estimator that publishes each HAT once.
+    """Scores of one design at one daily limit.
 
-    released   share of the scored HATs of which something was released
+    live, end   of the estimates at the close of a HAT's slot, and at the end of its day
+    plain       of an estimator's own releases; None for a tracker, which has none
+    released    share of the scored HATs of which something was released
     """
 
     live: Scores
-    end: Scores | None
+    end: Scores
+    plain: Scores | None = None
     released: float = 1.0
 
 
-_NOTHING: Final = Result({}, None, 0.0)
+_NOTHING: Final = Result({}, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +139,8 @@ def _result_of(task: _Task) -> Result:
         live, end = task.replay.tracker(task.tracker.keys(task.limit))
         return Result(scores_of(live, truth), scores_of(end, truth))
     epsilon = epsilon_of_hat(task.limit, task.cap)
-    published = task.replay.estimator(parse_contender(task.name), task.capped, epsilon)
-    return Result(scores_of(published, truth), None, published.released)
+    plain, live, end = task.replay.smoothed(parse_contender(task.name), task.capped, epsilon)
+    return Result(scores_of(live, truth), scores_of(end, truth), scores_of(plain, truth), plain.released)
 
 
 def _folded(job: Job, read: Progress) -> tuple[list[RecordedDay], list[RecordedDay]]:

@@ -5,7 +5,7 @@ from typing import Any, Final
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from hatcast.agents.research.evaluate.days.run import Comparison
+from hatcast.agents.research.evaluate.days.run import Comparison, Result
 from hatcast.agents.research.evaluate.days.scores import MANY_USERS, Scores
 
 _DIGITS: Final = 4
@@ -33,12 +33,17 @@ def table_of(comparison: Comparison, title: str) -> Table:
     for name, by_limit in comparison.results.items():
         for limit, result in by_limit.items():
             table.add_row(name, f"{limit:g}", "live", *_cells(result.live))
-            if result.end is not None:
-                table.add_row("", "", "end", *_cells(result.end))
+            table.add_row("", "", "end", *_cells(result.end))
+            if result.plain is not None:
+                table.add_row("", "", "released", *_cells(result.plain))
         table.add_section()
     for name, scores in comparison.constants.items():
         table.add_row(_CONSTANTS[name], "0", "", *_cells(scores))
     return table
+
+
+def _scores_of(result: Result) -> list[Scores]:
+    return [result.live, result.end] + ([] if result.plain is None else [result.plain])
 
 
 def _cells(scores: Scores) -> list[str]:
@@ -51,13 +56,13 @@ def _cells(scores: Scores) -> list[str]:
 def _caption(comparison: Comparison) -> str:
     """Return the notes below the table; the last sentence is about the best constant."""
     results = [result for by_limit in comparison.results.values() for result in by_limit.values()]
-    errors = [scores["mae"] for result in results for scores in (result.live, result.end) if scores is not None]
+    errors = [scores["mae"] for result in results for scores in _scores_of(result)]
     spreads = [each.standard_error for each in errors if each.standard_error is not None]
     columns = (
         "limit: epsilon that a bus can lose on one day. error: mean absolute error in km/h against the mean of all "
         f"readings, each HAT alike; by users: weighted by them; >= {MANY_USERS}: HATs of as many users. covered: share "
         "of 95 % intervals that have that mean; +-: their mean half width. live: at the close of the HAT's slot; end: "
-        "of its day."
+        "of its day; released: what an estimator releases itself, before smoothing."
     )
     notes = [columns]
     if spreads:
@@ -81,7 +86,7 @@ def _about_constants(comparison: Comparison) -> str:
         limits = [
             limit
             for limit, result in by_limit.items()
-            if min(each["mae"].value for each in (result.live, result.end) if each is not None) < errors[best]
+            if min(each["mae"].value for each in _scores_of(result)) < errors[best]
         ]
         better.append(f"{name} is better at {_listed(limits)}" if limits else f"{name} is better at no limit above")
     known = ", if somebody knew it in advance," if best == "city" else ""
@@ -99,15 +104,18 @@ def _listed(limits: list[float]) -> str:
 def as_json(comparison: Comparison) -> dict[str, Any]:
     """Return {design: {daily limit: {"live", "end"}}} and {"constant": {name: ..}}.
 
-    A column without a value is null. `end` is null for an estimator that publishes each HAT once. With several runs
-    `se` has the standard errors of all columns.
+    A column without a value is null. `live` and `end` are estimates; `released` has what an estimator of the papers
+    releases itself, and the `share` of the HATs with a release; it is null for a tracker. With several runs `se` has
+    the standard errors of all columns.
     """
     designs = {
         name: {
             f"{limit:g}": {
                 "live": _scores(result.live),
-                "end": None if result.end is None else _scores(result.end),
-                "released": round(result.released, _DIGITS),
+                "end": _scores(result.end),
+                "released": None
+                if result.plain is None
+                else _scores(result.plain) | {"share": round(result.released, _DIGITS)},
             }
             for limit, result in by_limit.items()
         }
