@@ -108,6 +108,7 @@ async def _refuse_each(url: str) -> None:
             "supersede": lambda: recovery.supersede(_published(1)[0], replace(_published(1)[0], record=b"y")),
             "restore_budget": lambda: recovery.restore_budget(budget),
             "advance_progress": lambda: ledger.progress.advance(Mark.COMMITTED, [0], NOON_MS, token),
+            "store_tracker": lambda: ledger.tracker.store(DATE, b"state", token),
             "restore_progress": lambda: ledger.progress.restore(NOON_MS, NOON_MS + HOUR_MS, [0]),
             "restore_key": lambda: restore_made_key(redis, DomainKeys("full"), USERS.fingerprint, [KEY]),
             "claim": lambda: claim_policy(redis, DomainKeys("full"), policy, 2),

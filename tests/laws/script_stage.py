@@ -164,6 +164,7 @@ class Stage:
                 name, NextPolicy("2022-02-01", "next")
             ),
             "supersede": lambda: recovery.supersede(here, published(name, "9:00", 2 * NANO)),
+            "store_tracker": lambda: ledger.tracker.store(DAY, b"state", self.token),
             "sweep": lambda: self.partition.sweep(DAY),
         }
 
