@@ -71,7 +71,7 @@ class UsersRecord(msgspec.Struct, frozen=True, kw_only=True):
     local: Annotated[int, msgspec.Meta(ge=0, description="users whose devices do not trust the operator")]
 
 
-class CountsRecord(msgspec.Struct, frozen=True, kw_only=True):
+class CountsRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Public counts of a HAT, from which estimates are made. Numbers with 6 digits.
 
     p_b: share of user b in the readings. w_b: weight of its mean in the estimator, before any clipping.
@@ -80,9 +80,9 @@ class CountsRecord(msgspec.Struct, frozen=True, kw_only=True):
     users: Annotated[int, msgspec.Meta(ge=1, description="number of users")]
     readings: Annotated[int, msgspec.Meta(ge=1, description="number of their readings")]
     squares: Annotated[float, msgspec.Meta(ge=0, le=1, description="sum of p_b^2")]
-    shift: Annotated[
-        float, msgspec.Meta(ge=0, description="sum of (w_b - p_b)^2; absent or 0 for the mean of all readings")
-    ] = 0.0
+    shift: (
+        Annotated[float, msgspec.Meta(ge=0, description="sum of (w_b - p_b)^2; 0 for the mean of all readings")] | None
+    ) = None
 
 
 class ResidualQueryRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -53,7 +53,7 @@ def observation_of(release: ReleaseRecord, hat: Hat, number: int, noise: float, 
     number   of the HAT in its day
     noise    as `noise_variance` returns it
     """
-    shift = 0.0 if release.counts is None else release.counts.shift
+    shift = 0.0 if release.counts is None else release.counts.shift or 0.0
     row = np.zeros(SHARED)
     row[0] = row[1 + hat.hour] = 1
     return Observation(
