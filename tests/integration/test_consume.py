@@ -23,6 +23,8 @@ from confluent_kafka import Producer
 
 from hatcast.agents.kafka.dead_letters import DeadLetters
 from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.redis.estimates import SnapshotStore
+from hatcast.agents.release.estimates import EstimatePublisher
 from tests.contracts.check import closed, message_problems, value_problems
 from tests.integration.answering import answering
 from tests.integration.days import DAY_MS, END_MS, POLICY, days
@@ -46,16 +48,24 @@ def topic_of(pipeline: Pipeline, name: str) -> str:
 
 
 async def publish(pipeline: Pipeline) -> None:
-    """Releases, answers and budget of three days, and two dead letters."""
-    async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
-        for day in range(3):
-            await store_closed(stores, pipeline.settings.policy, days([day]), END_MS - (2 - day) * DAY_MS)
-            await releaser.round(asyncio.Event())
-            if day == 0:
-                await asyncio.to_thread(send_again, pipeline)
+    """Releases, answers and budget of three days, their estimates, and two dead letters."""
     producer = AIOKafkaProducer(bootstrap_servers=pipeline.kafka.bootstrap_servers)
     await producer.start()
     try:
+        async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
+            for day in range(3):
+                await store_closed(stores, pipeline.settings.policy, days([day]), END_MS - (2 - day) * DAY_MS)
+                await releaser.round(asyncio.Event())
+                if day == 0:
+                    await asyncio.to_thread(send_again, pipeline)
+            settings, partitions = pipeline.settings, pipeline.settings.kafka.partitions
+            snapshots = SnapshotStore(stores.redis, settings.topics.telemetry, settings.policy.name)
+            through = releaser.hats.published_through
+            for _ in range(2):  # the second continues from the snapshot of the first, and sends the last day again
+                estimates = EstimatePublisher(
+                    settings, partitions, producer, snapshots, lambda: frozenset(range(partitions)), through
+                )
+                assert await estimates.round(asyncio.Event())
         letters = DeadLetters(producer, pipeline.settings.topics.dead_letters, pipeline.name)
         letters.add(3, 17, "undecodable")
         letters.add(4, 18, "bad_record")
