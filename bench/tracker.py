@@ -100,7 +100,7 @@ def _release(tracker: Tracker, queries: Iterable[Query]) -> None:
 
 
 def _road(tracker: Tracker, numbers: range) -> Floats:
-    """Return what is known of the road, float64 [runs, H], within [0, U]."""
+    """Return the estimates of the road, float64 [runs, H], within [0, U]."""
     roads = [[each.road.mean for each in track] for track in tracker.estimates(numbers)]
     return np.asarray(np.clip(np.array(roads), 0, UPPER_BOUND), np.float64)
 

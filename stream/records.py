@@ -335,7 +335,7 @@ class EpsilonDelta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class SpentRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the users of a date have paid to a tracker so far: functions of counts."""
+    """Charges of the users of a date by a tracker so far: functions of counts."""
 
     largest: Annotated[Epsilon, msgspec.Meta(description="of one user")]
     mean: Annotated[Epsilon, msgspec.Meta(description="over the users in HATs with enough users")]

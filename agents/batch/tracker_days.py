@@ -1,4 +1,4 @@
-"""What a policy's tracker has done, in a ledger file: records of a date, and the state after the last settled one."""
+"""Progress of a tracker in a ledger file: records of a date, and the state after the last settled one."""
 
 import sqlite3
 from pathlib import Path

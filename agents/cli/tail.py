@@ -41,7 +41,7 @@ class _Options(TypedDict):
 @click.option("--for", "seconds", type=click.FloatRange(min=0, min_open=True), help="Stop after this many seconds.")
 @click.option("--max", "most", type=click.IntRange(min=1), help="Stop after this many releases.")
 def command(**given: Unpack[_Options]) -> None:
-    """Show means and answers to queries, or estimates, as they are published, until Ctrl-C.
+    """Show new means and answers to queries, or new estimates, until Ctrl-C.
 
     With --json each line is the original record; a record with "query" is the answer to a query. A release may appear
     twice, with the same release_id and the same bytes.

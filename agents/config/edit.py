@@ -1,4 +1,4 @@
-"""Set keys in the text of a hatcast.toml; comments and all other lines stay as they are."""
+"""Set keys in the text of a hatcast.toml, and change nothing else."""
 
 import re
 import tomllib
@@ -74,7 +74,7 @@ def _section(lines: list[str], table: str) -> tuple[int | None, int]:
 
 
 def _replaced(line: str, key: str, value: Value) -> str:
-    """Return a line `key = value # ..` with another value; its comment stays in its column, if the value has no #."""
+    """Return a line `key = value # ..` with another value; the comment keeps its column, unless the value has a #."""
     found = re.match(r"""([^"'#]*(?:"[^"#]*"|'[^'#]*')?[^"'#]*\s)(#.*)$""", line)
     return _line(key, value) if found is None else f"{_line(key, value):{len(found[1]) - 1}} {found[2]}"
 

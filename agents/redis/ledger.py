@@ -279,7 +279,7 @@ class LedgerStore:
 
 
 def _kind_of(reserved: Reserved) -> str:
-    """Return what commit.lua is told about a reservation."""
+    """Return the arguments of commit.lua about a reservation."""
     return "spent" if reserved.is_spent else "required" if reserved.is_required else ""
 
 

@@ -34,7 +34,7 @@ _SENDS: Final = 500  # in flight
 
 
 class _Progress:
-    """Where the publisher is on `hats.means`.
+    """Position of the publisher on `hats.means`, with its model.
 
     waiting   start of a slot (ms UTC) -> its records; the slot is not taken yet
     """

@@ -75,7 +75,7 @@ class ReleaseLoop:
                 failures.clear()
 
     async def round(self, stopping: asyncio.Event) -> int:
-        """Release what is due in this worker's release partitions once. Return the number of HATs released."""
+        """Release all due items of this worker's release partitions once. Return the number of HATs released."""
         owned = self.owned()
         await self._publishers.close_except(owned)
         if owned:

@@ -99,7 +99,7 @@ class ReleasePath(ABC, Generic[D, L, P]):
 
     @abstractmethod
     async def round(self, owned: frozenset[int], stopping: asyncio.Event) -> int:
-        """Find and release what is due in these release partitions. Return the number of HATs released."""
+        """Find and release all due items of these release partitions. Return the number of HATs released."""
 
     @abstractmethod
     async def is_done(self, end_date: str) -> bool:
@@ -181,7 +181,7 @@ class ReleasePath(ABC, Generic[D, L, P]):
             raise taken_over
 
     def spent(self, date: str) -> Spent | None:
-        """Return what a tracker's users have paid on a date; None: not known here."""
+        """Return the charges of a tracker's users on a date; None: not known here."""
         del date
         return None
 

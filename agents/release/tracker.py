@@ -119,7 +119,7 @@ class TrackerReleaser(HatPath):
         return await self.is_closed(end_date) and all(slot >= end_date for slot in await self._store.open_slots())
 
     def spent(self, date: str) -> Spent | None:
-        """Return what the users have paid on the date at work."""
+        """Return the charges of the users on the date at work."""
         return None if self._work is None or self._work.tracker.date != date else self._work.tracker.spent()
 
     def count(self, published: Sequence[tuple[DueRelease, Committed]]) -> None:
@@ -197,7 +197,7 @@ class TrackerReleaser(HatPath):
         return guard.token, guard.written.get(TRACKER_PARTITION)
 
     async def _close_if_necessary(self, work: _Work, date: str) -> None:
-        """Let no query be made of a date that lacks records, or for which the day's limit leaves no room.
+        """Stop the queries of a date that lacks records, or has no room in the day's limit.
 
         Raises Behind if others have committed since: the tracker does not know of it.
         """
@@ -213,7 +213,7 @@ class TrackerReleaser(HatPath):
             work.tracker.close_day(Status.BUDGET_EXHAUSTED)
 
     async def _release(self, work: _Work, drawn: Sequence[TrackerRelease]) -> bool:
-        """Commit and publish what is drawn, in order. Return False if some is left."""
+        """Commit and publish drawn releases, in order. Return False if some are left."""
         at_ms, due = now_ms(), []
         self._drawn = {}
         for each in drawn:

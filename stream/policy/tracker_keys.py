@@ -36,7 +36,7 @@ _WHERE: Final = "policy.tracker"
 
 
 class Objective(StrEnum):
-    """What is made accurate: HATs nearly alike, HATs by their number of buses, or half of each."""
+    """Weights of HATs: nearly equal, by the number of buses, or the mean of both."""
 
     CELLS = "cells"
     BUSES = "buses"
@@ -81,7 +81,7 @@ def default_price(epsilon: float, upper_bound: float = REFERENCE_BOUND) -> float
 
 
 def with_tracker_defaults(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a [policy] table as written with what a tracker fills in: `epsilon` = `daily_limit`, and the caps.
+    """Return the [policy] table with the defaults of a tracker: `epsilon` = `daily_limit`, and the caps.
 
     Any other table is returned as it is. Raises SettingError if a tracker's table has an `epsilon`.
     """
@@ -135,7 +135,7 @@ def tracker_keys(
 
 
 def check_tracker(given: PolicyTable) -> None:
-    """Check what a tracker requires of other tables. Raises SettingError."""
+    """Check the keys of other tables against the tracker's requirements. Raises SettingError."""
     privacy, where = given.privacy, "policy.privacy"
     if not 0 < privacy.daily_limit <= _MOST:
         raise SettingError(f"{where}.daily_limit", "is not a valid limit", "use a number above 0, such as 5.0")

@@ -81,7 +81,7 @@ class PolicyTracker:
         self._known, self._queries = frozenset(known), queries
 
     def close_day(self, status: Status) -> None:
-        """Make no query of the date from now on: its HATs get this status. Forgets what was learned of the date."""
+        """Stop the queries of the date: its HATs get this status. The model goes back to the date's beginning."""
         if self.closed is None:
             self._tracker = self._new_tracker()
             self._tracker.begin_day()
@@ -134,7 +134,7 @@ class PolicyTracker:
         return self._state.encoded()
 
     def spent(self) -> Spent | None:
-        """Return what the users of the date have paid so far, 1e-9: the largest and the mean; None without users."""
+        """Return the largest and the mean charge of the date's users so far, 1e-9; None without users."""
         day = self._tracker.schedule.day
         if not len(day.bus):
             return None
@@ -144,7 +144,7 @@ class PolicyTracker:
     def _made(
         self, queries: Iterator[Query], name_of: Callable[[MadeQuery, str], str], noise: LaplaceNoise
     ) -> list[tuple[str, MadeQuery]]:
-        """Return the queries with what is released of them, each with its cell; none if a stored one is different."""
+        """Return the released queries, each with its cell; an empty list if a stored query is different."""
         made = []
         try:
             for asked in queries:
@@ -159,7 +159,7 @@ class PolicyTracker:
     def _released(
         self, asked: Query, cell: str, name_of: Callable[[MadeQuery, str], str], noise: LaplaceNoise
     ) -> MadeQuery:
-        """Draw a query, or learn what was released of it before."""
+        """Draw a query, or learn its stored number."""
         track, number = self._tracker.tracks[0], self._number + 1
         slots = tuple(self._names[int(hat)][0] for hat in asked.members.hats)
         stored = self._queries.get(number)

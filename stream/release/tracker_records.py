@@ -73,7 +73,7 @@ class MadeQuery:
         }
 
     def estimate(self, policy: Policy) -> Estimate:
-        """Return the noisy mean of the weighted HATs: what was expected, and how far the buses were from it."""
+        """Return the noisy mean of the weighted HATs: the prediction plus the buses' noisy distance from it."""
         grid, design = Grid(policy.grid), self.design
         unit = 1 / (STEPS * design.total * design.kept)  # km/h of one step of Y
         step = float(grid.milli) / _MILLI
@@ -131,7 +131,7 @@ class TrackerRelease:
         return 0
 
     def exhausted(self) -> "TrackerRelease":
-        """Return the release if the budget had no room for the day's reservation: without a query."""
+        """Return the release with status `budget_exhausted` and without a query."""
         if self.status in (Status.RELEASED, Status.DEFERRED):
             return replace(self, status=Status.BUDGET_EXHAUSTED, query=None)
         return self

@@ -1,4 +1,4 @@
-"""What a query is worth: the expected reduction of summed standard deviation, against what its buses pay.
+"""Choice of queries: the expected reduction of summed standard deviation against the buses' payments.
 
 docs/specification/tracker.md, section 3
 """
@@ -22,7 +22,7 @@ _FLOOR: Final = 1e-6  # of the variance that a HAT has before a query
 
 
 class Outlook:
-    """What is worth knowing about the next 24 hours: each cell with the number of its HATs that is expected.
+    """Value of information about the next 24 hours: each cell counts by the expected number of its HATs.
 
     weights   float64 [C]  HATs expected, over twice their standard deviation: what one unit of variance is worth
     """
@@ -36,7 +36,7 @@ class Outlook:
         self._matrix = (rows * self.weights[:, None]).T @ rows
 
     def gain(self, cell: int, shared: Floats, variance: Floats) -> Floats:
-        """Return what is gained by observations of a cell, float64 [P].
+        """Return the gain of observations of a cell, float64 [P].
 
         shared, variance   float64 [P, 27], [P]: as in `Designs`
         """

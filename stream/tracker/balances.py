@@ -1,4 +1,4 @@
-"""What each bus of a day may still lose: individual accounting.    [docs/specification/tracker.md, section 2]"""
+"""Individual accounting: balance of each bus of a day.    [docs/specification/tracker.md, section 2]"""
 
 from typing import Final
 

@@ -28,12 +28,12 @@ class Calibration:
 
     @property
     def factor(self) -> float:
-        """What reported variances are multiplied by: 1 or more."""
+        """Factor of all reported variances, 1 or more."""
         return max(1.0, self._seen / self._expected)
 
 
 class ReleaseCalibration:
-    """The same for plain releases, whose noise is mostly larger than what the model is unsure of.
+    """Calibration for plain releases, whose noise is mostly larger than the model's uncertainty.
 
     A release counts by the square of the part of its variance that is not noise. So the ratio is as exact for small
     epsilons as for large ones, only later: its standard deviation is about 2.2 / sqrt(2 x 200), for any noise.
@@ -51,5 +51,5 @@ class ReleaseCalibration:
 
     @property
     def factor(self) -> float:
-        """What reported variances are multiplied by: 1 or more."""
+        """Factor of all reported variances, 1 or more."""
         return max(1.0, self.ratio)

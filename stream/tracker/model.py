@@ -55,7 +55,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gain:
-    """What an observation does to the means, and how far the innovation was expected to lie from 0.
+    """Kalman gain of an observation, with the variance of its innovation.
 
     shared, cell, hats   float64 [27], a number, float64 [H]: gains; of the cell, that of its intercept
     slopes               float64 [27]  of the cell, before the observation
@@ -118,7 +118,7 @@ class Covariance:
         self.hats = np.empty(0)
 
     def advance(self, hours: float) -> Drift:
-        """Let the city and the cells move for a number of hours. Returns what the means have to follow."""
+        """Add the drift of a number of hours. Returns the change that the means have to follow."""
         hours = min(max(hours, 0.0), _HOURS_MAX)  # never back: variances would fall below what was learned
         added = self._variances.city_drift * hours
         self.shared[0, 0] += added
@@ -204,7 +204,7 @@ class Means:
         return float(row @ self.shared) + float(self.intercepts[cell])
 
     def update(self, observation: Observation, gain: Gain, innovation: float) -> None:
-        """Update with an observation. innovation: its difference from what the model expected."""
+        """Update with an observation. innovation: its difference from the prediction."""
         cell = observation.cell
         # The intercept's gain is that given the shared parts, so it sees the innovation around their old means.
         self.intercepts[cell] += gain.cell * (innovation + float(gain.row @ self.shared))

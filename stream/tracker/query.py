@@ -87,7 +87,7 @@ def members_of(contributions: Integers, day: DayCounts, covariance: Covariance, 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Designs:
-    """What queries of the same members would tell, for each of several payments.
+    """Observations that queries of the same members would make, one for each payment.
 
     clip       int64 [P]  position of z in `CLIPS`
     total      float64 [P]  W: sum of a_b / s_b
@@ -114,7 +114,7 @@ class Designs:
 def designs_of(
     members: Members, payments: Floats, day: DayCounts, covariance: Covariance, variances: Variances
 ) -> Designs:
-    """Return what queries would tell. payments: float64 [P, L], of each bus, with a sum above 0."""
+    """Return the designs of queries. payments: float64 [P, L], of each bus, with a sum above 0."""
     total = payments @ (1 / members.spread)
     # Equal payments of all buses give the same shares, whatever they are: computed once.
     alike = payments.min(axis=1) == payments.max(axis=1)
@@ -143,7 +143,7 @@ def designs_of(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """A query as it is made, before its noise. Public: nothing in it depends on an unreleased speed.
+    """A query before its noise. Public: it does not depend on unreleased speeds.
 
     payments   int64 [L]  what each bus is ready to pay, 1e-9
     bounds     int64 [L]  Z_b
@@ -230,7 +230,7 @@ def expected_of(query: Query, means: Means) -> float:
 
 
 def innovation_of(query: Query, released: int, means: Means) -> float:
-    """Return the difference of a released Y from what the model expected, in the policy's unit."""
+    """Return the innovation of a released Y: its difference from the prediction, in the policy's unit."""
     observation = query.observation
     shift = released / (STEPS * query.total * query.kept)
     return shift - float((observation.betas - observation.weights) @ means.hats[observation.hats])

@@ -48,7 +48,7 @@ def noise_variance(release: ReleaseRecord) -> float | None:
 
 
 def observation_of(release: ReleaseRecord, hat: Hat, number: int, noise: float, variances: Variances) -> Observation:
-    """Return what a release tells the model: y = the HAT's mean + the estimator's other weights of buses + noise.
+    """Return the observation of a release: y = the HAT's mean + the estimator's other weights of buses + noise.
 
     number   of the HAT in its day
     noise    as `noise_variance` returns it

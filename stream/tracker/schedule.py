@@ -1,4 +1,4 @@
-"""When queries are made, and who pays for them: at the close of each slot, and at the end of the day.
+"""Queries of a policy in order: at the close of each slot, and at the end of the day.
 
 All decisions are functions of public counts and the policy.    [docs/specification/tracker.md, section 3]
 """
@@ -88,7 +88,7 @@ class Schedule:
                 yield self._charged(query)
 
     def _items(self, hat: Hat) -> list[Integers]:
-        """Return what a query may be about: a HAT, or with it all that its cell has not been paid for today."""
+        """Return the alternatives of a HAT's query: the HAT alone, or all unpaid contributions to its cell today."""
         of_cell = (self.day.hats[number] for number in self.day.of_cell[hat.cell])
         unpaid = [np.arange(other.first, other.end)[self._is_unpaid[other.first : other.end]] for other in of_cell]
         alone = np.arange(hat.first, hat.end)

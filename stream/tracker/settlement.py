@@ -1,4 +1,4 @@
-"""Settlement of a day: what is left of the buses' budgets is spent where it helps.  [docs/specification/tracker.md, 3]
+"""Settlement of a day: queries that spend the rest of the buses' budgets.    [docs/specification/tracker.md, 3]
 
 At the end of a day all of its counts are known. An item is one query: a cell's contributions of some hours that no bus
 has paid for yet (a *block*), or a single HAT. It is made if the expected reduction of summed standard deviation, of the

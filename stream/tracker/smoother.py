@@ -42,7 +42,7 @@ class ReleasedSlot:
 
 @dataclass(frozen=True, slots=True)
 class _Released:
-    """A HAT of the day with a release. residual_z: None if the release had no noise."""
+    """A HAT of the day with a release. residual_z: None for a release without noise."""
 
     record: ReleaseRecord
     hat: Hat
@@ -51,7 +51,7 @@ class _Released:
 
 @dataclass(frozen=True, slots=True)
 class SmootherSetting:
-    """What a smoother needs of a policy.
+    """Public parameters of a smoother, from the policy.
 
     upper_bound   in the policy's unit
     cells         that are listed, in order; none: only those with a record are estimated
@@ -80,7 +80,7 @@ class SmootherSetting:
 
 
 class Smoother:
-    """A policy's model, and what is published of it.
+    """Makes estimates from the releases of one policy, slot by slot.
 
     date       local date of the last slot; "" before the first
     start_ms   its start, ms UTC
@@ -138,7 +138,7 @@ class Smoother:
         return {record.cell: number for number, record in enumerate(released, first)}
 
     def _observe(self, record: ReleaseRecord, hat: Hat, number: int) -> float | None:
-        """Update with a release. Return its innovation in standard deviations; None if it has no noise."""
+        """Update with a release. Return its innovation in standard deviations; None for a release without noise."""
         noise = noise_variance(record)
         if noise is None or record.raw is None:
             return None
@@ -272,7 +272,7 @@ def slots_of(records: Iterable[ReleaseRecord]) -> Iterator[ReleasedSlot]:
 
 
 def estimates_of(policy: Policy, records: Iterable[ReleaseRecord]) -> Iterator[EstimateRecord]:
-    """Yield what is published after all of these records of a policy, in any order."""
+    """Yield all estimates that follow from these records of a policy, in any order."""
     smoother = Smoother(SmootherSetting.of(policy))
     for slot in slots_of(records):
         yield from smoother.add(slot)

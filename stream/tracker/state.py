@@ -1,4 +1,4 @@
-"""What a tracker knows between two days, as bytes: everything that its later queries and estimates follow from.
+"""State of a tracker between two days, as bytes: all later queries and estimates follow from it.
 
 The bytes contain floats as they are, so a tracker that goes on from them does exactly what the one that wrote them
 would have done. They follow from public counts and released numbers.

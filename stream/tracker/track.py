@@ -1,4 +1,4 @@
-"""What one sequence of released numbers tells: the means of the model, and the width of its intervals.
+"""Means of the model and widths of its intervals, after one sequence of released numbers.
 
 Post-processing of released numbers and public counts.    [docs/specification/tracker.md, section 1]
 """
@@ -24,7 +24,7 @@ class Normal:
 
 @dataclass(frozen=True, slots=True)
 class HatEstimate:
-    """What is known of a HAT.
+    """Estimate of a HAT.
 
     road   the mean for its cell and hour, without the sampling of its buses
     mean   the mean of all of its readings
@@ -61,7 +61,7 @@ class Track:
         return noise.laplace(noiseless_sum(query, values, self.means), query.scale, 1.0).value
 
     def expected(self, query: Query) -> float:
-        """Return what is expected of the query's HATs, weighted, in the policy's unit."""
+        """Return the prediction of the query's weighted HATs, in the policy's unit."""
         return expected_of(query, self.means)
 
     def learn(self, query: Query, released: int) -> float:
@@ -72,13 +72,13 @@ class Track:
         return innovation / math.sqrt(query.gain.variance)
 
     def estimate(self, number: int, hat: Hat, covariance: Covariance) -> HatEstimate:
-        """Return what is known of a HAT. number: of the HAT in its day."""
+        """Return the estimate of a HAT. number: of the HAT in its day."""
         own = Normal(float(self.means.hats[number]), float(covariance.hats[number]))
         return hat_estimate(hat, own, self, covariance)
 
 
 def hat_estimate(hat: Hat, own: Normal, track: Track, covariance: Covariance) -> HatEstimate:
-    """Return what is known of a HAT. own: of its own deviation."""
+    """Return the estimate of a HAT. own: of its own deviation."""
     row = covariance.row_of(hat.cell, hat.hour, hat.features)
     centre, variance = track.means.predict(row, hat.cell), covariance.variance_of(row, hat.cell)
     # The own deviation is the road's and that of the sampling: what was learned of their sum is divided.

@@ -117,7 +117,7 @@ class Tracker:
         self.schedule.add_cells(new)
 
     def estimates(self, numbers: Sequence[int]) -> list[list[HatEstimate]]:
-        """Return, for each track, what is known of these HATs of the day."""
+        """Return the estimates of these HATs of the day, for each track."""
         day, covariance = self.schedule.day, self.schedule.covariance
         return [[track.estimate(n, day.hats[n], covariance) for n in numbers] for track in self.tracks]
 

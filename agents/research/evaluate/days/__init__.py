@@ -1,1 +1,1 @@
-"""`hatcast evaluate --daily-limit`: replay recorded days through the real release code, and score what is published."""
+"""`hatcast evaluate --daily-limit`: replay recorded days through the release code, and score the releases."""

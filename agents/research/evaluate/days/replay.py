@@ -28,7 +28,7 @@ _MILLI: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class TrackerDesign:
-    """How a tracker divides a bus's daily limit. share: of it, for the close of an hour; objective: of the rest."""
+    """Division of a bus's daily limit. share: of it, for the close of an hour; objective: of all queries."""
 
     share: float
     objective: Objective
@@ -59,7 +59,7 @@ class Replay:
     noise: Noise
 
     def tracker(self, keys: TrackerKeys) -> tuple[Published, Published]:
-        """Return what a tracker publishes of each HAT at the close of its slot, and at the end of its day.
+        """Return a tracker's estimates of each HAT at the close of its slot, and at the end of its day.
 
         Runs share the queries, which depend on counts alone.
         """
@@ -85,7 +85,7 @@ class Replay:
                 track.learn(query, track.draw(query, tracker.values, self.noise))
 
     def estimator(self, contender: Contender, capped: Sequence[RecordedDay], epsilon: float) -> Published:
-        """Return what an estimator publishes of each HAT, for this epsilon of each HAT.
+        """Return an estimator's release of each HAT, for this epsilon of each HAT.
 
         capped   the same days, with at most K HATs of each user
 
@@ -97,7 +97,7 @@ class Replay:
     def smoothed(
         self, contender: Contender, capped: Sequence[RecordedDay], epsilon: float
     ) -> tuple[Published, Published, Published]:
-        """Return what an estimator publishes, and from the same releases the estimates: after each hour, at day's end.
+        """Return an estimator's releases, and the estimates from them: after each hour, and at the day's end.
 
         See `estimator` and `hatcast.agents.research.evaluate.days.smoothed`.
         """

@@ -14,15 +14,16 @@ from hatcast.stream.errors import RecordingError, SettingError
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.policy.tracker_keys import TRACKER
 
-TRACKER: Final = "tracker"
+
 DEFAULT: Final = (TRACKER, "array_averaging")
 Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is compared.
+    """Designs and limits of a comparison.
 
     limits      epsilon that a bus can lose on one day
     designs     names of `--estimators`; a `Contender` is an estimator of the papers

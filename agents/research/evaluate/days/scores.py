@@ -18,7 +18,7 @@ _MILLI: Final = 1000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Truth:
-    """What is scored: HATs in the order of release.
+    """Scored HATs, in the order of release.
 
     means   float64 [H]  of all readings, in the policy's unit
     users   int64 [H]
@@ -96,7 +96,7 @@ def scores_of(published: Published, truth: Truth) -> Scores:
 
 
 def constant_scores(truth: Truth, upper_bound: float) -> dict[str, Scores]:
-    """Score constants that cost nothing: U/2, and two that nobody knows in advance.
+    """Score constants that cost nothing: U/2, and two that are known only afterwards.
 
     city   the mean of all scored HATs' means
     cell   for each cell, the mean of its HATs' means over all days

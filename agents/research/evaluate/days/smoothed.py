@@ -1,4 +1,4 @@
-"""What `hats.estimates` has after each hour and at the end of a day, of estimators that publish plain releases."""
+"""Records of `hats.estimates` after each hour and at the end of a day, from plain releases."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -23,7 +23,7 @@ _MILLI = 1000
 def smoothed(
     days: Sequence[RecordedDay], estimator: str, parameters: Parameters, runs: Sequence[Drawn]
 ) -> tuple[Published, Published]:
-    """Return what the estimates are of each HAT at the close of its slot, and at the end of its day.
+    """Return the estimates of each HAT at the close of its slot, and at the end of its day.
 
     A HAT without a release has the estimate of the road in its cell and slot, and no interval: that of its readings is
     not published. In a cell without any release yet it counts as the mean of the estimates before it, at first U/2.
