@@ -16,7 +16,6 @@ from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.policy.tracker_keys import TRACKER
 
-
 DEFAULT: Final = (TRACKER, "array_averaging")
 Progress = Callable[[int], None]
 
