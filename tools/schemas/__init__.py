@@ -3,7 +3,7 @@
 `python -m tools.schemas` writes schemas/*.schema.json and schemas/asyncapi.yaml from the types; `--check` compares
 them. To add a record or a topic:
 
-1. add its type, with descriptions, units and `RULES`, to stream/records.py, and one entry to `RECORDS` (records.py); a
+1. add its type, with descriptions, units and `RULES`, to stream/records/, and one entry to `RECORDS` (records.py); a
    new topic also to `TopicsTable` and agents/kafka/topic_rules.py;
 2. add golden messages to tests/contracts/goldens.py that together have every field and every status;
 3. run `python -m tests.contracts --write && python -m tools.schemas`. `scripts/check` reports what is missing.

@@ -1,0 +1,35 @@
+"""Record types of the topics. JSON Schemas, AsyncAPI, `tail` and Python consumers are derived from them.
+
+Forward compatible: a new field has a default, and the type and meaning of a field never change, so that today's
+consumer can read tomorrow's records. A field without a value is absent, never null; the `RULES` of a type say when an
+optional field is present.
+"""
+
+from hatcast.stream.records.budget import BUDGET, BudgetRecord, EpsilonDelta, ReservedRecord, SpentRecord
+from hatcast.stream.records.estimates import ESTIMATE, EstimateRecord, NormalRecord
+from hatcast.stream.records.inputs import ReportRecord, TelemetryRecord
+from hatcast.stream.records.noise import NoiseRecord
+from hatcast.stream.records.queries import QUERY, QueryRecord
+from hatcast.stream.records.releases import RELEASE, CountsRecord, ReleaseRecord, UsersRecord
+from hatcast.stream.records.tracker import ResidualQueryRecord
+
+__all__ = [
+    "BUDGET",
+    "ESTIMATE",
+    "QUERY",
+    "RELEASE",
+    "BudgetRecord",
+    "CountsRecord",
+    "EpsilonDelta",
+    "EstimateRecord",
+    "NoiseRecord",
+    "NormalRecord",
+    "QueryRecord",
+    "ReleaseRecord",
+    "ReportRecord",
+    "ReservedRecord",
+    "ResidualQueryRecord",
+    "SpentRecord",
+    "TelemetryRecord",
+    "UsersRecord",
+]

@@ -1,0 +1,59 @@
+"""Estimates: the records of `hats.estimates`."""
+
+from typing import Annotated, ClassVar, Final, Literal
+
+import msgspec
+
+from hatcast.stream.record_fields import CELL, DATE, NAME, TIME, Cell, Date, Instant, PolicyId, Slot, Speed, When, text
+
+
+class NormalRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A mean speed as a normal distribution, with 2 digits."""
+
+    value: Annotated[float, msgspec.Meta(ge=0, description="in `unit`, clipped to [0, upper bound]")]
+    sd: Annotated[float, msgspec.Meta(ge=0, description="standard deviation, in `unit`")]
+    interval95: Annotated[
+        tuple[Speed, Speed], msgspec.Meta(description="95 % of the distribution, clipped to [0, upper bound]")
+    ]
+
+
+class EstimateRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One estimate on `hats.estimates`: what all releases up to its slot say of a cell.
+
+    Post-processing of `hats.means`, so it costs nothing. A later record of a key replaces an earlier one.
+    """
+
+    RULES: ClassVar = (When("stage", ("live", "settled"), has=("mean",), allows=("residual_z",)),)
+
+    estimate_id: Annotated[str, text(f"^{NAME}/{DATE}T{TIME}/{CELL}$", "policy/dateTslot/cell; also the record's key")]
+    policy_id: PolicyId
+    stage: Annotated[
+        Literal["live", "settled", "predicted"],
+        msgspec.Meta(
+            description="`live`: at the close of the slot, with a release of the cell; `predicted`: without one;"
+            " `settled`: `live` again after the last slot of the date"
+        ),
+    ]
+    cell: Cell
+    date: Date
+    slot: Slot
+    start: Instant
+    end: Instant
+    unit: Annotated[Literal["km/h"], msgspec.Meta(description="unit of all values")]
+    road: Annotated[
+        NormalRecord, msgspec.Meta(description="mean speed in this cell and slot, without the sampling of its users")
+    ]
+    mean: Annotated[NormalRecord, msgspec.Meta(description="mean of all readings of the HAT")] | None = None
+    residual_z: (
+        Annotated[
+            float,
+            msgspec.Meta(
+                description="difference of the release from what was expected of it, in standard deviations; absent if"
+                " the release has no noise"
+            ),
+        ]
+        | None
+    ) = None
+
+
+ESTIMATE: Final = msgspec.json.Decoder(EstimateRecord)

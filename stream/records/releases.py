@@ -1,0 +1,150 @@
+"""Releases: the records of `hats.means`."""
+
+from typing import Annotated, ClassVar, Final, Literal
+
+import msgspec
+
+from hatcast.stream.record_fields import (
+    CELL,
+    DATE,
+    NAME,
+    SETTLEMENT,
+    TIME,
+    Cell,
+    Date,
+    Epsilon,
+    Instant,
+    Interval,
+    Number,
+    PolicyId,
+    Relation,
+    Slot,
+    When,
+    text,
+)
+from hatcast.stream.records.noise import ANSWER, NoiseRecord
+from hatcast.stream.records.tracker import ResidualQueryRecord
+
+BLEND: Final = ("weight", "users", "public_epsilon")
+
+
+class UsersRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Number of users of each group in a blend; present only if counts are public."""
+
+    central: Annotated[int, msgspec.Meta(ge=0, description="users that trust the operator")]
+    local: Annotated[int, msgspec.Meta(ge=0, description="users whose devices do not trust the operator")]
+
+
+class CountsRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Public counts of a HAT, from which estimates are made. Numbers with 6 digits.
+
+    p_b: share of user b in the readings. w_b: weight of its mean in the estimator, before any clipping.
+    """
+
+    users: Annotated[int, msgspec.Meta(ge=1, description="number of users")]
+    readings: Annotated[int, msgspec.Meta(ge=1, description="number of their readings")]
+    squares: Annotated[float, msgspec.Meta(ge=0, le=1, description="sum of p_b^2")]
+    shift: (
+        Annotated[float, msgspec.Meta(ge=0, description="sum of (w_b - p_b)^2; 0 for the mean of all readings")] | None
+    ) = None
+
+
+class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One release on `hats.means`. Records with equal `release_id` are equal byte for byte."""
+
+    RULES: ClassVar = (
+        When("status", ("released",), has=ANSWER, allows=(*BLEND, "query")),
+        When("relation", ("replace",), has=("seq",), allows=("counts",)),
+        When("target", allows=("device_epsilon", "delta", *BLEND)),
+    )
+
+    release_id: Annotated[
+        str,
+        text(
+            f"^{NAME}/{DATE}T({TIME}/{CELL}|{SETTLEMENT}/[0-9]{{5}})$",
+            "policy/dateTslot/cell, or policy/dateTsettlement/number of a query; also the record's key",
+        ),
+    ]
+    policy_id: PolicyId
+    status: Annotated[
+        Literal["released", "suppressed", "budget_exhausted", "incomplete", "deferred"],
+        msgspec.Meta(
+            description="`suppressed`: too few users or, under `add_remove`, too few readings; `budget_exhausted`: the"
+            " day's limit left no room; `incomplete`: records of the day were lost; `deferred`: a tracker made no"
+            " query of it, so the day's end or the estimates cover it. Only `released` has a mean"
+        ),
+    ]
+    seq: Number | None = None
+    cell: Cell
+    date: Date
+    slot: Slot
+    start: Instant
+    end: Instant
+    mean: Annotated[float, msgspec.Meta(ge=0, description="`raw` clipped to [0, upper bound]")] | None = None
+    raw: Annotated[float, msgspec.Meta(description="the noisy value, a multiple of the policy's grid")] | None = None
+    unit: Annotated[Literal["km/h"], msgspec.Meta(description="unit of all values")] | None = None
+    noise: NoiseRecord | None = None
+    interval95: Interval | None = None
+    covers: (
+        Annotated[
+            Literal["noise"], msgspec.Meta(description="what interval95 covers: noise only, not clipping or sampling")
+        ]
+        | None
+    ) = None
+    counts: (
+        Annotated[
+            CountsRecord,
+            msgspec.Meta(description="counts of the HAT; not under `add_remove`, and not of blends"),
+        ]
+        | None
+    ) = None
+    weight: (
+        Annotated[
+            float,
+            msgspec.Meta(
+                ge=0, le=1, description="weight of the central users' mean in a blend; the rest is that of the reports"
+            ),
+        ]
+        | None
+    ) = None
+    users: UsersRecord | None = None
+    query: Annotated[ResidualQueryRecord, msgspec.Meta(description="of a tracker")] | None = None
+    public_epsilon: (
+        Annotated[
+            float,
+            msgspec.Meta(
+                ge=0, description="epsilon of a blend against an observer who sees only the published records"
+            ),
+        ]
+        | None
+    ) = None
+    estimator: Annotated[
+        str, msgspec.Meta(min_length=1, description="name in the policy; see docs/estimators.md, docs/hybrid.md")
+    ]
+    epsilon: Annotated[
+        Epsilon,
+        msgspec.Meta(
+            description="the policy's epsilon: cost of a release for a user that trusts the operator; of a tracker: the"
+            " largest charge of a user"
+        ),
+    ]
+    target: (
+        Annotated[
+            Literal["user_mean"],
+            msgspec.Meta(description="present if the policy has devices: the mean of the users' means"),
+        ]
+        | None
+    ) = None
+    device_epsilon: Annotated[float, msgspec.Meta(gt=0, description="epsilon of each device's own noise")] | None = None
+    delta: (
+        Annotated[
+            float,
+            msgspec.Meta(gt=0, lt=1, description="delta of Gaussian noise: every epsilon of this record holds with it"),
+        ]
+        | None
+    ) = None
+    relation: Relation
+    released_at: Instant
+
+
+RELEASE: Final = msgspec.json.Decoder(ReleaseRecord)
