@@ -14,7 +14,6 @@ state and the stored records of the date. [hatcast.stream.release.tracker]
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import date as local_date
 from datetime import timedelta
 from itertools import groupby
@@ -29,6 +28,7 @@ from hatcast.agents.release.batches import MAX_BATCH, TRACKER_PARTITION, batches
 from hatcast.agents.release.counters import count_published
 from hatcast.agents.release.hats import DueRelease, HatPath, final_slots, proposal_of
 from hatcast.agents.release.path import ReleaseContext
+from hatcast.agents.release.tracker_work import Drawn, TrackerWork
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.queries import TRACKER_QUERIES, is_queried
@@ -41,43 +41,14 @@ from hatcast.stream.tracker.tracker import HatUsers
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class _Drawn:
-    """A release that is drawn. is_stored: it had a record before, and the same numbers lead to it."""
-
-    proposal: Proposal
-    is_stored: bool
-
-
-@dataclass(slots=True)
-class _Work:
-    """A tracker at work in this process.
-
-    known     token of the recovery and commit sequence, as of the last commit: if they differ, others have committed
-    closed    `date/slot` of the date's slots that are published
-    """
-
-    tracker: PolicyTracker
-    known: tuple[str, int | None]
-    closed: set[str] = field(default_factory=set)
-
-    def is_at(self, date: str) -> bool:
-        """Return whether a local date is the one at work. An earlier one is settled, and its HATs are late."""
-        return self.tracker.settled < date == self.tracker.date
-
-    def has_stored(self, release: TrackerRelease) -> bool:
-        """Return whether a release had a record before the tracker was at work on its date."""
-        return not self.is_at(release.date) or self.tracker.is_known(release.release_id)
-
-
 class TrackerReleaser(HatPath):
     """Releases the HATs of a tracker policy, and the queries of its settlements."""
 
     def __init__(self, context: ReleaseContext) -> None:
         super().__init__(context)
         self._state = context.ledger.tracker
-        self._work: _Work | None = None
-        self._drawn: dict[str, _Drawn] = {}
+        self._work: TrackerWork | None = None
+        self._drawn: dict[str, Drawn] = {}
         self._published: set[str] = set()  # open slots that are known to be published
 
     async def round(self, owned: frozenset[int], stopping: asyncio.Event) -> int:
@@ -147,7 +118,9 @@ class TrackerReleaser(HatPath):
             await self._settle(work, date, slots)
         return done
 
-    async def _release_date(self, work: _Work, date: str, slots: Sequence[str], stopping: asyncio.Event) -> int | None:
+    async def _release_date(
+        self, work: TrackerWork, date: str, slots: Sequence[str], stopping: asyncio.Event
+    ) -> int | None:
         """Release the HATs of a date's final slots; return their number, None if they are not all released."""
         done = 0
         for slot in slots:
@@ -169,7 +142,7 @@ class TrackerReleaser(HatPath):
             done += len(due)
         return done
 
-    async def _settle(self, work: _Work, date: str, slots: Sequence[str]) -> None:
+    async def _settle(self, work: TrackerWork, date: str, slots: Sequence[str]) -> None:
         """Settle a date whose HATs are released, store the state after it, and delete its contributions."""
         if work.is_at(date):
             await self._close_if_necessary(work, date)
@@ -178,14 +151,14 @@ class TrackerReleaser(HatPath):
             await self.store_state(date, work.tracker.end_day())
         await self.delete_date(date, slots)
 
-    async def _work_on(self, date: str) -> _Work:
+    async def _work_on(self, date: str) -> TrackerWork:
         """Return the tracker at work on a date, or past it; made anew if others have committed or settled since.
 
         Then no slot of the date is closed: each is drawn again, from the stored records.
         """
         work = self._work
         if work is None or work.known != self._commits() or work.tracker.settled < work.tracker.date < date:
-            work = self._work = _Work(PolicyTracker(self._policy, await self._state.read()), self._commits())
+            work = self._work = TrackerWork(PolicyTracker(self._policy, await self._state.read()), self._commits())
         tracker = work.tracker
         if date > max(tracker.settled, tracker.date):
             tracker.begin_day(date, (await self._ledger.records(date)).items())
@@ -196,7 +169,7 @@ class TrackerReleaser(HatPath):
         guard = self._recovery.guard
         return guard.token, guard.written.get(TRACKER_PARTITION)
 
-    async def _close_if_necessary(self, work: _Work, date: str) -> None:
+    async def _close_if_necessary(self, work: TrackerWork, date: str) -> None:
         """Stop the queries of a date that lacks records, or has no room in the day's limit.
 
         Raises Behind if others have committed since: the tracker does not know of it.
@@ -212,13 +185,13 @@ class TrackerReleaser(HatPath):
         if reserved is not None and not reserved.places:
             work.tracker.close_day(Status.BUDGET_EXHAUSTED)
 
-    async def _release(self, work: _Work, drawn: Sequence[TrackerRelease]) -> bool:
+    async def _release(self, work: TrackerWork, drawn: Sequence[TrackerRelease]) -> bool:
         """Commit and publish drawn releases, in order. Return False if some are left."""
         at_ms, due = now_ms(), []
         self._drawn = {}
         for each in drawn:
             name, hat = each.release_id, FinalHat(each.slot.key, each.cell, 0)
-            self._drawn[name] = _Drawn(proposal_of(each, at_ms, TRACKER_PARTITION), work.has_stored(each))
+            self._drawn[name] = Drawn(proposal_of(each, at_ms, TRACKER_PARTITION), work.has_stored(each))
             due.append(DueRelease(name, each.cell, each.date, 0, None, hat))
         is_complete = await self.release(due)
         work.known = self._commits()
@@ -263,7 +236,7 @@ class TrackerReleaser(HatPath):
             found += [hat_users(each.cell, of_hat) for each, of_hat in zip(batch, chunks, strict=True)]
         return found
 
-    async def draw_queries(self, work: _Work, slot: str, hats: Sequence[HatUsers]) -> list[TrackerRelease]:
+    async def draw_queries(self, work: TrackerWork, slot: str, hats: Sequence[HatUsers]) -> list[TrackerRelease]:
         """Draw the queries of a slot (step drawn), in a thread. A late slot, of a settled date, has none."""
         named = self._slot(slot)
         if not work.is_at(named.date):
@@ -272,7 +245,7 @@ class TrackerReleaser(HatPath):
         self._warn_if_different(work.tracker)
         return releases
 
-    async def draw_settlement(self, work: _Work) -> list[TrackerRelease]:
+    async def draw_settlement(self, work: TrackerWork) -> list[TrackerRelease]:
         """Draw the queries of a settlement (step drawn), in a thread."""
         releases = await asyncio.to_thread(work.tracker.settle, self._noise)
         self._warn_if_different(work.tracker)

@@ -6,8 +6,8 @@ import h3.api.basic_str as h3
 import pytest
 from click.testing import Result
 
+from tests.batching import CONFIG, batch, dump_of, recording_of, refusal, releases, telemetry
 from tests.folding import HOUR, MINUTE, NOON
-from tests.unit.test_batch import CONFIG, batch, dump_of, recording_of, refusal, releases, telemetry
 
 PLACES = [(21.2, 72.8), (21.6, 72.8), (21.4, 72.8)]
 CELLS = sorted(h3.latlng_to_cell(*place, 7) for place in PLACES)

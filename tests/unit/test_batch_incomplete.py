@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from tests.batching import batch, config, dump_of, releases, telemetry
 from tests.folding import HOUR, MINUTE, NOON
-from tests.unit.test_batch import batch, config, dump_of, releases, telemetry
 
 __all__ = ["config"]  # the fixture
 

@@ -16,8 +16,8 @@ import hatcast.agents.batch.queries
 import hatcast.agents.batch.release
 from hatcast.agents.batch.ledger_file import LedgerFile, open_ledger
 from hatcast.agents.config.settings import load_settings
+from tests.batching import CONFIG, batch, releases
 from tests.folding import DAY, HOUR, MINUTE, NOON, record
-from tests.unit.test_batch import CONFIG, batch, releases
 
 DATE = "2022-01-02"
 WEAK = "epsilon = 1000.0\nacknowledge_weak_privacy = true"

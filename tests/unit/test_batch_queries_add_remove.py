@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.batching import recording_of
 from tests.folding import DAY, HOUR, NOON
-from tests.unit.test_batch import recording_of
 from tests.unit.test_batch_add_remove import CELLS, HIDDEN, PLACES
 from tests.unit.test_batch_queries import DATE, FAST, Ride, Runs, answers, query, recorded
 

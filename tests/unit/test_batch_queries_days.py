@@ -7,8 +7,8 @@ from typing import Any
 import h3.api.basic_str as h3
 import pytest
 
+from tests.batching import dump_of, telemetry
 from tests.folding import DAY, HOUR, MINUTE, NOON
-from tests.unit.test_batch import dump_of, telemetry
 from tests.unit.test_batch_queries import (
     DATE,
     EXACT,

@@ -11,8 +11,8 @@ import pytest
 
 from hatcast.agents.config.settings import load_settings
 from hatcast.stream.hybrid import Report, encode_report
+from tests.batching import CONFIG, USERS, batch, dump_of, refusal, releases, telemetry
 from tests.folding import BUS, HOUR, NOON
-from tests.unit.test_batch import CONFIG, USERS, batch, dump_of, refusal, releases, telemetry
 
 OVER = NOON + HOUR
 END = NOON + 30 * HOUR

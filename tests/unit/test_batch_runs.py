@@ -14,8 +14,8 @@ import hatcast.agents.batch.release
 from hatcast.agents.batch.ledger_file import LedgerFile, open_ledger
 from hatcast.agents.config.settings import load_settings
 from hatcast.stream.release.queries import query_release_of
+from tests.batching import CONFIG, USERS, batch, dump_of, refusal, releases, telemetry
 from tests.folding import DAY, HOUR, MINUTE, NOON, record
-from tests.unit.test_batch import CONFIG, USERS, batch, dump_of, refusal, releases, telemetry
 from tests.unit.test_batch_add_remove import CELLS, HIDDEN, PLACES
 from tests.unit.test_batch_queries import FAST, Killed, query
 from tests.unit.test_batch_reports import CELL, OVER, a_report, devices

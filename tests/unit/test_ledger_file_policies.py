@@ -7,8 +7,8 @@ import pytest
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.policy import Policy
+from tests.batching import CONFIG, batch, recording_of, releases
 from tests.folding import DAY, NOON
-from tests.unit.test_batch import CONFIG, batch, recording_of, releases
 from tests.unit.test_ledger_file import AT, DATE, a_policy, drawn
 
 OLD, TOMORROW = a_policy(name="old"), "2022-01-03"

@@ -26,8 +26,8 @@ from hatcast.agents.recordings.parquet import is_parquet, parquet_records
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats import FORMATS, Format, Recorded
 from hatcast.stream.readings.reading import parse_time
+from tests.batching import CONFIG
 from tests.services.data import DATA
-from tests.unit.test_batch import CONFIG
 
 SAMPLES = DATA / "feeds"
 JSONL = FORMATS["jsonl"]

@@ -1,0 +1,118 @@
+"""Tables of `hatcast batch`: outcomes, figures of HATs, releases, answers to queries."""
+
+from datetime import date
+
+import click
+import msgspec
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from hatcast.agents.batch.fold import FoldResult
+from hatcast.agents.batch.retention import Totals
+from hatcast.stream.policy.query import Period
+from hatcast.stream.readings.reading import Outcome
+
+
+def show_outcomes(folded: FoldResult, *, as_json: bool) -> None:
+    """Print the number of records of each outcome."""
+    if as_json:
+        click.echo(msgspec.json.encode({"outcomes": folded.outcomes}, order="sorted"))
+        return
+    records = sum(folded.outcomes.values())
+    table = Table(title="Records by outcome")
+    table.add_column("outcome")
+    table.add_column("records", justify="right")
+    table.add_column("share", justify="right")
+    for name in (*Outcome, *(f"reports.{outcome}" for outcome in Outcome)):
+        if count := folded.outcomes.get(name):
+            table.add_row(name, f"{count:,}", f"{count / records:.1%}")
+    console = Console()
+    console.print(table)
+    console.print(f"{records:,} records, {folded.outcomes.get(Outcome.ACCEPTED.value, 0):,} of them accepted")
+
+
+def show_hats(hats: dict[str, Totals]) -> None:
+    """Print the true figures of each HAT. Not private."""
+    click.echo(f"{'HAT':44} {'users':>8} {'readings':>9} {'sum':>13} {'max':>8}")
+    for hat, (users, count, total, maximum) in sorted(hats.items()):
+        click.echo(f"{hat:44} {users:8} {count:9} {total:13} {maximum:8}")
+
+
+class ShownRelease(msgspec.Struct):
+    """Displayed fields of a release of a HAT, or of an answer to a query."""
+
+    date: str
+    slot: str
+    cell: str
+    status: str
+    unit: str = ""
+    mean: float | None = None
+    interval95: tuple[float, float] | None = None
+    query: str | dict[str, object] = ""
+    first_date: str = ""
+    last_date: str = ""
+    days: int = 0
+    days_used: int = 0
+    reason: str = ""
+
+    @property
+    def answers(self) -> str:
+        """Name of the query over days that it answers; "" for none. A tracker's `query` is not a name."""
+        return self.query if isinstance(self.query, str) else ""
+
+    @property
+    def dates(self) -> list[str]:
+        """Local dates whose budget it is charged to."""
+        return Period(date.fromisoformat(self.first_date), self.days).dates if self.answers else [self.date]
+
+    @property
+    def status_text(self) -> str:
+        """Status of an answer, with the reason if there is none and the number of days it uses."""
+        if self.mean is not None and self.days_used < self.days:
+            return f"{self.status}, {self.days_used} of {self.days} days"
+        return f"{self.status} ({self.reason})" if self.reason else self.status
+
+    @property
+    def period(self) -> str:
+        """Period of an answer."""
+        return f"{self.first_date} to {self.last_date}" if self.days > 1 else self.first_date
+
+    @property
+    def numbers(self) -> tuple[str, str]:
+        """Mean and interval as text."""
+        unit = {"vehicles/day": "a day"}.get(self.unit, self.unit)
+        mean = "" if self.mean is None else f"{self.mean:.1f} {unit}"
+        return mean, "" if self.interval95 is None else "{:.1f} to {:.1f}".format(*self.interval95)
+
+
+def releases_table(releases: list[ShownRelease]) -> Table:
+    """Return the table of releases."""
+    table = _table("Releases: private means by place and slot", "date", "slot", "cell", "status")
+    for release in releases:
+        table.add_row(release.date, release.slot, release.cell, release.status, *release.numbers)
+    return table
+
+
+def show_answers(console: Console, answers: list[ShownRelease]) -> None:
+    """Print a table for each query and period."""
+    tables: dict[tuple[str, str], Table] = {}
+    for answer in answers:
+        table = tables.get((answer.answers, answer.first_date))
+        if table is None:
+            title = f"Answers to {answer.answers}, {answer.period}"
+            table = tables[answer.answers, answer.first_date] = _table(title, "slot", "cell", "status")
+        table.add_row(answer.slot, answer.cell, answer.status_text, *answer.numbers)
+    if not tables:
+        console.print("no answers to queries: no period of a query is over in these files")
+    for table in tables.values():
+        console.print(table)
+
+
+def _table(title: str, *names: str) -> Table:
+    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in names:
+        table.add_column(name, no_wrap=name != "status", overflow="fold")  # a reason may be long
+    for name in ("mean", "95 % of noise"):
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
