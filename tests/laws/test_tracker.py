@@ -1,37 +1,38 @@
 """Laws of the tracker: decisions see counts alone, and a bus pays for what it moves, at most the daily limit."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import cycle, islice, product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hatcast.stream.mechanisms import Noisy
+from hatcast.stream.mechanisms import LaplaceNoise
 from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys
 from hatcast.stream.tracker import query as queries
+from hatcast.stream.tracker import track as tracks
 from hatcast.stream.tracker.balances import Balances
 from hatcast.stream.tracker.contributions import Floats, Integers
 from hatcast.stream.tracker.model import Means
 from hatcast.stream.tracker.query import CLIPS, STEPS, Query, charges_of, noiseless_sum
 from hatcast.stream.tracker.schedule import Schedule
+from hatcast.stream.tracker.track import HatEstimate, Track
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
-from hatcast.stream.units import HOUR_MS, NANO
+from hatcast.stream.units import NANO
+from tests.laws.tracker_twins import Change, Day, hat, hold
 
-UPPER_BOUND = 65.0
-Slots = Sequence[Sequence[HatUsers]]
-"""The HATs of each slot of a day"""
+MOST_HATS = 9  # of a day, and so of a bus
 
 
 @st.composite
-def days(draw: st.DrawFn) -> Slots:
-    """Days of a few slots, cells and buses, with any speeds in [0, U]."""
+def one_day(draw: st.DrawFn) -> Day:
+    """A few slots, cells and buses, with any speeds in [0, U]."""
     slots = []
-    for _ in range(draw(st.integers(1, 4))):
+    for _ in range(draw(st.integers(1, 3))):
         hats = []
-        for cell in draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=3, unique=True)):
+        for cell in sorted(draw(st.sets(st.sampled_from("abcd"), min_size=1, max_size=3))):
             buses = draw(st.lists(st.integers(0, 7), min_size=1, max_size=8, unique=True))
             counts = draw(st.lists(st.integers(1, 60), min_size=len(buses), max_size=len(buses)))
             speeds = draw(st.lists(st.integers(0, 65_000), min_size=len(buses), max_size=len(buses)))
@@ -40,16 +41,7 @@ def days(draw: st.DrawFn) -> Slots:
     return slots
 
 
-def hat(cell: str, buses: Sequence[int], counts: Sequence[int], speeds: Sequence[int]) -> HatUsers:
-    """Buses with their means, in milli-units."""
-    return HatUsers(
-        cell,
-        np.array(buses, np.uint64),
-        np.array(counts, np.int64),
-        np.array([count * speed for count, speed in zip(counts, speeds, strict=True)], np.int64),
-    )
-
-
+all_days = st.lists(one_day(), min_size=2, max_size=3)
 all_keys = st.builds(
     TrackerKeys,
     daily_limit=st.sampled_from([NANO // 10, 2 * NANO, 5 * NANO + 1, 40 * NANO]),
@@ -59,106 +51,67 @@ all_keys = st.builds(
     watch=st.sampled_from([frozenset[str](), frozenset("a")]),
     watch_share=st.sampled_from([0.0, 0.5, 1.0]),
 )
+any_speed = st.one_of(st.sampled_from([0, 65_000]), st.integers(0, 65_000))
+changes = st.builds(
+    Change, st.integers(0, 1), st.integers(0, 7), st.lists(any_speed, min_size=MOST_HATS, max_size=MOST_HATS)
+)
 
 
-def neighbour(slots: Slots, bus: int, speeds: Sequence[int]) -> Slots:
-    """The same day, in which one bus drove at other speeds."""
-    rest = iter(speeds)
-    return [
-        [replace(each, sums=np.where(each.pseudonyms == bus, each.counts * next(rest), each.sums)) for each in hats]
-        for hats in slots
-    ]
-
-
-@dataclass(frozen=True)
-class Step:
-    """One query of two neighbours with the same released past: what was decided, and both sums before the noise."""
-
-    left: Query
-    right: Query
-    left_sum: int
-    right_sum: int
-    left_buses: Sequence[int]
-
-
-def in_step(keys: TrackerKeys, left: Slots, right: Slots, noises: Iterator[int]) -> Iterator[Step]:
-    """Run both days with the same released numbers: those of the left one, with these noises."""
-    trackers = [Tracker(keys, UPPER_BOUND), Tracker(keys, UPPER_BOUND)]
-    for tracker in trackers:
-        tracker.begin_day()
-    names: list[int] = []  # a tracker numbers buses in the order in which they appear
-    for number, (ours, theirs) in enumerate(zip(left, right, strict=True)):
-        names += dict.fromkeys(p for each in ours for p in each.pseudonyms.tolist() if p not in names)
-        made = [
-            tracker.close_slot(number * HOUR_MS, number, hats)
-            for tracker, hats in zip(trackers, (ours, theirs), strict=True)
-        ]
-        yield from _both(trackers, made, noises, names)
-    yield from _both(trackers, [tracker.settle() for tracker in trackers], noises, names)
-
-
-def _both(
-    trackers: Sequence[Tracker], made: Sequence[Iterator[Query]], noises: Iterator[int], names: Sequence[int]
-) -> Iterator[Step]:
-    left, right = trackers
-    for ours, theirs in zip(*made, strict=True):
-        sums = (
-            noiseless_sum(ours, left.values, left.tracks[0].means),
-            noiseless_sum(theirs, right.values, right.tracks[0].means),
-        )
-        released = sums[0] + next(noises)
-        left.tracks[0].learn(ours, released)
-        right.tracks[0].learn(theirs, released)
-        yield Step(ours, theirs, *sums, [names[number] for number in ours.members.buses.tolist()])
-
-
-def is_same_decision(left: Query, right: Query) -> bool:
-    """Everything but the sum."""
-    mine, yours = left.members, right.members
-    return (left.scale, left.total, left.kept, mine.cell) == (right.scale, right.total, right.kept, yours.cell) and all(
-        np.array_equal(a, b)
-        for a, b in (
-            (left.payments, right.payments),
-            (left.bounds, right.bounds),
-            (left.charges, right.charges),
-            (mine.contributions, yours.contributions),
-            (mine.buses, yours.buses),
-            (mine.spread, yours.spread),
-            (left.observation.row, right.observation.row),
-            (left.gain.shared, right.gain.shared),
-        )
-    )
-
-
-def is_paid(step: Step, bus: int) -> bool:
-    """The sum moves by at most what the bus pays, in units of the noise's scale."""
-    moved = abs(step.left_sum - step.right_sum)
-    charge = dict(zip(step.left_buses, step.left.charges.tolist(), strict=True)).get(bus, 0)
-    return bool(moved * NANO <= charge * step.left.scale)
-
-
-@given(all_keys, days(), st.integers(0, 7), st.lists(st.integers(0, 65_000), min_size=12, max_size=12), st.data())
-@settings(deadline=None, max_examples=200)
-def test_what_is_decided_never_looks_at_a_speed_and_a_bus_moves_each_sum_by_at_most_its_charge(
-    keys: TrackerKeys, day: Slots, bus: int, speeds: Sequence[int], data: st.DataObject
+@given(all_keys, all_days, changes, st.lists(st.integers(-(10**8), 10**8), min_size=1, max_size=9))
+@settings(deadline=None, max_examples=300)
+def test_neighbours_have_all_in_common_but_sums_that_one_bus_moves_by_at_most_its_charge(
+    keys: TrackerKeys, days: Sequence[Day], change: Change, released: Sequence[int]
 ) -> None:
-    noises = iter(lambda: data.draw(st.integers(-(10**8), 10**8)), None)
-    for step in in_step(keys, day, neighbour(day, bus, speeds), noises):
-        assert is_same_decision(step.left, step.right)
-        assert is_paid(step, bus)
+    hold(keys, days, change, cycle(released))
 
 
-@given(all_keys, days())
-@settings(deadline=None, max_examples=200)
-def test_no_bus_pays_more_on_a_day_than_the_daily_limit(keys: TrackerKeys, day: Slots) -> None:
-    paid: dict[int, int] = {}
-    for step in in_step(keys, day, day, iter(lambda: 0, None)):
-        for bus, charge, payment in zip(
-            step.left_buses, step.left.charges.tolist(), step.left.payments.tolist(), strict=True
-        ):
-            assert 0 <= charge <= payment
-            paid[bus] = paid.get(bus, 0) + charge
-    assert all(spent <= keys.daily_limit for spent in paid.values())
+# Days that are made for the mutants: buses with unequal balances, in changing HATs.
+
+WORST = [
+    [[hat("a", range(4), [60, 30, 9, 1], [0] * 4), hat("b", range(3, 6), [30] * 3, [0] * 3)] for _ in range(2)],
+    [
+        [hat("a", (4, 0, 1), [9, 50, 2], [0] * 3), hat("c", (5, 2, 4), [7, 30, 8], [0] * 3)],
+        [hat("b", range(6), [20] * 6, [0] * 6)],
+    ],
+]
+RELEASED = (0, 700_000, -900_000)
+FAST, SLOW = [65_000] * MOST_HATS, [20_000] * MOST_HATS
+KEYS = [
+    TrackerKeys(limit, share=share, price=price, watch=frozenset("a"), watch_share=watched)
+    for limit, share, price, watched in product((9 * NANO, 2 * NANO - 7), (0.3, 0.5), (0.001, 0.3), (0.0, 0.2))
+]
+
+
+def hold_on_the_worst_days() -> None:
+    """Assert the law for each key, day, bus and extreme speeds."""
+    for keys, day, bus, speeds in product(KEYS, (0, 1), (0, 4), (FAST, SLOW)):
+        hold(keys, WORST, Change(day, bus, speeds), cycle(RELEASED))
+
+
+def test_the_law_holds_on_the_worst_days() -> None:
+    hold_on_the_worst_days()
+
+
+@pytest.mark.parametrize("keys", KEYS[::5])
+def test_hill_climbing_finds_neighbours_that_use_a_charge_up_and_none_that_exceed_it(keys: TrackerKeys) -> None:
+    def used(speeds: Sequence[int]) -> float:
+        steps = hold(keys, WORST, Change(0, 0, speeds), cycle(RELEASED))
+        return max(step.moved / step.allowed for step in steps if step.allowed)
+
+    speeds = [0] * MOST_HATS  # no neighbour yet: these are its speeds
+    start = most = used(speeds)
+    for at in range(2):  # the HATs of bus 0 on the first day
+        for speed in (0, 40_000, 65_000):
+            tried = [*speeds[:at], speed, *speeds[at + 1 :]]
+            if used(tried) > most:
+                speeds, most = tried, used(tried)
+    assert start == 0
+    assert 0.9 < most <= 1
+
+
+def test_days_of_the_law_have_queries_at_the_close_of_a_slot_and_in_the_settlement() -> None:
+    for keys in KEYS:
+        assert len(hold(keys, WORST, Change(0, 0, FAST), cycle(RELEASED))) >= 4
 
 
 @given(st.integers(0, 40 * NANO), st.sampled_from(CLIPS.tolist()))
@@ -172,24 +125,6 @@ def test_a_charge_is_twice_the_bound_over_the_scale_rounded_up_and_at_most_the_p
     assert charge <= payment
 
 
-def test_each_query_draws_noise_of_the_scale_that_its_charges_were_computed_with() -> None:
-    drawn = []
-
-    class Recorded:
-        def laplace(self, value: int, distance: int, epsilon: float) -> Noisy:
-            drawn.append(distance / epsilon)
-            return Noisy(value, distance / epsilon)
-
-    tracker = Tracker(TrackerKeys(5 * NANO, price=0.001), UPPER_BOUND)
-    tracker.begin_day()
-    scales = []
-    for query in tracker.close_slot(0, 9, [hat("a", range(6), [9] * 6, [30_000] * 6)]):
-        tracker.tracks[0].learn(query, tracker.tracks[0].draw(query, tracker.values, Recorded()))
-        scales.append(query.scale)
-    assert scales == drawn
-    assert scales
-
-
 def test_a_balance_is_never_overdrawn() -> None:
     balances, buses = Balances(10), np.array([3, 70])
     balances.charge(buses, np.array([10, 4]))
@@ -199,63 +134,138 @@ def test_a_balance_is_never_overdrawn() -> None:
     assert balances.left(buses).tolist() == [0, 6]
 
 
-# Mutants: each breaks one of the laws above on a day that is made for it.
+# Mutants: each is put in the place of the real function, and breaks one part of the law.
 
-WORST = [
-    [hat("a", range(4), [60, 30, 9, 1], [20_000] * 4), hat("b", range(3, 6), [30] * 3, [20_000] * 3)] for _ in range(2)
-]
-FAST = [65_000] * 12
-CLOSE_SLOT, SUM = Tracker.close_slot, noiseless_sum
+BEGIN_DAY, CLOSE_SLOT, SETTLE, ESTIMATES = Tracker.begin_day, Tracker.close_slot, Tracker.settle, Tracker.estimates
+DRAW = Track.draw
 
 
-KEYS = [
-    TrackerKeys(limit * NANO, share, price=price) for limit in (2, 9) for share in (0.3, 0.5) for price in (0.001, 0.3)
-]
-
-
-def breaks_a_law() -> bool:
-    """Whether a day and its worst neighbours are told apart by more than what is charged, or overcharged."""
-    return any(_breaks_a_law(keys, bus, speeds) for keys, bus, speeds in product(KEYS, (0, 4), (FAST, [0] * 12)))
-
-
-def _breaks_a_law(keys: TrackerKeys, bus: int, speeds: Sequence[int]) -> bool:
-    paid: dict[int, int] = {}
-    try:
-        for step in in_step(keys, WORST, neighbour(WORST, bus, speeds), iter(lambda: 0, None)):
-            if not (is_same_decision(step.left, step.right) and is_paid(step, bus)):
-                return True
-            for each, bound in zip(step.left_buses, step.left.bounds.tolist(), strict=True):
-                paid[each] = paid.get(each, 0) + -(-2 * bound * NANO // step.left.scale)
-    except ValueError:  # one day has a query that the other has not, or a charge is larger than a balance
-        return True
-    return any(spent > keys.daily_limit for spent in paid.values())
-
-
-def _of_mean(bounds: Integers, hundredths: int) -> Integers:
+def charge_the_mean(bounds: Integers, hundredths: int) -> Integers:
     return charges_of(np.full_like(bounds, int(bounds.mean())), hundredths)
 
 
-def _unclipped(query: Query, values: Floats, means: Means) -> int:
-    return SUM(replace(query, bounds=query.bounds * 2), values, means)
+def charge_the_largest(bounds: Integers, hundredths: int) -> Integers:
+    return charges_of(np.full_like(bounds, bounds.max()), hundredths)
 
 
-def _by_speed(tracker: Tracker, start_ms: int, hour: int, hats: Sequence[HatUsers]) -> Iterator[Query]:
-    fast = any(bool(np.any(each.sums > 40_000 * each.counts)) for each in hats)
-    return CLOSE_SLOT(tracker, start_ms, hour, hats[:-1] if fast else hats)
+def charge_rounded_down(bounds: Integers, hundredths: int) -> Integers:
+    return bounds * 100_000 // hundredths
 
 
-def test_honest_code_breaks_no_law() -> None:
-    assert not breaks_a_law()
+def charge_half(bounds: Integers, hundredths: int) -> Integers:
+    return charges_of(bounds // 2, hundredths)
 
 
-@pytest.mark.parametrize("mutant", ["mean charge", "no charge", "wider bounds", "decision by speed"])
-def test_a_mutant_breaks_a_law(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if mutant == "mean charge":
-        monkeypatch.setattr(queries, "charges_of", _of_mean)
-    elif mutant == "no charge":
-        monkeypatch.setattr(Schedule, "_charged", lambda _, query: query)
-    elif mutant == "decision by speed":
-        monkeypatch.setattr(Tracker, "close_slot", _by_speed)
-    else:
-        monkeypatch.setitem(globals(), "noiseless_sum", _unclipped)
-    assert breaks_a_law()
+def charge_nothing(_: Schedule, query: Query) -> Query:
+    return query
+
+
+def clip_at_twice_the_bounds(query: Query, values: Floats, means: Means) -> int:
+    return noiseless_sum(replace(query, bounds=query.bounds * 2), values, means)
+
+
+def clip_at_bounds_rounded_up(query: Query, values: Floats, means: Means) -> int:
+    return noiseless_sum(replace(query, bounds=query.bounds + 1), values, means)
+
+
+def stop_in_a_fast_slot(tracker: Tracker, start_ms: int, hour: int, hats: Sequence[HatUsers]) -> Iterator[Query]:
+    fast = any(bool(np.any(each.sums > 10_000 * each.counts)) for each in hats)
+    return islice(CLOSE_SLOT(tracker, start_ms, hour, hats), 1 if fast else None)
+
+
+def settle_after_a_fast_day(tracker: Tracker) -> Iterator[Query]:
+    return SETTLE(tracker) if bool(np.any(tracker.values > 10)) else iter(())
+
+
+def keep_values(tracker: Tracker) -> None:
+    kept = tracker.values
+    BEGIN_DAY(tracker)
+    tracker.values = kept
+
+
+def number_a_bus_anew(tracker: Tracker, start_ms: int, hour: int, hats: Sequence[HatUsers]) -> Iterator[Query]:
+    tracker._buses = {1_000_000 + hour + number: number for number in range(len(tracker._buses))}
+    return CLOSE_SLOT(tracker, start_ms, hour, hats)
+
+
+def estimate_from_values(tracker: Tracker, numbers: Sequence[int]) -> list[list[HatEstimate]]:
+    return [
+        [replace(each, mean=replace(each.mean, mean=float(tracker.values.mean()))) for each in of]
+        for of in ESTIMATES(tracker, numbers)
+    ]
+
+
+def calibrate_by_the_sum(track: Track, query: Query, values: Floats, noise: LaplaceNoise) -> int:
+    track.calibration.add(noiseless_sum(query, values, track.means) / STEPS, query.gain.variance, query.noise)
+    return DRAW(track, query, values, noise)
+
+
+def remember_the_sum(track: Track, query: Query, values: Floats, noise: LaplaceNoise) -> int:
+    track.means.shared[0] += noiseless_sum(query, values, track.means) / STEPS
+    return DRAW(track, query, values, noise)
+
+
+def draw_the_same_noise() -> Callable[[Track, Query, Floats, LaplaceNoise], int]:
+    drawn: dict[int, int] = {}
+
+    def draw(track: Track, query: Query, values: Floats, noise: LaplaceNoise) -> int:
+        if query.scale not in drawn:
+            drawn[query.scale] = noise.laplace(0, query.scale, 1.0).value
+        return noiseless_sum(query, values, track.means) + drawn[query.scale]
+
+    return draw
+
+
+def release_the_same_number() -> Callable[[Track, Query, Floats, LaplaceNoise], int]:
+    drawn: dict[int, int] = {}
+
+    def draw(track: Track, query: Query, values: Floats, noise: LaplaceNoise) -> int:
+        if query.scale not in drawn:
+            drawn[query.scale] = DRAW(track, query, values, noise)
+        return drawn[query.scale]
+
+    return draw
+
+
+def draw_half_of_the_noise(track: Track, query: Query, values: Floats, noise: LaplaceNoise) -> int:
+    return noise.laplace(noiseless_sum(query, values, track.means), query.scale, 2.0).value
+
+
+def draw_at_another_scale(track: Track, query: Query, values: Floats, noise: LaplaceNoise) -> int:
+    return noise.laplace(noiseless_sum(query, values, track.means), query.scale - 1, 1.0).value
+
+
+def draw_no_noise(track: Track, query: Query, values: Floats, _: LaplaceNoise) -> int:
+    return noiseless_sum(query, values, track.means)
+
+
+MUTANTS: list[tuple[object, str, Callable[..., object], str]] = [
+    (queries, "charges_of", charge_the_mean, "charge"),
+    (queries, "charges_of", charge_the_largest, "charge"),
+    (queries, "charges_of", charge_rounded_down, "charge"),
+    (queries, "charges_of", charge_half, "charge"),
+    (Schedule, "_charged", charge_nothing, "limit"),
+    (Tracker, "close_slot", number_a_bus_anew, "charge|limit"),
+    (tracks, "noiseless_sum", clip_at_twice_the_bounds, "sum"),
+    (tracks, "noiseless_sum", clip_at_bounds_rounded_up, "sum"),
+    (Tracker, "begin_day", keep_values, "sum"),
+    (Tracker, "close_slot", stop_in_a_fast_slot, "decision"),
+    (Tracker, "settle", settle_after_a_fast_day, "decision"),
+    (Tracker, "estimates", estimate_from_values, "published"),
+    (Track, "draw", calibrate_by_the_sum, "published"),
+    (Track, "draw", remember_the_sum, "published"),
+    (Track, "draw", draw_the_same_noise(), "noise"),
+    (Track, "draw", release_the_same_number(), "noise"),
+    (Track, "draw", draw_half_of_the_noise, "noise"),
+    (Track, "draw", draw_at_another_scale, "noise"),
+    (Track, "draw", draw_no_noise, "noise"),
+]
+
+
+@pytest.mark.parametrize(("owner", "name", "mutant", "part"), MUTANTS, ids=[each[2].__name__ for each in MUTANTS])
+def test_a_mutant_breaks_its_part_of_the_law(
+    owner: object, name: str, mutant: Callable[..., object], part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, name, mutant)
+    with pytest.raises(AssertionError, match=f"^({part}):"):
+        hold_on_the_worst_days()
