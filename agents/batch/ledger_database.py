@@ -1,4 +1,4 @@
-"""SQLite database of a ledger file: its tables, lock and transactions. See agents/batch/ledger_file.py."""
+"""SQLite database of a ledger file: its tables, version and transactions. See agents/batch/ledger_file.py."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from hatcast.agents import sqlite
 from hatcast.stream.errors import HatcastError
 
 _APPLICATION_ID: Final = 0x68636C64  # "hcld": distinguishes the file from other databases
@@ -39,54 +40,43 @@ INSERT INTO total VALUES (0, NULL);
 """
 
 
-def open_exclusively(database: sqlite3.Connection, path: Path) -> None:
-    """Lock the file for this process, make its writes durable, and create missing tables.
+PRAGMAS: Final = ("synchronous = EXTRA",)  # FULL, and a deleted journal does not return after a power cut
+
+
+def create_or_check(database: sqlite3.Connection, path: Path) -> None:
+    """Create missing tables. Raises HatcastError if the file is not a ledger, or of another version.
 
     A file of the previous version does not contain the users of its HATs: `unknown_users` lists its dates.
     """
-    database.execute("PRAGMA locking_mode = EXCLUSIVE")
-    database.execute("PRAGMA synchronous = EXTRA")  # FULL, and a deleted journal does not return after a power cut
-    database.execute("BEGIN EXCLUSIVE")
-    (application,) = database.execute("PRAGMA application_id").fetchone()
-    (version,) = database.execute("PRAGMA user_version").fetchone()
-    (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if application == 0 and tables == 0:
-        _make(database, _SCHEMA + _USERS)
-        database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-    elif application != _APPLICATION_ID:
-        raise HatcastError(f"{path}: is not a ledger of hatcast; name another file with --ledger")
-    elif version == _WITHOUT_USERS:
-        _make(database, _USERS)
-        database.execute("INSERT INTO unknown_users SELECT DISTINCT date, policy FROM spent WHERE commits > 0")
-    elif version != _VERSION:
-        raise HatcastError(f"{path}: was written by another version of hatcast; use that one, or another file")
-    _make(database, _TRACKER)  # a file of this version may be older than trackers
-    if version != _VERSION:
-        database.execute(f"PRAGMA user_version = {_VERSION}")
-    database.execute("COMMIT")
-
-
-def _make(database: sqlite3.Connection, schema: str) -> None:
-    for statement in schema.split(";")[:-1]:
-        database.execute(statement)
+    with sqlite.transaction(database):
+        application, version = sqlite.identity(database) or (_APPLICATION_ID, None)
+        if application != _APPLICATION_ID:
+            raise HatcastError(f"{path}: is not a ledger of hatcast; name another file with --ledger")
+        if version is None:
+            sqlite.execute_all(database, _SCHEMA + _USERS)
+        elif version == _WITHOUT_USERS:
+            sqlite.execute_all(database, _USERS)
+            database.execute("INSERT INTO unknown_users SELECT DISTINCT date, policy FROM spent WHERE commits > 0")
+        elif version != _VERSION:
+            raise HatcastError(f"{path}: was written by another version of hatcast; use that one, or another file")
+        sqlite.execute_all(database, _TRACKER)  # a file of this version may be older than trackers
+        if version != _VERSION:
+            database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            database.execute(f"PRAGMA user_version = {_VERSION}")
 
 
 @contextmanager
 def transaction(database: sqlite3.Connection, path: Path) -> Iterator[None]:
-    """Run the block as one transaction; roll back if it raises."""
+    """Run the block as one transaction; roll back if it raises. Raises HatcastError if the file cannot be written."""
     try:
-        database.execute("BEGIN IMMEDIATE")
-        yield
-        database.execute("COMMIT")
+        with sqlite.transaction(database):
+            yield
     except sqlite3.OperationalError as error:
         raise unusable_error(path, error) from None
-    finally:
-        if database.in_transaction:
-            database.execute("ROLLBACK")
 
 
 def unusable_error(path: Path, error: sqlite3.OperationalError) -> HatcastError:
     """Return the error for a file that SQLite cannot use."""
-    if error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    if sqlite.is_locked(error):
         return HatcastError(f"{path}: is in use by another `hatcast batch`; wait until it has ended")
     return HatcastError(f"{path}: cannot be used as a ledger ({error}); name a file in a folder that you may write to")

@@ -7,15 +7,16 @@ released HAT, so that K bounds a user's day over all runs; so the file is not pr
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from hatcast.agents.batch.ledger_database import open_exclusively, transaction, unusable_error
+from hatcast.agents.batch.ledger_database import PRAGMAS, create_or_check, transaction, unusable_error
 from hatcast.agents.batch.ledger_policies import claim_policy
 from hatcast.agents.batch.ledger_users import NO_USERS, Entered, Users, claim_user_key
 from hatcast.agents.batch.tracker_days import TrackerDays
+from hatcast.agents.sqlite import open_locked
 from hatcast.stream.accounting.ledger import DayLedger, DaySummary, PolicyDay, Reserved, Total
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.policy import Policy
@@ -244,23 +245,16 @@ def open_ledger(path: Path, policy: Policy, user_key: bytes | None = None) -> It
     Raises HatcastError: the file is not a ledger, in use or unreadable; its policy of this name has another policy_id,
     its policies another time zone, or its users another key; or the policy cannot replace the one that it names.
     """
-    database = None
     try:
-        with suppress(OSError):  # SQLite reports what is wrong with the path
-            path.touch(mode=0o600, exist_ok=False)
-        # Explicit transactions; timeout 0: a file that another process has locked is an error at once.
-        database = sqlite3.connect(path, timeout=0, isolation_level=None)
-        open_exclusively(database, path)
-        with transaction(database, path):
-            claim_policy(database, path, policy)
-            pseudonyms = claim_user_key(database, path, user_key)
-        ledger = LedgerFile(database, path, policy, Users(database, path, policy.name, pseudonyms))
-        ledger.book_spent()
-        yield ledger
+        with open_locked(path, *PRAGMAS) as database:
+            create_or_check(database, path)
+            with transaction(database, path):
+                claim_policy(database, path, policy)
+                pseudonyms = claim_user_key(database, path, user_key)
+            ledger = LedgerFile(database, path, policy, Users(database, path, policy.name, pseudonyms))
+            ledger.book_spent()
+            yield ledger
     except sqlite3.OperationalError as error:
         raise unusable_error(path, error) from None
     except sqlite3.DatabaseError:
         raise HatcastError(f"{path}: is not a ledger of hatcast, or damaged; name another file with --ledger") from None
-    finally:
-        if database is not None:
-            database.close()

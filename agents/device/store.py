@@ -7,17 +7,20 @@ a kill no HAT gets a second value and no day exceeds its limit. The file does no
 import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Final
 
+from hatcast.agents import sqlite
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid import ID_BYTES
 
 RETENTION_DAYS: Final = 3  # before the newest
 _FORMAT: Final = 1
+# Write-ahead log, synced at every commit: a commit that has returned survives a power cut.
+_PRAGMAS: Final = ("journal_mode = WAL", "synchronous = FULL")
 _SCHEMA: Final = """
 CREATE TABLE ids (vehicle TEXT, date TEXT, id TEXT NOT NULL, PRIMARY KEY (vehicle, date)) WITHOUT ROWID;
 CREATE TABLE reports (
@@ -77,18 +80,14 @@ class Store:
     def transaction(self) -> Iterator[None]:
         """Commit all writes of the block, or none. Raises HatcastError if the disk write fails."""
         try:
-            self._sql.execute("BEGIN IMMEDIATE")
-            yield
-            self.commit()
-        except BaseException as error:
-            with suppress(sqlite3.Error):  # SQLite may have rolled back already
-                self._sql.execute("ROLLBACK")
-            if isinstance(error, sqlite3.Error):
-                raise HatcastError(
-                    f"the state file cannot be written ({' '.join(str(error).split())}): check its disk and start"
-                    " again; nothing that is not stored was sent"
-                ) from None
-            raise
+            with sqlite.transaction(self._sql):
+                yield
+                self.commit()
+        except sqlite3.Error as error:
+            raise HatcastError(
+                f"the state file cannot be written ({' '.join(str(error).split())}): check its disk and start again;"
+                " nothing that is not stored was sent"
+            ) from None
 
     def commit(self) -> None:
         """Commit the transaction: from here on the drawn reports are final."""
@@ -176,43 +175,33 @@ def open_store(path: Path) -> Iterator[Store]:
 
     Raises HatcastError if it is not writable, in use by another process, or not a state file.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.touch(mode=0o600)
-        connection = sqlite3.connect(path, timeout=1.0, isolation_level=None)
-    except (OSError, sqlite3.OperationalError) as error:
-        raise _open_error(path, error) from None
-    with closing(connection):
+    with ExitStack() as stack:
         try:
-            _prepare(connection, path)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            database = stack.enter_context(sqlite.open_locked(path, *_PRAGMAS, wait_s=1.0))
+            with sqlite.transaction(database):
+                _create_or_check(database, path)
             for file in (path, path.with_name(f"{path.name}-wal")):  # also if they existed with other permissions
                 file.chmod(0o600)
         except (OSError, sqlite3.DatabaseError) as error:
             raise _open_error(path, error) from None
-        yield Store(connection)
+        yield Store(database)
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    # Write-ahead log, synced at every commit: a commit that has returned survives a power cut.
-    for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL"):
-        connection.execute(f"PRAGMA {pragma}")
-    connection.execute("BEGIN EXCLUSIVE")
-    (form,) = connection.execute("PRAGMA user_version").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if not form and not tables:
-        for statement in filter(None, map(str.strip, _SCHEMA.split(";"))):
-            connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {_FORMAT}")
-    elif form != _FORMAT:
+def _create_or_check(database: sqlite3.Connection, path: Path) -> None:
+    found = sqlite.identity(database)
+    if found is None:
+        sqlite.execute_all(database, _SCHEMA)
+        database.execute(f"PRAGMA user_version = {_FORMAT}")
+    elif found[1] != _FORMAT:
         raise HatcastError(
             f"{path} is not a state file of this version of `hatcast device`: name another file with --state"
         )
-    connection.execute("COMMIT")
 
 
 def _open_error(path: Path, error: Exception) -> HatcastError:
-    if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
+    if isinstance(error, sqlite3.Error) and sqlite.is_locked(error):
         return HatcastError(f"{path} is in use by another device: give each its own file with --state")
-    if isinstance(error, sqlite3.DatabaseError) and "not a database" in str(error):
+    if isinstance(error, sqlite3.Error) and error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
         return HatcastError(f"{path} is not a state file of a device: name another file with --state")
     return HatcastError(f"{path} cannot be written ({' '.join(str(error).split())}): name another file with --state")
