@@ -8,7 +8,8 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.recordings.dump_file import Dump
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.tracker.smoother import estimates_of, read_release
+from hatcast.stream.tracker.slots import read_release
+from hatcast.stream.tracker.smoother import estimates_of
 
 
 def estimates(values: Iterable[bytes], policy: Policy) -> Iterator[bytes]:

@@ -87,8 +87,6 @@ def command(
     settings, reports, estimates = load_settings(config), release["reports"], release["estimates"]
     if contributions and ledger is not None:
         raise click.UsageError("--contributions is not private and --ledger is: choose one")
-    if estimates and settings.policy.tracker is not None:
-        raise click.UsageError("--estimates does not read a tracker's queries yet: leave it out")
     if estimates and ledger is None:
         if name != DUMP.name or contributions:
             raise click.UsageError("--estimates is for a dump of hats.means (--format kafka), or with --ledger")

@@ -22,6 +22,11 @@ class TrackerStore:
         stored: Any = await self._redis.hget(self._keys[1], "state")  # bytes, but the types allow text
         return None if stored is None else bytes(stored)
 
+    async def settled(self) -> str:
+        """Return the local date through which days are settled; "" if there is none."""
+        stored: Any = await self._redis.hget(self._keys[1], "date")  # bytes, but the types allow text
+        return "" if stored is None else bytes(stored).decode()
+
     async def store(self, date: str, state: bytes, token: str) -> None:
         """Store the state after a local date, unless a later one is stored.
 

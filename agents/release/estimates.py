@@ -8,6 +8,7 @@ compacted.
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from itertools import takewhile
 from typing import Final
 
@@ -22,9 +23,11 @@ from hatcast.agents.kafka.producers import Message
 from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.redis.estimates import SnapshotStore, StoredSnapshot
 from hatcast.agents.release.estimate_records import estimate_message
+from hatcast.agents.release.hats import Published
 from hatcast.agents.release.means_reader import MeansReader, ReadRelease
 from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.tracker.smoother import ReleasedSlot, Smoother, SmootherSetting, end_of, start_of
+from hatcast.stream.tracker.slots import ReleasedSlot, SlotKey, end_of
+from hatcast.stream.tracker.smoother import Smoother, SmootherSetting
 
 log = structlog.get_logger()
 
@@ -36,31 +39,41 @@ _SENDS: Final = 500  # in flight
 class _Progress:
     """Position of the publisher on `hats.means`, with its model.
 
-    waiting   start of a slot (ms UTC) -> its records; the slot is not taken yet
+    waiting   records of the slots and settlements that are not taken yet
     """
 
     def __init__(self, settings: Settings, stored: StoredSnapshot | None) -> None:
         state = None if stored is None else stored.state
         self.reader = MeansReader(settings, {} if stored is None else stored.positions)
         self.smoother = Smoother(SmootherSetting.of(settings.policy), state)
-        self.waiting: dict[int, list[ReadRelease]] = defaultdict(list)
+        self.waiting: dict[SlotKey, list[ReadRelease]] = defaultdict(list)
         self.stored_date = self.smoother.date
-        self.closed_ms = 0
+        self.seen: Published | None = None
 
     def read(self) -> bool:
         """Read new records. Return whether they are all up to the topic's present end. Blocks."""
         records, complete = self.reader.read()
         for each in records:
-            start_ms = start_of(each.record)
+            key = SlotKey.of(each.record)
             # A slot that was taken is published again after a crash, and read again after a snapshot.
-            if self.smoother.start_ms is None or start_ms > self.smoother.start_ms:
-                self.waiting[start_ms].append(each)
+            if key > self.smoother.taken:
+                self.waiting[key].append(each)
         return complete
 
-    def complete(self, through_ms: int) -> list[int]:
-        """Return the starts of the slots to take, in order: up to the first that ends after `through_ms`."""
-        slots = sorted(self.waiting)
-        return list(takewhile(lambda start: end_of(self.waiting[start][0].record) <= through_ms, slots))
+    def complete(self, published: Published) -> list[SlotKey]:
+        """Return the slots and settlements to take, in order: up to the first that is not published as a whole."""
+        ended = [key for key in self.waiting if not key.is_settlement and self._end_of(key) <= published.through_ms]
+        newest = max((key.date for key in ended), default="")
+
+        def is_complete(key: SlotKey) -> bool:
+            if key.is_settlement:  # a later date begins after it, also where Redis has lost that the date was settled
+                return key.date <= published.settled or key.date < newest
+            return key in ended
+
+        return list(takewhile(is_complete, sorted(self.waiting)))
+
+    def _end_of(self, key: SlotKey) -> int:
+        return end_of(self.waiting[key][0].record)
 
     def positions(self) -> dict[int, int]:
         """Return for each partition the offset of its first record that is not taken."""
@@ -81,19 +94,19 @@ class EstimatePublisher:
         producer: AIOKafkaProducer,
         snapshots: SnapshotStore,
         owned: Callable[[], frozenset[int]],
-        published_through: Callable[[], Awaitable[int | None]],
+        published: Callable[[], Awaitable[Published | None]],
     ) -> None:
         """Args:
         partitions:         number of partitions of `hats.estimates`
         owned:              returns the release partitions that the worker owns now
-        published_through:  returns the time (ms UTC) up to which all HATs of all ended slots are published
+        published:          returns how far the policy's releases are published; None: it is not known now
         """
         self._settings = settings
         self._partitions = partitions
         self._producer = producer
         self._snapshots = snapshots
         self._owned = owned
-        self._published_through = published_through
+        self._published = published
         self._calendar = Calendar(settings.policy)
         self._failures = FailureLog("estimates")
         self._progress: _Progress | None = None
@@ -117,16 +130,17 @@ class EstimatePublisher:
             self._progress = None
             return 0
         with self._failures.attempt("read what is published"):
-            through_ms = await self._published_through()
-        if through_ms is None:
+            published = await self._published()
+        if published is None:
             return 0
         if self._progress is None:
             with self._failures.attempt("read the snapshot of the estimates"):
                 stored = await self._snapshots.read(self._settings.policy.policy_id)
             self._progress = _Progress(self._settings, stored)
         progress = self._progress
-        closed_ms = self._calendar.slot_at(through_ms).start_ms  # a slot becomes complete only when this changes
-        if closed_ms <= progress.closed_ms:
+        # A slot becomes complete only when the time enters a new one, a settlement when its date is settled.
+        seen = replace(published, through_ms=self._calendar.slot_at(published.through_ms).start_ms)
+        if seen == progress.seen:
             return 0
         with self._failures.attempt("read releases"):
             complete = await asyncio.to_thread(progress.read)
@@ -134,29 +148,28 @@ class EstimatePublisher:
             self._failures.skip_next_clear()
             return 0
         done = 0
-        for start_ms in progress.complete(through_ms):
+        for key in progress.complete(published):
             if stopping.is_set():
                 return done
-            await self._take(progress, start_ms)
+            await self._take(progress, key)
             done += 1
-        progress.closed_ms = closed_ms
+        progress.seen = seen
         return done
 
-    async def _take(self, progress: _Progress, start_ms: int) -> None:
-        """Publish the estimates of a slot; before the first of a date, store a snapshot."""
-        records = [each.record for each in progress.waiting[start_ms]]
-        slot = ReleasedSlot(records[0].date, start_ms, records)
+    async def _take(self, progress: _Progress, key: SlotKey) -> None:
+        """Publish the estimates of a slot or settlement; before the first of a date, store a snapshot."""
+        slot = ReleasedSlot(key, [each.record for each in progress.waiting[key]])
         positions = progress.positions()
         messages = await asyncio.to_thread(self._messages, progress.smoother, slot)
-        del progress.waiting[start_ms]
+        del progress.waiting[key]
         with self._failures.attempt("publish estimates"):
             for at in range(0, len(messages), _SENDS):
                 await self._send(messages[at : at + _SENDS])
         # After the send: whoever continues from the snapshot does not publish the settled estimates before it.
-        if slot.date != progress.stored_date:
+        if key.date != progress.stored_date:
             with self._failures.attempt("store the snapshot of the estimates"):
                 await self._snapshots.write(StoredSnapshot(positions=positions, state=progress.smoother.snapshot))
-            progress.stored_date = slot.date
+            progress.stored_date = key.date
 
     def _messages(self, smoother: Smoother, slot: ReleasedSlot) -> list[Message]:
         """Return the messages of a slot. Takes seconds of computing for 10,000 cells."""

@@ -36,6 +36,18 @@ class DueRelease(Due):
         return cls(release_id(policy, hat.slot, hat.cell), hat.cell, date, users, released_at_ms, hat)
 
 
+@dataclass(frozen=True, slots=True)
+class Published:
+    """How far the releases of a policy are published.
+
+    through_ms   ms UTC: all HATs of the slots that end by then are
+    settled      local date: the settlements up to it are; "" if there is none
+    """
+
+    through_ms: int
+    settled: str = ""
+
+
 class HatPath(ReleasePath[DueRelease, list[HatChunks], Proposal]):
     """The path of HATs. Which are due, and when they may be sent, depends on the relation.
 
@@ -59,8 +71,8 @@ class HatPath(ReleasePath[DueRelease, list[HatChunks], Proposal]):
         """Return the slots that are final and not yet published as a whole, of all owners."""
 
     @abstractmethod
-    async def published_through(self) -> int | None:
-        """Return a time (ms UTC): all HATs of the slots that end by then are published. None: it is not known now."""
+    async def published_through(self) -> Published | None:
+        """Return how far releases are published; None: it is not known now."""
 
     async def has_room(self, batch: Sequence[DueRelease]) -> bool:
         """Return False if the budget is known to be exhausted before the draw; each commit checks it anyway."""
@@ -143,14 +155,14 @@ class HatReleaser(HatPath):
         """Return the slots that are final and not yet published as a whole, of all owners."""
         return [slot for slot, _ in await final_slots(self._store, self._ledger, self._policy)]
 
-    async def published_through(self) -> int | None:
+    async def published_through(self) -> Published | None:
         """Return the time up to which slots are final, or before the end of the first one with an open HAT."""
         watermark = min_watermark(await self._store.watermarks())
         if watermark is None:
             return None
         # Read after the watermark: a HAT of a slot that is final by it is open now, or published and deleted.
         ends = (await self._store.open_slots()).values()
-        return min(watermark - self._policy.lateness_ms, min(ends, default=watermark) - 1)
+        return Published(min(watermark - self._policy.lateness_ms, min(ends, default=watermark) - 1))
 
     async def is_done(self, end_date: str) -> bool:
         """Return True if all HATs before a local date are released."""

@@ -13,7 +13,7 @@ from typing import Final
 from hatcast.agents.clock import now_ms, pause
 from hatcast.agents.redis.partition_state import FinalHat
 from hatcast.agents.redis.slot_progress import Mark, Progress
-from hatcast.agents.release.hats import DueRelease, HatPath
+from hatcast.agents.release.hats import DueRelease, HatPath, Published
 from hatcast.agents.release.path import ReleaseContext
 from hatcast.agents.release.queries import QueryReleaser
 from hatcast.stream.accounting.ledger import fits
@@ -56,10 +56,11 @@ class SlotReleaser(HatPath):
         """Return the slots that are final and not yet published as a whole, of all owners."""
         return [slot.key for slot in await self._slots(frozenset(range(self._store.partitions)))]
 
-    async def published_through(self) -> int | None:
+    async def published_through(self) -> Published | None:
         """Return the end of the last slot that every worker has published."""
         progress = await self._ledger.progress.read()
-        return None if progress.first_ms is None else self._through(progress, Mark.PUBLISHED) or None
+        through_ms = 0 if progress.first_ms is None else self._through(progress, Mark.PUBLISHED)
+        return Published(through_ms) if through_ms else None
 
     async def is_done(self, end_date: str) -> bool:
         """Return True if every slot before a local date is published; its queries are answered before."""

@@ -26,11 +26,12 @@ from hatcast.agents.redis.partition_state import FinalHat
 from hatcast.agents.redis.proposals import Committed, Proposal
 from hatcast.agents.release.batches import MAX_BATCH, TRACKER_PARTITION, batches_of
 from hatcast.agents.release.counters import count_published
-from hatcast.agents.release.hats import DueRelease, HatPath, final_slots, proposal_of
+from hatcast.agents.release.hats import DueRelease, HatPath, Published, final_slots, proposal_of
 from hatcast.agents.release.path import ReleaseContext
 from hatcast.agents.release.tracker_work import Drawn, TrackerWork
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Slot
+from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.queries import TRACKER_QUERIES, is_queried
 from hatcast.stream.record_fields import is_settlement
 from hatcast.stream.release.hats import HatChunks, Spent, Status, release_id
@@ -81,9 +82,16 @@ class TrackerReleaser(HatPath):
                     self._published.add(slot)
         return [slot for slot in final if slot not in self._published]
 
-    async def published_through(self) -> int | None:
-        """Return None: the model behind estimates does not learn a tracker's queries yet."""
-        return None
+    async def published_through(self) -> Published | None:
+        """Return the time up to which slots are final, or before the end of the first unpublished one."""
+        watermark = min_watermark(await self._store.watermarks())
+        if watermark is None:
+            return None
+        # Read after the watermark: a HAT of a slot that is final by it is open now, or its date is settled.
+        ends = await self._store.open_slots()
+        unpublished = [ends[slot] for slot in await self.final_slots() if slot in ends]
+        through_ms = min(watermark - self._policy.lateness_ms, min(unpublished, default=watermark) - 1)
+        return Published(through_ms, max(await self._state.settled(), self._recovery.sealed_through))
 
     async def is_done(self, end_date: str) -> bool:
         """Return True if every date before this one is settled."""

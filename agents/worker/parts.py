@@ -38,7 +38,7 @@ class Parts:
     folds: tuple[TopicFold, ...]
     recovery: LedgerRecovery
     releases: ReleaseLoop
-    estimates: EstimatePublisher | None
+    estimates: EstimatePublisher
     transition: PolicyTransition
 
 
@@ -89,11 +89,9 @@ def _sources(connections: Connections, registered: Registered) -> list[Source]:
     return sources
 
 
-def make_estimates(connections: Connections, releases: ReleaseLoop) -> EstimatePublisher | None:
-    """Return the publisher of estimates; None for a tracker, whose queries the model does not learn yet."""
+def make_estimates(connections: Connections, releases: ReleaseLoop) -> EstimatePublisher:
+    """Return the publisher of estimates."""
     settings = connections.settings
-    if settings.policy.tracker is not None:
-        return None
     snapshots = SnapshotStore(connections.redis, settings.topics.telemetry, settings.policy.name)
     return EstimatePublisher(
         settings,

@@ -137,9 +137,11 @@ class Worker:
         for fold in parts.folds:
             await fold.start()
             self._resources.push_async_callback(fold.stop)
-        loops: list[Loop] = [parts.releases.run, partial(parts.transition.run, parts.releases)]
-        if parts.estimates is not None:
-            loops.append(parts.estimates.run)
+        loops: list[Loop] = [
+            parts.releases.run,
+            partial(parts.transition.run, parts.releases),
+            parts.estimates.run,
+        ]
         for loop in [loop for fold in parts.folds for loop in fold.loops] + loops:
             self._run(loop)
         settings = self._settings

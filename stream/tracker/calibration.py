@@ -44,6 +44,11 @@ class ReleaseCalibration:
     def __init__(self, ratio: float = 1.0) -> None:
         self.ratio = ratio
 
+    @property
+    def means(self) -> tuple[float]:
+        """The ratio."""
+        return (self.ratio,)
+
     def add(self, innovation: float, variance: float, noise: float) -> None:
         """Add a release's innovation, its variance, and the part of it that is noise."""
         part = (variance - noise) / variance

@@ -5,11 +5,14 @@ are those of the users that K admits, so they are not used as features of the HA
 worse with them.
 """
 
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 import numpy as np
 
 from hatcast.stream.records import ReleaseRecord
+from hatcast.stream.tracker.calibration import Calibration, ReleaseCalibration
 from hatcast.stream.tracker.contributions import Hat
 from hatcast.stream.tracker.model import SHARED, Observation
 from hatcast.stream.tracker.setting import Variances
@@ -18,9 +21,75 @@ DEVIATIONS: Final = 1.96  # of a normal distribution, on either side: 95 %
 _UNKNOWN: Final = (5, 7.5, 0.2)  # users, readings and squares of a HAT whose counts are not published
 
 
-def hour_of(release: ReleaseRecord) -> int:
-    """Return the hour of the local clock in which a release's slot starts."""
-    return int(release.slot[:2])
+HatKey = tuple[str, str]
+"""cell and slot of a HAT of the day"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measurement:
+    """A released number, as the model sees it.
+
+    value   in the policy's unit: what the observation is of
+    noise   the part of the observation's variance that is noise
+    """
+
+    observation: Observation
+    value: float
+    noise: float
+
+
+class Records(Protocol):
+    """What the records of a kind of policy say of HATs."""
+
+    @staticmethod
+    def calibration(means: Sequence[float]) -> Calibration | ReleaseCalibration:
+        """Return the calibration that goes with these records. means: of an earlier one; none at the beginning."""
+        ...
+
+    def hat(self, record: ReleaseRecord, cell: int) -> Hat | None:
+        """Return the HAT of a record; None if the model does not have it. cell: its number."""
+        ...
+
+    def measurements(
+        self, records: Sequence[ReleaseRecord], cells: Mapping[str, int], hats: Mapping[HatKey, int]
+    ) -> Iterator[Measurement]:
+        """Yield the released numbers of a slot or settlement, in the order in which the model takes them.
+
+        cells   numbers of cells
+        hats    numbers of the HATs of the day
+        """
+        ...
+
+
+class PlainReleases:
+    """Plain releases: one number for each HAT."""
+
+    def __init__(self, variances: Variances) -> None:
+        self._variances = variances
+
+    @staticmethod
+    def calibration(means: Sequence[float]) -> ReleaseCalibration:
+        """Return the calibration that goes with plain releases. means: one number; none at the beginning."""
+        return ReleaseCalibration(*means)
+
+    def hat(self, record: ReleaseRecord, cell: int) -> Hat | None:
+        """Return the HAT of a release; None for a record that is not released."""
+        return hat_of(record, cell, self._variances) if record.status == "released" else None
+
+    def measurements(
+        self, records: Sequence[ReleaseRecord], cells: Mapping[str, int], hats: Mapping[HatKey, int]
+    ) -> Iterator[Measurement]:
+        """Yield the noisy means of a slot's HATs, by cell."""
+        for record in sorted(records, key=lambda each: each.cell):
+            noise = noise_variance(record)
+            if record.status == "released" and noise is not None and record.raw is not None:
+                cell, number = cells[record.cell], hats[record.cell, record.slot]
+                yield Measurement(_observation_of(record, cell, number, noise, self._variances), record.raw, noise)
+
+
+def hour_of(slot: str) -> int:
+    """Return the hour of the local clock in which a slot starts. slot: its name."""
+    return int(slot[:2])
 
 
 def hat_of(release: ReleaseRecord, cell: int, variances: Variances) -> Hat:
@@ -29,7 +98,7 @@ def hat_of(release: ReleaseRecord, cell: int, variances: Variances) -> Hat:
     users, readings, squares = _UNKNOWN if counts is None else (counts.users, counts.readings, counts.squares)
     sampling = (variances.bus + variances.bus_hat) * squares + variances.reading / readings
     own = variances.hat + sampling
-    return Hat(cell, hour_of(release), np.zeros(2), own, variances.hat / own, users, 0)
+    return Hat(cell, hour_of(release.slot), np.zeros(2), own, variances.hat / own, users, 0)
 
 
 def noise_variance(release: ReleaseRecord) -> float | None:
@@ -47,20 +116,10 @@ def noise_variance(release: ReleaseRecord) -> float | None:
     return (max(abs(end - release.raw) for end in release.interval95) / DEVIATIONS) ** 2
 
 
-def observation_of(release: ReleaseRecord, hat: Hat, number: int, noise: float, variances: Variances) -> Observation:
-    """Return the observation of a release: y = the HAT's mean + the estimator's other weights of buses + noise.
-
-    number   of the HAT in its day
-    noise    as `noise_variance` returns it
-    """
+def _observation_of(release: ReleaseRecord, cell: int, hat: int, noise: float, variances: Variances) -> Observation:
+    """Return the observation of a release: y = the HAT's mean + the estimator's other weights of buses + noise."""
     shift = 0.0 if release.counts is None else release.counts.shift or 0.0
     row = np.zeros(SHARED)
-    row[0] = row[1 + hat.hour] = 1
-    return Observation(
-        hat.cell,
-        row,
-        np.array([number]),
-        np.ones(1),
-        np.ones(1),
-        noise + (variances.bus + variances.bus_hat) * shift,
-    )
+    row[0] = row[1 + hour_of(release.slot)] = 1
+    rest = noise + (variances.bus + variances.bus_hat) * shift
+    return Observation(cell, row, np.array([hat]), np.ones(1), np.ones(1), rest)

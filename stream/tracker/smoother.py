@@ -1,26 +1,24 @@
-"""Estimates of every cell from the plain releases of a policy.    [docs/specification/tracker.md, section 5]
+"""Estimates of every cell from the releases of a policy.    [docs/specification/tracker.md, section 5]
 
 Post-processing of published records: nothing else is read, so it costs no epsilon. Equal records give equal bytes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from itertools import groupby
 from typing import Literal, Self
 
 import h3.api.basic_int as h3
-import msgspec
 import numpy as np
 
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.records import RELEASE, EstimateRecord, NormalRecord, ReleaseRecord
-from hatcast.stream.tracker.calibration import ReleaseCalibration
+from hatcast.stream.records import EstimateRecord, NormalRecord, ReleaseRecord
 from hatcast.stream.tracker.contributions import Hat
 from hatcast.stream.tracker.model import Covariance
-from hatcast.stream.tracker.released import DEVIATIONS, hat_of, hour_of, noise_variance, observation_of
+from hatcast.stream.tracker.queried import QueryRecords
+from hatcast.stream.tracker.released import DEVIATIONS, HatKey, Measurement, PlainReleases, Records, hour_of
 from hatcast.stream.tracker.setting import Variances
+from hatcast.stream.tracker.slots import ReleasedSlot, SlotKey, slots_of
 from hatcast.stream.tracker.smoother_state import CityModel, SmootherState
 from hatcast.stream.tracker.track import Normal, Track, hat_estimate
 from hatcast.stream.units import HOUR_MS
@@ -31,22 +29,16 @@ _MILLI = 1000
 _DIGITS = 2  # so that bytes do not depend on the last bits of floats
 
 
-@dataclass(frozen=True, slots=True)
-class ReleasedSlot:
-    """All records of one slot, in any order; a record may be there twice."""
+@dataclass(slots=True)
+class _DayHat:
+    """A HAT of the day that the model has.
 
-    date: str
-    start_ms: int
-    records: Sequence[ReleaseRecord]
-
-
-@dataclass(frozen=True, slots=True)
-class _Released:
-    """A HAT of the day with a release. residual_z: None for a release without noise."""
+    residual_z   of the last released number about it; None without one
+    """
 
     record: ReleaseRecord
     hat: Hat
-    residual_z: float | None
+    residual_z: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +47,9 @@ class SmootherSetting:
 
     upper_bound   in the policy's unit
     cells         that are listed, in order; none: only those with a record are estimated
-    last_slot     returns the name of the last slot of a local date, None if it is not known
+    last_slot     returns the name of the last slot of a local date; None: a date ends with its settlement, or with the
+                  next one
+    is_tracker    whether the records are those of a tracker
     """
 
     name: str
@@ -63,27 +57,32 @@ class SmootherSetting:
     upper_bound: float
     cells: Sequence[str]
     last_slot: Callable[[str], str | None]
+    is_tracker: bool = False
 
     @classmethod
     def of(cls, policy: Policy) -> Self:
         """Return the setting of a policy."""
         calendar = Calendar(policy)
 
+        is_tracker = policy.tracker is not None
+
         def last_slot(date: str) -> str | None:
+            if is_tracker:
+                return None
             return max(
                 ((slot.start_ms, slot.name) for slot in calendar.slots_of(date) if slot.outside is None),
                 default=(0, None),
             )[1]
 
         cells = sorted(h3.int_to_str(cell) for cell in policy.cells or ())
-        return cls(policy.name, policy.policy_id, policy.upper_bound / _MILLI, cells, last_slot)
+        return cls(policy.name, policy.policy_id, policy.upper_bound / _MILLI, cells, last_slot, is_tracker)
 
 
 class Smoother:
     """Makes estimates from the releases of one policy, slot by slot.
 
     date       local date of the last slot; "" before the first
-    start_ms   its start, ms UTC
+    taken      key of the last slot or settlement: those up to it must not be given again
     snapshot   the state at the beginning of `date`, from which another object continues
     """
 
@@ -93,94 +92,109 @@ class Smoother:
         self._upper_bound = setting.upper_bound
         self._variances = Variances.of(self._upper_bound)
         self._covariance = Covariance(self._variances)
-        self._calibration = ReleaseCalibration() if snapshot is None else ReleaseCalibration(snapshot.calibration)
-        self._track = Track(self._upper_bound / 2, calibration=self._calibration)
+        self._records: Records = (QueryRecords if setting.is_tracker else PlainReleases)(self._variances)
+        calibration = self._records.calibration(() if snapshot is None else snapshot.calibration)
+        self._track = Track(self._upper_bound / 2, calibration=calibration)
         self._cells: dict[str, int] = {}
         self._model = CityModel(self._covariance, self._track.means, self._cells)
-        self._day: list[_Released] = []
+        self._day: list[_DayHat] = []
+        self._hats: dict[HatKey, int] = {}
         self._settled = True
+        self._start_ms: int | None = None
         self.date = ""
-        self.start_ms: int | None = None
+        self.taken = SlotKey("", is_settlement=False, start_ms=0)
         if snapshot is not None:
-            self.start_ms = snapshot.start_ms
+            self._start_ms = snapshot.start_ms
+            self.taken = SlotKey(snapshot.date, is_settlement=False, start_ms=0)
             snapshot.restore(self._model)
         else:
             self._add_cells(setting.cells)
         self.snapshot = self._state("")
 
     def add(self, slot: ReleasedSlot) -> list[EstimateRecord]:
-        """Take the records of a slot. Return the estimates to publish, in order.
+        """Take the records of a slot or settlement. Return the estimates to publish, in order.
 
-        A slot must not start before the one before it. If a date is over, the first estimates are its settled ones.
+        Slots come in the order of their keys. If a date is over, the first estimates are its settled ones.
         """
         made: list[EstimateRecord] = []
-        if slot.date != self.date:
+        self.taken = slot.key
+        if slot.key.date != self.date:
             made += self.settle()
-            self._begin_day(slot.date)
-        self._advance(slot.start_ms)
-        records = {record.cell: record for record in slot.records}
-        ordered = [records[cell] for cell in sorted(records)]
-        self._add_cells([record.cell for record in ordered])
-        made += self._estimates(ordered[0], self._learn(ordered))
-        if self._is_last(ordered[0]):
+            self._begin_day(slot.key.date)
+        distinct = {record.release_id: record for record in slot.records}
+        if slot.key.is_settlement:
+            self._learn(list(distinct.values()))
+            return made + self.settle()
+        records = sorted(distinct.values(), key=lambda record: record.cell)
+        self._advance(slot.key.start_ms)
+        self._add_cells([record.cell for record in records])
+        self._add_hats(records)
+        self._learn(records)
+        made += self._estimates(records[0])
+        if self._is_last(records[0]):
             made += self.settle()
         return made
 
-    def _learn(self, records: Sequence[ReleaseRecord]) -> dict[str, int]:
-        """Update with the releases of a slot. Return their numbers in the day, by cell."""
-        first = len(self._day)
-        released = [record for record in records if record.status == "released"]
-        hats = [hat_of(record, self._cells[record.cell], self._variances) for record in released]
-        self._covariance.add_hats(hats)
+    def _add_hats(self, records: Sequence[ReleaseRecord]) -> None:
+        """Add the HATs of a slot to the day."""
+        hats = [(record, self._records.hat(record, self._cells[record.cell])) for record in records]
+        known = [(record, hat) for record, hat in hats if hat is not None]
+        for number, (record, hat) in enumerate(known, len(self._day)):
+            self._hats[record.cell, record.slot] = number
+            self._day.append(_DayHat(record, hat))
+        self._covariance.add_hats([hat for _, hat in known])
         self._track.means.resize(self._covariance)
-        for number, (record, hat) in enumerate(zip(released, hats, strict=True), first):
-            self._day.append(_Released(record, hat, self._observe(record, hat, number)))
-        return {record.cell: number for number, record in enumerate(released, first)}
 
-    def _observe(self, record: ReleaseRecord, hat: Hat, number: int) -> float | None:
-        """Update with a release. Return its innovation in standard deviations; None for a release without noise."""
-        noise = noise_variance(record)
-        if noise is None or record.raw is None:
-            return None
-        covariance, track = self._covariance, self._track
-        expected = track.means.predict(covariance.row_of(hat.cell, hat.hour, hat.features), hat.cell)
-        innovation = record.raw - expected
-        observation = observation_of(record, hat, number, noise, self._variances)
-        gain = covariance.observe(observation)
-        track.means.update(observation, gain, innovation)
-        track.calibration.add(innovation, gain.variance, noise)
+    def _learn(self, records: Sequence[ReleaseRecord]) -> None:
+        """Update with the released numbers of a slot or settlement."""
+        for measured in self._records.measurements(records, self._cells, self._hats):
+            residual_z = self._observe(measured)
+            for number in measured.observation.hats.tolist():
+                self._day[number].residual_z = residual_z
+
+    def _observe(self, measured: Measurement) -> float:
+        """Update with a released number. Return its innovation in standard deviations."""
+        observation, means = measured.observation, self._track.means
+        gain = self._covariance.observe(observation)
+        expected = means.predict(gain.row, observation.cell) + float(observation.betas @ means.hats[observation.hats])
+        innovation = measured.value - expected
+        means.update(observation, gain, innovation)
+        self._track.calibration.add(innovation, gain.variance, measured.noise)
         return innovation / float(np.sqrt(gain.variance))
 
-    def _estimates(self, of_slot: ReleaseRecord, numbers: dict[str, int]) -> Iterator[EstimateRecord]:
+    def _estimates(self, of_slot: ReleaseRecord) -> Iterator[EstimateRecord]:
         """Yield the estimates of all cells at the close of a slot. of_slot: any of its records."""
         for cell, number in sorted(self._cells.items()):
-            if cell in numbers:
-                yield self._estimate("live", self._day[numbers[cell]], numbers[cell])
-            else:
+            of_day = self._hats.get((cell, of_slot.slot))
+            if of_day is None:
                 yield self._predicted(cell, number, of_slot)
+            else:
+                is_released = self._day[of_day].record.status == "released"
+                yield self._estimate("live" if is_released else "predicted", of_day)
 
     def settle(self) -> list[EstimateRecord]:
         """Return the estimates of the date's HATs again, unless they were returned before: the date is over."""
         if self._settled:
             return []
         self._settled = True
-        return [self._estimate("settled", released, number) for number, released in enumerate(self._day)]
+        return [self._estimate("settled", number) for number in range(len(self._day))]
 
-    def _estimate(self, stage: Stage, released: _Released, number: int) -> EstimateRecord:
-        own = Normal(float(self._track.means.hats[number]), float(self._covariance.hats[number]))
-        estimate = hat_estimate(released.hat, own, self._track, self._covariance)
-        z = released.residual_z
+    def _estimate(self, stage: Stage, number: int) -> EstimateRecord:
+        """Return the estimate of a HAT of the day."""
+        of_day = self._day[number]
+        estimate = self._track.estimate(number, of_day.hat, self._covariance)
+        z = of_day.residual_z
         return self._record(
             stage,
-            released.record,
-            released.record.cell,
+            of_day.record,
+            of_day.record.cell,
             road=self._normal(estimate.road),
             mean=self._normal(estimate.mean),
             residual_z=None if z is None else _rounded(z),
         )
 
     def _predicted(self, cell: str, number: int, of_slot: ReleaseRecord) -> EstimateRecord:
-        hat = Hat(number, hour_of(of_slot), np.zeros(2), self._variances.hat, 1.0, 0, 0)
+        hat = Hat(number, hour_of(of_slot.slot), np.zeros(2), self._variances.hat, 1.0, 0, 0)
         own = Normal(0.0, self._variances.hat)
         road = hat_estimate(hat, own, self._track, self._covariance).road
         return self._record("predicted", of_slot, cell, road=self._normal(road))
@@ -219,7 +233,7 @@ class Smoother:
         return NormalRecord(value=value, sd=_rounded(sd), interval95=(low, high))
 
     def _begin_day(self, date: str) -> None:
-        self._day = []
+        self._day, self._hats = [], {}
         self._settled = False
         self._covariance.begin_day()
         self._track.means.begin_day()
@@ -227,12 +241,14 @@ class Smoother:
         self.snapshot = self._state(date)
 
     def _state(self, date: str) -> SmootherState:
-        return SmootherState.of(self._setting.policy_id, date, self.start_ms, self._calibration.ratio, self._model)
+        return SmootherState.of(
+            self._setting.policy_id, date, self._start_ms, self._track.calibration.means, self._model
+        )
 
     def _advance(self, start_ms: int) -> None:
-        if self.start_ms is not None:
-            self._track.means.follow(self._covariance.advance((start_ms - self.start_ms) / HOUR_MS))
-        self.start_ms = start_ms
+        if self._start_ms is not None:
+            self._track.means.follow(self._covariance.advance((start_ms - self._start_ms) / HOUR_MS))
+        self._start_ms = start_ms
 
     def _add_cells(self, cells: Sequence[str]) -> None:
         new = [cell for cell in cells if cell not in self._cells]
@@ -243,32 +259,6 @@ class Smoother:
     def _is_last(self, record: ReleaseRecord) -> bool:
         """Return whether no later slot of the record's date can have a release."""
         return self._setting.last_slot(record.date) == record.slot
-
-
-def read_release(value: bytes, policy: Policy) -> ReleaseRecord | None:
-    """Decode a record of `hats.means`; None if it is not a release of this policy."""
-    try:
-        record = RELEASE.decode(value)
-    except msgspec.DecodeError:
-        return None
-    return record if record.policy_id == policy.policy_id and record.release_id.startswith(f"{policy.name}/") else None
-
-
-def start_of(record: ReleaseRecord) -> int:
-    """Return the start of a record's slot, ms UTC."""
-    return round(datetime.fromisoformat(record.start).timestamp() * _MILLI)
-
-
-def end_of(record: ReleaseRecord) -> int:
-    """Return the end of a record's slot, ms UTC."""
-    return round(datetime.fromisoformat(record.end).timestamp() * _MILLI)
-
-
-def slots_of(records: Iterable[ReleaseRecord]) -> Iterator[ReleasedSlot]:
-    """Group records by slot, in the order in which a smoother takes them."""
-    for start_ms, group in groupby(sorted(records, key=start_of), start_of):
-        slot = list(group)
-        yield ReleasedSlot(slot[0].date, start_ms, slot)
 
 
 def estimates_of(policy: Policy, records: Iterable[ReleaseRecord]) -> Iterator[EstimateRecord]:

@@ -13,7 +13,7 @@ import numpy as np
 from hatcast.stream.tracker.contributions import Floats
 from hatcast.stream.tracker.model import SHARED, Covariance, Means
 
-VERSION: Final = 1
+VERSION: Final = 2
 """of the model and of this format: another version's state is not read"""
 
 
@@ -36,7 +36,7 @@ class SmootherState(msgspec.Struct, frozen=True, kw_only=True):
     start_ms     start of the last slot that was taken, ms UTC
     shared       [27, 27]; slopes [C, 27]; variance [C]: of `Covariance`
     means        [27]; intercepts [C]: of `Means`
-    calibration  ratio of `ReleaseCalibration`
+    calibration  `means` of the calibration
     """
 
     version: int
@@ -49,11 +49,13 @@ class SmootherState(msgspec.Struct, frozen=True, kw_only=True):
     variance: bytes
     means: bytes
     intercepts: bytes
-    calibration: float
+    calibration: tuple[float, ...]
 
     @classmethod
-    def of(cls, policy_id: str, date: str, start_ms: int | None, ratio: float, model: CityModel) -> Self:
-        """Return the state of a model. ratio: of its calibration."""
+    def of(
+        cls, policy_id: str, date: str, start_ms: int | None, calibration: tuple[float, ...], model: CityModel
+    ) -> Self:
+        """Return the state of a model. calibration: its `means`."""
         covariance = model.covariance
         return cls(
             version=VERSION,
@@ -66,7 +68,7 @@ class SmootherState(msgspec.Struct, frozen=True, kw_only=True):
             variance=_packed(covariance.variance),
             means=_packed(model.means.shared),
             intercepts=_packed(model.means.intercepts),
-            calibration=ratio,
+            calibration=calibration,
         )
 
     def restore(self, model: CityModel) -> None:

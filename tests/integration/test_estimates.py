@@ -11,6 +11,8 @@ from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.hidden import CELLS, SLOTS, open_hidden, stamp_by
 from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
 from tests.integration.tables import golden_table, merged
+from tests.integration.test_tracker import NEXT_DAY_MS
+from tests.integration.test_tracker import TABLE as TRACKER_TABLE
 from tests.services import KafkaServer, RedisServer
 from tests.services.data import golden, golden_recording
 
@@ -119,6 +121,35 @@ def without_estimates() -> None:
         raise ValueError("a mistake")
 
     MeansReader.read = fail  # type: ignore[method-assign]
+
+
+@pytest.mark.timeout(240)
+def test_estimates_of_a_tracker_are_settled_with_its_day_also_after_a_kill(
+    kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    with open_pipeline(kafka, redis_server, tmp_path, "tracked-estimates", TRACKER_TABLE) as pipeline:
+        first = pipeline.worker()
+        pipeline.wait_for_partitions(first)
+        samples = [sample.record() for sample in traffic(hours=3, vehicles=14, places=4)]
+        pipeline.kafka.produce(pipeline.settings.topics.telemetry, [*samples, *ticks(NOON_MS + 2 * HOUR_MS + 300_000)])
+        pipeline.wait(lambda: published(pipeline), "estimates of the first hours", first)
+        live = {json.loads(value)["stage"] for value in published(pipeline).values()}
+        assert "settled" not in live
+        first.kill()
+        pipeline.kafka.produce(pipeline.settings.topics.telemetry, ticks(NEXT_DAY_MS))
+        second, third = pipeline.worker(), pipeline.worker()
+        pipeline.wait(
+            lambda: {json.loads(value)["stage"] for value in published(pipeline).values()} >= {"settled"},
+            "the estimates of a settled day",
+            second,
+            third,
+        )
+        expected = computed(pipeline, dumped(pipeline, "means.jsonl"), "--format", "kafka")
+        pipeline.wait(lambda: published(pipeline) == expected, "the same estimates", second, third)
+        # Every HAT with enough users is settled; one without is only predicted.
+        stages = [json.loads(value) for value in expected.values()]
+        assert {each["stage"] for each in stages if "mean" in each} == {"settled"}
+        assert any("residual_z" in each for each in stages)
 
 
 @pytest.mark.timeout(120)

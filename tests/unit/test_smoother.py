@@ -15,7 +15,8 @@ from hatcast.stream.records import CountsRecord, EstimateRecord, NoiseRecord, Re
 from hatcast.stream.release.counts import counts_fields
 from hatcast.stream.tracker.calibration import ReleaseCalibration
 from hatcast.stream.tracker.released import noise_variance
-from hatcast.stream.tracker.smoother import Smoother, SmootherSetting, estimates_of, read_release, slots_of
+from hatcast.stream.tracker.slots import read_release, slots_of
+from hatcast.stream.tracker.smoother import Smoother, SmootherSetting, estimates_of
 from hatcast.stream.tracker.smoother_state import SmootherState
 from tests.contracts.goldens import PRESENCE, SPEED
 
@@ -86,16 +87,18 @@ def test_a_smoother_continues_from_a_snapshot_to_the_last_byte() -> None:
     whole, snapshots = Smoother(SETTING), {}
     made: dict[str, list[EstimateRecord]] = {date: [] for date in DATES}
     for slot in slots:
-        made[slot.date] += whole.add(slot)
+        made[slot.key.date] += whole.add(slot)
         snapshots[whole.date] = whole.snapshot
     for date in DATES:
         stored = msgspec.msgpack.decode(msgspec.msgpack.encode(snapshots[date]), type=SmootherState)
         again = Smoother(SETTING, stored)
         assert stored.date == date
-        assert encoded([each for slot in slots if slot.date == date for each in again.add(slot)]) == encoded(made[date])
+        assert encoded([each for slot in slots if slot.key.date == date for each in again.add(slot)]) == encoded(
+            made[date]
+        )
     # Mutant: without the snapshot the bytes differ.
     fresh = Smoother(SETTING)
-    assert encoded([each for slot in slots if slot.date == DATES[2] for each in fresh.add(slot)]) != encoded(
+    assert encoded([each for slot in slots if slot.key.date == DATES[2] for each in fresh.add(slot)]) != encoded(
         made[DATES[2]]
     )
 

@@ -11,7 +11,8 @@ from hatcast.agents.research.evaluate.simulation import Floats
 from hatcast.stream.estimators import Estimate, Parameters, Users
 from hatcast.stream.records import CountsRecord, EstimateRecord, NoiseRecord, ReleaseRecord
 from hatcast.stream.release.counts import counts_fields
-from hatcast.stream.tracker.smoother import ReleasedSlot, Smoother, SmootherSetting
+from hatcast.stream.tracker.slots import ReleasedSlot, SlotKey
+from hatcast.stream.tracker.smoother import Smoother, SmootherSetting
 
 Key = tuple[str, str]
 """`date/slot` and cell of a HAT"""
@@ -37,7 +38,8 @@ def smoothed(
         for day in days:
             for slot in day.slots:
                 records = [*_records(slot, drawn, estimator, parameters)]
-                for estimate in smoother.add(ReleasedSlot(day.date, slot.start_ms, records)) if records else ():
+                key = SlotKey(day.date, is_settlement=False, start_ms=slot.start_ms)
+                for estimate in smoother.add(ReleasedSlot(key, records)) if records else ():
                     column = columns.get((f"{estimate.date}/{estimate.slot}", estimate.cell))
                     if column is None:
                         continue
