@@ -13,12 +13,14 @@ class When:
     field    the condition: it has one of `values`, or (without values) it is present
     has      present if the condition holds
     allows   optional if the condition holds. Otherwise all of `has` and `allows` are absent
+    needs    present if the condition holds. Otherwise they are optional
     """
 
     field: str
     values: tuple[str, ...] = ()
     has: tuple[str, ...] = ()
     allows: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
 
 
 def text(pattern: str, description: str) -> msgspec.Meta:

@@ -23,15 +23,15 @@ class EstimateRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     Post-processing of `hats.means`, so it costs nothing. A later record of a key replaces an earlier one.
     """
 
-    RULES: ClassVar = (When("stage", ("live", "settled"), has=("mean",), allows=("residual_z",)),)
+    RULES: ClassVar = (When("stage", ("live", "settled"), needs=("mean",)), When("mean", allows=("residual_z",)))
 
     estimate_id: Annotated[str, text(f"^{NAME}/{DATE}T{TIME}/{CELL}$", "policy/dateTslot/cell; also the record's key")]
     policy_id: PolicyId
     stage: Annotated[
         Literal["live", "settled", "predicted"],
         msgspec.Meta(
-            description="`live`: at the close of the slot, with a release of the cell; `predicted`: without one;"
-            " `settled`: `live` again after the last slot of the date"
+            description="`live`: at the close of the slot, with a release of the HAT; `predicted`: without one;"
+            " `settled`: again at the end of the date, with all of its releases"
         ),
     ]
     cell: Cell
@@ -43,13 +43,21 @@ class EstimateRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     road: Annotated[
         NormalRecord, msgspec.Meta(description="mean speed in this cell and slot, without the sampling of its users")
     ]
-    mean: Annotated[NormalRecord, msgspec.Meta(description="mean of all readings of the HAT")] | None = None
+    mean: (
+        Annotated[
+            NormalRecord,
+            msgspec.Meta(
+                description="mean of all readings of the HAT; absent without a release, and without counts of a tracker"
+            ),
+        ]
+        | None
+    ) = None
     residual_z: (
         Annotated[
             float,
             msgspec.Meta(
-                description="difference of the release from what was expected of it, in standard deviations; absent if"
-                " the release has no noise"
+                description="difference of the last release about the HAT from what was expected of it, in standard"
+                " deviations; absent without a release, or if it has no noise"
             ),
         ]
         | None

@@ -30,7 +30,8 @@ def numbers(tracker: PolicyTracker) -> Iterator[tuple[str, str, tuple[float, ...
 @cache
 def whole() -> tuple[list[ReleaseRecord], dict[Key, tuple[float, ...]]]:
     """Records of two days, and the tracker's own estimates after each slot and after each settlement."""
-    ledger, own, noise = Ledger(), {}, Counting()
+    ledger, noise = Ledger(), Counting()
+    own: dict[Key, tuple[float, ...]] = {}
     tracker = PolicyTracker(POLICY, None)
     for date in DATES:
         tracker.begin_day(date, [])

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -87,8 +87,9 @@ def _require(definition: Schema, rules: Iterable[When]) -> None:
         condition: Schema = {"required": [rule.field]}
         if rule.values:
             condition = {"properties": {rule.field: {"enum": [*rule.values]}}, **condition}
-        absent = {"properties": dict.fromkeys((*rule.has, *rule.allows), False)}
-        then: Mapping[str, Schema] = {"then": {"required": [*rule.has]}} if rule.has else {}
-        conditions.append({"if": condition, **then, "else": absent})
+        present, conditional = [*rule.has, *rule.needs], [*rule.has, *rule.allows]
+        then: Schema = {"then": {"required": present}} if present else {}
+        otherwise: Schema = {"else": {"properties": dict.fromkeys(conditional, False)}} if conditional else {}
+        conditions.append({"if": condition, **then, **otherwise})
     if conditions:
         definition["allOf"] = conditions
