@@ -162,6 +162,8 @@ def _counts(given: _Options, progress: Callable[[int], None]) -> tuple["Counts",
 
 
 def _read(path: Path) -> str:
+    import tomlkit  # noqa: F401 - a plan takes minutes: if this extra is missing, say so before
+
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-EXTRAS: Final[Mapping[str, str]] = MappingProxyType({"matplotlib": "research", "polars": "research"})
+EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
+    {"matplotlib": "research", "polars": "research", "tomlkit": "research"}
+)
 """Package -> the extra in pyproject.toml that installs it."""
 
 

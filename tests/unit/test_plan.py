@@ -232,13 +232,20 @@ def test_an_absent_file_is_named(tmp_path: Path) -> None:
 def test_editing_replaces_adds_and_keeps_comments_in_their_columns() -> None:
     text = '[a]\nx = 1           # one\ny = "#"  # two\n\n[b]\nz = 3\n'
     edited = with_table_keys(text, "a", {"x": 22, "y": "new", "w": 0.5})
-    assert edited == '[a]\nx = 22          # one\ny = "new"\nw = 0.5\n\n[b]\nz = 3\n'
+    assert edited == '[a]\nx = 22          # one\ny = "new" # two\nw = 0.5\n\n[b]\nz = 3\n'
     assert with_table_keys(text, "c.d", {"k": 1}) == text + "\n[c.d]\nk = 1\n"
     assert without_other_keys(text, "a", "y") == '[a]\ny = "#"  # two\n\n[b]\nz = 3\n'
     assert without_other_keys(text, "absent", "y") == text
 
 
-@pytest.mark.parametrize("text", ["a = {x = 1}\n", "a.x = 1\n", "[a\n"])
+@pytest.mark.parametrize("text", ["a = {x = 1}  # one\n", "a.x = 1  # one\n", "[b]\n[a]\n[b.c]\n"])
+def test_a_table_can_be_written_in_other_ways(text: str) -> None:
+    edited = with_table_keys(text, "a", {"x": 2, "y": "new"})
+    assert tomllib.loads(edited) == tomllib.loads(text) | {"a": {"x": 2, "y": "new"}}
+    assert edited.count("# one") == text.count("# one")
+
+
+@pytest.mark.parametrize("text", ["a = 1\n", "[[a]]\n", "[a\n"])
 def test_what_cannot_be_edited_is_rejected(text: str) -> None:
     with pytest.raises(HatcastError):
         with_table_keys(text, "a", {"x": 2})
