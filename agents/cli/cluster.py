@@ -10,6 +10,7 @@ from rich.console import Console
 
 from hatcast.agents.cli.options import config_option, json_option, plot_option
 from hatcast.agents.cli.progress import progress_bars
+from hatcast.agents.cli.recordings import format_option
 from hatcast.agents.config.settings import load_settings
 from hatcast.stream.readings.formats import FORMATS
 
@@ -42,7 +43,7 @@ class _Options(TypedDict):
 
 @click.command(epilog="Example:  hatcast cluster day.csv.gz --format capmetro --epsilon 4 --slots 08:00,13:00,18:00")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
-@click.option("--format", "feed_format", type=click.Choice([*FORMATS]), help="Format of the recordings.")
+@format_option
 @config_option
 @click.option(
     "--epsilon",

@@ -12,13 +12,13 @@ from rich.console import Console
 from hatcast.agents.cli.evaluate_usage import Options, check_usage
 from hatcast.agents.cli.options import epsilons_of, json_option, plot_option
 from hatcast.agents.cli.progress import progress_bars
+from hatcast.agents.cli.recordings import format_option, more_argument, policy_option
 from hatcast.agents.research.evaluate import hybrid, hybrid_show, show
 from hatcast.agents.research.evaluate.comparison import Hat, compare
 from hatcast.agents.research.evaluate.contenders import DEFAULT, default_estimators, parse_contender
 from hatcast.agents.research.evaluate.inputs import hat_of_counts, hat_of_recording
 from hatcast.agents.research.evaluate.values import VALUES
 from hatcast.stream.policy.tracker_keys import Objective
-from hatcast.stream.readings.formats import FORMATS
 
 _EPSILONS: Final = "0.5,1,1.5,2"
 _HYBRID_RUNS: Final = 1_000_000  # all runs of a point are in memory at once
@@ -36,13 +36,9 @@ _RUNS: Final = 10_000
     metavar="FILE...",
     help="Recordings instead of --counts, as one stream. Reads raw data, not private.",
 )
-@click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar="")
-@click.option("--format", "feed_format", type=click.Choice([*FORMATS]), help="Format of the recording.")
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    help="Configuration whose policy defines the HATs; default: the policy of the demo.",
-)
+@more_argument
+@format_option
+@policy_option
 @click.option("--hat", help="cell/date/slot; default: the HAT with the most users.")
 @click.option(
     "--scaling", type=(click.Choice(["samples", "users"]), click.IntRange(1)), help="N times as many samples or users."

@@ -7,6 +7,7 @@ from typing import Final, TypedDict
 
 import click
 
+from hatcast.agents.cli.recordings import check_recordings
 from hatcast.agents.research.evaluate.inputs import Scaling
 
 _SHARES: Final = (1e-6, 0.999999)  # of users who trust
@@ -91,10 +92,7 @@ def check_usage(given: Options) -> None:
 
 
 def _check_data(given: Options, comparison: str) -> None:
-    if given["more"] and not given["data"]:
-        raise click.UsageError(f"unexpected argument {given['more'][0]}: name recordings after --data")
-    if given["data"] and given["feed_format"] is None:
-        raise click.UsageError("--data needs --format")
+    check_recordings(given["data"], given["more"], given["feed_format"])
     if comparison == _DAYS and not given["data"]:
         raise click.UsageError("--daily-limit needs --data")
 

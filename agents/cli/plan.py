@@ -11,9 +11,9 @@ from rich.console import Console
 
 from hatcast.agents.cli.options import epsilons_of, json_option, plot_option
 from hatcast.agents.cli.progress import progress_bars
+from hatcast.agents.cli.recordings import check_recordings, format_option, more_argument, policy_option
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.tracker_keys import Objective
-from hatcast.stream.readings.formats import FORMATS
 
 if TYPE_CHECKING:  # imported when it is needed, so that --help is fast
     from hatcast.agents.research.plan.counts import Counts
@@ -50,18 +50,14 @@ class _Options(TypedDict):
     metavar="FILE...",
     help="Recordings, as one stream. Only who was where and how often is used, no speed.",
 )
-@click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar="")
-@click.option("--format", "feed_format", type=click.Choice([*FORMATS]), help="Format of the recordings.")
+@more_argument
+@format_option
 @click.option(
     "--counts",
     type=click.Path(path_type=Path),
     help="A CSV file instead of --data, such as a timetable: date,hour,cell,vehicle,readings.",
 )
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    help="Configuration whose policy defines the HATs; default: the policy of the demo.",
-)
+@policy_option
 @click.option(
     "--min-users",
     type=click.IntRange(1),
@@ -131,10 +127,7 @@ def command(**given: Unpack[_Options]) -> None:
 def _check_usage(given: _Options, totals: list[float]) -> None:
     if (given["counts"] is None) == (not given["data"]):
         raise click.UsageError("name one of --counts and --data")
-    if given["more"] and not given["data"]:
-        raise click.UsageError(f"unexpected argument {given['more'][0]}: name recordings after --data")
-    if given["data"] and given["feed_format"] is None:
-        raise click.UsageError("--data needs --format")
+    check_recordings(given["data"], given["more"], given["feed_format"])
     if given["counts"] is not None and given["feed_format"] is not None:
         raise click.UsageError("--format is for --data")
     if given["target"] is not None and given["written_limit"] not in totals:

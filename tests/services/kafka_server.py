@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.services import kafka_jars, kafka_records
+from tests.services.breakable import BreakableServer
 from tests.services.kafka_records import Received, Record
 from tests.services.lifecycle import (
     Lifecycle,
-    NotOurs,
     ServerContainer,
     ServerDidNotStart,
     ServerProcess,
@@ -59,51 +59,12 @@ def server_settings(host: str, port: int, controller: int, bind: str) -> dict[st
 
 
 @dataclass(eq=False)
-class KafkaServer:
+class KafkaServer(BreakableServer):
     """A Kafka that answers, and what tests do with it."""
 
     bootstrap_servers: str
     source: str  # where it came from, for people
     lifecycle: Lifecycle | None = None  # None: it was given by the environment
-
-    @property
-    def ours(self) -> Lifecycle:
-        """The server's life in our hands; raises NotOurs where it was given."""
-        if self.lifecycle is None:
-            raise NotOurs(f"Kafka at {self.bootstrap_servers} is not ours to break")
-        return self.lifecycle
-
-    def start(self) -> None:
-        """Start it again with the same port and data, and wait until it answers."""
-        self.ours.start()
-        self.wait_until_ready()
-
-    def stop(self) -> None:
-        """End it in order (SIGTERM)."""
-        self.ours.stop()
-
-    def kill(self) -> None:
-        """End it with SIGKILL."""
-        self.ours.kill()
-
-    def restart(self) -> None:
-        """Stop and start."""
-        self.stop()
-        self.start()
-
-    def pause(self) -> None:
-        """Freeze it: connections stay open and nothing answers."""
-        self.ours.pause()
-
-    def resume(self) -> None:
-        """Thaw it."""
-        self.ours.resume()
-
-    def heal(self) -> None:
-        """Bring it back to work, whatever a test did to it."""
-        if self.lifecycle is not None:
-            self.lifecycle.resume()
-            self.start()
 
     def wait_until_ready(self, timeout: float = START_SECONDS) -> None:
         """Return once the broker answers and is registered; raise ServerDidNotStart with the end of its log."""

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import redis
 
+from tests.services.breakable import BreakableServer
 from tests.services.lifecycle import (
     Lifecycle,
-    NotOurs,
     ServerContainer,
     ServerProcess,
     ServiceAbsent,
@@ -25,7 +25,6 @@ from tests.services.lifecycle import (
 )
 
 START_SECONDS: Final = 30.0
-NOT_OURS: Final = "the Redis of HATCAST_TEST_REDIS is not ours to break"
 DOCKER_IMAGE: Final = "redis:7.2-alpine"
 _COPY: Final = (
     "local found = {} for _, key in ipairs(redis.call('KEYS', '*')) do"
@@ -35,20 +34,13 @@ DURABLE: Final = ["--appendonly", "yes", "--appendfsync", "everysec", "--save", 
 
 
 @dataclass(eq=False)
-class RedisServer:
+class RedisServer(BreakableServer):
     """A Redis that answers, and what tests do with it."""
 
     url: str
     source: str  # where it came from, for people
     data_dir: Path | None = None  # of a server of ours: stop, change or copy its files, start
     lifecycle: Lifecycle | None = None  # None: it was given by the environment
-
-    @property
-    def ours(self) -> Lifecycle:
-        """The server's life in our hands; raises NotOurs where it was given."""
-        if self.lifecycle is None:
-            raise NotOurs(NOT_OURS)
-        return self.lifecycle
 
     @property
     def servers(self) -> Sequence["RedisServer"]:
@@ -59,44 +51,11 @@ class RedisServer:
         """A new connection with bytes in and out; close it, or use it in a ``with``."""
         return redis.Redis.from_url(self.url, socket_timeout=START_SECONDS)
 
-    def start(self) -> None:
-        """Start it again with the same port and data, and wait until it answers."""
-        self.ours.start()
-        self.wait_until_ready()
-
-    def stop(self) -> None:
-        """End it in order: what it answered is on the disk."""
-        self.ours.stop()
-
-    def kill(self) -> None:
-        """End it with SIGKILL: up to a second of writes may be lost only if the machine dies too."""
-        self.ours.kill()
-
-    def restart(self) -> None:
-        """Stop and start."""
-        self.stop()
-        self.start()
-
-    def pause(self) -> None:
-        """Freeze it: connections stay open and nothing answers."""
-        self.ours.pause()
-
-    def resume(self) -> None:
-        """Thaw it."""
-        self.ours.resume()
-
     def flush(self) -> None:
         """FLUSHALL; only on a server of ours."""
-        if self.lifecycle is None:
-            raise NotOurs(NOT_OURS)
+        assert self.ours.running
         with closing(self.client()) as client:
             client.flushall()
-
-    def heal(self) -> None:
-        """Bring it back to work, whatever a test did to it."""
-        if self.lifecycle is not None:
-            self.lifecycle.resume()
-            self.start()
 
     def delete(self, pattern: str) -> None:
         """Delete the keys that match, such as ``{name:*`` of one test."""

@@ -14,22 +14,10 @@ from hatcast.agents.cli.cluster import command
 from hatcast.agents.research.cluster.release import select_local
 from hatcast.agents.research.evaluate.clusters import CONTENDERS
 from hatcast.stream.errors import HatcastError
+from tests import batching
 from tests.folding import HOUR, NOON, record
 
-CONFIG = """
-[policy]
-name = "test"
-upper_bound = 65.0
-timezone = "UTC"
-hours = [12, 15]
-[policy.privacy]
-epsilon = 1.0
-max_hats_per_day = 40
-daily_limit = 105.0
-min_users = 3
-[policy.estimator]
-name = "baseline"
-"""
+CONFIG = batching.CONFIG.replace("[0, 24]", "[12, 15]")
 RELEASE = ("--format", "jsonl", "--epsilon", 8)
 SIMULATION = ("--evaluate", "--users", 200, "--runs", 2, "--iterations", 2, "--local", 0.5)
 
