@@ -70,8 +70,9 @@ class City:
 
     def _slot(self, day: int, slot: SlotCounts, of_day: Floats) -> SimulatedSlot:
         number = day * _HOURS + slot.hour
-        speeds = self._speeds(day, slot.hour, slot.hats, self._wandering[number])
-        hats = [self._hat(hat, speed, of_day) for hat, speed in zip(slot.hats, speeds.tolist(), strict=True)]
+        counts = sorted(slot.hats, key=lambda hat: hat.cell)
+        speeds = self._speeds(day, slot.hour, counts, self._wandering[number])
+        hats = [self._hat(hat, speed, of_day) for hat, speed in zip(counts, speeds.tolist(), strict=True)]
         return SimulatedSlot(number, slot.hour, hats, np.clip(speeds, 0, UPPER_BOUND))
 
     def _speeds(self, day: int, hour: int, hats: Sequence[HatCounts], wandering: Floats) -> Floats:
@@ -85,4 +86,4 @@ class City:
         spread = np.sqrt(_BUS_HAT + _READING / hat.readings)
         means = speed + of_day[hat.buses] + spread * self._random.normal(0, 1, len(hat.buses))
         sums = np.rint(np.clip(means, _LEAST, UPPER_BOUND) * hat.readings * 1000).astype(np.int64)
-        return HatUsers(f"{hat.cell}", hat.buses.astype(np.uint64), hat.readings, sums)
+        return HatUsers(f"{hat.cell:05}", hat.buses.astype(np.uint64), hat.readings, sums)

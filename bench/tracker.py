@@ -69,7 +69,7 @@ def _recorded_counts() -> Counts:
 def _errors(counts: Counts, days: int, seed: int, total: float, design: TrackerDesign, runs: int) -> Iterator[Figure]:
     """Yield the mean absolute errors of `road`, live and at day end, on the days up to each of `_AFTER`."""
     begun = time.process_time()
-    tracker = Tracker(design.keys(total), UPPER_BOUND, runs)
+    tracker = Tracker(design.keys(total, UPPER_BOUND), UPPER_BOUND, runs)
     live, end = [], []
     for slots in City(counts, days, seed).days():
         tracker.begin_day()
@@ -111,7 +111,7 @@ def _speed() -> Iterator[Figure]:
         ("hour_of_10000_cells_s", [_hat(cell, _BUSES_OF_CELL) for cell in range(_CELLS)]),
         ("hat_of_1e6_buses_s", [_hat(0, _LARGE_HAT)]),
     ):
-        tracker = Tracker(TrackerDesign(0.3, Objective.CELLS).keys(5), UPPER_BOUND)
+        tracker = Tracker(TrackerDesign(0.3, Objective.CELLS).keys(5, UPPER_BOUND), UPPER_BOUND)
         tracker.begin_day()
         for hour in range(_HOURS_BEFORE):  # the HATs of the hours before, and of each hour only the first query
             next(tracker.close_slot(hour * _HOUR_MS, hour, hats), None)
@@ -128,4 +128,4 @@ def _hat(cell: int, buses: int) -> HatUsers:
     """Return a HAT of a cell's own buses, some of which are also in the next cell."""
     users = np.arange(cell * buses // 2, cell * buses // 2 + buses, dtype=np.uint64)
     readings = 1 + np.arange(buses) % 5
-    return HatUsers(f"{cell}", users, readings, readings * 25_000)
+    return HatUsers(f"{cell:05}", users, readings, readings * 25_000)

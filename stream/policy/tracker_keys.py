@@ -48,18 +48,18 @@ class TrackerKeys:
     """Keys of a tracker policy.
 
     daily_limit   epsilon that a bus can lose on one day to the tracker, in 1e-9
-    share         of it, for queries at the close of an hour; the rest is for the settlement
+    price         summed standard deviation, in the policy's unit, that one unit of a bus's epsilon must save in the
+                  settlement; at first, because it falls
+    share         of the limit, for queries at the close of an hour; the rest is for the settlement
     objective     of the settlement
-    price         summed standard deviation (km/h) that one unit of a bus's epsilon must save in the settlement; at
-                  first, because it falls
     watch         cells that are queried first
     watch_share   of a bus's limit, for queries of watched cells
     """
 
     daily_limit: int
+    price: float
     share: float = 0.3
     objective: Objective = Objective.CELLS
-    price: float = 1.5
     watch: frozenset[str] = frozenset()
     watch_share: float = 0.0
 
@@ -74,7 +74,7 @@ _LIMITS: Final = (2.0, 5.0, 10.0, 20.0, 40.0)
 _PRICES: Final = (5.0, 1.5, 0.8, 0.6, 0.3)
 
 
-def default_price(epsilon: float, upper_bound: float = REFERENCE_BOUND) -> float:
+def default_price(epsilon: float, upper_bound: float) -> float:
     """Return the price for a daily limit of `epsilon`, in the unit of values in [0, upper_bound]."""
     reference = math.exp(float(np.interp(math.log(epsilon), np.log(_LIMITS), np.log(_PRICES))))
     return reference * upper_bound / REFERENCE_BOUND
@@ -125,9 +125,9 @@ def tracker_keys(
     watched = _watched(given, table, read_cells)
     keys = TrackerKeys(
         daily_limit=limit,
+        price=round(default_price(limit / NANO, given.upper_bound), 3) if table.price is None else table.price,
         share=table.share,
         objective=Objective(table.objective),
-        price=round(default_price(limit / NANO, given.upper_bound), 3) if table.price is None else table.price,
         watch=frozenset() if watched is None else frozenset(h3.int_to_str(cell) for cell in watched.cells),
         watch_share=0.0 if watched is None else _WATCH_SHARE if table.watch_share is None else table.watch_share,
     )

@@ -52,7 +52,7 @@ def above(found: dict[str, Scores], limits: dict[str, float]) -> list[str]:
 
 @cache
 def published(limit: int) -> dict[str, Published]:
-    keys = TrackerDesign(0.3, Objective.CELLS).keys(limit)
+    keys = TrackerDesign(0.3, Objective.CELLS).keys(limit, POLICY.upper_bound / 1000)
     live, end = Replay(days(), POLICY.upper_bound, Grid(POLICY.grid), RUNS, SystemNoise()).tracker(keys)
     return {"live": live, "end": end}
 

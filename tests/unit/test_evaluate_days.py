@@ -150,12 +150,14 @@ def test_a_hat_without_room_counts_as_the_mean_of_what_was_released_before() -> 
 def test_each_of_k_hats_costs_its_part_of_the_limit_rounded_down() -> None:
     assert epsilon_of_hat(10, 10) == 1
     assert epsilon_of_hat(1, 3) * 3 <= 1
-    assert TrackerDesign(0.3, Objective.CELLS).keys(5).daily_limit == 5 * NANO
+    keys = TrackerDesign(0.3, Objective.CELLS).keys
+    assert keys(5, 65.0).daily_limit == 5 * NANO
+    assert keys(5, 130.0).price == pytest.approx(2 * keys(5, 65.0).price)
 
 
 def test_without_noise_and_with_a_large_budget_a_tracker_finds_the_means() -> None:
     days = days_of(*(hat("a", [20 + i] * 200) for i in range(6)))
-    keys = TrackerDesign(1.0, Objective.CELLS).keys(1000)
+    keys = TrackerDesign(1.0, Objective.CELLS).keys(1000, 65.0)
     _, published = Replay(days, POLICY.upper_bound, Grid(POLICY.grid), 1, Scripted([0] * 100)).tracker(keys)
     assert np.abs(published.means - Truth.of(days).means).max() < 1
 

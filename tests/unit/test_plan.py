@@ -24,7 +24,7 @@ from hatcast.stream.tracker.tracker import HatUsers, Tracker
 from hatcast.stream.units import NANO
 
 HOUR_MS = 3_600_000
-KEYS = TrackerKeys(5 * NANO)
+KEYS = TrackerKeys(5 * NANO, price=1.5)
 
 
 def counts(cells: int = 4, hours: int = 4, buses: int = 6) -> Counts:

@@ -36,7 +36,7 @@ def tracked(tracker: dict[str, Any] | None = None, **changes: Any) -> Policy:
 
 def test_a_tracker_policy_has_keys_of_its_own() -> None:
     made = tracked()
-    assert made.tracker == TrackerKeys(5 * NANO)
+    assert made.tracker == TrackerKeys(5 * NANO, price=1.5)
     assert (made.max_hats_per_day, made.min_users, made.epsilon_nano) == (500, 3, 0)
     assert "epsilon" not in json.loads(made.canonical)["privacy"]
     watching = tracked({"watch": "watched.txt"})

@@ -109,7 +109,8 @@ def _best_plan(task: _Task) -> Plan:
 
 
 def _keys_of(task: _Task, share: float) -> TrackerKeys:
-    return TrackerKeys(nano_floor(task.total), share, task.objective, round(default_price(task.total), 3))
+    price = round(default_price(task.total, task.upper_bound), 3)
+    return TrackerKeys(nano_floor(task.total), price, share, task.objective)
 
 
 def _mean(days: Sequence[Expected]) -> Expected:

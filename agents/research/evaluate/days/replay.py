@@ -33,13 +33,13 @@ class TrackerDesign:
     share: float
     objective: Objective
 
-    def keys(self, daily_limit: float) -> TrackerKeys:
-        """Return the keys of a policy with this limit (epsilon), its price by default."""
+    def keys(self, daily_limit: float, upper_bound: float) -> TrackerKeys:
+        """Return the keys of a policy with this limit (epsilon) and upper bound, its price by default."""
         return TrackerKeys(
             nano_floor(daily_limit),
+            price=default_price(daily_limit, upper_bound),
             share=self.share,
             objective=self.objective,
-            price=default_price(daily_limit),
         )
 
 

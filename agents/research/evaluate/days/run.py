@@ -16,6 +16,7 @@ from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.policy.tracker_keys import TRACKER
 
+_MILLI: Final = 1000
 DEFAULT: Final = (TRACKER, "array_averaging")
 Progress = Callable[[int], None]
 
@@ -113,7 +114,7 @@ def compare_days(job: Job, noise: Noise, read: Progress, replayed: Progress) -> 
         results[tasks[position].name][tasks[position].limit] = result
         replayed(1)
     truth = Truth.of(days)
-    constants = constant_scores(truth, job.policy.upper_bound / 1000)
+    constants = constant_scores(truth, job.policy.upper_bound / _MILLI)
     return Comparison([day.date for day in days], len(truth.means), results, constants)
 
 
@@ -136,7 +137,7 @@ class _Task:
 def _result_of(task: _Task) -> Result:
     truth = Truth.of(task.replay.days)
     if task.name == TRACKER:
-        live, end = task.replay.tracker(task.tracker.keys(task.limit))
+        live, end = task.replay.tracker(task.tracker.keys(task.limit, task.replay.upper_bound / _MILLI))
         return Result(scores_of(live, truth), scores_of(end, truth))
     epsilon = epsilon_of_hat(task.limit, task.cap)
     plain, live, end = task.replay.smoothed(parse_contender(task.name), task.capped, epsilon)
