@@ -120,14 +120,17 @@ class Appraisal:
         return (float(net[best]), members, payments[best]) if net[best] > 0 else None
 
     def _gain_today(self, members: Members, shared: Floats, betas: Floats, variance: Floats, hats: Integers) -> Floats:
-        """Return the expected reduction of these HATs' summed standard deviation, float64 [P]."""
+        """Return the expected reduction of these HATs' summed standard deviation, float64 [P].
+
+        hats   ascending; some of them, and some of the members' HATs, may not be among the others
+        """
         rows = self._rows(members.cell, hats)
         own = self._covariance.hats[hats]
         before = np.einsum("hi,ij,hj->h", rows, self._covariance.shared, rows)
         before = before + float(self._covariance.variance[members.cell]) + own
         common = shared @ rows.T + float(self._covariance.variance[members.cell])  # [P, H]
-        position = np.searchsorted(hats, members.hats)
-        common[:, position] += betas * own[position]
+        _, theirs, mine = np.intersect1d(hats, members.hats, assume_unique=True, return_indices=True)
+        common[:, theirs] += betas[:, mine] * own[theirs]
         after = np.maximum(before - common**2 / variance[:, None], _FLOOR * before)
         return np.asarray(((np.sqrt(before) - np.sqrt(after)) * self._values[hats]).sum(axis=1))
 

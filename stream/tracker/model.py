@@ -25,7 +25,9 @@ import numpy as np
 from hatcast.stream.tracker.contributions import Floats, Hat, Integers
 from hatcast.stream.tracker.setting import Variances
 
-SHARED: Final = 27
+HOURS: Final = 24
+"""of the local clock"""
+SHARED: Final = 1 + HOURS + 2
 """number of shared parts: the city, 24 hours, 2 coefficients of features"""
 _HOUR_LAG: Final = 3.0  # hours after which the correlation of two hours of the day has fallen to 1/e
 _HOURS_MAX: Final = 24  # a longer pause does not make the model forget more

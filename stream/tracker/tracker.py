@@ -6,6 +6,8 @@ numbers of before lead to the same state.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 from hatcast.stream.policy.tracker_keys import TrackerKeys
 from hatcast.stream.tracker.calibration import Calibration
 from hatcast.stream.tracker.contributions import HatCounts, Integers
+from hatcast.stream.tracker.model import HOURS
 from hatcast.stream.tracker.query import Query
 from hatcast.stream.tracker.schedule import Schedule
 from hatcast.stream.tracker.setting import Variances
@@ -20,7 +23,7 @@ from hatcast.stream.tracker.state import TrackerState, bytes_of
 from hatcast.stream.tracker.track import HatEstimate, Track
 from hatcast.stream.units import HOUR_MS
 
-_MILLI = 1000
+_MILLI: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,8 +97,11 @@ class Tracker:
 
         start_ms   ms UTC; later than that of the slot before
         hour       of the local clock in which it starts, 0 to 23
-        hats       each of another cell, by cell: the order decides between queries of equal worth
+        hats       each of another cell, in ascending order of cells: it decides between queries of equal worth, and it
+                   is that of the numbers of `estimates` and `Members.hats`
+        Raises ValueError for anything else, and for a HAT without users or with a user without readings.
         """
+        _check_slot(hour, hats)
         self._advance(start_ms)
         self.add_cells([hat.cell for hat in hats])
         counts = [HatCounts(self._cells[hat.cell], hour, self._numbers_of(hat.pseudonyms), hat.counts) for hat in hats]
@@ -103,7 +109,7 @@ class Tracker:
         self.schedule.add(counts)
         for track in self.tracks:
             track.means.resize(self.schedule.covariance)
-        yield from self.schedule.close_slot()
+        return self.schedule.close_slot()
 
     def settle(self) -> Iterator[Query]:
         """Make the queries of the day's end."""
@@ -131,3 +137,16 @@ class Tracker:
     def _numbers_of(self, pseudonyms: NDArray[np.uint64]) -> Integers:
         buses = self._buses
         return np.array([buses.setdefault(pseudonym, len(buses)) for pseudonym in pseudonyms.tolist()], np.int64)
+
+
+def _check_slot(hour: int, hats: Sequence[HatUsers]) -> None:
+    """Raise ValueError for HATs that would make numbers without a meaning. It follows from counts alone."""
+    if not 0 <= hour < HOURS:
+        raise ValueError(f"an hour of the local clock is 0 to {HOURS - 1}, not {hour}")
+    if any(one.cell >= other.cell for one, other in pairwise(hats)):
+        raise ValueError("the HATs of a slot are not in ascending order of cells, each of another")
+    for hat in hats:
+        if not len(hat.pseudonyms) == len(hat.counts) == len(hat.sums) > 0:
+            raise ValueError("a HAT has no users, or not one count and one sum of each")
+        if int(hat.counts.min()) < 1:
+            raise ValueError("a user of a HAT has no readings")

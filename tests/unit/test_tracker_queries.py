@@ -1,0 +1,85 @@
+"""What a tracker takes, and how it values a query."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hatcast.stream.policy.tracker_keys import TrackerKeys
+from hatcast.stream.tracker.appraisal import Appraisal
+from hatcast.stream.tracker.balances import Balances
+from hatcast.stream.tracker.contributions import DayCounts, HatCounts
+from hatcast.stream.tracker.model import Covariance
+from hatcast.stream.tracker.query import Members, designs_of, members_of
+from hatcast.stream.tracker.setting import Variances
+from hatcast.stream.tracker.tracker import HatUsers, Tracker
+from hatcast.stream.units import NANO
+
+VARIANCES = Variances()
+READINGS = [(1, 1, 30), (60, 2, 7)]
+
+
+def hat(cell: str, counts: Sequence[int] = (3, 4, 5)) -> HatUsers:
+    readings = np.array(counts, np.int64)
+    return HatUsers(cell, np.arange(len(readings), dtype=np.uint64), readings, readings * 30_000)
+
+
+def tracker() -> Tracker:
+    made = Tracker(TrackerKeys(5 * NANO, price=0.001), 65.0)
+    made.begin_day()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("hour", "hats", "error"),
+    [
+        (24, [hat("a")], "0 to 23, not 24"),
+        (-1, [hat("a")], "0 to 23, not -1"),
+        (9, [hat("b"), hat("a")], "ascending order of cells"),
+        (9, [hat("a"), hat("a")], "ascending order of cells"),
+        (9, [hat("a"), hat("b", [])], "has no users"),
+        (9, [replace(hat("a"), sums=np.array([1, 2]))], "one count and one sum of each"),
+        (9, [hat("a", [3, 0])], "no readings"),
+    ],
+)
+def test_hats_that_would_make_meaningless_numbers_are_rejected_before_anything_changes(
+    hour: int, hats: Sequence[HatUsers], error: str
+) -> None:
+    made = tracker()
+    before = made.state("policy", "date")
+    with pytest.raises(ValueError, match=error):
+        made.close_slot(0, hour, hats)
+    assert made.state("policy", "date") == before
+
+
+def one_cell() -> tuple[DayCounts, Covariance]:
+    """Two HATs of one cell, in which the same three buses have unequal numbers of readings."""
+    covariance, day = Covariance(VARIANCES), DayCounts(VARIANCES)
+    covariance.add_cells(1)
+    day.add([HatCounts(0, 8 + at, np.arange(3), np.array(counts)) for at, counts in enumerate(READINGS)])
+    covariance.add_hats(day.hats)
+    return day, covariance
+
+
+def members(day: DayCounts, covariance: Covariance, *hats: int) -> Members:
+    of_hats = [np.arange(day.hats[number].first, day.hats[number].end) for number in hats]
+    return members_of(np.concatenate(of_hats), day, covariance, VARIANCES)
+
+
+def test_a_query_without_a_hats_own_buses_tells_nothing_of_its_own_deviation() -> None:
+    day, covariance = one_cell()
+    values = np.ones(2)
+    appraisal = Appraisal(values, VARIANCES, day, covariance, Balances(5 * NANO))
+    asked = members(day, covariance, 0)
+    designs = designs_of(asked, np.ones((1, 3)), day, covariance, VARIANCES)
+
+    def gain(hats: Sequence[int]) -> float:
+        of_hats = appraisal._gain_today(asked, designs.shared, designs.betas, designs.variance, np.array(hats))
+        return float(of_hats[0])
+
+    assert gain([0, 1]) == pytest.approx(gain([0]) + gain([1]))
+    assert gain([1]) < gain([0])
+    known = gain([1])
+    designs.betas[:] *= 2
+    assert gain([1]) == known
