@@ -107,5 +107,5 @@ class _Numbered(msgspec.Struct):
 
 
 def _number(record: bytes | None) -> float:
-    """Return the number of a record's commit, by which a later run prints them in the same order; at last new ones."""
+    """Return a record's commit number, by which a later run prints records in the same order; new records come last."""
     return math.inf if record is None else msgspec.json.decode(record, type=_Numbered).seq

@@ -1,4 +1,4 @@
-"""Options that commands share which read recordings of whole days: `--data FILE...`, `--format`, `--config`."""
+"""Options shared by the commands that read recordings: `--format`, `--config`, and files after `--data`."""
 
 from collections.abc import Sequence
 from pathlib import Path

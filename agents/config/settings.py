@@ -50,7 +50,7 @@ class KafkaTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RedisTable(msgspec.Struct, frozen=True, kw_only=True):
-    """`[redis]`"""
+    """`[redis]`: address, login and TLS."""
 
     url: str = "redis://localhost:6379/0"
     username: str | None = None
@@ -61,7 +61,7 @@ class RedisTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerTable(msgspec.Struct, frozen=True, kw_only=True):
-    """`[worker]`"""
+    """`[worker]`: checkpoints, user key, and the operators' address."""
 
     checkpoint_interval: str = "1s"
     session_timeout: str = "10s"
@@ -71,7 +71,7 @@ class WorkerTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DisplayTable(msgspec.Struct, frozen=True, kw_only=True):
-    """`[display]`"""
+    """`[display]`: the live map."""
 
     listen: str = "127.0.0.1:8080"
     keep: str = "24h"

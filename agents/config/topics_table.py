@@ -23,7 +23,7 @@ _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class TopicsTable(msgspec.Struct, frozen=True, kw_only=True):
-    """`[topics]`"""
+    """`[topics]`: names and settings of the topics."""
 
     prefix: str = ""
     telemetry: str = "telemetry"

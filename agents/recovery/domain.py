@@ -1,4 +1,4 @@
-"""The domain, as ledger recovery needs it: its output topics, policies and sealed days."""
+"""Domain of a ledger recovery: its output topics, policies and sealed days."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""State of a policy's tracker in Redis: what its next day begins with.    [docs/specification/tracker.md, section 4]"""
+"""State in Redis of a policy's tracker, before its next day.    [docs/specification/tracker.md, section 4]"""
 
 from typing import Any
 

@@ -98,7 +98,7 @@ class TrackerReleaser(HatPath):
         return await self.is_closed(end_date) and all(slot >= end_date for slot in await self._store.open_slots())
 
     def spent(self, date: str) -> Spent | None:
-        """Return the charges of the users on the date at work."""
+        """Return the users' charges on the date that the tracker works on."""
         return None if self._work is None or self._work.tracker.date != date else self._work.tracker.spent()
 
     def count(self, published: Sequence[tuple[DueRelease, Committed]]) -> None:
@@ -160,7 +160,7 @@ class TrackerReleaser(HatPath):
         await self.delete_date(date, slots)
 
     async def _work_on(self, date: str) -> TrackerWork:
-        """Return the tracker at work on a date, or past it; made anew if others have committed or settled since.
+        """Return the tracker of a date; make it anew if other workers have committed or settled since.
 
         Then no slot of the date is closed: each is drawn again, from the stored records.
         """
@@ -206,7 +206,7 @@ class TrackerReleaser(HatPath):
         return is_complete
 
     async def publish(self, records: Mapping[DueRelease, Committed]) -> None:
-        """Publish as every release; nothing that was drawn from numbers which another record replaced.
+        """Publish the records, unless a query was drawn from a number that another worker's record replaced.
 
         Raises Behind if another worker has committed a release that this one has drawn.
         """

@@ -9,7 +9,7 @@ from hatcast.stream.release.tracker_records import TrackerRelease
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A release that is drawn. is_stored: it had a record before, and the same numbers lead to it."""
+    """A drawn release. is_stored: it had a record before the draw, and the same numbers lead to it."""
 
     proposal: Proposal
     is_stored: bool
@@ -28,7 +28,7 @@ class TrackerWork:
     closed: set[str] = field(default_factory=set)
 
     def is_at(self, date: str) -> bool:
-        """Return whether a local date is the one at work. An earlier one is settled, and its HATs are late."""
+        """Return whether the tracker works on a local date. An earlier date is settled, and its HATs are late."""
         return self.tracker.settled < date == self.tracker.date
 
     def has_stored(self, release: TrackerRelease) -> bool:

@@ -66,7 +66,7 @@ class VectorUsers:
 
     @property
     def dimensions(self) -> int:
-        """d"""
+        """Number of dimensions, d."""
         return len(self.sums.T)
 
     def checked(self, upper_bound_milli: int) -> Self:

@@ -22,7 +22,7 @@ class WorstCaseError:
 
     @property
     def total(self) -> Fraction:
-        """E_M."""
+        """E_M: the sum of both."""
         return self.bias + self.noise
 
 

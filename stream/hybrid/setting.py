@@ -29,10 +29,10 @@ class Setting:
 
     @property
     def users(self) -> Number:
-        """n"""
+        """Number of users, n."""
         return self.central + self.local
 
     @property
     def share(self) -> Number:
-        """c"""
+        """Share of central users, c."""
         return self.central / self.users

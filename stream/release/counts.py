@@ -1,4 +1,4 @@
-"""Public counts of a released HAT, for estimates that are made from releases.    [docs/specification/tracker.md, 1]
+"""Public counts of a released HAT, from which estimates are made.    [docs/specification/tracker.md, 1]
 
 Under `replace` the users of a HAT and their numbers of readings are public, so their functions are too. Under
 `add_remove` they are private and a record does not have them.

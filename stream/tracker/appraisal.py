@@ -61,7 +61,7 @@ class Outlook:
 
 
 class Appraisal:
-    """Makes the queries that are worth their price.
+    """Chooser of queries: makes those whose gain exceeds their price.
 
     values   float64 [H]  what one unit of standard deviation of each HAT of the day is worth
     """

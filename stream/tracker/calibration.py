@@ -1,4 +1,4 @@
-"""Wider intervals when a city surprises the model more than its constants say.    [docs/specification/tracker.md, 1]
+"""Wider intervals for a city that differs from the model more than expected.    [docs/specification/tracker.md, 1]
 
 The constants of one year covered only 89 to 92 % of another. The ratio of what was seen to what was expected is a
 function of released numbers, so it costs nothing.

@@ -21,7 +21,7 @@ _MODELLED = ("released", "deferred")  # HATs that a tracker's own model has
 
 
 class QueryRecords:
-    """What the records of a tracker say of HATs."""
+    """Converter of a tracker's records to HATs and observations of the model."""
 
     def __init__(self, variances: Variances) -> None:
         self._variances = variances

@@ -87,7 +87,7 @@ def members_of(contributions: Integers, day: DayCounts, covariance: Covariance, 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Designs:
-    """Observations that queries of the same members would make, one for each payment.
+    """Alternative observations of the same members, one for each payment.
 
     clip       int64 [P]  position of z in `CLIPS`
     total      float64 [P]  W: sum of a_b / s_b

@@ -39,7 +39,7 @@ class Measurement:
 
 
 class Records(Protocol):
-    """What the records of a kind of policy say of HATs."""
+    """Converter of one kind of policy's records to HATs and observations of the model."""
 
     @staticmethod
     def calibration(means: Sequence[float]) -> Calibration | ReleaseCalibration:
@@ -62,7 +62,7 @@ class Records(Protocol):
 
 
 class PlainReleases:
-    """Plain releases: one number for each HAT."""
+    """Converter of plain releases: one observation for each HAT."""
 
     def __init__(self, variances: Variances) -> None:
         self._variances = variances

@@ -85,6 +85,6 @@ class Settlement:
 
 
 def values_of(users: Floats, objective: Objective) -> Floats:
-    """Return what one unit of standard deviation is worth in HATs of these numbers of users."""
+    """Return the value of a unit of standard deviation in each HAT, from the numbers of users."""
     by_users = _BY_USERS[objective]
     return (1 - by_users) + by_users * users / _USUAL_USERS

@@ -49,7 +49,7 @@ class TrackerState(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def decoded(cls, stored: bytes | None, policy_id: str) -> Self | None:
-        """Return the state; None if there is none that this version of hatcast can go on from, for this policy."""
+        """Return the state; None if they are missing, or of another version or policy."""
         if stored is None:
             return None
         try:

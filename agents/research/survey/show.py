@@ -133,7 +133,7 @@ def selection_json(chosen: Selection, policy: Policy, users: Fraction, days: Day
 
 
 def charge_notice(days: Days, epsilon: float) -> str:
-    """Return one line on the charge of a private selection, for the person who accounts for it."""
+    """Return one line: the charge of a private selection, and which ledger records it."""
     number = (days[1] - days[0]).days + 1
     return (
         f"epsilon {epsilon:g} is charged to each local day from {days[0]} to {days[1]} ({_number_of_days(number)}), "
