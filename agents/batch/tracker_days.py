@@ -4,7 +4,7 @@ import sqlite3
 from pathlib import Path
 
 from hatcast.agents.batch.ledger_database import transaction
-from hatcast.stream.record_fields import SETTLEMENT
+from hatcast.stream.records.fields import SETTLEMENT
 
 
 class TrackerDays:

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from hatcast.stream.record_fields import Cell, Date, Slot
+from hatcast.stream.records.fields import Cell, Date, Slot
 
 
 class _Release(msgspec.Struct):

@@ -31,7 +31,7 @@ from hatcast.agents.monitoring.declarations import DISPLAY_KAFKA_UP, DISPLAY_LAS
 from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.record_fields import is_settlement
+from hatcast.stream.records.fields import is_settlement
 
 log = structlog.get_logger()
 

@@ -10,7 +10,7 @@ from hatcast.agents.redis.adoption import Answered, Published
 from hatcast.stream.policy.policy import Relation
 from hatcast.stream.policy.tracker_keys import TRACKER
 from hatcast.stream.queries import TRACKER_QUERIES, Period
-from hatcast.stream.record_fields import Date
+from hatcast.stream.records.fields import Date
 from hatcast.stream.release.hats import is_charged
 from hatcast.stream.units import nano_ceil
 

@@ -33,7 +33,7 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.queries import TRACKER_QUERIES, is_queried
-from hatcast.stream.record_fields import is_settlement
+from hatcast.stream.records.fields import is_settlement
 from hatcast.stream.release.hats import HatChunks, Spent, Status, release_id
 from hatcast.stream.release.tracker import PolicyTracker, closed_releases, hat_users
 from hatcast.stream.release.tracker_records import TrackerRelease

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from hatcast.stream.record_fields import Cell, Date, DeviceId, PolicyId, Slot
+from hatcast.stream.records.fields import Cell, Date, DeviceId, PolicyId, Slot
 
 ID_BYTES: Final = 16
 

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Final
 
 import msgspec
 
-from hatcast.stream.record_fields import Date, Epsilon, Name, PolicyId, When
+from hatcast.stream.records.fields import Date, Epsilon, Name, PolicyId, When
 
 
 class ReservedRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 
-from hatcast.stream.record_fields import CELL, DATE, NAME, TIME, Cell, Date, Instant, PolicyId, Slot, Speed, When, text
+from hatcast.stream.records.fields import CELL, DATE, NAME, TIME, Cell, Date, Instant, PolicyId, Slot, Speed, When, text
 
 
 class NormalRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from hatcast.stream.record_fields import Cell, Date, DeviceId, PolicyId, Slot
+from hatcast.stream.records.fields import Cell, Date, DeviceId, PolicyId, Slot
 
 
 class TelemetryRecord(msgspec.Struct, frozen=True, kw_only=True):

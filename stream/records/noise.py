@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 
-from hatcast.stream.record_fields import When
+from hatcast.stream.records.fields import When
 
 ANSWER: Final = ("mean", "raw", "unit", "noise", "interval95", "covers")
 

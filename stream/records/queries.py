@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 
-from hatcast.stream.record_fields import (
+from hatcast.stream.records.fields import (
     CELL,
     DATE,
     NAME,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from hatcast.stream.record_fields import Slot
+from hatcast.stream.records.fields import Slot
 
 
 class ResidualQueryRecord(msgspec.Struct, frozen=True, kw_only=True):

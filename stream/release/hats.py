@@ -110,13 +110,7 @@ class Release:
         """
         hidden = self.policy.relation is Relation.ADD_REMOVE
         head = {"release_id": self.release_id, "policy_id": self.policy.policy_id, "status": self.status.value}
-        tail: dict[str, Any] = {
-            "cell": self.cell,
-            "date": self.slot.date,
-            "slot": self.slot.name,
-            "start": self.start.isoformat(),
-            "end": self.end.isoformat(),
-        }
+        tail = place_fields(self.cell, self.slot, self.start, self.end)
         if isinstance(self.estimate, Blend):
             tail |= blend_fields(self.estimate, self.policy, "km/h")
         elif self.estimate is not None:
@@ -134,6 +128,17 @@ class Release:
 
 
 _JSON = msgspec.json.Encoder()
+
+
+def place_fields(cell: str, slot: Slot, start: datetime, end: datetime) -> dict[str, Any]:
+    """Return the record fields for a cell and slot."""
+    return {
+        "cell": cell,
+        "date": slot.date,
+        "slot": slot.name,
+        "start": start.isoformat(),
+        "end": end.isoformat(),
+    }
 
 
 def record_parts(head: dict[str, Any], tail: dict[str, Any], *, hidden: bool) -> tuple[bytes, bytes]:

@@ -17,9 +17,17 @@ from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.mechanisms.grid import Grid, clip, quantile95
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import TRACKER
-from hatcast.stream.record_fields import SETTLEMENT
 from hatcast.stream.records import ResidualQueryRecord
-from hatcast.stream.release.hats import Status, estimate_fields, exact_json, record_parts, release_id, utc_text
+from hatcast.stream.records.fields import SETTLEMENT
+from hatcast.stream.release.hats import (
+    Status,
+    estimate_fields,
+    exact_json,
+    place_fields,
+    record_parts,
+    release_id,
+    utc_text,
+)
 from hatcast.stream.tracker.query import STEPS, Query
 from hatcast.stream.tracker.tracker import HatUsers
 
@@ -140,13 +148,8 @@ class TrackerRelease:
         """Return the record's bytes before and after `seq`, as `hatcast.stream.release.hats.Release.record`."""
         policy, query = self.policy, self.query
         head = {"release_id": self.release_id, "policy_id": policy.policy_id, "status": self.status.value}
-        tail: dict[str, Any] = {
-            "cell": self.cell,
-            "date": self.slot.date,
-            "slot": self.slot.name,
-            "start": self.calendar.local(self.slot.start_ms).isoformat(),
-            "end": self.calendar.local(self.end_ms).isoformat(),
-        }
+        local = self.calendar.local
+        tail = place_fields(self.cell, self.slot, local(self.slot.start_ms), local(self.end_ms))
         if query is not None:
             tail |= estimate_fields(query.estimate(policy), policy, "km/h")
         if self.hat is not None:

@@ -9,8 +9,8 @@ from typing import NamedTuple, Self
 import msgspec
 
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.record_fields import is_settlement
 from hatcast.stream.records import RELEASE, ReleaseRecord
+from hatcast.stream.records.fields import is_settlement
 
 _MILLI = 1000
 

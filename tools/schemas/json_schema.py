@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hatcast.stream.record_fields import When
+from hatcast.stream.records.fields import When
 from tools.schemas.records import RECORDS
 
 FOLDER: Final = Path(__file__).parents[2] / "schemas"
