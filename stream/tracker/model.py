@@ -92,6 +92,8 @@ class Covariance:
     slopes     float64 [C, 27]
     variance   float64 [C]  of each cell, given the shared parts
     hats       float64 [H]  of each HAT's own deviation, for the HATs of the present day
+    alone      float64 [H, 2]  of all queries of each HAT alone, together: `Observation.variance`, and the part of it
+               that is the sampling of their buses; infinite if there was none
     """
 
     def __init__(self, variances: Variances) -> None:
@@ -100,6 +102,7 @@ class Covariance:
         self.slopes = np.empty((0, SHARED))
         self.variance = np.empty(0)
         self.hats = np.empty(0)
+        self.alone = np.empty((0, 2))
 
     @property
     def cells(self) -> int:
@@ -113,11 +116,14 @@ class Covariance:
 
     def add_hats(self, hats: Iterable[Hat]) -> None:
         """Add HATs of the day that are new."""
-        self.hats = np.concatenate((self.hats, np.array([hat.variance for hat in hats])))
+        added = np.array([hat.variance for hat in hats])
+        self.hats = np.concatenate((self.hats, added))
+        self.alone = np.concatenate((self.alone, np.full((len(added), 2), np.inf)))
 
     def begin_day(self) -> None:
         """Forget the HATs of the day before."""
         self.hats = np.empty(0)
+        self.alone = np.empty((0, 2))
 
     def advance(self, hours: float) -> Drift:
         """Add the drift of a number of hours. Returns the change that the means have to follow."""

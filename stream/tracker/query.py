@@ -96,7 +96,9 @@ class Designs:
     rows       float64 [P, 27]  weights of the shared parts, with those of the cell
     shared     float64 [P, 27]  covariance of y with the shared parts
     noise      float64 [P]  variance of y that is noise
-    rest       float64 [P]  variance of all that is neither shared, nor the cell's, nor a HAT's own deviation
+    sampling   float64 [P]  variance of y that is the sampling of its buses beyond the HATs' own deviations
+    rest       float64 [P]  variance of all that is neither shared, nor the cell's, nor a HAT's own deviation; of a HAT
+               that was queried before, of what is new
     variance   float64 [P]  of y
     """
 
@@ -107,6 +109,7 @@ class Designs:
     rows: Floats
     shared: Floats
     noise: Floats
+    sampling: Floats
     rest: Floats
     variance: Floats
 
@@ -135,10 +138,24 @@ def designs_of(
     clip = ((spreads[:, None] * _CLIPPED + _NOISE * (_Z / total[:, None]) ** 2) / _KEPT**2).argmin(axis=1)
     lost = spreads * (_CLIPPED[clip] / _KEPT[clip] ** 2 - 1)
     noise = _NOISE * (_Z[clip] / (total * _KEPT[clip])) ** 2
-    rest = np.maximum(unexplained[of_payment], 0) + np.maximum(lost, 0) + noise
+    sampling = np.maximum(unexplained[of_payment], 0)
+    rest = sampling + np.maximum(lost, 0) + noise
+    if len(members.hats) == 1:
+        rest = _new_part(rest, sampling, *covariance.alone[members.hats[0]].tolist())
     weights, betas, rows, shared = (each[of_payment] for each in (weights, betas, rows, shared))
     variance = explained[of_payment] + rest
-    return Designs(clip, total, weights, betas, rows, shared, noise, rest, variance)
+    return Designs(clip, total, weights, betas, rows, shared, noise, sampling, rest, variance)
+
+
+def _new_part(rest: Floats, sampling: Floats, rest_before: float, sampling_before: float) -> Floats:
+    """Return the variance with which another query of a HAT counts, float64 [P].
+
+    Repeated queries have new noise, but the sampling of the same buses: together they are as good as one query with
+    this sampling and the mean of their noise. So much is added to what the queries before were.
+    """
+    common = np.minimum(sampling, sampling_before)
+    together = common + 1 / (1 / (rest_before - common) + 1 / (rest - common))
+    return np.asarray(1 / (1 / together - 1 / rest_before), np.float64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -183,6 +200,9 @@ def query_of(
         designs.betas[0],
         float(designs.rest[0]),
     )
+    if len(members.hats) == 1:
+        before = covariance.alone[members.hats[0]]
+        before[:] = 1 / (1 / before[0] + 1 / designs.rest[0]), min(before[1], designs.sampling[0])
     return Query(
         members,
         payments,

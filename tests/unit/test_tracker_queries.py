@@ -1,4 +1,4 @@
-"""What a tracker takes, and how it values a query."""
+"""What a tracker takes, how it values a query, and what another query of the same HAT adds."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from hatcast.stream.tracker.appraisal import Appraisal
 from hatcast.stream.tracker.balances import Balances
 from hatcast.stream.tracker.contributions import DayCounts, HatCounts
 from hatcast.stream.tracker.model import Covariance
-from hatcast.stream.tracker.query import Members, designs_of, members_of
+from hatcast.stream.tracker.query import Members, designs_of, members_of, query_of
 from hatcast.stream.tracker.setting import Variances
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
 from hatcast.stream.units import NANO
@@ -65,6 +65,40 @@ def one_cell() -> tuple[DayCounts, Covariance]:
 def members(day: DayCounts, covariance: Covariance, *hats: int) -> Members:
     of_hats = [np.arange(day.hats[number].first, day.hats[number].end) for number in hats]
     return members_of(np.concatenate(of_hats), day, covariance, VARIANCES)
+
+
+PAYMENTS = np.full(3, NANO)
+
+
+def test_queries_of_one_hat_have_new_noise_but_share_the_sampling_of_their_buses() -> None:
+    day, covariance = one_cell()
+    asked = members(day, covariance, 1)
+    first = designs_of(asked, np.ones((1, 3)), day, covariance, VARIANCES)
+    sampling, noise = first.sampling[0], first.rest[0] - first.sampling[0]
+    assert sampling > 1
+    for number in (2, 3, 1000):  # queries of the HAT
+        covariance.alone[1] = sampling + noise / (number - 1), sampling
+        rest = designs_of(asked, np.ones((1, 3)), day, covariance, VARIANCES).rest[0]
+        together = 1 / (1 / covariance.alone[1, 0] + 1 / rest)
+        assert together == pytest.approx(sampling + noise / number)
+
+
+def test_queries_of_one_hat_are_counted_together_on_its_day() -> None:
+    day, covariance = one_cell()
+    queries = [query_of(members(day, covariance, 1), PAYMENTS, day, covariance, VARIANCES) for _ in range(3)]
+    precision = sum(1 / query.observation.variance for query in queries)
+    assert covariance.alone[1, 0] == pytest.approx(1 / precision)
+    assert covariance.alone[1, 1] < covariance.alone[1, 0] < queries[0].observation.variance
+    covariance.begin_day()
+    assert len(covariance.alone) == 0
+
+
+def test_a_query_of_a_hat_that_was_not_queried_alone_has_all_of_its_variance() -> None:
+    day, covariance = one_cell()
+    query_of(members(day, covariance, 0, 1), PAYMENTS, day, covariance, VARIANCES)
+    query_of(members(day, covariance, 0), PAYMENTS, day, covariance, VARIANCES)
+    assert np.isinf(covariance.alone[1]).all()
+    assert np.isfinite(covariance.alone[0]).all()
 
 
 def test_a_query_without_a_hats_own_buses_tells_nothing_of_its_own_deviation() -> None:
