@@ -21,7 +21,8 @@ from hatcast.stream.accounting.ledger import DayLedger, DaySummary, PolicyDay, R
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import CELL_SELECTION, reservations
-from hatcast.stream.release.hats import Release, Status, numbered
+from hatcast.stream.release.encoding import numbered
+from hatcast.stream.release.hats import Release, Status
 from hatcast.stream.release.queries import QueryRelease
 from hatcast.stream.release.tracker_records import TrackerRelease
 

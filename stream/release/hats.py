@@ -12,14 +12,14 @@ is a public instant.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from hatcast.stream.accounting.ledger import DaySummary, Reserved, decimal
+from hatcast.stream.accounting.ledger import DaySummary, Reserved
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators import ESTIMATORS, Estimate, Parameters, Users
 from hatcast.stream.fold.hats import Calendar, Slot
@@ -29,6 +29,7 @@ from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.release.counts import counts_fields
+from hatcast.stream.release.encoding import JSON, exact_json, place_fields, record_parts, utc_text
 from hatcast.stream.release.schedule import released_at_ms
 from hatcast.stream.release.spending import day_epsilon, fineness_of
 
@@ -125,33 +126,6 @@ class Release:
             "released_at": utc_text(released_at_ms(self.slot, self.policy) if hidden else now_ms),
         }
         return record_parts(head, tail, hidden=hidden)
-
-
-_JSON = msgspec.json.Encoder()
-
-
-def place_fields(cell: str, slot: Slot, start: datetime, end: datetime) -> dict[str, Any]:
-    """Return the record fields for a cell and slot."""
-    return {
-        "cell": cell,
-        "date": slot.date,
-        "slot": slot.name,
-        "start": start.isoformat(),
-        "end": end.isoformat(),
-    }
-
-
-def record_parts(head: dict[str, Any], tail: dict[str, Any], *, hidden: bool) -> tuple[bytes, bytes]:
-    """Encode a record as the bytes before and after its `seq`; if hidden, it has no `seq` and all bytes come first."""
-    if hidden:
-        return _JSON.encode(head | tail), b""
-    return _JSON.encode(head)[:-1] + b',"seq":', b"," + _JSON.encode(tail)[1:]
-
-
-def numbered(record: tuple[bytes, bytes], number: int) -> bytes:
-    """Return a record's bytes with its `seq`. agents/redis/deciding.lua does the same."""
-    head, tail = record
-    return b"%b%d%b" % (head, number, tail) if tail else head
 
 
 def release_id(policy: Policy, slot: str, cell: str) -> str:
@@ -262,7 +236,7 @@ def budget_record(policy: Policy, date: str, summary: DaySummary, spent: Spent |
     reserved = sum(query.amount for query in summary.queries.values())
     bound = limit if summary.shared else min(reserved + policy.most_hats * policy.epsilon_nano, limit)
     total, total_limit = summary.total, policy.total_limit_nano
-    return _JSON.encode(
+    return JSON.encode(
         {
             "policy": policy.name,
             "policy_id": policy.policy_id,
@@ -295,14 +269,3 @@ def _reserved(queries: Mapping[str, Reserved]) -> list[dict[str, Any]]:
         {"query": name, "epsilon": exact_json(reserved.epsilon), "places": reserved.places}
         for name, reserved in sorted(queries.items())
     ]
-
-
-def exact_json(nano: int) -> msgspec.Raw:
-    """Encode a charge (1e-9) as a JSON number with all its digits."""
-    return msgspec.Raw(str(decimal(nano)).encode())
-
-
-def utc_text(instant_ms: int) -> str:
-    """Format an instant (ms UTC) for records: `2022-01-02T09:00:00.000Z`."""
-    seconds, milliseconds = divmod(instant_ms, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z"

@@ -14,7 +14,8 @@ from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.policy.query import Kind
 from hatcast.stream.queries import KINDS, Answer, Period, Query, RetainedDay, answer_of
-from hatcast.stream.release.hats import Status, estimate_fields, exact_json, record_parts, release_id, utc_text
+from hatcast.stream.release.encoding import exact_json, record_parts, utc_text
+from hatcast.stream.release.hats import Status, estimate_fields, release_id
 from hatcast.stream.release.schedule import released_at_ms
 
 

@@ -19,15 +19,8 @@ from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import TRACKER
 from hatcast.stream.records import ResidualQueryRecord
 from hatcast.stream.records.fields import SETTLEMENT
-from hatcast.stream.release.hats import (
-    Status,
-    estimate_fields,
-    exact_json,
-    place_fields,
-    record_parts,
-    release_id,
-    utc_text,
-)
+from hatcast.stream.release.encoding import exact_json, place_fields, record_parts, utc_text
+from hatcast.stream.release.hats import Status, estimate_fields, release_id
 from hatcast.stream.tracker.query import STEPS, Query
 from hatcast.stream.tracker.tracker import HatUsers
 

@@ -14,7 +14,7 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import RetainedDay
 from hatcast.stream.records import QUERY
-from hatcast.stream.release.hats import numbered
+from hatcast.stream.release.encoding import numbered
 from hatcast.stream.release.queries import QueryPeriod, QueryRelease, query_periods_of, query_release_of
 from tests.folding import NOW
 from tests.support import Scripted

@@ -12,7 +12,8 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import RetainedDay
 from hatcast.stream.records import QUERY, RELEASE
-from hatcast.stream.release.hats import HatChunks, numbered, release_of
+from hatcast.stream.release.encoding import numbered
+from hatcast.stream.release.hats import HatChunks, release_of
 from hatcast.stream.release.queries import QueryPeriod, query_periods_of, query_release_of
 from tests.replayed import policy_of
 from tests.support import Scripted

@@ -1,0 +1,46 @@
+"""Encoding of records: their common fields, exact numbers, instants, and the bytes around `seq`."""
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from hatcast.stream.accounting.ledger import decimal
+from hatcast.stream.fold.hats import Slot
+
+JSON: Final = msgspec.json.Encoder()
+
+
+def place_fields(cell: str, slot: Slot, start: datetime, end: datetime) -> dict[str, Any]:
+    """Return the record fields for a cell and slot."""
+    return {
+        "cell": cell,
+        "date": slot.date,
+        "slot": slot.name,
+        "start": start.isoformat(),
+        "end": end.isoformat(),
+    }
+
+
+def record_parts(head: dict[str, Any], tail: dict[str, Any], *, hidden: bool) -> tuple[bytes, bytes]:
+    """Encode a record as the bytes before and after its `seq`; if hidden, it has no `seq` and all bytes come first."""
+    if hidden:
+        return JSON.encode(head | tail), b""
+    return JSON.encode(head)[:-1] + b',"seq":', b"," + JSON.encode(tail)[1:]
+
+
+def numbered(record: tuple[bytes, bytes], number: int) -> bytes:
+    """Return a record's bytes with its `seq`. agents/redis/deciding.lua does the same."""
+    head, tail = record
+    return b"%b%d%b" % (head, number, tail) if tail else head
+
+
+def exact_json(nano: int) -> msgspec.Raw:
+    """Encode a charge (1e-9) as a JSON number with all its digits."""
+    return msgspec.Raw(str(decimal(nano)).encode())
+
+
+def utc_text(instant_ms: int) -> str:
+    """Format an instant (ms UTC) for records: `2022-01-02T09:00:00.000Z`."""
+    seconds, milliseconds = divmod(instant_ms, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z"
