@@ -13,8 +13,7 @@ from aiohttp import ClientResponse, ClientSession, web
 
 from hatcast.agents.map.event_id import Position
 from hatcast.agents.map.feed import Feed
-from hatcast.agents.map.history import History
-from hatcast.agents.map.record import read_budget, read_release
+from hatcast.agents.map.record import HatRecord, read_budget, read_estimate, read_release
 from hatcast.agents.map.server import application
 from hatcast.agents.map.subscribers import Hub
 
@@ -47,6 +46,41 @@ def release(hour: int, cell: str = CELLS[0], mean: str | None = "21.870", policy
     return f"{json.dumps(head)[:-1]}{value},{json.dumps(tail | more)[1:]}".encode()
 
 
+def estimate(hour: int, cell: str = CELLS[0], stage: str = "live", road: float = 24.5, **more: Any) -> bytes:
+    """An estimate of an hour after 2022-01-02 09:00, as bytes, with all its fields; `more` replaces them."""
+    start = FIRST + timedelta(hours=hour)
+    date, slot = start.date().isoformat(), f"{start:%H:%M}"
+    policy = more.pop("policy", "city")
+    half = more.pop("half", 6.0)
+    head: dict[str, Any] = {
+        "estimate_id": f"{policy}/{date}T{slot}/{cell}",
+        "policy_id": "b2:" + "0" * 32,
+        "stage": stage,
+        "cell": cell,
+        "date": date,
+        "slot": slot,
+        "start": start.isoformat(),
+        "end": (start + timedelta(hours=1)).isoformat(),
+        "unit": "km/h",
+        "road": _normal(road, half),
+    }
+    if stage != "predicted":
+        head |= {"mean": _normal(road + 1, half + 1), "residual_z": 0.4}
+    return json.dumps(head | more).encode()
+
+
+def filed(record: bytes, partition: int, offset: int) -> HatRecord:
+    """A release or an estimate, as the map indexes it."""
+    read = (read_estimate if b'"estimate_id"' in record else read_release)(record, partition, offset)
+    assert read is not None
+    return read
+
+
+def _normal(value: float, half: float) -> dict[str, Any]:
+    low, high = max(0.0, value - half), value + half
+    return {"value": round(value, 2), "sd": round(half / 1.96, 2), "interval95": [round(low, 2), round(high, 2)]}
+
+
 def budget(date: str = "2022-01-02", seq: int = 1, policy: str = "city") -> bytes:
     """A budget record, as bytes."""
     record = {"policy": policy, "policy_id": "b2:" + "0" * 32, "date": date, "seq": seq, "releases": seq}
@@ -56,7 +90,8 @@ def budget(date: str = "2022-01-02", seq: int = 1, policy: str = "city") -> byte
 
 def feed(records: Iterable[bytes] = (), policy: str = "city", partitions: int = 2, *, ready: bool = True) -> Feed:
     """A map that has read these records, and is `ready` or still reads."""
-    made = Feed(History(DAY_MS), Hub(), Position("1f0c3a52", [0] * partitions, [0]), policy)
+    position = Position("1f0c3a52", [0] * partitions, [0], [0] * partitions)
+    made = Feed(DAY_MS, Hub(), position, policy)
     publish(made, records)
     if ready:
         made.serve()
@@ -69,9 +104,12 @@ def publish(made: Feed, records: Iterable[bytes]) -> None:
         for record in records:
             if b'"epsilon_sum"' in record:
                 changes.budget(read_budget(record, made.position.budget[0]), 0)
-            else:
-                partition = sum(json.loads(record)["cell"].encode()) % len(made.position.means)
-                changes.release(read_release(record, partition, made.position.means[partition]))
+                continue
+            partition = sum(json.loads(record)["cell"].encode()) % len(made.position.means)
+            if b'"estimate_id"' in record:
+                changes.add(read_estimate(record, partition, made.position.estimates[partition]))
+            elif (read := read_release(record, partition, made.position.means[partition])) is not None:
+                changes.add(read)
 
 
 @asynccontextmanager

@@ -74,7 +74,7 @@ class DisplayTable(msgspec.Struct, frozen=True, kw_only=True):
     """`[display]`: the live map."""
 
     listen: str = "127.0.0.1:8080"
-    keep: str = "24h"
+    keep: str = "72h"
     title: str = "Bus speeds, hour by hour"
 
 

@@ -1,4 +1,4 @@
-"""Live map: a web page, a JSON API and an event stream, built only from `hats.means` and `hats.budget`.
+"""Live map: a web page, a JSON API and an event stream, from `hats.means`, `hats.estimates` and `hats.budget` only.
 
     Kafka -> topic_reader.Reader -> history.History -> rendering (JSON, GeoJSON) -> api -> HTTP clients
                                  '-> feed.Changes -> subscribers.Hub -> one shared Chunk -> every open page

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -10,9 +11,18 @@ from aiohttp import web
 from hatcast.agents.map.event_id import parse_position
 from hatcast.agents.map.event_stream import GZIP_HEADER
 from hatcast.agents.map.feed import Feed
-from hatcast.agents.map.history import PolicyHistory, SlotReleases
-from hatcast.agents.map.parameters import RequestError, parse_cell, parse_policy, parse_slot, parse_span, reject_unknown
-from hatcast.agents.map.rendering import cell_history, cell_view, geojson_view, slot_view, slots_view
+from hatcast.agents.map.history import PolicyHistory, SlotRecords
+from hatcast.agents.map.parameters import (
+    RequestError,
+    parse_cell,
+    parse_kind,
+    parse_policy,
+    parse_slot,
+    parse_span,
+    reject_unknown,
+)
+from hatcast.agents.map.record import Kind
+from hatcast.agents.map.rendering import cell_history, cell_view, estimates_view, geojson_view, releases_view
 from hatcast.agents.map.responses import Body, accepts_gzip, prefers
 from hatcast.agents.map.subscribers import Disconnected, Viewer
 
@@ -34,63 +44,64 @@ class Api:
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         """Register the paths of the API."""
-        router.add_get("/api/v1/latest", self._latest)
+        router.add_get("/api/v1/latest", partial(self._latest, Kind.RELEASES))
+        router.add_get("/api/v1/estimates", partial(self._latest, Kind.ESTIMATES))
         router.add_get("/api/v1/slots", self._slots)
-        router.add_get("/api/v1/cells/{cell}", self._cell)
+        router.add_get("/api/v1/cells/{cell}", partial(self._cell, Kind.RELEASES))
+        router.add_get("/api/v1/cells/{cell}/estimates", partial(self._cell, Kind.ESTIMATES))
         router.add_get("/api/v1/events", self._events, allow_head=False)
 
-    async def _latest(self, request: web.Request) -> web.StreamResponse:
-        """Return the releases of the requested slot, by default the latest."""
+    async def _latest(self, kind: Kind, request: web.Request) -> web.StreamResponse:
+        """Return the records of the requested slot, by default the latest."""
         reject_unknown(request.query, "policy", "slot")
-        name, policy = self._policy(request)
+        name = self._policy(request)
+        policy = self._feed.policy(kind, name)
         requested = parse_slot(request.query)
         slot = self._slot(policy, requested)
-        version = policy and policy.version
-        if prefers(request, "application/geo+json", "application/json"):
-            body = self._body(
-                ("geojson", name, requested or ""),
-                version,
-                lambda: Body(geojson_view(name, slot), GEOJSON, level=_GZIP_LEVEL),
-            )
-        else:
-            body = self._body(
-                ("latest", name, requested or ""),
-                version,
-                lambda: Body(slot_view(policy, name, slot), JSON, level=_GZIP_LEVEL),
-            )
-        return body.respond(request, "Accept, Accept-Encoding")
+        geojson = prefers(request, "application/geo+json", "application/json")
+
+        def make() -> Body:
+            if geojson:
+                return Body(geojson_view(name, slot), GEOJSON, level=_GZIP_LEVEL)
+            view = releases_view(policy, name, slot) if kind is Kind.RELEASES else estimates_view(name, slot)
+            return Body(view, JSON, level=_GZIP_LEVEL)
+
+        key = ("geojson" if geojson else "json", kind, name, requested or "")
+        return self._body(key, policy and policy.version, make).respond(request, "Accept, Accept-Encoding")
 
     async def _slots(self, request: web.Request) -> web.StreamResponse:
         """Return the stored slots of a policy."""
         reject_unknown(request.query, "policy")
-        name, policy = self._policy(request)
-        history = self._feed.history
+        name = self._policy(request)
+        versions = [policy and policy.version for policy in (self._feed.policy(kind, name) for kind in Kind)]
+        names = self._feed.histories[Kind.RELEASES].names()  # the list of policies changes with other policies too
         body = self._body(
             ("slots", name),
-            (policy and policy.version, history.names()),  # the list of policies changes with other policies too
-            lambda: Body(slots_view(history, policy, name), JSON, level=_GZIP_LEVEL),
+            (*versions, names),
+            lambda: Body(self._feed.slots_view(name), JSON, level=_GZIP_LEVEL),
         )
         return body.respond(request)
 
-    async def _cell(self, request: web.Request) -> web.StreamResponse:
-        """Return the stored releases of one cell."""
+    async def _cell(self, kind: Kind, request: web.Request) -> web.StreamResponse:
+        """Return the stored records of one cell."""
         reject_unknown(request.query, "policy", "from", "to")
         cell = parse_cell(request.match_info["cell"])
         begin, end = parse_span(request.query)
-        name, policy = self._policy(request)
+        name = self._policy(request)
+        policy = self._feed.policy(kind, name)
         if policy is None or cell not in policy.seen:
-            raise RequestError(404, "no release of this cell; /api/v1/slots lists the cells of the last hours")
+            raise RequestError(404, f"no {kind[:-1]} of this cell; /api/v1/slots lists the cells of the last hours")
         body = self._body(
-            ("cell", name, cell, str(begin), str(end)),
+            ("cell", kind, name, cell, str(begin), str(end)),
             policy.version,
-            lambda: Body(cell_view(name, cell, cell_history(policy, cell, begin, end)), JSON, level=_GZIP_LEVEL),
+            lambda: Body(cell_view(kind, name, cell, cell_history(policy, cell, begin, end)), JSON, level=_GZIP_LEVEL),
         )
         return body.respond(request)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Stream server-sent events: a snapshot or the missed changes, then each new change."""
-        reject_unknown(request.query, "policy", "seen")
-        name = parse_policy(request.query)
+        reject_unknown(request.query, "policy", "seen", "kind")
+        name, kind = parse_policy(request.query), parse_kind(request.query)
         if not self._feed.caught_up or self._feed.hub.full:
             raise RequestError(503, "the server is starting or full: try again in a moment")
         seen = parse_position(request.headers.get("Last-Event-ID") or request.query.get("seen", ""))
@@ -103,9 +114,9 @@ class Api:
         }
         response = web.StreamResponse(headers=headers | ({"Content-Encoding": "gzip"} if packed else {}))
         await response.prepare(request)
-        with self._feed.hub.viewer() as viewer:
+        with self._feed.hub.viewer(kind) as viewer:
             # No await between registering the viewer and this call: no change is lost in between.
-            first = self._feed.initial_chunk(name, seen)
+            first = self._feed.initial_chunk(name, seen, kind)
             try:
                 await self._follow(viewer, response, GZIP_HEADER + first.packed if packed else first.plain, packed)
             except Disconnected:
@@ -118,16 +129,16 @@ class Api:
         async for chunk in viewer.chunks():
             await viewer.send(response, chunk.packed if packed else chunk.plain)
 
-    def _policy(self, request: web.Request) -> tuple[str, PolicyHistory | None]:
+    def _policy(self, request: web.Request) -> str:
         if not self._feed.caught_up:
             raise RequestError(503, "the releases are still being read: try again in a moment")
         requested = parse_policy(request.query)
-        name, policy = self._feed.select_policy(requested)
-        if requested is not None and policy is None:
+        name = self._feed.select_policy(requested)
+        if requested is not None and all(self._feed.policy(kind, name) is None for kind in Kind):
             raise RequestError(404, "no release of this policy; /api/v1/slots lists the policies")
-        return name, policy
+        return name
 
-    def _slot(self, policy: PolicyHistory | None, requested: str | None) -> SlotReleases | None:
+    def _slot(self, policy: PolicyHistory | None, requested: str | None) -> SlotRecords | None:
         if requested is None:
             return None if policy is None else policy.latest()
         slot = None if policy is None else policy.slots.get(requested)

@@ -1,16 +1,17 @@
 """Id of a server-sent event: a viewer's position in the topics.
 
-`1f0c3a52-12.40.7.9-3`: the log id, the next offset of each partition of `hats.means`, and the same for `hats.budget`.
-The offsets are Kafka's, so an id is valid at every server that reads the same topics, also after a restart.
+`1f0c3a52-12.40.7.9-3-88.90.71.80`: the log id, the next offset of each partition of `hats.means`, and the same for
+`hats.budget` and `hats.estimates`. The last part is absent if there is no topic of estimates. The offsets are Kafka's,
+so an id is valid at every server that reads the same topics, also after a restart.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
-_FORM: Final = re.compile(r"([0-9a-f]{8})-(\d{1,18}(?:\.\d{1,18}){0,9999})-(\d{1,18}(?:\.\d{1,18}){0,9999})")
+_OFFSETS: Final = r"(\d{1,18}(?:\.\d{1,18}){0,9999})"
+_FORM: Final = re.compile(f"([0-9a-f]{{8}})-{_OFFSETS}-{_OFFSETS}(?:-{_OFFSETS})?")
 MAX_CHARACTERS: Final = 8_000  # fits into an HTTP header
 
 
@@ -21,23 +22,23 @@ def log_id(*parts: str) -> str:
 
 @dataclass(slots=True)
 class Position:
-    """Next offset of each partition, for `hats.means` and `hats.budget`."""
+    """Next offset of each partition of `hats.means`, `hats.budget` and `hats.estimates`."""
 
     log: str
     means: list[int] = field(default_factory=list)
     budget: list[int] = field(default_factory=list)
+    estimates: list[int] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return f"{self.log}-{_text(self.means)}-{_text(self.budget)}"
+        topics = [self.means, self.budget] + [self.estimates] * bool(self.estimates)
+        return "-".join([self.log, *(".".join(map(str, offsets)) for offsets in topics)])
 
     def reaches(self, other: "Position") -> bool:
         """Return whether `other` is a position in the same log and not ahead of this one."""
-        return (
-            self.log == other.log
-            and len(self.means) == len(other.means)
-            and len(self.budget) == len(other.budget)
-            and all(mine >= its for mine, its in zip(self.means, other.means, strict=True))
-            and all(mine >= its for mine, its in zip(self.budget, other.budget, strict=True))
+        pairs = [(self.means, other.means), (self.budget, other.budget), (self.estimates, other.estimates)]
+        return self.log == other.log and all(
+            len(mine) == len(its) and all(one >= seen for one, seen in zip(mine, its, strict=True))
+            for mine, its in pairs
         )
 
 
@@ -46,12 +47,8 @@ def parse_position(text: str) -> Position | None:
     match = _FORM.fullmatch(text) if len(text) <= MAX_CHARACTERS else None
     if match is None:
         return None
-    log, means, budget = match.groups()
-    return Position(log, _numbers(means), _numbers(budget))
-
-
-def _text(offsets: Sequence[int]) -> str:
-    return ".".join(map(str, offsets))
+    log, means, budget, estimates = match.groups()
+    return Position(log, _numbers(means), _numbers(budget), _numbers(estimates) if estimates else [])
 
 
 def _numbers(text: str) -> list[int]:

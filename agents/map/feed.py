@@ -1,14 +1,14 @@
 """Map state and event source: connects the topic reader to the viewers."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 from hatcast.agents.map.event_id import Position
-from hatcast.agents.map.event_stream import Chunk, event
+from hatcast.agents.map.event_stream import Batch, Chunk, event
 from hatcast.agents.map.history import History, PolicyHistory
-from hatcast.agents.map.record import Budget, Release
+from hatcast.agents.map.record import Budget, HatRecord, Kind
 from hatcast.agents.map.rendering import slots_view
 from hatcast.agents.map.subscribers import Hub
 
@@ -17,50 +17,63 @@ _RETRY: Final = b"retry: 2000\n\n"
 _CACHED_INITIAL_CHUNKS: Final = 8
 
 
+_EVENTS: Final = {Kind.RELEASES: "release", Kind.ESTIMATES: "estimate"}
+
+Histories = Mapping[Kind, History]
+Events = list[tuple[Kind | None, bytes]]
+
+
+def _record_event(record: HatRecord, position: str = "") -> tuple[Kind, bytes]:
+    return record.kind, event(_EVENTS[record.kind], record.record, position)
+
+
 class Changes:
     """Events of one batch of records."""
 
-    def __init__(self, history: History, position: Position, *, publish: bool) -> None:
+    def __init__(self, histories: Histories, position: Position, *, publish: bool) -> None:
         """Args: `publish`, False while the topics are read to their end, before viewers are admitted."""
-        self._history = history
+        self._histories = histories
+        self._offsets = {Kind.RELEASES: position.means, Kind.ESTIMATES: position.estimates}
         self._position = position
         self._publish = publish
         self.policies: set[str] = set()
-        self._events: list[tuple[Release | None, bytes]] = []
+        self._events: list[tuple[HatRecord | None, tuple[Kind | None, bytes]]] = []
 
-    def release(self, release: Release) -> None:
-        """Apply a record of `hats.means`."""
-        self._position.means[release.partition] = release.offset + 1
-        if self._history.add(release) and self._publish:
-            self._events.append((release, event("release", release.record, str(self._position))))
-            self.policies.add(release.policy)
+    def add(self, record: HatRecord) -> None:
+        """Apply a record of `hats.means` or `hats.estimates`."""
+        self._offsets[record.kind][record.partition] = record.offset + 1
+        if self._histories[record.kind].add(record) and self._publish:
+            self._events.append((record, _record_event(record, str(self._position))))
+            self.policies.add(record.policy)
 
     def budget(self, budget: Budget, partition: int) -> None:
         """Apply a record of `hats.budget`."""
         self._position.budget[partition] = budget.offset + 1
-        if self._history.add_budget(budget) and self._publish:
-            self._events.append((None, event("budget", budget.record, str(self._position))))
+        if self._histories[Kind.RELEASES].add_budget(budget) and self._publish:
+            self._events.append((None, (None, event("budget", budget.record, str(self._position)))))
 
-    def events(self) -> list[bytes]:
-        """Return the events in order, without releases that a later one of the batch has evicted."""
-        return [text for release, text in self._events if release is None or self._history.contains(release)]
+    def events(self) -> Events:
+        """Return the events in order, without records that a later one of the batch has evicted or replaced."""
+        return [
+            made for record, made in self._events if record is None or self._histories[record.kind].contains(record)
+        ]
 
 
 class Feed:
-    """State of the map: the history, the position up to which it was read, and the viewers.
+    """State of the map: releases and estimates, the position up to which they were read, and the viewers.
 
     Nothing is served before `serve`.
     """
 
-    def __init__(self, history: History, hub: Hub, position: Position, policy: str) -> None:
-        """Args: `policy`, the name of the default policy."""
-        self.history = history
+    def __init__(self, keep_ms: int, hub: Hub, position: Position, policy: str) -> None:
+        """Args: `keep_ms`, see `History`; `policy`, the name of the default policy."""
+        self.histories: Histories = {kind: History(keep_ms) for kind in Kind}
         self.hub = hub
         self.position = position
         self._caught_up = False
         self._policy = policy
         self._sent_slots: dict[str, bytes] = {}
-        self._initial_chunks: dict[tuple[str, str, str], Chunk] = {}
+        self._initial_chunks: dict[tuple[str, ...], Chunk] = {}
 
     @property
     def caught_up(self) -> bool:
@@ -74,36 +87,47 @@ class Feed:
     @contextmanager
     def batch(self) -> Iterator[Changes]:
         """Apply a batch of records; send its changes to all viewers at the end of the block."""
-        changes = Changes(self.history, self.position, publish=self._caught_up)
+        changes = Changes(self.histories, self.position, publish=self._caught_up)
         yield changes
         self._initial_chunks.clear()
-        slots = [event("slots", view) for name in sorted(changes.policies) if (view := self._changed_slots(name))]
+        slots: Events = [
+            (None, event("slots", view)) for name in sorted(changes.policies) if (view := self._changed_slots(name))
+        ]
         if events := [*slots, *changes.events()]:
-            self.hub.send(Chunk(events))
+            self.hub.send(Batch(events))
 
     def send_keepalive(self) -> None:
         """Send an `alive` event with the name of the default policy to all viewers."""
-        name, _ = self.select_policy(None)
-        self.hub.send(Chunk([event("alive", json.dumps({"policy": name}).encode())]))
+        name = self.select_policy(None)
+        self.hub.send(Batch([(None, event("alive", json.dumps({"policy": name}).encode()))]))
 
-    def select_policy(self, name: str | None) -> tuple[str, PolicyHistory | None]:
+    def select_policy(self, name: str | None) -> str:
         """Return the policy of a name; by default the configured one, or the newest until that one has a release."""
-        names = self.history.names()
-        if name is None:
-            name = self._policy if self._policy in names or not names else names[0]
-        return name, self.history.policies.get(name)
+        if name is not None:
+            return name
+        names = self.histories[Kind.RELEASES].names()
+        return self._policy if self._policy in names or not names else names[0]
 
-    def initial_chunk(self, name: str | None, seen: Position | None) -> Chunk:
+    def policy(self, kind: Kind, name: str) -> PolicyHistory | None:
+        """Return the records of a kind of a policy, or None if there is none."""
+        return self.histories[kind].policies.get(name)
+
+    def slots_view(self, name: str) -> bytes:
+        """Render the slots of a policy, of both kinds."""
+        return slots_view(self.histories[Kind.RELEASES], self.histories[Kind.ESTIMATES], name)
+
+    def initial_chunk(self, name: str | None, seen: Position | None, kind: Kind | None = None) -> Chunk:
         """Return a viewer's first events: the changes since `seen`, or a snapshot.
 
         Only the last event has an id: a viewer that disconnects before it gets a snapshot next time.
         """
-        policy, _ = self.select_policy(name)
-        key = (policy, "" if seen is None else str(seen), str(self.position))
+        policy = self.select_policy(name)
+        key = (policy, "" if seen is None else str(seen), str(self.position), kind or "")
         chunk = self._initial_chunks.get(key)
         if chunk is None:
-            missed = None if seen is None or not self.position.reaches(seen) else self._missed(seen)
-            events = self._snapshot(policy) if missed is None else missed
+            kinds = tuple(Kind) if kind is None else (kind,)
+            missed = None if seen is None or not self.position.reaches(seen) else self._missed(seen, kinds)
+            events = self._snapshot(policy, kinds) if missed is None else missed
             done = json.dumps({"policy": policy, "anew": missed is None}).encode()
             chunk = Chunk([_RETRY, *events, event("ready", done, str(self.position))])
             if len(self._initial_chunks) >= _CACHED_INITIAL_CHUNKS:
@@ -111,28 +135,28 @@ class Feed:
             self._initial_chunks[key] = chunk
         return chunk
 
-    def _missed(self, seen: Position) -> list[bytes] | None:
-        missed = list(self.history.since(dict(enumerate(seen.means))))
+    def _missed(self, seen: Position, kinds: Sequence[Kind]) -> list[bytes] | None:
+        offsets = {Kind.RELEASES: seen.means, Kind.ESTIMATES: seen.estimates}
+        missed = [each for kind in kinds for each in self.histories[kind].since(dict(enumerate(offsets[kind])))]
         if len(missed) > MAX_MISSED:
             return None
-        slots = [
-            event("slots", slots_view(self.history, self.history.policies[name], name)) for name in self.history.names()
-        ]
-        return [*slots, *(event("release", each.record) for each in missed), *self._budgets()]
+        slots = [event("slots", self.slots_view(name)) for name in self.histories[Kind.RELEASES].names()]
+        return [*slots, *(_record_event(each)[1] for each in missed), *self._budgets()]
 
-    def _snapshot(self, name: str) -> list[bytes]:
-        policy = self.history.policies.get(name)
-        latest = None if policy is None else policy.latest()
-        releases = [] if latest is None else latest.releases.values()
-        events = [event("reset", b"{}"), event("slots", slots_view(self.history, policy, name))]
-        return [*events, *(event("release", each.record) for each in releases), *self._budgets()]
+    def _snapshot(self, name: str, kinds: Sequence[Kind]) -> list[bytes]:
+        events = [event("reset", b"{}"), event("slots", self.slots_view(name))]
+        for kind in kinds:
+            policy = self.policy(kind, name)
+            latest = None if policy is None else policy.latest()
+            events += [] if latest is None else [_record_event(each)[1] for each in latest.records.values()]
+        return [*events, *self._budgets()]
 
     def _budgets(self) -> list[bytes]:
-        return [event("budget", each.record) for each in self.history.budgets()]
+        return [event("budget", each.record) for each in self.histories[Kind.RELEASES].budgets()]
 
     def _changed_slots(self, name: str) -> bytes | None:
         """Return the policy's slots if they differ from those sent last."""
-        view = slots_view(self.history, self.history.policies[name], name)
+        view = self.slots_view(name)
         if self._sent_slots.get(name) == view:
             return None
         self._sent_slots[name] = view

@@ -1,7 +1,7 @@
-"""Releases of the last day, by policy and slot, in bounded memory.
+"""Releases or estimates of the last days, by policy and slot, in bounded memory.
 
 Slots that ended more than `keep_ms` before the policy's newest slot are evicted, and older ones first while a policy
-has more than `MAX_RELEASES` releases. At most `MAX_POLICIES` policies are stored: those with the newest slots.
+has more than `MAX_RECORDS` records. At most `MAX_POLICIES` policies are stored: those with the newest slots.
 """
 
 from collections import deque
@@ -9,102 +9,107 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from hatcast.agents.map.record import Budget, Release
+from hatcast.agents.map.record import Budget, HatRecord, Kind
 
-MAX_RELEASES: Final = 200_000  # per policy: about 200 MB
+MAX_RECORDS: Final = 200_000  # per policy: about 200 MB
 MAX_POLICIES: Final = 8
-_RANGE_STEP: Final = 5.0  # of the colour range, in the unit of the releases
-_OUTLIERS: Final = 40  # one release in 40 may lie above the range and one below: noise has long tails
+_MIN_COMPACTION: Final = 1_000  # records
+_RANGE_STEP: Final = 5.0  # of the colour range, in the unit of the records
+_OUTLIERS: Final = 40  # one value in 40 may lie above the range and one below: noise has long tails
 
 
 @dataclass(slots=True)
-class SlotReleases:
-    """One slot of a policy, and its releases by cell."""
+class SlotRecords:
+    """One slot of a policy, and its records by cell."""
 
     slot: str
     start: str
     end: str
     start_ms: int
     end_ms: int
-    releases: dict[str, Release] = field(default_factory=dict)
+    records: dict[str, HatRecord] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class PolicyHistory:
     """Stored slots and budgets of one policy.
 
-    slots     by name, in the order of their first release
-    seen      every cell that ever had a release
+    slots     by name, in the order of their first record
+    seen      every cell that ever had a record
     budgets   by date
     version   grows with each change: the cache key of rendered responses
     """
 
     name: str
-    slots: dict[str, SlotReleases] = field(default_factory=dict)
+    slots: dict[str, SlotRecords] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
     budgets: dict[str, Budget] = field(default_factory=dict)
     newest_ms: int = 0
     count: int = 0
     version: int = 0
 
-    def in_order(self) -> list[SlotReleases]:
+    def in_order(self) -> list[SlotRecords]:
         """Return the slots, ordered by start."""
         return sorted(self.slots.values(), key=lambda slot: (slot.start_ms, slot.slot))
 
-    def latest(self) -> SlotReleases | None:
+    def latest(self) -> SlotRecords | None:
         """Return the slot with the latest start; None if there is none."""
         return max(self.slots.values(), key=lambda slot: (slot.start_ms, slot.slot), default=None)
 
     def cells(self) -> list[str]:
         """Return the cells of all stored slots."""
-        return sorted({cell for slot in self.slots.values() for cell in slot.releases})
+        return sorted({cell for slot in self.slots.values() for cell in slot.records})
 
     def value_range(self) -> tuple[float, float]:
-        """Return the colour range: it covers nearly all stored means, rounded outwards to multiples of 5."""
-        means = sorted(
-            each.mean for slot in self.slots.values() for each in slot.releases.values() if each.mean is not None
+        """Return the colour range: it covers nearly all stored values, rounded outwards to multiples of 5."""
+        values = sorted(
+            each.value for slot in self.slots.values() for each in slot.records.values() if each.value is not None
         )
-        if not means:
+        if not values:
             return 0.0, _RANGE_STEP
-        outliers = len(means) // _OUTLIERS
-        low = means[outliers] // _RANGE_STEP * _RANGE_STEP
-        return low, max(low + _RANGE_STEP, -(-means[-1 - outliers] // _RANGE_STEP) * _RANGE_STEP)
+        outliers = len(values) // _OUTLIERS
+        low = values[outliers] // _RANGE_STEP * _RANGE_STEP
+        return low, max(low + _RANGE_STEP, -(-values[-1 - outliers] // _RANGE_STEP) * _RANGE_STEP)
 
 
 class History:
-    """Stored releases and budgets of all policies. Releases may come out of order and more than once."""
+    """Stored records of one kind, and budgets, of all policies. Records may come out of order and more than once.
+
+    A release stays as it is; a later estimate of the same HAT replaces the earlier one.
+    """
 
     def __init__(self, keep_ms: int) -> None:
         self._keep_ms = keep_ms
-        self._log: dict[int, deque[Release]] = {}
+        self._log: dict[int, deque[HatRecord]] = {}
         self.policies: dict[str, PolicyHistory] = {}
 
-    def add(self, release: Release) -> bool:
-        """Add a release; return False if it is a duplicate or too old."""
-        policy = self._policy(release.policy)
-        policy.seen.add(release.cell)
-        if release.end_ms <= policy.newest_ms - self._keep_ms:
+    def add(self, record: HatRecord) -> bool:
+        """Add a record; return False if it changes nothing or is too old."""
+        policy = self._policy(record.policy)
+        policy.seen.add(record.cell)
+        if record.end_ms <= policy.newest_ms - self._keep_ms:
             return False
-        slot = policy.slots.get(release.slot)
+        slot = policy.slots.get(record.slot)
         if slot is None:
-            slot = SlotReleases(release.slot, release.start, release.end, release.start_ms, release.end_ms)
-            policy.slots[release.slot] = slot
-        elif release.cell in slot.releases:
+            slot = SlotRecords(record.slot, record.start, record.end, record.start_ms, record.end_ms)
+            policy.slots[record.slot] = slot
+        known = slot.records.get(record.cell)
+        if known is not None and (record.kind is Kind.RELEASES or record.record == known.record):
             return False
-        slot.releases[release.cell] = release
-        policy.count += 1
+        slot.records[record.cell] = record
+        policy.count += known is None
         policy.version += 1
-        self._log.setdefault(release.partition, deque()).append(release)
-        if release.end_ms > policy.newest_ms or policy.count > MAX_RELEASES:
-            policy.newest_ms = max(release.end_ms, policy.newest_ms)
+        self._append(record)
+        if record.end_ms > policy.newest_ms or policy.count > MAX_RECORDS:
+            policy.newest_ms = max(record.end_ms, policy.newest_ms)
             self._evict_old(policy)
         return True
 
-    def contains(self, release: Release) -> bool:
-        """Return True unless the release is a duplicate, too old, or evicted."""
-        policy = self.policies.get(release.policy)
-        slot = None if policy is None else policy.slots.get(release.slot)
-        return slot is not None and slot.releases.get(release.cell) is release
+    def contains(self, record: HatRecord) -> bool:
+        """Return True unless the record is a duplicate, too old, evicted, or replaced."""
+        policy = self.policies.get(record.policy)
+        slot = None if policy is None else policy.slots.get(record.slot)
+        return slot is not None and slot.records.get(record.cell) is record
 
     def add_budget(self, budget: Budget) -> bool:
         """Add a budget record; return False unless it is the latest of its day."""
@@ -117,15 +122,15 @@ class History:
         self._evict_budgets(policy)
         return True
 
-    def since(self, positions: Mapping[int, int]) -> Iterator[Release]:
-        """Yield the stored releases from these offsets on, partition by partition, in offset order."""
+    def since(self, positions: Mapping[int, int]) -> Iterator[HatRecord]:
+        """Yield the stored records from these offsets on, partition by partition, in offset order."""
         for partition, log in self._log.items():
-            begin, newer = positions.get(partition, 0), list[Release]()
-            for release in reversed(log):
-                if release.offset < begin:
+            begin, newer = positions.get(partition, 0), list[HatRecord]()
+            for record in reversed(log):
+                if record.offset < begin:
                     break
-                newer.append(release)
-            yield from reversed(newer)
+                newer.append(record)
+            yield from (record for record in reversed(newer) if self.contains(record))
 
     def budgets(self) -> Iterator[Budget]:
         """Yield the latest budget record of each policy and day."""
@@ -133,9 +138,9 @@ class History:
             yield from policy.budgets.values()
 
     def names(self) -> Sequence[str]:
-        """Return the names of the policies with releases, the one with the newest slot first."""
-        released = [policy for policy in self.policies.values() if policy.slots]
-        return [policy.name for policy in sorted(released, key=lambda policy: -policy.newest_ms)]
+        """Return the names of the policies with records, the one with the newest slot first."""
+        stored = [policy for policy in self.policies.values() if policy.slots]
+        return [policy.name for policy in sorted(stored, key=lambda policy: -policy.newest_ms)]
 
     def _policy(self, name: str) -> PolicyHistory:
         policy = self.policies.get(name)
@@ -151,18 +156,27 @@ class History:
         horizon = policy.newest_ms - self._keep_ms
         expired = [slot.slot for slot in policy.slots.values() if slot.end_ms <= horizon]
         self._evict(policy, expired)
-        while policy.count > MAX_RELEASES and len(policy.slots) > 1:
+        while policy.count > MAX_RECORDS and len(policy.slots) > 1:
             self._evict(policy, [policy.in_order()[0].slot])
         self._evict_budgets(policy)
 
     def _evict(self, policy: PolicyHistory, names: Sequence[str]) -> None:
         evicted = set(names)
         for name in evicted:
-            policy.count -= len(policy.slots.pop(name).releases)
+            policy.count -= len(policy.slots.pop(name).records)
         if evicted:
-            for partition, log in self._log.items():
-                remaining = (each for each in log if each.policy != policy.name or each.slot not in evicted)
-                self._log[partition] = deque(remaining)
+            for partition in self._log:
+                self._compact(partition)
+
+    def _append(self, record: HatRecord) -> None:
+        """Append a record to its partition's log; replaced records leave it when they are most of it."""
+        log = self._log.setdefault(record.partition, deque())
+        log.append(record)
+        if len(log) > _MIN_COMPACTION + 2 * sum(policy.count for policy in self.policies.values()):
+            self._compact(record.partition)
+
+    def _compact(self, partition: int) -> None:
+        self._log[partition] = deque(each for each in self._log[partition] if self.contains(each))
 
     def _evict_budgets(self, policy: PolicyHistory) -> None:
         """Drop the budgets of dates before the first stored slot."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import h3.api.basic_str as h3
 
-from hatcast.agents.map.record import instant_ms
+from hatcast.agents.map.record import Kind, instant_ms
 
 if TYPE_CHECKING:
     from multidict import MultiMapping
@@ -53,6 +53,14 @@ def parse_slot(query: Mapping[str, str]) -> str | None:
             400, 'slot: write a slot\'s local start, such as "2022-01-02T09:00"; /api/v1/slots lists the slots'
         )
     return slot
+
+
+def parse_kind(query: Mapping[str, str]) -> Kind | None:
+    """Return the parameter `kind`, or None without it: every kind. Raises RequestError."""
+    kind = query.get("kind")
+    if kind is not None and kind not in [*Kind]:
+        raise RequestError(400, f"kind: write one of {', '.join(Kind)}, or leave it out for all")
+    return None if kind is None else Kind(kind)
 
 
 def parse_cell(text: str) -> str:

@@ -6,26 +6,33 @@ from typing import Any, Final
 import h3.api.basic_str as h3
 import msgspec
 
-from hatcast.agents.map.history import History, PolicyHistory, SlotReleases
-from hatcast.agents.map.record import Release
+from hatcast.agents.map.history import History, PolicyHistory, SlotRecords
+from hatcast.agents.map.record import HatRecord, Kind
 
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
-def slots_view(history: History, policy: PolicyHistory | None, name: str) -> bytes:
-    """Render the slots, cells and colour range of a policy."""
+def slots_view(releases: History, estimates: History, name: str) -> bytes:
+    """Render the slots, cells and colour range of a policy: those of releases, and under `estimates` its estimates'."""
     return _ENCODE(
         {
-            "policies": history.names(),
+            "policies": releases.names(),
             "policy": name,
-            "slots": [] if policy is None else [_slot(slot) for slot in policy.in_order()],
-            "cells": [] if policy is None else policy.cells(),
-            "range": [0.0, 5.0] if policy is None else policy.value_range(),
+            **_slots(releases.policies.get(name)),
+            "estimates": _slots(estimates.policies.get(name)),
         }
     )
 
 
-def slot_view(policy: PolicyHistory | None, name: str, slot: SlotReleases | None) -> bytes:
+def _slots(policy: PolicyHistory | None) -> dict[str, Any]:
+    return {
+        "slots": [] if policy is None else [_slot(slot) for slot in policy.in_order()],
+        "cells": [] if policy is None else policy.cells(),
+        "range": [0.0, 5.0] if policy is None else policy.value_range(),
+    }
+
+
+def releases_view(policy: PolicyHistory | None, name: str, slot: SlotRecords | None) -> bytes:
     """Render the releases of a slot, ordered by cell, and the budget of its day."""
     budget = None if policy is None or slot is None else policy.budgets.get(slot.slot[:10])
     return _ENCODE(
@@ -33,12 +40,17 @@ def slot_view(policy: PolicyHistory | None, name: str, slot: SlotReleases | None
             "policy": name,
             "slot": None if slot is None else _slot(slot),
             "budget": None if budget is None else msgspec.Raw(budget.record),
-            "releases": [] if slot is None else [msgspec.Raw(each.record) for each in _by_cell(slot)],
+            "releases": _records(slot),
         }
     )
 
 
-def geojson_view(name: str, slot: SlotReleases | None) -> bytes:
+def estimates_view(name: str, slot: SlotRecords | None) -> bytes:
+    """Render the estimates of a slot, ordered by cell."""
+    return _ENCODE({"policy": name, "slot": None if slot is None else _slot(slot), "estimates": _records(slot)})
+
+
+def geojson_view(name: str, slot: SlotRecords | None) -> bytes:
     """Render a slot as a GeoJSON FeatureCollection: the properties of a feature are the record.    [RFC 7946]"""
     return _ENCODE(
         {
@@ -50,37 +62,40 @@ def geojson_view(name: str, slot: SlotReleases | None) -> bytes:
     )
 
 
-def cell_view(name: str, cell: str, releases: Iterable[Release]) -> bytes:
-    """Render the releases of one cell, in the given order."""
-    return _ENCODE({"policy": name, "cell": cell, "releases": [msgspec.Raw(each.record) for each in releases]})
+def cell_view(kind: Kind, name: str, cell: str, records: Iterable[HatRecord]) -> bytes:
+    """Render the records of one cell, in the given order."""
+    return _ENCODE({"policy": name, "cell": cell, kind: [msgspec.Raw(each.record) for each in records]})
 
 
-def cell_history(policy: PolicyHistory, cell: str, from_ms: int | None, to_ms: int | None) -> list[Release]:
-    """Return the stored releases of a cell for slots that begin in [from, to), ordered by time."""
+def cell_history(policy: PolicyHistory, cell: str, from_ms: int | None, to_ms: int | None) -> list[HatRecord]:
+    """Return the stored records of a cell for slots that begin in [from, to), ordered by time."""
     return [
-        release
+        record
         for slot in policy.in_order()
         if (from_ms is None or slot.start_ms >= from_ms) and (to_ms is None or slot.start_ms < to_ms)
-        if (release := slot.releases.get(cell)) is not None
+        if (record := slot.records.get(cell)) is not None
     ]
 
 
-def _slot(slot: SlotReleases) -> dict[str, Any]:
+def _slot(slot: SlotRecords) -> dict[str, Any]:
     return {"slot": slot.slot, "start": slot.start, "end": slot.end}
 
 
-def _by_cell(slot: SlotReleases) -> Sequence[Release]:
-    return [slot.releases[cell] for cell in sorted(slot.releases)]
+def _records(slot: SlotRecords | None) -> list[msgspec.Raw]:
+    return [] if slot is None else [msgspec.Raw(each.record) for each in _by_cell(slot)]
 
 
-def _feature(release: Release) -> dict[str, Any]:
+def _by_cell(slot: SlotRecords) -> Sequence[HatRecord]:
+    return [slot.records[cell] for cell in sorted(slot.records)]
+
+
+def _feature(record: HatRecord) -> dict[str, Any]:
+    ring = [_ring(record.cell)] if h3.is_valid_cell(record.cell) else None
     return {
         "type": "Feature",
-        "id": release.cell,
-        "geometry": {"type": "Polygon", "coordinates": [_ring(release.cell)]}
-        if h3.is_valid_cell(release.cell)
-        else None,
-        "properties": msgspec.Raw(release.record),
+        "id": record.cell,
+        "geometry": None if ring is None else {"type": "Polygon", "coordinates": ring},
+        "properties": msgspec.Raw(record.record),
     }
 
 

@@ -13,7 +13,6 @@ from aiohttp import web
 from hatcast.agents.config.settings import Address, Settings
 from hatcast.agents.map.api import JSON, Api, error_response, send_keepalives
 from hatcast.agents.map.feed import Feed
-from hatcast.agents.map.history import History
 from hatcast.agents.map.parameters import RequestError
 from hatcast.agents.map.static_files import StaticFiles
 from hatcast.agents.map.subscribers import Hub
@@ -59,7 +58,7 @@ class Display:
         """
         position = await asyncio.to_thread(start_position, self._settings)
         table = self._settings.display
-        self._feed = feed = Feed(History(table.keep_ms), Hub(), position, self._settings.policy.name)
+        self._feed = feed = Feed(table.keep_ms, Hub(), position, self._settings.policy.name)
         self._runner = await _start_server(application(feed, table.title), self._listen)
         self._stopping = asyncio.Event()
         self._reading = asyncio.create_task(

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from hatcast.agents.map.event_stream import Chunk
+from hatcast.agents.map.event_stream import Batch, Chunk
+from hatcast.agents.map.record import Kind
 from hatcast.agents.monitoring.declarations import DISPLAY_CLIENTS, DISPLAY_DROPPED, DISPLAY_EVENTS
 from hatcast.agents.monitoring.meters import METERS
 
@@ -31,9 +32,13 @@ class Disconnected(Exception):
 
 
 class Viewer:
-    """One open event stream."""
+    """One open event stream.
 
-    def __init__(self) -> None:
+    kind   of the records that it wants; None: every kind
+    """
+
+    def __init__(self, kind: Kind | None = None) -> None:
+        self.kind = kind
         self._queue: asyncio.Queue[Chunk] = asyncio.Queue(MAX_QUEUED_CHUNKS)
         self._over = asyncio.Event()
 
@@ -87,9 +92,9 @@ class Hub:
         return len(self._viewers) >= MAX_VIEWERS
 
     @contextmanager
-    def viewer(self) -> Iterator[Viewer]:
+    def viewer(self, kind: Kind | None = None) -> Iterator[Viewer]:
         """Register a viewer for the length of the block."""
-        viewer = Viewer()
+        viewer = Viewer(kind)
         self._viewers.add(viewer)
         try:
             yield viewer
@@ -101,9 +106,15 @@ class Hub:
         for viewer in self._viewers:
             viewer.end()
 
-    def send(self, chunk: Chunk) -> None:
-        """Send a chunk to all viewers; disconnect those whose queue is full."""
-        behind = [viewer for viewer in self._viewers if not viewer.offer(chunk)]
+    def send(self, batch: Batch) -> None:
+        """Send each viewer the events that it wants; disconnect those whose queue is full."""
+        behind, sent = list[Viewer](), 0
+        for viewer in self._viewers:
+            chunk = batch.chunk(viewer.kind)
+            if chunk.events and not viewer.offer(chunk):
+                behind.append(viewer)
+            else:
+                sent += chunk.events
         self._viewers.difference_update(behind)
         METERS.count(DISPLAY_DROPPED, len(behind))
-        METERS.count(DISPLAY_EVENTS, chunk.events * len(self._viewers))
+        METERS.count(DISPLAY_EVENTS, sent)

@@ -1,6 +1,6 @@
-"""Reader of `hats.means` and `hats.budget`: from the beginning, committed records only, without a consumer group.
+"""Reader of `hats.means`, `hats.budget` and `hats.estimates`, from the beginning, committed records only.
 
-The map commits no offsets and stores nothing: it reads the compacted topics anew at every start.
+It is in no consumer group, commits no offsets and stores nothing: the compacted topics are read anew at every start.
 """
 
 import asyncio
@@ -26,12 +26,11 @@ from hatcast.agents.kafka.client import (
 from hatcast.agents.kafka.cloud_events import is_from_other_domain
 from hatcast.agents.map.event_id import Position, log_id
 from hatcast.agents.map.feed import Feed
-from hatcast.agents.map.record import read_budget, read_release
+from hatcast.agents.map.record import read_budget, read_estimate, read_release
 from hatcast.agents.monitoring.declarations import DISPLAY_KAFKA_UP, DISPLAY_LAST_RELEASE
 from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.records.fields import is_settlement
 
 log = structlog.get_logger()
 
@@ -41,7 +40,11 @@ _MAX_RECORDS: Final = 2_000  # per poll: about 10 ms, so that the event loop sti
 
 
 def start_position(settings: Settings) -> Position:
-    """Return the position before the first record. Blocks. Raises HatcastError if the broker or a topic is missing."""
+    """Return the position before the first record. Blocks.
+
+    Without a topic of estimates only releases are read: no worker that publishes estimates has started yet.
+    Raises HatcastError if the broker or another topic is missing.
+    """
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -50,18 +53,21 @@ def start_position(settings: Settings) -> Position:
         metadata = AdminClient(confluent_options(settings)).list_topics(timeout=REQUEST_SECONDS)
     except KafkaException:
         raise HatcastError(f"lost the connection to {broker_name(settings)}: check that it runs") from None
-    means, budget = settings.topics.means, settings.topics.budget
-    for name in (means, budget):
-        if name not in metadata.topics or not metadata.topics[name].partitions:
+    topics = settings.topics
+    numbers = {name: len(topic.partitions) for name, topic in metadata.topics.items()}
+    for name in (topics.means, topics.budget):
+        if not numbers.get(name):
             raise HatcastError(
                 f"{broker_name(settings)} has no topic {name!r}: correct the name, or start a worker, which creates it"
             )
-    partitions = [[0] * len(metadata.topics[name].partitions) for name in (means, budget)]
-    return Position(log_id(str(metadata.cluster_id), means, budget), *partitions)
+    if not numbers.get(topics.estimates):
+        log.warning("no topic of estimates: showing releases only until the next start", topic=topics.estimates)
+    offsets = [[0] * numbers.get(name, 0) for name in (topics.means, topics.budget, topics.estimates)]
+    return Position(log_id(str(metadata.cluster_id), topics.means, topics.budget), *offsets)
 
 
 class Reader:
-    """Reader of both topics for as long as the map runs."""
+    """Reader of the topics for as long as the map runs."""
 
     def __init__(self, settings: Settings, feed: Feed, *, check_crcs: bool = True) -> None:
         """Args: `check_crcs`, False for librdkafka's mock cluster: its transaction markers have no checksum."""
@@ -84,6 +90,7 @@ class Reader:
         position = self._feed.position
         partitions = [TopicPartition(self._topics.means, each) for each in range(len(position.means))]
         partitions += [TopicPartition(self._topics.budget, each) for each in range(len(position.budget))]
+        partitions += [TopicPartition(self._topics.estimates, each) for each in range(len(position.estimates))]
         try:
             ends = await self._begin(partitions)
             while not stopping.is_set():
@@ -132,12 +139,14 @@ class Reader:
                 if record.value is None or is_from_other_domain(record.headers, self._topics.telemetry):
                     continue
                 try:
-                    if record.topic == self._topics.means:
-                        METERS.set_to_current_time(DISPLAY_LAST_RELEASE)
-                        if not is_settlement((record.key or b"").decode(errors="replace")):
-                            changes.release(read_release(record.value, record.partition, record.offset))
-                    else:
+                    if record.topic == self._topics.budget:
                         changes.budget(read_budget(record.value, record.offset), record.partition)
+                    elif record.topic == self._topics.estimates:
+                        changes.add(read_estimate(record.value, record.partition, record.offset))
+                    else:
+                        METERS.set_to_current_time(DISPLAY_LAST_RELEASE)
+                        if (release := read_release(record.value, record.partition, record.offset)) is not None:
+                            changes.add(release)
                 except (msgspec.DecodeError, ValueError, RecursionError):  # RecursionError: deeply nested JSON
                     self._skip(record)
 
@@ -146,4 +155,6 @@ class Reader:
         self._skipped += 1
         if str(self._skipped).rstrip("0") == "1":
             where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
-            log.warning("skipped a record that is not a release or a budget", so_far=self._skipped, **where)
+            log.warning(
+                "skipped a record that is not a release, an estimate or a budget", so_far=self._skipped, **where
+            )

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from hatcast.agents.map import history as kept_module
 from hatcast.agents.map.history import MAX_POLICIES, History
-from hatcast.agents.map.record import read_budget, read_release
-from tests.displaying import CELLS, DAY_MS, budget, release
+from hatcast.agents.map.record import Kind, read_budget
+from tests.displaying import CELLS, DAY_MS, budget, estimate, feed, filed, publish, release
 
 comings = st.lists(st.tuples(st.integers(0, 60), st.sampled_from(CELLS)), max_size=30)
 
@@ -18,13 +18,13 @@ comings = st.lists(st.tuples(st.integers(0, 60), st.sampled_from(CELLS)), max_si
 def taken(records: list[bytes]) -> History:
     kept = History(DAY_MS)
     for offset, record in enumerate(records):
-        kept.add(read_release(record, 0, offset))
+        kept.add(filed(record, 0, offset))
     return kept
 
 
 def records_of(kept: History) -> set[bytes]:
     policies = kept.policies.values()
-    return {each.record for policy in policies for slot in policy.slots.values() for each in slot.releases.values()}
+    return {each.record for policy in policies for slot in policy.slots.values() for each in slot.records.values()}
 
 
 @given(comings)
@@ -50,20 +50,20 @@ def test_what_is_told_since_an_offset_is_what_came_from_there_on(coming: list[tu
 
 def test_a_release_that_comes_twice_changes_nothing() -> None:
     kept = History(DAY_MS)
-    assert [kept.add(read_release(release(1), 0, offset)) for offset in (0, 1)] == [True, False]
+    assert [kept.add(filed(release(1), 0, offset)) for offset in (0, 1)] == [True, False]
     assert kept.policies["city"].version == 1
 
 
 def test_two_months_of_releases_leaves_one_day_of_them() -> None:
     kept = History(DAY_MS)
     for hour in range(24 * 60):
-        kept.add(read_release(release(hour), 0, hour))
+        kept.add(filed(release(hour), 0, hour))
     assert len(records_of(kept)) == 24
     assert sum(1 for _ in kept.since({})) == 24
 
 
 def test_the_oldest_slot_is_forgotten_where_there_are_too_many_releases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_module, "MAX_RELEASES", 6)
+    monkeypatch.setattr(kept_module, "MAX_RECORDS", 6)
     kept = taken([release(hour, cell) for hour in range(4) for cell in CELLS[:2]])
     assert sorted(kept.policies["city"].slots) == ["2022-01-02T10:00", "2022-01-02T11:00", "2022-01-02T12:00"]
 
@@ -86,7 +86,7 @@ def test_the_budgets_of_days_that_are_over_are_forgotten() -> None:
     kept = History(DAY_MS)
     for day in (1, 2, 3, 4):
         kept.add_budget(read_budget(budget(date=f"2022-01-0{day}"), day))
-    kept.add(read_release(release(24 + 10), 0, 0))
+    kept.add(filed(release(24 + 10), 0, 0))
     assert sorted(each.date for each in kept.budgets()) == ["2022-01-03", "2022-01-04"]
 
 
@@ -103,10 +103,54 @@ def test_the_colours_span_whole_steps_and_nearly_all_means(milli: list[int]) -> 
 def test_an_instant_without_an_offset_is_no_release() -> None:
     record = release(1).replace(b"+05:30", b"")
     with pytest.raises(ValueError, match="offset"):
-        read_release(record, 0, 0)
+        filed(record, 0, 0)
 
 
 def test_a_release_is_filed_by_the_instants_of_its_own_text() -> None:
-    filed = read_release(release(1), 3, 17)
-    assert datetime.fromtimestamp(filed.start_ms / 1000).astimezone() == datetime.fromisoformat(filed.start)
-    assert (filed.partition, filed.offset, filed.slot, filed.policy) == (3, 17, "2022-01-02T10:00", "city")
+    found = filed(release(1), 3, 17)
+    assert datetime.fromtimestamp(found.start_ms / 1000).astimezone() == datetime.fromisoformat(found.start)
+    assert (found.partition, found.offset, found.slot, found.policy) == (3, 17, "2022-01-02T10:00", "city")
+
+
+stages = st.sampled_from(["live", "predicted", "settled"])
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.sampled_from(CELLS), stages), max_size=60))
+def test_of_a_hats_estimates_the_last_one_is_kept_and_those_of_a_day(coming: list[tuple[int, str, str]]) -> None:
+    kept = taken([estimate(hour, cell, stage) for hour, cell, stage in coming])
+    newest = max((hour for hour, *_ in coming), default=0)
+    last = {(hour, cell): estimate(hour, cell, stage) for hour, cell, stage in coming if hour > newest - 24}
+    # One that came before it was too old, and was not sent again, is gone.
+    assert records_of(kept) == set(last.values())
+    assert {each.record for each in kept.since({})} == set(last.values())
+    assert sum(policy.count for policy in kept.policies.values()) == len(last)
+
+
+def test_an_estimate_that_comes_twice_changes_nothing_and_one_that_differs_does() -> None:
+    kept = History(DAY_MS)
+    records = [estimate(1), estimate(1), estimate(1, stage="settled"), estimate(1, stage="settled")]
+    assert [kept.add(filed(record, 0, offset)) for offset, record in enumerate(records)] == [True, False, True, False]
+    assert kept.policies["city"].version == 2
+
+
+def test_an_estimate_that_is_replaced_for_ever_takes_no_more_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_module, "_MIN_COMPACTION", 10)
+    kept = taken([estimate(1, road=at / 100) for at in range(500)])
+    assert sum(map(len, kept._log.values())) <= 13
+    assert [each.offset for each in kept.since({})] == [499]
+
+
+def test_a_query_of_a_settlement_is_not_a_release_of_the_cell_and_hour_that_it_names() -> None:
+    query = json.loads(release(1)) | {"release_id": "city/2022-01-02Tsettlement/00001"}
+    made = feed([json.dumps(query).encode(), release(1)])
+    assert [each.record for each in made.histories[Kind.RELEASES].since({})] == [release(1)]
+
+
+def test_releases_and_estimates_of_a_hat_are_kept_apart() -> None:
+    made = feed([release(1), estimate(1), estimate(2, stage="predicted")])
+    publish(made, [release(3)])
+    assert {each.record for each in made.histories[Kind.RELEASES].since({})} == {release(1), release(3)}
+    assert {each.record for each in made.histories[Kind.ESTIMATES].since({})} == {
+        estimate(1),
+        estimate(2, stage="predicted"),
+    }

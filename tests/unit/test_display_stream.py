@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from hatcast.agents.map import feed as feed_module
 from hatcast.agents.map.event_id import Position, parse_position
-from hatcast.agents.map.event_stream import GZIP_HEADER, Chunk, event
+from hatcast.agents.map.event_stream import GZIP_HEADER, Batch, Chunk, event
+from hatcast.agents.map.record import Kind
 from hatcast.agents.map.subscribers import MAX_QUEUED_CHUNKS, Hub
 from tests.displaying import CELLS, Page, budget, feed, publish, release
 
@@ -70,7 +71,7 @@ def test_one_who_comes_back_knows_in_the_end_what_one_who_stayed_knows(hours: li
         while viewer._queue.qsize():
             stayed.take(viewer._queue.get_nowait().plain)
     # One who begins is sent the latest slot, and asks for earlier ones.
-    first = feed(records(hours[0])).history.policies.get("city")
+    first = feed(records(hours[0])).policy(Kind.RELEASES, "city")
     latest = first.latest() if first else None
     early = {each for each in stayed.releases if latest and each.split("/")[1] < latest.slot}
     assert away.releases == {each: text for each, text in stayed.releases.items() if each not in early}
@@ -116,7 +117,7 @@ def test_one_who_does_not_keep_up_is_let_go_and_the_others_are_not() -> None:
     hub = Hub()
     with hub.viewer() as slow, hub.viewer() as quick:
         for _ in range(MAX_QUEUED_CHUNKS + 1):
-            hub.send(Chunk([b"x"]))
+            hub.send(Batch([(None, b"x")]))
             quick._queue.get_nowait()
         assert len(hub) == 1
         assert slow._queue.qsize() == MAX_QUEUED_CHUNKS

@@ -1,74 +1,85 @@
-// Chart of a cell's last hours: means as dots and a line, the noise interval as a band.
+// Chart of a cell's last days: values and their line, the interval as a band, releases beside estimates as rings.
 
+import { FLOOR, HEIGHT, LEFT, TOP, WIDTH, timeAxis, valueAxis } from "./axes.js";
 import { fillOf, HATCH } from "./colour.js";
 import { svgElement } from "./dom.js";
 import { clockOf, dayOf } from "./texts.js";
+import { intervalOf, isEstimate, valueOf } from "./values.js";
 
-const [WIDTH, HEIGHT, LEFT, BOTTOM, TOP] = [340, 150, 30, 20, 8];
+const LONE = 0.35; // half the width of the band of a lone value, in slots
 
-// releases: Map from slot to the cell's release; slots are ordered by time.
-export function chart(slots, releases, range, shown, unit) {
-  const found = slots.map((slot) => releases.get(slot.slot));
-  const highs = found.filter((each) => each?.interval95).map((each) => Number(each.interval95[1]));
+// records: from slot to the cell's record; beside: its releases, drawn lightly; slots are ordered by time.
+export function chart(slots, records, beside, { range, shown, unit }) {
+  const places = slots.map((slot) => ({ slot, from: Date.parse(slot.start), to: Date.parse(slot.end), record: records.get(slot.slot), beside: beside.get(slot.slot) }));
+  const [begin, end] = places.length === 0 ? [0, 1] : [places[0].from, Math.max(...places.map(({ to }) => to))];
+  const x = (ms) => LEFT + ((ms - begin) / (end - begin)) * (WIDTH - LEFT);
+  const values = places.flatMap((each) => [each.record, each.beside]).filter((each) => each !== undefined && valueOf(each) !== null);
+  const highs = values.map((each) => Number(isEstimate(each) || beside.size === 0 ? (intervalOf(each)?.[1] ?? valueOf(each)) : valueOf(each)));
   const top = Math.max(10, Math.ceil(Math.max(range[1], ...highs) / 10) * 10);
-  const step = (WIDTH - LEFT) / Math.max(1, slots.length);
-  const x = (i) => LEFT + (i + 0.5) * step;
-  const y = (value) => TOP + (1 - Math.min(1, Math.max(0, value / top))) * (HEIGHT - BOTTOM - TOP);
-  const parts = [...axes(slots, top, x, y, unit)];
-  const at = slots.findIndex((slot) => slot.slot === shown);
-  if (at >= 0) parts.push(svgElement("rect", { class: "now", x: x(at) - step / 2, y: TOP, width: step, height: y(0) - TOP }));
-  for (const run of runs(found)) parts.push(...band(run, found, x, y, step));
-  found.forEach((release, i) => {
-    if (release === undefined) return;
-    if (release.mean != null) {
-      parts.push(svgElement("circle", { class: "mean", cx: x(i), cy: y(Number(release.mean)), r: 3.2, fill: fillOf(release, range) }));
-    } else {
-      const fill = `url(#hatch-${HATCH[release.status] ?? "incomplete"})`;
-      parts.push(svgElement("rect", { class: "none", x: x(i) - step / 2, y: TOP, width: step, height: y(0) - TOP, fill }));
-    }
-  });
-  return svgElement("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "chart", role: "img", "aria-label": description(slots, found, unit) }, ...parts);
+  const y = (value) => TOP + (1 - Math.min(1, Math.max(0, value / top))) * (FLOOR - TOP);
+  for (const place of places) Object.assign(place, { left: x(place.from), x: x((place.from + place.to) / 2), width: x(place.to) - x(place.from) });
+  const parts = [...valueAxis(top, y, unit), ...timeAxis(slots, begin, end, x)];
+  const now = places.find(({ slot }) => slot.slot === shown);
+  if (now !== undefined) parts.push(svgElement("rect", { class: "now", x: now.left, y: TOP, width: now.width, height: FLOOR - TOP }));
+  for (const run of runs(places)) parts.push(svgElement("polygon", { class: "band", points: band(run, y) }));
+  for (const place of places) if (place.beside !== undefined && valueOf(place.beside) !== null) parts.push(...ring(place, y));
+  for (const run of runs(places)) parts.push(...line(run, y));
+  for (const place of places) if (place.record !== undefined) parts.push(...mark(place, place === now, range, y));
+  return svgElement("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "chart", role: "img", "aria-label": description(places, unit) }, ...parts);
 }
 
-// [first, last] index of each run of consecutive means.
-function runs(found) {
-  const ranges = [];
-  found.forEach((release, i) => {
-    if (release?.mean == null) return;
-    if (ranges.length > 0 && ranges[ranges.length - 1][1] === i - 1) ranges[ranges.length - 1][1] = i;
-    else ranges.push([i, i]);
-  });
-  return ranges;
+// Runs of values of slots that follow each other without a gap.
+function runs(places) {
+  const found = [];
+  for (const place of places) {
+    if (place.record === undefined || valueOf(place.record) === null) continue;
+    const run = found[found.length - 1];
+    if (run !== undefined && run[run.length - 1].to === place.from) run.push(place);
+    else found.push([place]);
+  }
+  return found;
 }
 
-function band([first, last], found, x, y, step) {
-  const indices = Array.from({ length: last - first + 1 }, (_, i) => first + i);
-  const edge = (i, which) => y(Number(found[i].interval95?.[which] ?? found[i].mean));
-  // A lone mean has a band as wide as its hour.
-  const across = first === last ? [[first, -0.3], [first, 0.3]] : indices.map((i) => [i, 0]);
-  const points = (which) => across.map(([i, off]) => `${x(i) + off * step},${edge(i, which)}`);
+function band(run, y) {
+  const across = run.length > 1 ? run.map((place) => [place.x, place]) : [-LONE, LONE].map((off) => [run[0].x + off * run[0].width, run[0]]);
+  const edge = (which) => across.map(([at, { record }]) => `${at},${y(Number(intervalOf(record)?.[which] ?? valueOf(record)))}`);
+  return [...edge(0), ...edge(1).reverse()].join(" ");
+}
+
+// Solid between values with a release, dashed to and from predicted ones.
+function line(run, y) {
+  const paths = { line: "", "line predicted": "" };
+  run.slice(1).forEach((place, i) => {
+    const ends = [run[i], place];
+    const name = ends.some(({ record }) => record.stage === "predicted") ? "line predicted" : "line";
+    paths[name] += `M${ends.map((each) => `${each.x},${y(Number(valueOf(each.record)))}`).join("L")}`;
+  });
+  return Object.entries(paths).filter(([, d]) => d !== "").map(([name, d]) => svgElement("path", { class: name, d }));
+}
+
+function ring({ x, beside }, y) {
+  const [low, high] = intervalOf(beside) ?? [valueOf(beside), valueOf(beside)];
   return [
-    svgElement("polygon", { class: "band", points: [...points(0), ...points(1).reverse()].join(" ") }),
-    svgElement("polyline", { class: "line", points: indices.map((i) => `${x(i)},${y(Number(found[i].mean))}`).join(" ") }),
+    svgElement("line", { class: "noise", x1: x, x2: x, y1: y(Number(low)), y2: y(Number(high)) }),
+    svgElement("circle", { class: "ring", cx: x, cy: y(Number(valueOf(beside))), r: 2 }),
   ];
 }
 
-function* axes(slots, top, x, y, unit) {
-  for (const value of [0, top / 2, top]) {
-    yield svgElement("line", { class: "rule", x1: LEFT, x2: WIDTH, y1: y(value), y2: y(value) });
-    yield svgElement("text", { class: "tick", x: LEFT - 5, y: y(value) + 3.5, "text-anchor": "end" }, `${value}`);
+function mark({ record, x, left, width }, isNow, range, y) {
+  const value = valueOf(record);
+  if (value === null) {
+    const fill = `url(#hatch-${HATCH[record.status] ?? "incomplete"})`;
+    return [svgElement("rect", { class: "none", x: left, y: TOP, width, height: FLOOR - TOP, fill })];
   }
-  yield svgElement("text", { class: "tick", x: LEFT + 3, y: TOP + 8 }, unit);
-  const every = Math.max(1, Math.ceil(slots.length / 5));
-  for (let i = slots.length - 1; i >= 0; i -= every) {
-    yield svgElement("text", { class: "tick", x: x(i), y: HEIGHT - 5, "text-anchor": "middle" }, clockOf(slots[i].start));
-  }
+  if (isEstimate(record) && !isNow) return [];
+  return [svgElement("circle", { class: isEstimate(record) ? "road" : "mean", cx: x, cy: y(Number(value)), r: isEstimate(record) ? 4 : Math.min(3.2, Math.max(1.8, width / 3)), fill: fillOf(record, range) })];
 }
 
-function description(slots, found, unit) {
-  const means = found.filter((each) => each?.mean != null);
-  if (means.length === 0) return "No mean in these hours.";
-  const sorted = [...means].sort((one, other) => Number(one.mean) - Number(other.mean));
-  const span = `${dayOf(slots[0].start)} ${clockOf(slots[0].start)} to ${dayOf(slots[slots.length - 1].end)} ${clockOf(slots[slots.length - 1].end)}`;
-  return `Means of ${means.length} hours, ${span}: from ${sorted[0].mean} to ${sorted[sorted.length - 1].mean} ${unit}. The list below has each mean.`;
+function description(places, unit) {
+  const found = places.map(({ record }) => record).filter((each) => each !== undefined && valueOf(each) !== null);
+  if (found.length === 0) return "No value in these hours.";
+  const sorted = found.map(valueOf).sort((one, other) => Number(one) - Number(other));
+  const [first, last] = [places[0].slot, places[places.length - 1].slot];
+  const span = `${dayOf(first.start)} ${clockOf(first.start)} to ${dayOf(last.end)} ${clockOf(last.end)}`;
+  return `${isEstimate(found[0]) ? "Estimates" : "Means"} of ${found.length} hours, ${span}: from ${sorted[0]} to ${sorted[sorted.length - 1]} ${unit}. The list below has each value.`;
 }

@@ -1,5 +1,7 @@
 // Viridis: perceptually uniform, readable in greyscale and by colour-blind readers.    [Smith & van der Walt 2015]
 
+import { valueOf } from "./values.js";
+
 const STOPS = (
   "440154 470d60 48186a 482374 472d7b 453781 424086 3e4989 3b528b 375b8d 33638d 2f6b8e 2c728e 297a8e 26828e 23898e 21918c " +
   "1f988b 1fa088 22a785 28ae80 32b67a 3fbc73 4ec36b 5ec962 70cf57 84d44b 98d83e addc30 c2df23 d8e219 ece51b fde725"
@@ -16,10 +18,11 @@ export function colourOf(value, [low, high]) {
   return `#${mixed.map((part) => part.toString(16).padStart(2, "0")).join("")}`;
 }
 
-export const HATCH = { suppressed: "suppressed", budget_exhausted: "exhausted", incomplete: "incomplete" };
+export const HATCH = { suppressed: "suppressed", budget_exhausted: "exhausted", incomplete: "incomplete", deferred: "deferred" };
 
-export function fillOf(release, range) {
-  if (release === undefined) return null;
-  if (release.mean != null) return colourOf(Number(release.mean), range);
-  return `url(#hatch-${HATCH[release.status] ?? "incomplete"})`;
+export function fillOf(record, range) {
+  if (record === undefined) return null;
+  const value = valueOf(record);
+  if (value !== null) return colourOf(Number(value), range);
+  return `url(#hatch-${HATCH[record.status] ?? "incomplete"})`;
 }

@@ -2,14 +2,17 @@
 
 import { colourOf } from "./colour.js";
 import { element, setText, svgElement } from "./dom.js";
+import { CERTAINTIES } from "./values.js";
 
 const WIDTH = 320;
 const STATES = [
   ["suppressed", "suppressed: too few vehicles"],
   ["exhausted", "the day's privacy budget is spent"],
   ["incomplete", "incomplete: records were lost"],
+  ["deferred", "no query of its own: see its estimate"],
   [null, "nothing published for this hour"],
 ];
+const SAMPLE = 0.55; // where on the colour scale the samples of the opacities are
 
 export class Legend {
   #model;
@@ -24,13 +27,34 @@ export class Legend {
   }
 
   draw() {
-    const { range, unit } = this.#model;
-    const key = `${range} ${unit}`;
+    const { range, unit, kind, layer } = this.#model;
+    const key = `${range} ${unit} ${kind} ${layer.hasDeferred}`;
     if (key === this.#drawnKey) return;
     this.#drawnKey = key;
-    setText(this.#title, `Mean speed, ${unit}`);
-    this.#node.replaceChildren(scale(range, unit), element("ul", { class: "states" }, ...STATES.map(swatch)));
+    const estimates = kind === "estimates";
+    setText(this.#title, estimates ? `Speed of the road, ${unit}` : `Mean speed, ${unit}`);
+    this.#node.replaceChildren(scale(range, unit), ...(estimates ? certainties(range, unit) : []), element("ul", { class: "states" }, ...(estimates ? stages() : STATES.filter(([hatch]) => hatch !== "deferred" || layer.hasDeferred).map(swatch))));
   }
+}
+
+// The same colour in each opacity, with what it means.
+function certainties([low, high], unit) {
+  const fill = colourOf(low + SAMPLE * (high - low), [low, high]);
+  const samples = CERTAINTIES.map(([most, opacity]) => {
+    const words = most === Infinity ? "wider" : `±${most}`;
+    return element("li", {}, box(svgElement("rect", { class: "certainty", x: 1, y: 1, width: 58, height: 16, rx: 3, fill, "fill-opacity": opacity }), 60), words);
+  });
+  return [
+    element("p", { class: "legend-text", id: "certainty-text" }, `The fainter, the less certain: in 95 of 100 cases the speed is within so many ${unit} of the colour's.`),
+    element("ul", { class: "certainties", "aria-labelledby": "certainty-text" }, ...samples),
+  ];
+}
+
+function stages() {
+  return [
+    ["released", "solid edge: has a release of this hour"],
+    ["predicted", "dashed edge: predicted from other hours and places"],
+  ].map(([name, words]) => element("li", {}, box(svgElement("rect", { x: 1, y: 1, width: 24, height: 16, rx: 3, class: name })), words));
 }
 
 function scale(range, unit) {
@@ -57,6 +81,10 @@ function scale(range, unit) {
 
 function swatch([hatch, words]) {
   const fill = hatch === null ? "none" : `url(#hatch-${hatch})`;
-  const box = svgElement("svg", { viewBox: "0 0 26 18", class: hatch === null ? "empty" : "", "aria-hidden": "true" }, svgElement("rect", { x: 1, y: 1, width: 24, height: 16, rx: 3, fill }));
-  return element("li", {}, box, words);
+  const rect = svgElement("rect", { x: 1, y: 1, width: 24, height: 16, rx: 3, fill, class: hatch === null ? "empty" : null });
+  return element("li", {}, box(rect), words);
+}
+
+function box(rect, width = 26) {
+  return svgElement("svg", { viewBox: `0 0 ${width} 18`, "aria-hidden": "true" }, rect);
 }

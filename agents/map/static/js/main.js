@@ -13,7 +13,9 @@ import { dayOf, hoursOf } from "./texts.js";
 
 const ANNOUNCE_MS = 60_000; // announce a new hour to screen readers at most once a minute
 
-const model = new Model();
+const SHOW = "show"; // the URL's parameter with the kind that the reader chose
+
+const model = new Model(new URLSearchParams(location.search).get(SHOW));
 const source = new Source(model);
 const views = [
   new MapView(model, byId("map")),
@@ -24,6 +26,7 @@ const views = [
   new Budget(model, byId("budget")),
   { draw: drawConnection },
   { draw: drawPolicies },
+  { draw: drawKinds },
   { draw: announce },
 ];
 model.addEventListener("change", () => views.forEach((view) => view.draw()));
@@ -42,6 +45,22 @@ function drawPolicies() {
     select.replaceChildren(...names.map((name) => element("option", { value: name }, name)));
   }
   select.value = model.policy;
+}
+
+function drawKinds() {
+  byId("kinds").hidden = !model.hasEstimates;
+  byId("about-estimates").hidden = !model.hasEstimates;
+  for (const kind of ["estimates", "releases"]) {
+    byId(`show-${kind}`).setAttribute("aria-pressed", String(model.kind === kind));
+  }
+}
+
+// Kept in the URL, so that a link or a reload shows the same.
+function chooseKind(kind) {
+  const url = new URL(location.href);
+  url.searchParams.set(SHOW, kind);
+  history.replaceState(null, "", url);
+  model.choose(kind);
 }
 
 let announcedAt = 0;
@@ -65,6 +84,8 @@ function showAs(table) {
 
 byId("show-map").addEventListener("click", () => showAs(false));
 byId("show-table").addEventListener("click", () => showAs(true));
+byId("show-estimates").addEventListener("click", () => chooseKind("estimates"));
+byId("show-releases").addEventListener("click", () => chooseKind("releases"));
 byId("policy").addEventListener("change", (event) => source.change(event.target.value));
 byId("skip").addEventListener("click", () => showAs(true));
 

@@ -3,7 +3,7 @@
 import { fillOf } from "./colour.js";
 import { element } from "./dom.js";
 import { Graticule } from "./graticule.js";
-import { noiseOf, stateOf } from "./texts.js";
+import { intervalOf, isEstimate, opacityOf, spanOf, stateOf, statusOf, valueOf } from "./values.js";
 
 const HOVERS = matchMedia("(hover: hover)").matches; // without hover, a tap opens the panel, which shows the same
 const WORLD = { center: [20, 0], zoom: 2 };
@@ -36,37 +36,43 @@ export class MapView {
   }
 
   draw() {
-    const releases = this.#model.releases();
-    const cells = new Set([...this.#model.cells, ...releases.keys()]);
+    const records = this.#model.records();
+    const cells = new Set([...this.#model.cells, ...records.keys()]);
     for (const [cell, polygon] of this.#polygons) {
       if (!cells.has(cell)) {
         polygon.remove();
         this.#polygons.delete(cell);
       }
     }
-    for (const cell of cells) this.#style(cell, releases.get(cell));
+    for (const cell of cells) this.#style(cell, records.get(cell));
     this.#polygons.get(this.#model.selected)?.bringToFront();
     this.#fit();
   }
 
-  #style(cell, release) {
+  #style(cell, record) {
     const polygon = this.#polygons.get(cell) ?? this.#make(cell);
     if (polygon === null) return;
-    const chosen = cell === this.#model.selected;
-    const fill = fillOf(release, this.#model.range);
-    polygon.setStyle({ fillColor: fill ?? "transparent", fillOpacity: fill === null ? 0 : 0.92 });
+    const fill = fillOf(record, this.#model.range);
+    polygon.setStyle({ fillColor: fill ?? "transparent", fillOpacity: fill === null ? 0 : opacityOf(record) });
     const path = polygon.getElement();
-    path.setAttribute("class", `cell leaflet-interactive${chosen ? " chosen" : ""}${fill === null ? " empty" : ""}`);
+    const classes = ["cell", "leaflet-interactive"];
+    if (cell === this.#model.selected) classes.push("chosen");
+    if (fill === null) classes.push("empty");
+    if (isEstimate(record)) classes.push(record.stage === "predicted" ? "predicted" : "released");
+    if (path.getAttribute("class") !== classes.join(" ")) {
+      path.setAttribute("class", classes.join(" "));
+      if (classes.includes("released")) polygon.bringToFront(); // its solid edge over its neighbours' dashed ones
+    }
     path.setAttribute("tabindex", "-1"); // no tab stop per hexagon: keyboard users have the table
     path.dataset.cell = cell;
-    path.dataset.status = release?.status ?? "none";
-    path.dataset.mean = release?.mean ?? "";
+    path.dataset.status = record === undefined ? "none" : statusOf(record);
+    path.dataset.mean = valueOf(record) ?? "";
   }
 
   #make(cell) {
     if (!h3.isValidCell(cell)) return null;
     const polygon = L.polygon(ringOf(cell), { weight: 1.25, bubblingMouseEvents: false });
-    polygon.on("click", () => this.#model.choose(cell));
+    polygon.on("click", () => this.#model.select(cell));
     if (HOVERS) {
       const tip = new Tip({ sticky: true, className: "tip", opacity: 1 }, polygon);
       polygon.bindTooltip(tip.setContent(() => this.#tip(cell)));
@@ -77,13 +83,15 @@ export class MapView {
   }
 
   #tip(cell) {
-    const release = this.#model.release(cell);
+    const record = this.#model.record(cell);
+    const value = valueOf(record);
     const lines = [];
-    if (release?.mean != null) {
-      lines.push(element("strong", {}, `${release.mean} ${release.unit ?? ""}`));
-      lines.push(element("span", {}, `noise, 95 %: ${noiseOf(release)}`));
+    if (value !== null) {
+      lines.push(element("strong", {}, `${value} ${record.unit ?? ""}`));
+      if (intervalOf(record) !== null) lines.push(element("span", {}, `${isEstimate(record) ? "95 %" : "noise, 95 %"}: ${spanOf(record)}`));
+      if (isEstimate(record)) lines.push(element("span", {}, stateOf(record)));
     } else {
-      lines.push(element("strong", {}, release === undefined ? "nothing published" : stateOf(release)));
+      lines.push(element("strong", {}, record === undefined ? "nothing published" : stateOf(record)));
     }
     return element("div", {}, ...lines, element("code", {}, cell));
   }

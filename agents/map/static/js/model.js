@@ -1,10 +1,16 @@
-// State of the page. Views read it and draw it; only this file and source.js change it.
+// State of the page. Views read it and draw it; only this file, layer.js and source.js change it.
 
 import { parseExact } from "./exact.js";
+import { Layer } from "./layer.js";
+import { policyOf } from "./values.js";
+
+const PATHS = { releases: "api/v1/latest", estimates: "api/v1/estimates" };
 
 export class Model extends EventTarget {
-  constructor() {
+  // chosen: the kind that the reader chose, "releases" or "estimates"; null: estimates if there are any
+  constructor(chosen) {
     super();
+    this.chosen = chosen;
     this.policies = [];
     this.selected = null;
     this.connection = "connecting";
@@ -12,21 +18,15 @@ export class Model extends EventTarget {
   }
 
   #drawScheduled = false;
-  #afterReset = false;
 
   // policy: null to show the policy of the next "slots" event
   reset(policy) {
     this.policy = policy;
-    this.slots = [];
-    this.cells = [];
-    this.range = [0, 5];
+    this.layers = { releases: new Layer(), estimates: new Layer() };
     this.unit = "km/h";
-    this.bySlot = new Map(); // slot -> cell -> release
-    this.complete = new Set(); // slots of which all releases are loaded
     this.budgets = new Map(); // date -> record
     this.slot = null; // the slot on display
     this.following = true;
-    this.#afterReset = true;
   }
 
   // Redraw the views at most once per animation frame.
@@ -39,6 +39,30 @@ export class Model extends EventTarget {
     });
   }
 
+  get hasEstimates() {
+    return this.layers.estimates.slots.length > 0;
+  }
+
+  get kind() {
+    return this.hasEstimates && this.chosen !== "releases" ? "estimates" : "releases";
+  }
+
+  get layer() {
+    return this.layers[this.kind];
+  }
+
+  get slots() {
+    return this.layer.slots;
+  }
+
+  get cells() {
+    return this.layer.cells;
+  }
+
+  get range() {
+    return this.layer.range;
+  }
+
   get shown() {
     return this.slots.find((each) => each.slot === this.slot) ?? null;
   }
@@ -47,12 +71,13 @@ export class Model extends EventTarget {
     return this.slots.findIndex((each) => each.slot === this.slot);
   }
 
-  releases(slot = this.slot) {
-    return this.bySlot.get(slot) ?? new Map();
+  // Records of the kind on display.
+  records(slot = this.slot) {
+    return this.layer.records(slot);
   }
 
-  release(cell) {
-    return this.releases().get(cell);
+  record(cell) {
+    return this.records().get(cell);
   }
 
   get budget() {
@@ -64,25 +89,15 @@ export class Model extends EventTarget {
     this.changed();
     if (this.policy !== null && view.policy !== this.policy) return;
     this.policy = view.policy;
-    const known = new Set(this.slots.map((each) => each.slot));
-    const fresh = view.slots.filter((each) => !known.has(each.slot)).map((each) => each.slot);
-    // The stream brings all releases of slots that begin while it is open; a snapshot, only those of the latest slot.
-    for (const slot of this.#afterReset ? fresh.slice(-1) : fresh) this.complete.add(slot);
-    this.#afterReset = false;
-    this.slots = view.slots;
-    this.cells = view.cells;
-    this.range = view.range.map(Number);
-    const names = new Set(view.slots.map((each) => each.slot));
-    for (const slot of [...this.bySlot.keys()]) if (!names.has(slot)) this.bySlot.delete(slot);
-    if (this.slots.length > 0 && (this.following || !names.has(this.slot))) this.show(this.slots.length - 1);
+    this.layers.releases.applySlots(view);
+    this.layers.estimates.applySlots(view.estimates);
+    this.#showAvailable();
   }
 
-  applyRelease(release) {
-    if (release.release_id.split("/")[0] !== this.policy) return;
-    const slot = `${release.date}T${release.slot}`;
-    if (!this.bySlot.has(slot)) this.bySlot.set(slot, new Map());
-    this.bySlot.get(slot).set(release.cell, release);
-    if (release.unit !== undefined) this.unit = release.unit;
+  apply(kind, record) {
+    if (policyOf(record) !== this.policy) return;
+    this.layers[kind].add(record);
+    if (record.unit !== undefined) this.unit = record.unit;
     this.changed();
   }
 
@@ -90,6 +105,12 @@ export class Model extends EventTarget {
     if (record.policy !== this.policy) return;
     const known = this.budgets.get(record.date);
     if (known === undefined || Number(record.seq) >= Number(known.seq)) this.budgets.set(record.date, record);
+    this.changed();
+  }
+
+  choose(kind) {
+    this.chosen = kind;
+    this.#showAvailable();
     this.changed();
   }
 
@@ -101,7 +122,7 @@ export class Model extends EventTarget {
     this.changed();
   }
 
-  choose(cell) {
+  select(cell) {
     this.selected = this.selected === cell ? null : cell;
     this.changed();
   }
@@ -111,15 +132,23 @@ export class Model extends EventTarget {
     this.changed();
   }
 
+  // Show the slot on display, or the latest if the kind on display does not have it.
+  #showAvailable() {
+    if (this.slots.length === 0) return;
+    this.show(this.following || this.index < 0 ? this.slots.length - 1 : this.index);
+  }
+
   async #load(slot) {
-    if (this.complete.has(slot)) return;
-    this.complete.add(slot);
+    const { kind, layer } = this;
+    if (layer.complete.has(slot)) return;
+    layer.complete.add(slot);
     try {
-      const answer = await fetch(`api/v1/latest?${new URLSearchParams({ policy: this.policy, slot })}`);
+      const answer = await fetch(`${PATHS[kind]}?${new URLSearchParams({ policy: this.policy, slot })}`);
       if (!answer.ok) throw new Error(answer.statusText);
-      for (const release of parseExact(await answer.text()).releases) this.applyRelease(release);
+      for (const record of parseExact(await answer.text())[kind]) layer.addMissing(record);
+      this.changed();
     } catch {
-      this.complete.delete(slot); // retried when the slot is shown again
+      layer.complete.delete(slot); // retried when the slot is shown again
     }
   }
 }

@@ -1,14 +1,19 @@
-// Panel of the selected cell: its value, its noise interval, its last hours, and its record as published.
+// Panel of the selected cell: its value, its interval, its last days, and its record as published.
 
+import { summary } from "./card.js";
 import { chart } from "./chart.js";
 import { element } from "./dom.js";
 import { parseExact } from "./exact.js";
-import { noiseOf, shortOf, stateOf, WHY } from "./texts.js";
+import { shortOf } from "./texts.js";
+import { intervalOf, slotOf, stateOf, valueOf } from "./values.js";
+
+const HINT = "Choose a hexagon on the map or in the table to see its speed, how certain it is, and its last days.";
+const PATHS = { releases: "", estimates: "/estimates" };
 
 export class Panel {
   #model;
   #node;
-  #history = new Map(); // slot -> release of the chosen cell
+  #history = { releases: new Map(), estimates: new Map() }; // slot -> record of the selected cell
   #requested = "";
   #drawnKey = "";
 
@@ -18,88 +23,90 @@ export class Panel {
   }
 
   draw() {
-    const { selected, slot, slots, policy } = this.#model;
+    const { selected, slot, slots, policy, kind, layers } = this.#model;
     if (selected === null) {
       if (this.#drawnKey === "") return;
       this.#drawnKey = this.#requested = "";
-      this.#node.replaceChildren(element("p", { class: "hint" }, "Choose a hexagon on the map or in the table to see its noise and its last hours."));
+      this.#node.replaceChildren(element("p", { class: "hint" }, HINT));
       return;
     }
     const latest = slots.length === 0 ? "" : slots[slots.length - 1].slot;
-    const request = `${policy} ${selected} ${latest}`;
+    const request = `${policy} ${selected} ${kind} ${latest}`;
     if (request !== this.#requested) this.#load(request, selected, policy);
-    const releases = this.#releases(selected);
-    const key = `${request} ${slot} ${[...releases.values()].map((each) => each.release_id).join()}`;
+    const found = { releases: this.#records("releases", selected), estimates: this.#records("estimates", selected) };
+    const key = `${request} ${slot} ${layers.releases.version} ${layers.estimates.version} ${found.releases.size} ${found.estimates.size}`;
     if (key === this.#drawnKey) return;
     this.#drawnKey = key;
-    const open = this.#node.querySelector("details[open]") !== null;
-    this.#node.replaceChildren(...this.#view(selected, releases, open));
+    const open = [...this.#node.querySelectorAll("details[open]")].map((each) => each.className);
+    this.#node.replaceChildren(...this.#view(selected, found));
+    for (const each of this.#node.querySelectorAll("details")) each.open = open.includes(each.className);
   }
 
-  // The fetched history, updated with the releases of the stream.
-  #releases(cell) {
-    const found = new Map(this.#history);
-    for (const { slot } of this.#model.slots) {
-      const release = this.#model.releases(slot).get(cell);
-      if (release !== undefined) found.set(slot, release);
+  // The fetched history, updated with the records of the stream.
+  #records(kind, cell) {
+    const layer = this.#model.layers[kind];
+    const found = new Map(this.#history[kind]);
+    for (const { slot } of layer.slots) {
+      const record = layer.records(slot).get(cell);
+      if (record !== undefined) found.set(slot, record);
     }
     return found;
   }
 
   async #load(request, cell, policy) {
-    const same = this.#requested.split(" ")[1] === cell;
+    if (this.#requested.split(" ").slice(0, 2).join() !== `${policy},${cell}`) {
+      this.#history = { releases: new Map(), estimates: new Map() };
+    }
     this.#requested = request;
-    if (!same) this.#history = new Map();
+    // Both kinds are in the chart of estimates. What has no record of the cell is not asked for.
+    const kinds = Object.keys(PATHS).filter((kind) => (kind === "releases" || this.#model.kind === kind) && this.#model.layers[kind].cells.includes(cell));
     try {
-      const answer = await fetch(`api/v1/cells/${cell}?${new URLSearchParams({ policy })}`);
-      if (!answer.ok || this.#requested !== request) return;
-      const { releases } = parseExact(await answer.text());
-      this.#history = new Map(releases.map((each) => [`${each.date}T${each.slot}`, each]));
+      for (const kind of kinds) {
+        const answer = await fetch(`api/v1/cells/${cell}${PATHS[kind]}?${new URLSearchParams({ policy })}`);
+        if (!answer.ok || this.#requested !== request) return;
+        this.#history[kind] = new Map(parseExact(await answer.text())[kind].map((each) => [slotOf(each), each]));
+      }
       this.#model.changed();
     } catch {
       this.#requested = ""; // retried with the next change
     }
   }
 
-  #view(cell, releases, open) {
-    const { slots, range, slot, unit } = this.#model;
-    const release = releases.get(slot);
+  #view(cell, found) {
+    const { slots, range, slot, unit, kind } = this.#model;
+    const records = found[kind];
+    const record = records.get(slot);
     return [
-      element("p", { class: "cell-id" }, element("code", {}, cell), element("button", { type: "button", class: "close", "aria-label": "Close this hexagon", onclick: () => this.#model.choose(cell) }, "×")),
-      ...value(release),
-      element("h3", {}, "Its last hours"),
-      chart(slots, releases, range, slot, unit),
-      hours(slots, releases),
-      release === undefined ? null : record(release, open),
+      element("p", { class: "cell-id" }, element("code", {}, cell), element("button", { type: "button", class: "close", "aria-label": "Close this hexagon", onclick: () => this.#model.select(cell) }, "×")),
+      ...summary(record, found.releases.get(slot)),
+      element("h3", {}, "Its last days"),
+      chart(slots, records, kind === "estimates" ? found.releases : new Map(), { range, shown: slot, unit }),
+      element("p", { class: "key" }, kind === "estimates" ? "Line and band: speed of the road and its 95 % interval, dashed where predicted. Rings: releases, with their noise." : "Dots and band: means, and their noise in 95 of 100 cases."),
+      hours(slots, records, kind),
+      record === undefined ? null : published(record),
     ].filter((part) => part !== null);
   }
 }
 
-function value(release) {
-  if (release === undefined) return [element("p", { class: "figure" }, "Nothing was published for this hour.")];
-  if (release.mean == null) {
-    return [element("p", { class: "figure" }, element("strong", {}, stateOf(release))), element("p", {}, WHY[release.status] ?? "")];
-  }
-  return [
-    element("p", { class: "figure" }, element("strong", { id: "cell-mean" }, release.mean), ` ${release.unit ?? ""}`),
-    element("p", {}, "Noise, 95 %: ", element("span", { class: "numbers", id: "cell-interval" }, noiseOf(release))),
-  ];
-}
-
-function hours(slots, releases) {
+function hours(slots, records, kind) {
+  const estimates = kind === "estimates";
   const rows = [...slots].reverse().map((slot) => {
-    const release = releases.get(slot.slot);
-    const mean = release === undefined ? "–" : release.mean ?? stateOf(release);
-    const noise = release?.interval95 == null ? "" : release.interval95.join(" to ");
-    return element("tr", {}, element("th", { scope: "row" }, shortOf(slot)), element("td", {}, mean), element("td", {}, noise));
+    const record = records.get(slot.slot);
+    const value = record === undefined ? "–" : valueOf(record) ?? stateOf(record);
+    const interval = record === undefined ? null : intervalOf(record);
+    const cells = [value, interval === null ? "" : interval.join(" to ")];
+    if (estimates) cells.push(record === undefined ? "" : stateOf(record));
+    return element("tr", {}, element("th", { scope: "row" }, shortOf(slot)), ...cells.map((each) => element("td", {}, each)));
   });
-  return element("details", {}, element("summary", {}, "As a list"), element("table", { class: "hours" }, element("thead", {}, element("tr", {}, ...["hour", "mean", "noise, 95 %"].map((each) => element("th", { scope: "col" }, each)))), element("tbody", {}, ...rows)));
+  const names = estimates ? ["hour", "road", "95 %", "stage"] : ["hour", "mean", "noise, 95 %"];
+  const head = element("tr", {}, ...names.map((each) => element("th", { scope: "col" }, each)));
+  return element("details", { class: "list" }, element("summary", {}, "As a list"), element("table", { class: "hours" }, element("thead", {}, head), element("tbody", {}, ...rows)));
 }
 
 // Every field of the record, also unknown ones.
-function record(release, open) {
-  const rows = Object.entries(release).flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, plain(value))]);
-  return element("details", { class: "record", open }, element("summary", {}, "The record as published"), element("dl", {}, ...rows));
+function published(record) {
+  const rows = Object.entries(record).flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, plain(value))]);
+  return element("details", { class: "record" }, element("summary", {}, "The record as published"), element("dl", {}, ...rows));
 }
 
 function plain(value) {

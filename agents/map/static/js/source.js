@@ -32,7 +32,8 @@ export class Source {
       });
     on("reset", () => this.#model.reset(this.#policy));
     on("slots", (view) => this.#model.applySlots(view));
-    on("release", (release) => this.#model.applyRelease(release));
+    on("release", (record) => this.#model.apply("releases", record));
+    on("estimate", (record) => this.#model.apply("estimates", record));
     on("budget", (record) => this.#model.applyBudget(record));
     on("ready", ({ policy }) => {
       this.#model.setConnection("live");

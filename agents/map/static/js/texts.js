@@ -8,13 +8,25 @@ export const STATES = {
   suppressed: "suppressed",
   budget_exhausted: "budget spent",
   incomplete: "incomplete",
-  deferred: "not asked yet",
+  deferred: "no query of its own",
+};
+
+export const STAGES = {
+  live: "at the close of the hour",
+  predicted: "predicted",
+  settled: "settled",
+};
+
+export const STAGE_SENTENCES = {
+  live: "Estimated at the close of the hour.",
+  predicted: "Predicted: no release of this hexagon in this hour.",
+  settled: "Settled at the end of the day.",
 };
 
 export const WHY = {
   suppressed: "Too few vehicles were here, so their mean speed is not published.",
   budget_exhausted: "The day's privacy budget is spent, so nothing more was computed.",
-  deferred: "The day's end or other hours of this place say more than a mean of this hour would.",
+  deferred: "The budget went to other queries, which tell more. The estimate covers this hour, and so does the end of the day.",
   incomplete: "Some of the day's records were lost, so nothing was computed.",
 };
 
@@ -34,17 +46,15 @@ export function zoneOf(text) {
   return offset === "Z" || offset === "+00:00" ? "UTC" : `UTC${offset}`;
 }
 
-export const stateOf = (release) => STATES[release.status] ?? release.status;
-
-export function noiseOf(release) {
-  const [low, high] = release.interval95;
-  return `${low} to ${high} ${release.unit ?? ""}`.trim();
-}
-
 export function countsOf(releases) {
   const counts = {};
   for (const release of releases) counts[release.status] = (counts[release.status] ?? 0) + 1;
   const means = counts.released ?? 0;
   const rest = Object.keys(counts).filter((status) => status !== "released");
   return [`${means} ${means === 1 ? "mean" : "means"}`, ...rest.map((each) => `${counts[each]} ${STATES[each] ?? each}`)].join(", ");
+}
+
+export function countsOfEstimates(estimates) {
+  const predicted = estimates.filter((each) => each.stage === "predicted").length;
+  return `${estimates.length} ${estimates.length === 1 ? "estimate" : "estimates"}, ${predicted} of them predicted`;
 }

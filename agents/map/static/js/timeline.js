@@ -1,7 +1,7 @@
 // Selection of the hour: a slider, a play button, and a button back to the latest hour.
 
 import { byId, setText } from "./dom.js";
-import { clockOf, countsOf, dayOf, hoursOf, zoneOf } from "./texts.js";
+import { clockOf, countsOf, countsOfEstimates, dayOf, hoursOf, zoneOf } from "./texts.js";
 
 const STEP_MS = 800;
 
@@ -32,12 +32,13 @@ export class Timeline {
     this.#slider.disabled = this.#play.disabled = slots.length < 2;
     this.#follow.disabled = slots.length === 0 || following;
     if (shown === null) return;
-    const releases = [...this.#model.releases().values()];
+    const records = [...this.#model.records().values()];
+    const counts = this.#model.kind === "estimates" ? countsOfEstimates(records) : countsOf(records);
     this.#slider.setAttribute("aria-valuetext", `${dayOf(shown.start)}, ${hoursOf(shown)}`);
     this.#end("first-slot", slots[0]);
     this.#end("last-slot", slots[slots.length - 1]);
     setText(byId("slot-title"), `${dayOf(shown.start)}, ${hoursOf(shown)}`);
-    setText(byId("as-of"), `as of ${clockOf(shown.end)} (${zoneOf(shown.end)}) · ${countsOf(releases)}`);
+    setText(byId("as-of"), `as of ${clockOf(shown.end)} (${zoneOf(shown.end)}) · ${counts}`);
   }
 
   #end(id, slot) {

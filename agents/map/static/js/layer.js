@@ -1,0 +1,44 @@
+// Releases or estimates of one policy, by slot.
+
+import { slotOf } from "./values.js";
+
+export class Layer {
+  slots = []; // ordered by time
+  cells = [];
+  range = [0, 5]; // of the colours
+  complete = new Set(); // slots of which all records are loaded
+  version = 0; // grows with each record
+  hasDeferred = false; // whether a tracker has left out a query of a hexagon alone
+  #bySlot = new Map(); // slot -> cell -> record
+  #isNew = true;
+
+  records(slot) {
+    return this.#bySlot.get(slot) ?? new Map();
+  }
+
+  applySlots({ slots, cells, range }) {
+    const known = new Set(this.slots.map((each) => each.slot));
+    const fresh = slots.filter((each) => !known.has(each.slot)).map((each) => each.slot);
+    // The stream brings all records of slots that begin while it is open; a snapshot, only those of the latest slot.
+    for (const slot of this.#isNew ? fresh.slice(-1) : fresh) this.complete.add(slot);
+    this.#isNew = false;
+    this.slots = slots;
+    this.cells = cells;
+    this.range = range.map(Number);
+    const names = new Set(slots.map((each) => each.slot));
+    for (const slot of [...this.#bySlot.keys()]) if (!names.has(slot)) this.#bySlot.delete(slot);
+  }
+
+  add(record) {
+    const slot = slotOf(record);
+    if (!this.#bySlot.has(slot)) this.#bySlot.set(slot, new Map());
+    this.#bySlot.get(slot).set(record.cell, record);
+    this.version += 1;
+    this.hasDeferred ||= record.status === "deferred";
+  }
+
+  // Add a fetched record: one from the stream is as new or newer.
+  addMissing(record) {
+    if (!this.records(slotOf(record)).has(record.cell)) this.add(record);
+  }
+}
