@@ -88,9 +88,16 @@ def budget(date: str = "2022-01-02", seq: int = 1, policy: str = "city") -> byte
     return json.dumps(record | spent | {"epsilon_delta": {"epsilon": 1.4, "delta": 1e-6}}).encode()
 
 
-def feed(records: Iterable[bytes] = (), policy: str = "city", partitions: int = 2, *, ready: bool = True) -> Feed:
-    """A map that has read these records, and is `ready` or still reads."""
-    position = Position("1f0c3a52", [0] * partitions, [0], [0] * partitions)
+def feed(
+    records: Iterable[bytes] = (),
+    policy: str = "city",
+    partitions: int = 2,
+    *,
+    ready: bool = True,
+    estimates: bool = True,
+) -> Feed:
+    """A map that has read these records, and is `ready` or still reads; with or without a topic of estimates."""
+    position = Position("1f0c3a52", [0] * partitions, [0], [0] * partitions * estimates)
     made = Feed(DAY_MS, Hub(), position, policy)
     publish(made, records)
     if ready:
@@ -131,6 +138,7 @@ class Page:
 
     def __init__(self) -> None:
         self.releases: dict[str, bytes] = {}
+        self.estimates: dict[str, bytes] = {}
         self.budgets: dict[str, bytes] = {}
         self.slots: list[str] = []
         self.seen = ""
@@ -146,15 +154,22 @@ class Page:
     def _take(self, name: str, data: bytes) -> None:
         match name:
             case "reset":
-                self.releases, self.budgets, self.resets = {}, {}, self.resets + 1
+                self.releases, self.estimates, self.budgets, self.resets = {}, {}, {}, self.resets + 1
             case "slots":
                 told = json.loads(data)
                 self.slots = [slot["slot"] for slot in told["slots"]]
-                self.releases = {each: of for each, of in self.releases.items() if each.split("/")[1] in self.slots}
+                self.releases = _of(self.slots, self.releases)
+                self.estimates = _of([slot["slot"] for slot in told["estimates"]["slots"]], self.estimates)
             case "release":
                 self.releases[json.loads(data)["release_id"]] = data
+            case "estimate":
+                self.estimates[json.loads(data)["estimate_id"]] = data
             case "budget":
                 self.budgets[json.loads(data)["date"]] = data
+
+
+def _of(slots: list[str], records: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: record for name, record in records.items() if name.split("/")[1] in slots}
 
 
 class Listener:
@@ -178,10 +193,12 @@ class Listener:
 
 
 @asynccontextmanager
-async def listening(client: ClientSession, url: str, seen: str = "", *, packed: bool = True) -> AsyncIterator[Listener]:
-    """A viewer whose stream is compressed, as a browser's is."""
+async def listening(
+    client: ClientSession, url: str, seen: str = "", *, packed: bool = True, kind: str = ""
+) -> AsyncIterator[Listener]:
+    """A viewer whose stream is compressed, as a browser's is; of one `kind` or of all."""
     headers = {"Accept-Encoding": "gzip" if packed else "identity"} | ({"Last-Event-ID": seen} if seen else {})
-    async with client.get(f"{url}/api/v1/events", headers=headers) as response:
+    async with client.get(f"{url}/api/v1/events" + (f"?kind={kind}" if kind else ""), headers=headers) as response:
         assert response.status == 200
         assert (response.headers.get("Content-Encoding") == "gzip") == packed
         yield Listener(response, zlib.decompressobj(31).decompress if packed else bytes)

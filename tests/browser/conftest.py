@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.chromium import open_chromium
 from tests.browser.day import Day, open_day
 from tests.browser.demo import Demo, run_demo
+from tests.browser.estimated import deferred, estimates, settlement
 from tests.services.data import ROOT
 
 ARTIFACTS: Final = ROOT / ".artifacts" / "map"  # .ci/run says where they are
@@ -43,16 +44,30 @@ def day(browser: Browser) -> Iterator[Day]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def estimated_day(browser: Browser) -> Iterator[Day]:
+    assert browser.is_connected()
+    more = [*estimates(), *deferred(), settlement()]
+    with (
+        tempfile.TemporaryDirectory(prefix="hatcast-test-", dir="/tmp") as folder,
+        open_day(Path(folder), more) as running,
+    ):
+        yield running
+
+
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[OpenPage]:
     """Opens a map; at the test's end it has asked nobody else, set no cookie, and met no error that was not foreseen.
 
     foreseen   what the console may say, such as that a server does not answer which the test has stopped
+    within     the map's address, if `url` has a query
     bodies     gets the bytes of every answer
     """
     contexts: list[tuple[Any, str, list[str], list[str], str]] = []
 
-    def open_(url: str, *, foreseen: str = "", bodies: list[bytes] | None = None, **options: Any) -> Page:
+    def open_(
+        url: str, *, foreseen: str = "", within: str = "", bodies: list[bytes] | None = None, **options: Any
+    ) -> Page:
         context = browser.new_context(**{"viewport": {"width": 1360, "height": 900}} | options)
         context.set_default_timeout(PATIENCE_MS)
         page = context.new_page()
@@ -63,9 +78,9 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
         page.on("pageerror", lambda error: said.append(str(error)))
         if bodies is not None:
             page.on("requestfinished", lambda request: _keep(request, bodies))
-        contexts.append((context, url, asked, said, foreseen))
+        contexts.append((context, within or url, asked, said, foreseen))
         page.goto(url)
-        page.wait_for_selector("path.cell[data-status=released]")
+        page.wait_for_selector("path.cell[data-mean]:not([data-mean=''])")
         return page
 
     yield open_

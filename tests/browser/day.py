@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -22,7 +22,7 @@ from tests.displaying import CELLS, budget, release
 from tests.integration.tables import DEFAULTS, merged, toml
 from tests.services.data import ROOT
 
-TOPICS: Final = ("hats.means", "hats.budget")
+TOPICS: Final = ("hats.means", "hats.budget", "hats.estimates")
 HOURS: Final = 24
 NO_MEAN: Final = {"suppressed": 2, "budget_exhausted": 3, "incomplete": 4}
 _START_S: Final = 60.0
@@ -108,12 +108,14 @@ class Day:
 
 
 @contextmanager
-def open_day(folder: Path) -> Iterator[Day]:
-    """A day that has been published, and the map over it."""
+def open_day(folder: Path, more: Sequence[bytes] = ()) -> Iterator[Day]:
+    """A day that has been published, and the map over it. more: releases and estimates beside the day's."""
     with Services(TOPICS) as services:
         day = Day(services.wait().kafka, folder)
         day.publish(record for hour in range(HOURS) for record in hour_of(hour))
         day.publish([budget("2022-01-02", 15), budget("2022-01-03", 9)], TOPICS[1])
+        day.publish((each for each in more if b'"estimate_id"' not in each), TOPICS[0])
+        day.publish((each for each in more if b'"estimate_id"' in each), TOPICS[2])
         day.start()
         try:
             yield day

@@ -12,7 +12,7 @@ from hatcast.agents.map.event_id import Position, parse_position
 from hatcast.agents.map.event_stream import GZIP_HEADER, Batch, Chunk, event
 from hatcast.agents.map.record import Kind
 from hatcast.agents.map.subscribers import MAX_QUEUED_CHUNKS, Hub
-from tests.displaying import CELLS, Page, budget, feed, publish, release
+from tests.displaying import CELLS, Page, budget, estimate, feed, publish, release
 
 offsets = st.lists(st.integers(0, 10**18 - 1), min_size=1, max_size=20)
 
@@ -31,9 +31,9 @@ def test_a_record_in_several_lines_is_one_event() -> None:
     assert event("release", b'{\n "a": 1\r\n}', "x") == b'id: x\nevent: release\ndata: {  "a": 1  }\n\n'
 
 
-@given(offsets, offsets)
-def test_an_id_is_read_as_it_was_written(means: list[int], budgets: list[int]) -> None:
-    position = Position("00ff00ff", means, budgets)
+@given(offsets, offsets, st.just([]) | offsets)
+def test_an_id_is_read_as_it_was_written(means: list[int], budgets: list[int], estimates: list[int]) -> None:
+    position = Position("00ff00ff", means, budgets, estimates)
     assert parse_position(str(position)) == position
 
 
@@ -46,7 +46,8 @@ def records(hours: int) -> list[bytes]:
     made = [
         release(hour, cell, f"{20 + hour % 7}.{100 + at}") for hour in range(hours) for at, cell in enumerate(CELLS)
     ]
-    return [*made, budget(seq=hours)]
+    estimates = [estimate(hour, cell) for hour in range(hours) for cell in CELLS[:2]]
+    return [*made, *estimates, budget(seq=hours)]
 
 
 def stream_to(page: Page, made: feed_module.Feed) -> None:
@@ -73,8 +74,12 @@ def test_one_who_comes_back_knows_in_the_end_what_one_who_stayed_knows(hours: li
     # One who begins is sent the latest slot, and asks for earlier ones.
     first = feed(records(hours[0])).policy(Kind.RELEASES, "city")
     latest = first.latest() if first else None
-    early = {each for each in stayed.releases if latest and each.split("/")[1] < latest.slot}
-    assert away.releases == {each: text for each, text in stayed.releases.items() if each not in early}
+
+    def expected(of: dict[str, bytes]) -> dict[str, bytes]:
+        return {each: text for each, text in of.items() if not (latest and each.split("/")[1] < latest.slot)}
+
+    assert away.releases == expected(stayed.releases)
+    assert away.estimates == expected(stayed.estimates)
     assert (away.slots, away.budgets) == (stayed.slots, stayed.budgets)
     assert away.resets == 1
 

@@ -52,7 +52,7 @@ function certainties([low, high], unit) {
 
 function stages() {
   return [
-    ["released", "solid edge: has a release of this hour"],
+    ["released", "solid edge: with releases of this hour"],
     ["predicted", "dashed edge: predicted from other hours and places"],
   ].map(([name, words]) => element("li", {}, box(svgElement("rect", { x: 1, y: 1, width: 24, height: 16, rx: 3, class: name })), words));
 }

@@ -63,6 +63,12 @@ export class Model extends EventTarget {
     return this.layer.range;
   }
 
+  // Slots with a release or an estimate, ordered by time.
+  get allSlots() {
+    const byName = new Map(Object.values(this.layers).flatMap(({ slots }) => slots.map((each) => [each.slot, each])));
+    return [...byName.values()].sort((one, other) => Date.parse(one.start) - Date.parse(other.start));
+  }
+
   get shown() {
     return this.slots.find((each) => each.slot === this.slot) ?? null;
   }

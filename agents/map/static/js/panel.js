@@ -80,7 +80,7 @@ export class Panel {
       element("p", { class: "cell-id" }, element("code", {}, cell), element("button", { type: "button", class: "close", "aria-label": "Close this hexagon", onclick: () => this.#model.select(cell) }, "×")),
       ...summary(record, found.releases.get(slot)),
       element("h3", {}, "Its last days"),
-      chart(slots, records, kind === "estimates" ? found.releases : new Map(), { range, shown: slot, unit }),
+      kind === "estimates" ? chart(this.#model.allSlots, records, found.releases, { range, shown: slot, unit }) : chart(slots, records, new Map(), { range, shown: slot, unit }),
       element("p", { class: "key" }, kind === "estimates" ? "Line and band: speed of the road and its 95 % interval, dashed where predicted. Rings: releases, with their noise." : "Dots and band: means, and their noise in 95 of 100 cases."),
       hours(slots, records, kind),
       record === undefined ? null : published(record),

@@ -1,0 +1,194 @@
+"""Estimates on the map, in a browser: the first view, the switch, the card and its chart."""
+
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import OpenPage, picture
+from tests.browser.day import HOURS, Day, hexagons
+from tests.browser.estimated import GAP, NEVER_RELEASED, SURPRISED, deferred, one
+from tests.browser.test_map import LOOKS, drawn, table
+from tests.displaying import values_of
+
+
+def latest(day: Day) -> dict[str, Any]:
+    """The estimates of the latest hour, by cell."""
+    return {each["cell"]: each for each in values_of(day.get("/api/v1/estimates"))["estimates"]}
+
+
+def select(page: Page, cell: str) -> None:
+    page.click("#show-table")
+    page.locator(f"button[data-cell='{cell}']").click()
+    page.click("#show-map")
+
+
+def opacities(page: Page) -> dict[str, float]:
+    found: dict[str, float] = page.evaluate(
+        """() => Object.fromEntries([...document.querySelectorAll("path.cell")].map((path) =>
+             [path.dataset.cell, Number(path.getAttribute("fill-opacity"))]))"""
+    )
+    return found
+
+
+def test_estimates_are_the_first_view_and_every_hexagon_has_its_speed_stage_and_certainty(
+    estimated_day: Day, open_page: OpenPage
+) -> None:
+    page = open_page(estimated_day.url)
+    expect(page.locator("#show-estimates")).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#as-of")).to_contain_text("estimates")
+    hexes, records, seen = drawn(page), latest(estimated_day), opacities(page)
+    assert hexes.keys() == records.keys() == {*hexagons(), *NEVER_RELEASED}
+    for cell, record in records.items():
+        assert (hexes[cell]["status"], hexes[cell]["mean"]) == (record["stage"], record["road"]["value"])
+    widths = {
+        cell: float(each["road"]["interval95"][1]) - float(each["road"]["interval95"][0])
+        for cell, each in records.items()
+    }
+    by_width = sorted(widths, key=lambda cell: widths[cell])
+    shown = [seen[cell] for cell in by_width]
+    assert shown == sorted(shown, reverse=True), "the wider the interval, the fainter"
+    assert len(set(shown)) == 4
+    dashed = set(page.locator("path.cell.predicted").evaluate_all("paths => paths.map((path) => path.dataset.cell)"))
+    assert dashed == {cell for cell, each in records.items() if each["stage"] == "predicted"}
+    legend = page.locator("#legend")
+    expect(page.locator("#legend-title")).to_have_text("Speed of the road, km/h")
+    expect(legend.locator(".certainties li")).to_have_text(["±4", "±7", "±10", "wider"])
+    samples = legend.locator(".certainty").evaluate_all(
+        "all => all.map((each) => Number(each.getAttribute('fill-opacity')))"
+    )
+    assert set(samples) == set(shown), "each opacity of the map is in the legend"
+    expect(legend).to_contain_text("dashed edge: predicted")
+
+
+def test_the_switch_shows_releases_by_keyboard_and_the_url_remembers_it(
+    estimated_day: Day, open_page: OpenPage
+) -> None:
+    page = open_page(estimated_day.url)
+    page.locator("#show-estimates").focus()
+    page.keyboard.press("Tab")
+    expect(page.locator("#show-releases")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#show-releases")).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#show-estimates")).to_have_attribute("aria-pressed", "false")
+    expect(page.locator("#legend-title")).to_have_text("Mean speed, km/h")
+    assert page.url.endswith("?show=releases")
+    page.reload()
+    expect(page.locator("#show-releases")).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#legend-title")).to_have_text("Mean speed, km/h")
+    page.click("#show-estimates")
+    expect(page.locator("#legend-title")).to_have_text("Speed of the road, km/h")
+    assert page.url.endswith("?show=estimates")
+
+
+def test_of_a_trackers_releases_the_deferred_ones_are_explained_and_a_settlement_is_not_drawn(
+    estimated_day: Day, open_page: OpenPage
+) -> None:
+    page = open_page(f"{estimated_day.url}?show=releases", within=estimated_day.url)
+    waiting = {each["cell"] for each in map(values_of, deferred())}
+    shown = {cell: each for cell, each in drawn(page).items() if each["status"] == "deferred"}
+    assert shown.keys() == waiting
+    assert {each["fill"] for each in shown.values()} == {"url(#hatch-deferred)"}
+    expect(page.locator("#legend")).to_contain_text("no query of its own")
+    assert drawn(page).keys() == {*hexagons(), *waiting}
+    assert b"settlement" not in estimated_day.get("/api/v1/latest") + estimated_day.get("/api/v1/slots")
+    select(page, waiting.pop())
+    expect(page.locator("#cell-body")).to_contain_text("The budget went to other queries")
+
+
+def test_a_card_says_the_speed_its_interval_its_stage_and_what_they_mean(
+    estimated_day: Day, open_page: OpenPage
+) -> None:
+    page = open_page(estimated_day.url)
+    record = latest(estimated_day)[SURPRISED]
+    select(page, SURPRISED)
+    expect(page.locator("#cell-road")).to_have_text(record["road"]["value"])
+    expect(page.locator("#cell-interval")).to_have_text(" to ".join(record["road"]["interval95"]) + " km/h")
+    expect(page.locator("#cell-stage")).to_have_text("Estimated at the close of the hour.")
+    expect(page.locator("#cell-meaning")).to_contain_text("In 95 of 100 cases")
+    expect(page.locator("#cell-surprise")).to_contain_text("by 4.25 standard deviations, slower")
+    expect(page.locator("#cell-body dl").first).to_contain_text(record["mean"]["value"])
+    page.get_by_text("The record as published").click()
+    fields = dict(zip(*(page.locator(f".record {each}").all_inner_texts() for each in ("dt", "dd")), strict=True))
+    assert set(fields) == set(record)
+    cell = NEVER_RELEASED[0]
+    select(page, cell)
+    expect(page.locator("#cell-road")).to_have_text(latest(estimated_day)[cell]["road"]["value"])
+    expect(page.locator("#cell-stage")).to_have_text("Predicted: no release of this hexagon in this hour.")
+    expect(page.locator("#cell-surprise")).to_have_count(0)
+
+
+def test_the_chart_has_a_band_with_a_gap_and_the_releases_beside_it(estimated_day: Day, open_page: OpenPage) -> None:
+    page = open_page(estimated_day.url)
+    select(page, SURPRISED)
+    chart = page.locator("#cell .chart")
+    expect(chart.locator("circle.ring")).to_have_count(HOURS)
+    expect(chart.locator("polygon.band")).to_have_count(2)
+    expect(chart.locator("path.predicted")).to_have_count(2)
+    expect(chart.locator("circle.road")).to_have_count(1)
+    points = chart.locator("polygon.band").evaluate_all("all => all.map((each) => each.points.numberOfItems)")
+    assert points == [2 * GAP.start, 2 * (HOURS - GAP.stop)]
+    ticks = chart.locator("text.tick").all_text_contents()
+    assert {"12:00", "00:00", "Sun 2 Jan", "Mon 3 Jan"} <= set(ticks), "the city's clock and days"
+    page.get_by_text("As a list").click()
+    rows = page.locator(".hours tbody td:nth-child(2)").all_inner_texts()
+    assert rows == [
+        values_of(one(hour, SURPRISED))["road"]["value"] for hour in reversed(range(HOURS)) if hour not in GAP
+    ]
+
+
+def test_an_earlier_hour_shows_its_settled_estimates_and_an_hour_without_any_is_left_out(
+    estimated_day: Day, open_page: OpenPage
+) -> None:
+    page = open_page(estimated_day.url)
+    expect(page.locator("#slot")).to_have_attribute("max", str(HOURS - len(GAP) - 1))
+    page.locator("#slot").focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#slot-title")).to_have_text("Sun 2 Jan 2022, 10:00–11:00")
+    cell = sorted(hexagons())[0]
+    wanted = values_of(one(1, cell))["road"]["value"]
+    expect(page.locator(f"path.cell[data-cell='{cell}']")).to_have_attribute("data-mean", wanted)
+
+
+def test_the_table_has_the_estimates_digit_by_digit(estimated_day: Day, open_page: OpenPage) -> None:
+    page = open_page(estimated_day.url)
+    page.click("#show-table")
+    records = latest(estimated_day)
+    expect(page.locator("table.all tbody tr")).to_have_count(len(records))
+    for cell, _, road, low, high, mean, z, unit in table(page):
+        record = records[cell]
+        assert [road, low, high] == [record["road"]["value"], *record["road"]["interval95"]]
+        assert (mean, z, unit) == (record.get("mean", {}).get("value", ""), record.get("residual_z", ""), "km/h")
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_axe_finds_nothing_serious_in_estimates(look: str, estimated_day: Day, open_page: OpenPage) -> None:
+    page = open_page(estimated_day.url, **LOOKS[look])
+    select(page, SURPRISED)
+    expect(page.locator("#cell .chart circle.ring").first).to_be_attached()
+    for view in ("table", "map"):
+        page.click(f"#show-{view}")
+        picture(page, f"estimates-{look}-{view}", whole=look.startswith("phone"))
+        serious = [
+            (each["id"], [node["html"][:120] for node in each["nodes"]])
+            for each in Axe().run(page).response["violations"]
+            if each["impact"] in ("serious", "critical")
+        ]
+        assert serious == [], view
+        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+def test_the_first_estimates_are_shown_as_they_come_and_settled_ones_take_their_place(
+    estimated_day: Day, open_page: OpenPage
+) -> None:
+    """The last test of this day: it is not the same afterwards."""
+    page = open_page(estimated_day.url)
+    select(page, SURPRISED)
+    estimated_day.publish([one(HOURS, SURPRISED)], "hats.estimates")
+    expect(page.locator("#slot-title")).to_have_text("Mon 3 Jan 2022, 09:00–10:00")
+    expect(page.locator("#cell-road")).to_have_text(values_of(one(HOURS, SURPRISED))["road"]["value"])
+    settled = one(HOURS, SURPRISED).replace(b'"live"', b'"settled"').replace(b'"predicted"', b'"settled"')
+    estimated_day.publish([settled], "hats.estimates")
+    expect(page.locator("#cell-stage")).to_have_text("Settled at the end of the day.")
