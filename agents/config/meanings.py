@@ -109,7 +109,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "display": {
         "listen": "address of the page; `--host` and `--port` override its parts",
         "keep": 'slots that ended longer before the newest one are dropped; `"1h"` to `"32d"`. Memory grows with '
-        "it: about 1 kB for each hexagon and slot",
+        "it: about 2 kB for each hexagon and slot, a release and an estimate",
         "title": "title of the page",
     },
     "policy": {

@@ -1,5 +1,6 @@
 """A day of a made-up city on embedded topics, with every kind of release, and `hatcast display` over it."""
 
+import json
 import math
 import os
 import signal
@@ -64,9 +65,10 @@ class Day:
         self._config.write_text(toml(merged(DEFAULTS, table)))
 
     def publish(self, records: Iterable[bytes], topic: str = TOPICS[0]) -> None:
-        """To the topic; returns when they are there."""
+        """To the topic, with their keys; returns when they are there."""
         for record in records:
-            self._producer.produce(topic, record)
+            read = json.loads(record)
+            self._producer.produce(topic, record, key=read.get("release_id") or read.get("estimate_id"))
         assert self._producer.flush(30) == 0
 
     def start(self) -> None:

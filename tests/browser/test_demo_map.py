@@ -11,7 +11,7 @@ FIRST_CELL_S = 60.0
 
 
 def test_the_first_cell_is_on_the_map_within_a_minute_and_is_what_the_api_says(demo: Demo, open_page: OpenPage) -> None:
-    page = open_page(demo.url, bodies=demo.bodies)
+    page = open_page(f"{demo.url}?show=releases", within=demo.url, bodies=demo.bodies)
     expect(page.locator("#connection")).to_have_text("live")
     assert demo.first_cell_s < FIRST_CELL_S, demo.first_cell_s
     expect(page.locator("#slot")).to_be_enabled()  # there are two hours
@@ -25,14 +25,24 @@ def test_the_first_cell_is_on_the_map_within_a_minute_and_is_what_the_api_says(d
     for path in shown.all():
         assert path.get_attribute("data-mean") == records[path.get_attribute("data-cell") or ""]["mean"]
     page.click("#follow")
+    page.click("#show-estimates")
+    expect(page.locator("#legend-title")).to_have_text("Speed of the road, km/h")
     picture(page, "demo")
 
 
-def test_nothing_that_a_demo_lets_out_names_a_vehicle(demo: Demo, open_page: OpenPage) -> None:
+def test_estimates_are_on_the_demos_map_without_a_choice(demo: Demo, open_page: OpenPage) -> None:
     page = open_page(demo.url, bodies=demo.bodies)
+    expect(page.locator("#show-estimates")).to_have_attribute("aria-pressed", "true")
+    estimates = {each["cell"]: each for each in values_of(demo.get("/api/v1/estimates"))["estimates"]}
+    shown = set(page.locator("path.cell[data-mean]").evaluate_all("all => all.map((each) => each.dataset.cell)"))
+    assert shown == estimates.keys()
+
+
+def test_nothing_that_a_demo_lets_out_names_a_vehicle(demo: Demo, open_page: OpenPage) -> None:
+    page = open_page(f"{demo.url}?show=releases", within=demo.url, bodies=demo.bodies)
     wait_for(lambda: len(values_of(demo.get("/api/v1/slots"))["slots"]) >= 2, demo)
     cell = page.locator("path.cell[data-status=released]").first.get_attribute("data-cell")
-    for path in ("/", f"/api/v1/cells/{cell}", "/api/v1/latest", "/livez", "/readyz"):
+    for path in ("/", f"/api/v1/cells/{cell}", "/api/v1/latest", "/api/v1/estimates", "/livez", "/readyz"):
         demo.get(path)
     demo.listen(30)
     page.click("#show-table")

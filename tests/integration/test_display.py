@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.monitoring.kinds import Process
-from tests.displaying import CELLS, budget, release
+from tests.displaying import CELLS, budget, estimate, release
 from tests.exposed import undeclared, unset
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.health import is_ready, scraped
@@ -41,7 +41,8 @@ def send(pipeline: Pipeline, *records: bytes, topic: str | None = None, aborted:
     producer.init_transactions(30)
     producer.begin_transaction()
     for record in records:
-        producer.produce(name, record, key=json.loads(record).get("release_id", "budget"))
+        read = json.loads(record)
+        producer.produce(name, record, key=read.get("release_id", read.get("estimate_id", "budget")))
     producer.flush(30)
     (producer.abort_transaction if aborted else producer.commit_transaction)(30)
 
@@ -54,8 +55,8 @@ def url_of(display: WorkerProcess) -> str:
     return ""
 
 
-def shown(display: WorkerProcess) -> bytes:
-    with urllib.request.urlopen(f"{url_of(display)}api/v1/latest?policy=city", timeout=30) as answer:
+def shown(display: WorkerProcess, path: str = "latest") -> bytes:
+    with urllib.request.urlopen(f"{url_of(display)}api/v1/{path}?policy=city", timeout=30) as answer:
         body: bytes = answer.read()
     return body
 
@@ -82,7 +83,7 @@ def test_what_was_committed_is_shown_byte_for_byte_and_what_was_aborted_is_not(p
     assert unset(page, Process.DISPLAY) == set()
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(f"{url_of(display)}metrics", timeout=30)
-    assert '"skipped a record that is not a release or a budget"' in display.logged()
+    assert '"skipped a record that is not a release, an estimate or a budget"' in display.logged()
     assert "whatever it holds" not in display.logged()
     assert display.terminate() == 0
 
@@ -93,3 +94,56 @@ def test_without_its_topics_the_map_does_not_start_and_says_what_to_do(pipeline:
     assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
     assert b"start a worker" in done.stderr
     assert pipeline.settings.topics.means not in pipeline.kafka.topics(), "and it makes none"
+
+
+def test_estimates_are_shown_beside_the_releases_each_policys_apart(pipeline: Pipeline) -> None:
+    ensure_topics(pipeline.settings)
+    topic = pipeline.settings.topics.estimates
+    send(pipeline, release(0), release(0, policy="other"))
+    send(pipeline, estimate(0), estimate(0, CELLS[1], "predicted"), estimate(0, policy="other", road=9), topic=topic)
+    cut = Record(estimate(1).replace(b'"value"', b'"valu"'), b"z")
+    pipeline.kafka.produce(topic, [*POISON, cut])
+    display = pipeline.start("display", "--port", 0)
+    pipeline.wait(lambda: bool(url_of(display)), "a map", display)
+    pipeline.wait(lambda: estimate(0) in shown_or_nothing(display), "a map that has read the topics", display)
+    assert shown(display, "estimates").endswith(
+        b",".join(sorted_by_cell(estimate(0), estimate(0, CELLS[1], "predicted"))) + b"]}"
+    )
+    assert b"other" not in shown(display, "estimates")
+
+    settled = estimate(0, stage="settled", road=23)
+    send(pipeline, settled, estimate(1), topic=topic)
+    pipeline.wait(lambda: estimate(1) in shown(display, "estimates"), "a later hour", display)
+    assert settled in shown(display, f"cells/{CELLS[0]}/estimates")
+    assert estimate(0) not in shown(display, f"cells/{CELLS[0]}/estimates")
+    assert b"estimate_id" not in shown(display)
+    assert '"skipped a record that is not a release, an estimate or a budget"' in display.logged()
+    assert "valu" not in display.logged()
+    assert display.terminate() == 0
+
+
+def shown_or_nothing(display: WorkerProcess) -> bytes:
+    """The estimates, or nothing while the topics are still being read."""
+    try:
+        return shown(display, "estimates")
+    except urllib.error.HTTPError as error:
+        assert error.code == 503
+        return b""
+
+
+def sorted_by_cell(*records: bytes) -> list[bytes]:
+    return sorted(records, key=lambda record: str(json.loads(record)["cell"]))
+
+
+def test_without_a_topic_of_estimates_the_map_shows_releases_and_says_so_once(pipeline: Pipeline) -> None:
+    """As where no worker of this version has started yet."""
+    ensure_topics(pipeline.settings)
+    pipeline.kafka.delete_topics([pipeline.settings.topics.estimates])
+    send(pipeline, release(0))
+    display = pipeline.start("display", "--port", 0, "--metrics-listen", "127.0.0.1:0")
+    pipeline.wait(lambda: is_ready(display) and bool(url_of(display)), "a map that is ready", display)
+    assert release(0) in shown(display)
+    assert json.loads(shown(display, "estimates"))["estimates"] == []
+    assert display.logged().count('"no topic of estimates: showing releases only until the next start"') == 1
+    assert pipeline.settings.topics.estimates not in pipeline.kafka.topics(), "and it makes none"
+    assert display.terminate() == 0

@@ -12,7 +12,6 @@ from hatcast.agents.kafka import cloud_events
 from hatcast.agents.kafka.tail import follow
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.map.feed import Feed
-from hatcast.agents.map.history import History
 from hatcast.agents.map.subscribers import Hub
 from hatcast.agents.map.topic_reader import Reader, start_position
 from tests.integration.harness import Pipeline, open_pipeline
@@ -45,7 +44,7 @@ def mapped(pipeline: Pipeline) -> set[str]:
     """The policies that the live map shows."""
 
     async def read() -> set[str]:
-        feed = Feed(History(DAY_MS), Hub(), start_position(pipeline.settings), pipeline.name)
+        feed = Feed(DAY_MS, Hub(), start_position(pipeline.settings), pipeline.name)
         stopping = asyncio.Event()
         reading = asyncio.create_task(Reader(pipeline.settings, feed).run(stopping))
         while not feed.caught_up:
@@ -53,7 +52,7 @@ def mapped(pipeline: Pipeline) -> set[str]:
             await asyncio.sleep(0.05)
         stopping.set()
         await reading
-        return set(feed.history.names())
+        return {name for history in feed.histories.values() for name in history.names()}
 
     return asyncio.run(read())
 

@@ -7,10 +7,9 @@ import { intervalOf, isEstimate, spanOf, stateOf, valueOf } from "./values.js";
 const SURPRISE = 3; // standard deviations
 const MEANING = "In 95 of 100 cases the mean speed of the road is in this interval. It covers the noise of the releases, which buses happened to pass, and what the model leaves open.";
 
-// record: on display; release: of the same hour
-export function summary(record, release) {
+export function summary(record) {
   if (record === undefined) return [element("p", { class: "figure" }, "Nothing was published for this hour.")];
-  return isEstimate(record) ? ofEstimate(record, release) : ofRelease(record);
+  return isEstimate(record) ? ofEstimate(record) : ofRelease(record);
 }
 
 function ofRelease(release) {
@@ -23,19 +22,26 @@ function ofRelease(release) {
   ];
 }
 
-function ofEstimate(estimate, release) {
-  const { road, mean, unit, stage } = estimate;
-  const details = [];
-  if (mean !== undefined) details.push(["mean of its readings", `${mean.value} (${mean.interval95.join(" to ")})`]);
-  if (release !== undefined) details.push(["release of this hour", ofItsRelease(release)]);
+function ofEstimate(estimate) {
+  const { road, unit, stage } = estimate;
   return [
     element("p", { class: "figure" }, element("strong", { id: "cell-road" }, road.value), ` ${unit}, speed of the road`),
     element("p", {}, "95 %: ", element("span", { class: "numbers", id: "cell-interval" }, spanOf(estimate))),
     element("p", { id: "cell-stage" }, STAGE_SENTENCES[stage] ?? stage),
     surprise(estimate),
-    element("p", { class: "hint", id: "cell-meaning" }, MEANING),
-    details.length === 0 ? null : element("dl", {}, ...details.flatMap(([name, text]) => [element("dt", {}, name), element("dd", {}, text)])),
   ].filter((part) => part !== null);
+}
+
+// What the interval of an estimate means, and the numbers beside it; release: of the same hour
+export function explanation(record, release) {
+  if (!isEstimate(record)) return [];
+  const details = [];
+  if (record.mean !== undefined) details.push(["mean of its readings", `${record.mean.value} (${record.mean.interval95.join(" to ")})`]);
+  if (release !== undefined) details.push(["release of this hour", ofItsRelease(release)]);
+  return [
+    element("p", { class: "hint", id: "cell-meaning" }, MEANING),
+    element("dl", { id: "cell-details" }, ...details.flatMap(([name, text]) => [element("dt", {}, name), element("dd", {}, text)])),
+  ];
 }
 
 function ofItsRelease(release) {
@@ -46,6 +52,6 @@ function ofItsRelease(release) {
 function surprise({ residual_z: z }) {
   if (z === undefined || Math.abs(Number(z)) <= SURPRISE) return null;
   const [size, direction] = [z.replace("-", ""), Number(z) < 0 ? "slower" : "faster"];
-  const words = `Unusual: this hour differs from what was expected by ${size} standard deviations, ${direction}.`;
+  const words = `Unusual: the last release about this hour is ${size} standard deviations ${direction} than expected.`;
   return element("p", { class: "surprise", id: "cell-surprise" }, words);
 }

@@ -1,6 +1,6 @@
 // Panel of the selected cell: its value, its interval, its last days, and its record as published.
 
-import { summary } from "./card.js";
+import { explanation, summary } from "./card.js";
 import { chart } from "./chart.js";
 import { element } from "./dom.js";
 import { parseExact } from "./exact.js";
@@ -78,10 +78,11 @@ export class Panel {
     const record = records.get(slot);
     return [
       element("p", { class: "cell-id" }, element("code", {}, cell), element("button", { type: "button", class: "close", "aria-label": "Close this hexagon", onclick: () => this.#model.select(cell) }, "×")),
-      ...summary(record, found.releases.get(slot)),
+      ...summary(record),
       element("h3", {}, "Its last days"),
       kind === "estimates" ? chart(this.#model.allSlots, records, found.releases, { range, shown: slot, unit }) : chart(slots, records, new Map(), { range, shown: slot, unit }),
       element("p", { class: "key" }, kind === "estimates" ? "Line and band: speed of the road and its 95 % interval, dashed where predicted. Rings: releases, with their noise." : "Dots and band: means, and their noise in 95 of 100 cases."),
+      ...explanation(record, found.releases.get(slot)),
       hours(slots, records, kind),
       record === undefined ? null : published(record),
     ].filter((part) => part !== null);
