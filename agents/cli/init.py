@@ -1,12 +1,14 @@
 """`hatcast init`: write a first hatcast.toml."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from hatcast.agents.cli.options import config_option
+from hatcast.agents.cli.progress import progress_bars
 from hatcast.agents.config.template import (
     TEMPLATE_ESTIMATORS,
     Answers,
@@ -16,6 +18,7 @@ from hatcast.agents.config.template import (
     write_template,
 )
 from hatcast.stream.errors import HatcastError, SettingError
+from hatcast.stream.policy.tracker_keys import TRACKER, Objective
 from hatcast.stream.readings.formats import FORMATS
 
 _DEFAULTS = Answers(timezone="")
@@ -23,17 +26,19 @@ _QUESTIONS = {
     "name": "Name of the policy",
     "timezone": "Time zone of the city, such as Asia/Kolkata",
     "upper_bound": "Upper bound of speeds, km/h",
+    "estimator": f"Estimator ({', '.join(TEMPLATE_ESTIMATORS)})",
     "epsilon": "Epsilon of one release; smaller hides more",
     "max_hats_per_day": "K, most hexagons and hours of a bus's day that count",
-    "daily_limit": "Most epsilon that a bus's day may cost",
-    "estimator": f"Estimator ({', '.join(TEMPLATE_ESTIMATORS)})",
+    "daily_limit": "Most epsilon that a bus can lose on a day; smaller hides more",
     "kafka": "Bootstrap servers of Kafka",
     "redis": "URL of Redis",
     "telemetry_format": f"Format of the telemetry ({', '.join(FORMATS)})",
 }
+_OF_RELEASES = ("epsilon", "max_hats_per_day")  # keys that a tracker does not have
+_PLAIN_ESTIMATOR = "array_averaging"  # if one of them is given, and no estimator
 
 
-@click.command(epilog="Example:  hatcast init --timezone Europe/Helsinki --epsilon 0.5 --max-hats 40 --yes")
+@click.command(epilog="Example:  hatcast init --timezone Europe/Helsinki --daily-limit 2 --yes")
 @config_option
 @click.option("--name", help=f"Name of the policy.  [default: {_DEFAULTS.name}]")
 @click.option(
@@ -41,15 +46,33 @@ _QUESTIONS = {
 )
 @click.option("--upper-bound", type=float, metavar="KM/H", help="U: higher speeds are clipped to it.  [default: 65]")
 @click.option(
-    "--epsilon", type=float, help="Epsilon of one release: a smaller one hides more and adds more noise.  [default: 1]"
+    "--daily-limit",
+    type=float,
+    metavar="EPSILON",
+    help="The most that one bus can lose on a day, of everything that is published.  [default: 5; without the tracker"
+    " K x epsilon]",
 )
 @click.option(
-    "--max-hats", "max_hats_per_day", type=int, help="K: most hexagons and hours of a bus's day.  [default: 89]"
+    "--recording",
+    "recordings",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A recorded day of the city, in --format: chooses the tracker's keys as `hatcast plan` does. Repeatable.",
 )
 @click.option(
-    "--daily-limit", type=float, help="Most epsilon of a bus's day, all releases together.  [default: K x epsilon]"
+    "--estimator",
+    type=click.Choice(TEMPLATE_ESTIMATORS),
+    help="tracker: estimates at a small total; the others release each mean by itself.  [default: tracker, or"
+    " array_averaging with --epsilon or --max-hats]",
 )
-@click.option("--estimator", type=click.Choice(TEMPLATE_ESTIMATORS), help="[default: array_averaging]")
+@click.option("--epsilon", type=float, help="Without the tracker: epsilon of one release.  [default: 1]")
+@click.option(
+    "--max-hats",
+    "max_hats_per_day",
+    type=int,
+    help="Without the tracker: K, most hexagons and hours of a bus's day.  [default: 89]",
+)
 @click.option("--kafka", help="Bootstrap servers.  [default: localhost:9092]")
 @click.option("--redis", help="[default: redis://localhost:6379/0]")
 @click.option(
@@ -63,7 +86,9 @@ _QUESTIONS = {
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option("--check-services", is_flag=True, help="Then run `hatcast doctor` on the file.")
-def command(*, config: Path, yes: bool, force: bool, check_services: bool, **given: Any) -> None:
+def command(
+    *, config: Path, yes: bool, force: bool, check_services: bool, recordings: tuple[Path, ...], **given: Any
+) -> None:
     """Write a first hatcast.toml with comments, after a few questions, and check it.
 
     On a terminal it asks for the values without an option. Elsewhere, or with --yes, these have their defaults;
@@ -71,20 +96,66 @@ def command(*, config: Path, yes: bool, force: bool, check_services: bool, **giv
     """
     if config.exists() and not force:  # before the questions
         raise HatcastError(f"{config} exists already: name another file with --config, or overwrite it with --force")
+    _check_usage(given, recordings)
     answers = _ask(given, config.parent) if _on_terminal() and not yes else _from_options(given)
-    text = render_template(answers)
     try:
+        if recordings:
+            answers = replace(answers, tracker=_planned(answers, config.parent, recordings))
+        text = render_template(answers)
         policy = parse_template(text, config.parent).policy
     except SettingError as error:
         raise HatcastError(f"{config} is not written: {error}") from None
     write_template(text, config, force=force)
     click.echo(f"wrote {config}: policy {policy.name}, {policy.policy_id}")
-    cost = min(answers.max_hats_per_day * answers.epsilon, answers.limit)
+    each = answers.limit if answers.estimator == TRACKER else answers.max_hats_per_day * answers.epsilon
+    cost = min(each, answers.limit)
     click.echo(f"A bus's day can lose up to epsilon {cost:g}; explanation: hatcast budget --explain{_at(config)}")
     if check_services:
         click.get_current_context().invoke(_doctor(), config=config, as_json=False)
     else:
         click.echo(f"Next: hatcast doctor{_at(config)}")
+
+
+def _check_usage(given: dict[str, Any], recordings: tuple[Path, ...]) -> None:
+    if given["estimator"] == TRACKER and any(given[key] is not None for key in _OF_RELEASES):
+        raise click.UsageError(
+            "a tracker has no epsilon of a release and no K: leave --epsilon and --max-hats out, or name another"
+            " --estimator"
+        )
+    if recordings and _estimator_of(given) != TRACKER:
+        raise click.UsageError("--recording chooses the keys of a tracker: leave it out, or use --estimator tracker")
+    if recordings and given["telemetry_format"] is None:
+        raise click.UsageError("--recording needs --format, which is that of the telemetry, too")
+
+
+def _estimator_of(given: dict[str, Any]) -> str:
+    """Return the estimator, or its default beside the other options."""
+    if given.get("estimator") is not None:
+        return str(given["estimator"])
+    return _PLAIN_ESTIMATOR if any(given.get(key) is not None for key in _OF_RELEASES) else TRACKER
+
+
+def _planned(answers: Answers, folder: Path, recordings: tuple[Path, ...]) -> dict[str, str | float]:
+    """Return the keys of [policy.tracker] for the policy of the answers, and print the errors to expect."""
+    from hatcast.agents.research.plan import grid
+    from hatcast.agents.research.plan.counts import counts_of_recordings
+    from hatcast.agents.research.plan.show import keys_json
+
+    policy = parse_template(render_template(answers), folder).policy
+    click.echo("reads raw data; what it chooses follows from counts alone", err=True)
+    with progress_bars() as add_bar:
+        reading = add_bar("reading", None)
+        counts = counts_of_recordings(recordings, answers.telemetry_format, policy, policy.min_users, reading)
+        if not counts.days:
+            raise HatcastError(f"--recording: no hexagon and hour has {policy.min_users} buses; name other days")
+        bound, objective = policy.upper_bound / 1000, Objective.CELLS
+        plan = grid.plan(counts.first_days(), bound, [answers.limit], objective, add_bar("planning", 1)).plans[0]
+    month = plan.after[max(plan.after)]
+    click.echo(
+        f"Errors to expect of a mean, in km/h: {plan.first.live:.1f} as an hour closes and {plan.first.end:.1f} at the"
+        f" day's end in the first days, {month.live:.1f} and {month.end:.1f} after a month"
+    )
+    return keys_json(plan.keys)
 
 
 def _at(config: Path) -> str:
@@ -105,7 +176,7 @@ def _from_options(given: dict[str, Any]) -> Answers:
     answers = {key: value for key, value in given.items() if value is not None}
     if "timezone" not in answers:
         raise click.UsageError("name the city's time zone, such as --timezone Asia/Kolkata")
-    return Answers(**answers)
+    return Answers(**{"estimator": _estimator_of(given)} | answers)
 
 
 def _ask(given: dict[str, Any], folder: Path) -> Answers:
@@ -114,13 +185,14 @@ def _ask(given: dict[str, Any], folder: Path) -> Answers:
     options = {option.name: option for option in context.command.params}
     known: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     for key, question in _QUESTIONS.items():
-        if key in known:
+        if key in known or (key in _OF_RELEASES and known.get("estimator") == TRACKER):
             continue
 
         def read(text: Any, key: str = key) -> Any:
             value = options[key].type.convert(text, options[key], context)
             try:
-                parse_template(render_template(Answers(**({"timezone": "UTC"} | known | {key: value}))), folder)
+                answers = {"timezone": "UTC", "estimator": _estimator_of(known)} | known | {key: value}
+                parse_template(render_template(Answers(**answers)), folder)
             except SettingError as error:
                 raise click.BadParameter(str(error)) from None
             return value
@@ -132,4 +204,6 @@ def _ask(given: dict[str, Any], folder: Path) -> Answers:
 def _default(key: str, known: dict[str, Any]) -> Any:
     if key == "timezone":
         return machine_timezone()
+    if key == "estimator":
+        return _estimator_of(known)
     return Answers(**known).limit if key == "daily_limit" else getattr(_DEFAULTS, key)

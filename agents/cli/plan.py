@@ -1,7 +1,6 @@
 """`hatcast plan`: choose the keys of a tracker from counts."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:  # imported when it is needed, so that --help is fast
 _TOTALS: Final = "2,5,10,20,40"
 _WRITTEN: Final = 5.0
 _MIN_USERS: Final = 3
-_MOST_DAYS: Final = 7  # their queries are designed one after the other
 
 
 class _Options(TypedDict):
@@ -135,9 +133,9 @@ def _check_usage(given: _Options, totals: list[float]) -> None:
 
 
 def _counts(given: _Options, progress: Callable[[int], None]) -> tuple["Counts", float, str]:
-    """Return counts of at most `_MOST_DAYS` days, the upper bound and the name of the source."""
-    from hatcast.agents.research.days import TRACKER_CAP, open_days, policy_of_recordings, with_users
-    from hatcast.agents.research.plan.counts import counts_of_days, counts_of_file
+    """Return counts of the first days, the upper bound and the name of the source."""
+    from hatcast.agents.research.days import policy_of_recordings
+    from hatcast.agents.research.plan.counts import counts_of_file, counts_of_recordings
 
     policy = policy_of_recordings(given["config"], given["feed_format"] or "")
     min_users = given["min_users"] or (_MIN_USERS if given["config"] is None else policy.min_users)
@@ -146,12 +144,11 @@ def _counts(given: _Options, progress: Callable[[int], None]) -> tuple["Counts",
     else:
         paths = (*given["data"], *given["more"])
         click.echo("reads raw data; what it prints follows from counts alone", err=True)
-        with open_days(paths, given["feed_format"] or "") as recordings:
-            days = recordings.days(replace(policy, max_hats_per_day=TRACKER_CAP), progress)
-        counts, source = counts_of_days(with_users(days, min_users)), ", ".join(path.name for path in paths)
+        counts = counts_of_recordings(paths, given["feed_format"] or "", policy, min_users, progress)
+        source = ", ".join(path.name for path in paths)
     if not counts.days:
         raise HatcastError(f"{source} has no HAT with {min_users} users; name more days, or a smaller --min-users")
-    return replace(counts, days=counts.days[:_MOST_DAYS]), policy.upper_bound / 1000, source
+    return counts.first_days(), policy.upper_bound / 1000, source
 
 
 def _read(path: Path) -> str:

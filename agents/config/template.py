@@ -3,10 +3,11 @@
 import os
 import tempfile
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -16,30 +17,48 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.hybrid import HYBRID_KEYS
 from hatcast.stream.policy.estimator_keys import Relation
+from hatcast.stream.policy.tracker_keys import TRACKER
 from hatcast.stream.units import NANO, nano_ceil
 
-# Estimators for `replace` without required keys of their own. The others: docs/estimators.md.
-TEMPLATE_ESTIMATORS: Final = tuple(
-    name
-    for name, keys in {**ESTIMATOR_KEYS, **HYBRID_KEYS}.items()
-    if Relation.REPLACE in keys.relations
-    and None not in keys.defaults.values()
-    and not (keys.hybrid is not None and keys.hybrid.spread)
+# The tracker, and estimators for `replace` without required keys of their own. The others: docs/estimators.md.
+TEMPLATE_ESTIMATORS: Final = (
+    TRACKER,
+    *(
+        name
+        for name, keys in {**ESTIMATOR_KEYS, **HYBRID_KEYS}.items()
+        if Relation.REPLACE in keys.relations
+        and None not in keys.defaults.values()
+        and not (keys.hybrid is not None and keys.hybrid.spread)
+    ),
+)
+_TRACKER_LIMIT: Final = 5.0
+_TRACKER_REMARKS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "share": "of daily_limit, for queries as each hour closes; the rest is for the day's end",
+        "objective": "what the day's end makes accurate: every hexagon alike",
+        "price": "km/h that one unit of a bus's epsilon must save",
+    }
 )
 _LOCALTIME: Final = Path("/etc/localtime")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """Values for the template. Speeds in km/h; daily_limit None: the charge of `max_hats_per_day` HATs."""
+    """Values for the template. Speeds in km/h.
+
+    epsilon, max_hats_per_day   not of a tracker, which spends `daily_limit` where it helps most
+    daily_limit                 None: 5 of a tracker, else the charge of `max_hats_per_day` HATs
+    tracker                     keys of [policy.tracker]; empty: the defaults
+    """
 
     name: str = "bus-speeds"
     timezone: str
     upper_bound: float = 65.0
+    estimator: str = TRACKER
     epsilon: float = 1.0
     max_hats_per_day: int = 89
     daily_limit: float | None = None
-    estimator: str = "array_averaging"
+    tracker: Mapping[str, str | float] = field(default_factory=dict)
     kafka: str = "localhost:9092"
     redis: str = "redis://localhost:6379/0"
     telemetry_format: str = "jsonl"
@@ -49,6 +68,8 @@ class Answers:
         """`daily_limit`, or its default."""
         if self.daily_limit is not None:
             return self.daily_limit
+        if self.estimator == TRACKER:
+            return _TRACKER_LIMIT
         if not 0 < self.epsilon <= 1e9:  # checking the file rejects it, and names the key
             return self.epsilon
         return self.max_hats_per_day * nano_ceil(self.epsilon) / NANO
@@ -62,10 +83,7 @@ def render_template(answers: Answers) -> str:
     name = _line("name", answers.name, "")
     bound = _line("upper_bound", answers.upper_bound, "km/h; larger values count as this. The noise grows with it")
     zone = _line("timezone", answers.timezone, "days and their budgets are local days there")
-    epsilon = _line("epsilon", answers.epsilon, "of one release; a smaller one hides more and adds more noise")
-    hats = _line("max_hats_per_day", answers.max_hats_per_day, "of one bus; further HATs of its day are not counted")
-    limit = _line("daily_limit", answers.limit, "of one bus's day, over all releases")
-    estimator = _line("name", answers.estimator, "docs/estimators.md; hatcast evaluate compares them")
+    privacy = "\n".join(_privacy_lines(answers))
     return f"""\
 # Privacy policy, and addresses of Kafka and Redis. Written by `hatcast init`; edit it as you like.
 # Omitted keys have the defaults of docs/configuration.md. Passwords: in *_file keys or the environment.
@@ -90,15 +108,32 @@ telemetry_retention = "72h"           # if hatcast creates the topic; "none" to 
 hours = [9, 21]                       # slots that start from 09:00 to 20:00 are released
 h3_resolution = 7                     # hexagons of about 5 km2; 8: a seventh of that, with more noise
 
-# How to choose these three: docs/choosing.md. What they mean: hatcast budget --explain
-[policy.privacy]
-{epsilon}
-{hats}
-{limit}
-
-[policy.estimator]
-{estimator}
+{privacy}
 """
+
+
+def _privacy_lines(answers: Answers) -> Iterator[str]:
+    """Yield the lines of [policy.privacy] and of the tables of the estimator."""
+    if answers.estimator == TRACKER:
+        yield "# How to choose it: docs/choosing.md. What it means: hatcast budget --explain"
+        yield "[policy.privacy]"
+        yield _line("daily_limit", answers.limit, "epsilon: the most that one bus can lose on a day, of everything")
+    else:
+        yield "# How to choose these three: docs/choosing.md. What they mean: hatcast budget --explain"
+        yield "[policy.privacy]"
+        yield _line("epsilon", answers.epsilon, "of one release; a smaller one hides more and adds more noise")
+        yield _line("max_hats_per_day", answers.max_hats_per_day, "of one bus; more HATs of its day are not counted")
+        yield _line("daily_limit", answers.limit, "of one bus's day, over all releases")
+    yield ""
+    yield "[policy.estimator]"
+    if answers.estimator != TRACKER:
+        yield _line("name", answers.estimator, "docs/estimators.md; hatcast evaluate compares them")
+        return
+    yield _line("name", answers.estimator, "few queries for estimates of every hexagon: docs/choosing.md")
+    if answers.tracker:
+        yield ""
+        yield "[policy.tracker]                      # found by hatcast plan"
+        yield from (_line(key, value, _TRACKER_REMARKS.get(key, "")) for key, value in answers.tracker.items())
 
 
 def _line(key: str, value: str | float, remark: str) -> str:

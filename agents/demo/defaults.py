@@ -73,10 +73,9 @@ def demo_settings(addresses: Addresses, config: Path | None, feed_format: str | 
 
 
 def demo_policy(feed_format: str | None) -> dict[str, Any]:
-    """Return the default [policy]: that of the report, for all hours of the day.
+    """Return the default [policy]: a tracker, for all hours of the day.
 
-    The synthetic city has larger hexagons than the report: its buses run all day and would enter more small hexagons
-    than `max_hats_per_day` allows, so that the evenings would be suppressed.
+    The synthetic city has larger hexagons than a recording: 300 buses are few for a city.
     """
     zone = _CITY_ZONE if feed_format is None else RECORDED_ZONES.get(feed_format, "UTC")
     return {
@@ -85,8 +84,8 @@ def demo_policy(feed_format: str | None) -> dict[str, Any]:
         "timezone": zone,
         "h3_resolution": 6 if feed_format is None else 7,
         "hours": [0, 24],
-        "privacy": {"epsilon": 1.0, "max_hats_per_day": 89, "daily_limit": 105.0, "min_users": 10},
-        "estimator": {"name": "array_averaging"},
+        "privacy": {"daily_limit": 5.0},
+        "estimator": {"name": "tracker"},
     }
 
 

@@ -88,7 +88,8 @@ def _send_file(settings: Settings, job: Job, file: str, redis: SyncRedis, stop: 
         last = min(recording.last_ms, now_ms() + settings.policy.max_ahead_ms)  # later records are not sent
         speedup = _speedup(last - first) if job.speedup is None else job.speedup
         send(Began(records=len(recording), first_ms=first, last_ms=last, speedup=speedup))
-        plan = Replay(settings.policy, Calendar(settings.policy), _router(settings), now_ms())
+        is_tracked = settings.policy.tracker is not None  # it settles a date that is closed
+        plan = Replay(settings.policy, Calendar(settings.policy), _router(settings), now_ms(), ends_day=is_tracked)
         pace = replay_pace(settings.policy, speedup, stop)
         listener = ProgressListener(lambda _records, _at: None, lambda sentence: send(Note(text=sentence)))
         if not send_recording(recording, plan, producer, pace, with_end=True, listener=listener):

@@ -8,7 +8,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.demo.embedded import PARTITIONS
-from hatcast.agents.demo.state import Budget, Published, State
+from hatcast.agents.demo.state import Budget, Estimated, Published, State
 from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import connect_redis_async
@@ -21,7 +21,7 @@ _WAIT_MS: Final = 200
 
 
 class OutputConsumer:
-    """Consumer of `hats.means` and `hats.budget`, from the first record on."""
+    """Consumer of releases, budgets and estimates, from the first record on."""
 
     def __init__(self, settings: Settings) -> None:
         self._topics = settings.topics
@@ -35,23 +35,41 @@ class OutputConsumer:
 
     async def __aenter__(self) -> Self:
         await self._consumer.start()
-        topics = (self._topics.means, self._topics.budget)
+        topics = (self._topics.means, self._topics.budget, self._topics.estimates)
         self._consumer.assign([TopicPartition(topic, partition) for topic in topics for partition in range(PARTITIONS)])
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._consumer.stop()
 
-    async def follow(self, state: State, show: Callable[[Published, bytes], object]) -> None:
-        """Add all published records to `state`, until cancelled. `show` gets each release once, with its bytes."""
+    async def follow(
+        self, state: State, show: Callable[[Published, bytes], object], show_estimate: Callable[[Estimated], object]
+    ) -> None:
+        """Add all published records to `state`, until cancelled.
+
+        show            gets each release once, with its bytes
+        show_estimate   gets the estimates of new slots
+        """
         while True:
             for partition, records in (await self._consumer.getmany(timeout_ms=_WAIT_MS)).items():
                 for record in records:
-                    self._apply(partition.topic, record.value, state, show)
+                    self._apply(partition.topic, record.value, state, show, show_estimate)
 
-    def _apply(self, topic: str, value: bytes, state: State, show: Callable[[Published, bytes], object]) -> None:
+    def _apply(
+        self,
+        topic: str,
+        value: bytes,
+        state: State,
+        show: Callable[[Published, bytes], object],
+        show_estimate: Callable[[Estimated], object],
+    ) -> None:
         if topic == self._topics.budget:
             state.add_budget(msgspec.json.decode(value, type=Budget))
+            return
+        if topic == self._topics.estimates:
+            estimate = msgspec.json.decode(value, type=Estimated)
+            if state.add_estimate(estimate):
+                show_estimate(estimate)
             return
         release = msgspec.json.decode(value, type=Published)
         if state.add(release):
@@ -89,6 +107,8 @@ class StoredState:
             return False
         if await self._store.open_slots() or await self._released() != state.releases:
             return False
+        if state.policy.tracker is not None:
+            return state.settled >= state.settling
         return sum(budget.releases for budget in state.budgets.values()) == state.counts["released"]
 
     async def _released(self) -> int:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from hatcast.agents.demo import texts
 from hatcast.agents.demo.messages import Began
-from hatcast.agents.demo.state import Published, State
+from hatcast.agents.demo.state import Estimated, Published, State
 
 _ROWS_MIN: Final = 8
 _ROWS_MAX: Final = 16
@@ -36,6 +36,9 @@ class View(Protocol):
 
     def release(self, release: Published, record: bytes, state: State) -> None:
         """Show a release; `record` is its original bytes."""
+
+    def estimate(self, estimate: Estimated, state: State) -> None:
+        """Show an estimate of a new slot."""
 
     def refresh(self, state: State) -> None:
         """Update the display; called regularly."""
@@ -63,6 +66,9 @@ class Json:
         """Print the record."""
         sys.stdout.buffer.write(record + b"\n")
         sys.stdout.buffer.flush()
+
+    def estimate(self, estimate: Estimated, state: State) -> None:
+        """Do nothing: the releases are printed."""
 
     def refresh(self, state: State) -> None:
         """Do nothing."""
@@ -93,9 +99,15 @@ class Lines:
         self._print(f"{word:<10}  {text}".replace("±", "+-") for word, text in rows)
 
     def release(self, release: Published, record: bytes, state: State) -> None:
-        """Print the release."""
+        """Print the release; those of a tracker are shown as estimates."""
         self._open_slots.add(f"{release.date}/{release.slot}")
-        self._print([texts.line(release, state.policy)])
+        if state.policy.tracker is None:
+            self._print([texts.line(release, state.policy)])
+
+    def estimate(self, estimate: Estimated, state: State) -> None:
+        """Print the estimate of a tracker."""
+        if state.policy.tracker is not None:
+            self._print([texts.estimate_line(estimate)])
 
     def refresh(self, state: State) -> None:
         """Print the counts of each slot that a later slot follows."""
@@ -148,6 +160,9 @@ class Screen:
     def release(self, release: Published, record: bytes, state: State) -> None:
         """Do nothing: the next refresh shows it."""
 
+    def estimate(self, estimate: Estimated, state: State) -> None:
+        """Do nothing: the next refresh shows it."""
+
     def refresh(self, state: State) -> None:
         """Draw the live part."""
         self._live.update(page(state, self._console.width, self._console.height), refresh=True)
@@ -172,17 +187,14 @@ def page(state: State, width: int, height: int) -> RenderableType:
     facts.add_row("readings", texts.outcome_line(state))
     facts.add_row(*_budget(state, min(_BAR_WIDTH, width - 45)))
     rows = max(_ROWS_MIN, min(_ROWS_MAX, height - _OTHER_LINES))
-    return Group(facts, Text(), releases_table(state, rows), _hours(state))
+    table = releases_table(state, rows) if state.policy.tracker is None else estimates_table(state, rows)
+    return Group(facts, Text(), table, _hours(state))
 
 
 def releases_table(state: State, rows: int) -> Table:
     """Return a table of the latest releases, newest slot first, with at most a few suppressed ones."""
     top = state.policy.upper_bound / 1000
-    table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="bold")
-    table.add_column("slot", no_wrap=True)
-    table.add_column("hexagon (H3)", no_wrap=True)
-    table.add_column("mean km/h", justify="right", no_wrap=True)
-    table.add_column(f"0{f'{top:g}':>{_STRIP_WIDTH - 1}}", no_wrap=True)
+    table = _table("mean km/h", top)
     for release in _shown_releases(state, rows):
         when = f"{texts.day(release.date)} {release.slot}"
         if release.mean is None:
@@ -192,6 +204,32 @@ def releases_table(state: State, rows: int) -> Table:
             table.add_row(when, release.cell, texts.mean(release), strip)
     for _ in range(rows - table.row_count):
         table.add_row()
+    return table
+
+
+def estimates_table(state: State, rows: int) -> Table:
+    """Return a table of the newest estimates: those with a query of their own first, then the narrowest."""
+    top = state.policy.upper_bound / 1000
+    table = _table("road km/h", top)
+    newest = max(((each.date, each.slot) for each in state.estimates.values()), default=None)
+    shown = [each for each in state.estimates.values() if (each.date, each.slot) == newest]
+    shown.sort(key=lambda each: (each.stage == "predicted", texts.half_width(each), each.cell))
+    for each in shown[:rows]:
+        strip = Text(noise_strip(each.road.value, texts.half_width(each), top), style="cyan")
+        style = "dim" if each.stage == "predicted" else ""
+        table.add_row(f"{texts.day(each.date)} {each.slot}", each.cell, texts.road(each), strip, style=style)
+    for _ in range(rows - table.row_count):
+        table.add_row()
+    return table
+
+
+def _table(value: str, top: float) -> Table:
+    """Return an empty table. value: heading of its third column; top: the end of the scale, km/h."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="bold")
+    table.add_column("slot", no_wrap=True)
+    table.add_column("hexagon (H3)", no_wrap=True)
+    table.add_column(value, justify="right", no_wrap=True)
+    table.add_column(f"0{f'{top:g}':>{_STRIP_WIDTH - 1}}", no_wrap=True)
     return table
 
 
@@ -219,8 +257,8 @@ def _budget(state: State, width: int) -> Iterator[RenderableType]:
         yield "nothing spent yet"
         return
     bar = Table.grid(padding=(0, 1))
-    left = f"{budget.epsilon_user_day:g} of {budget.limit:g}"
-    bar.add_row(texts.day(budget.date), ProgressBar(budget.limit, budget.epsilon_user_day, width=max(8, width)), left)
+    left = f"{budget.largest:.3g} of {budget.limit:g}"
+    bar.add_row(texts.day(budget.date), ProgressBar(budget.limit, budget.largest, width=max(8, width)), left)
     yield bar
 
 

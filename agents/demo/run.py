@@ -218,7 +218,11 @@ class _Demo:
 
     async def _follow(self, state: State) -> None:
         async with OutputConsumer(self._settings) as outputs:
-            await outputs.follow(state, lambda release, record: self._view.release(release, record, state))
+            await outputs.follow(
+                state,
+                lambda release, record: self._view.release(release, record, state),
+                lambda estimate: self._view.estimate(estimate, state),
+            )
 
     async def _watch(self, stored: StoredState, state: State) -> None:
         """Poll the worker's state and refresh the view; return when a whole recording is released."""

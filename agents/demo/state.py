@@ -10,6 +10,7 @@ import msgspec
 from hatcast.agents.demo.messages import Began
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.policy.policy import Policy
+from hatcast.stream.record_fields import is_settlement
 
 _MAX_LATEST: Final = 200  # releases: more than any terminal has lines
 
@@ -35,14 +36,48 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
     noise: Noise | None = None
 
 
+class Road(msgspec.Struct, frozen=True):
+    """Speed of a road: mean and 95 % interval in km/h."""
+
+    value: float
+    interval95: tuple[float, float]
+
+
+class Estimated(msgspec.Struct, frozen=True, kw_only=True):
+    """Displayed fields of a record of `hats.estimates`."""
+
+    stage: Literal["live", "predicted", "settled"]
+    cell: str
+    date: str
+    slot: str
+    road: Road
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """What the users of a tracker have paid on a day: the most of one of them, and the mean."""
+
+    largest: float
+    mean: float
+
+
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """Displayed fields of a record of `hats.budget`: the most epsilon that one user's day has spent, and its limit."""
+    """Displayed fields of a record of `hats.budget`.
+
+    epsilon_user_day   the most epsilon that one user's day has spent; all that is reserved of a tracker's day
+    spent              of a tracker's users
+    """
 
     date: str
     seq: int
     releases: int
     epsilon_user_day: float
     limit: float
+    spent: Spent | None = None
+
+    @property
+    def largest(self) -> float:
+        """The most epsilon that one user's day has spent, without what is only reserved."""
+        return self.epsilon_user_day if self.spent is None else self.spent.largest
 
 
 @dataclass(slots=True)
@@ -57,6 +92,9 @@ class State:
     counts        HATs by status
     hours         `date/slot` -> HATs by status, in the order of their first release
     budgets       date -> its latest record
+    estimates     cell -> its newest estimate
+    settled       date of the newest settled estimate; "" without one
+    settling      date of the newest settlement of a tracker; "" without one
     not_sent      records of the recording that arrived in the future or before 1970
     feed_ended    the feed has sent everything
     finished      everything is released
@@ -72,6 +110,9 @@ class State:
     counts: Counter[Status] = field(default_factory=Counter)
     hours: dict[str, Counter[Status]] = field(default_factory=dict)
     budgets: dict[str, Budget] = field(default_factory=dict)
+    estimates: dict[str, Estimated] = field(default_factory=dict)
+    settled: str = ""
+    settling: str = ""
     latest: deque[Published] = field(default_factory=lambda: deque(maxlen=_MAX_LATEST))
     not_sent: int = 0
     feed_ended: bool = False
@@ -79,10 +120,13 @@ class State:
     _seen_ids: set[str] = field(default_factory=set)
 
     def add(self, release: Published) -> bool:
-        """Add a release; return False if it is a duplicate: a consumer may see a record twice."""
+        """Add a release; return False if it is a duplicate or of no single HAT: a consumer may see a record twice."""
         if release.release_id in self._seen_ids:
             return False
         self._seen_ids.add(release.release_id)
+        if is_settlement(release.release_id):
+            self.settling = max(self.settling, release.date)
+            return False
         self.counts[release.status] += 1
         self.hours.setdefault(f"{release.date}/{release.slot}", Counter())[release.status] += 1
         self.latest.append(release)
@@ -92,7 +136,18 @@ class State:
         """Add a budget record. The one with the greatest `seq` of a day is valid."""
         known = self.budgets.get(budget.date)
         if known is None or budget.seq >= known.seq:
-            self.budgets[budget.date] = budget
+            spent = budget.spent if known is None or budget.spent is not None else known.spent
+            self.budgets[budget.date] = msgspec.structs.replace(budget, spent=spent)
+
+    def add_estimate(self, estimate: Estimated) -> bool:
+        """Add an estimate; return False if it is of an earlier slot than another of its cell, or of the same one."""
+        if estimate.stage == "settled":
+            self.settled = max(self.settled, estimate.date)
+        known, slot = self.estimates.get(estimate.cell), (estimate.date, estimate.slot)
+        if known is not None and slot < (known.date, known.slot):
+            return False
+        self.estimates[estimate.cell] = estimate
+        return known is None or slot > (known.date, known.slot)
 
     @property
     def releases(self) -> int:

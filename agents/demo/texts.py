@@ -8,7 +8,7 @@ from typing import Final
 from hatcast.agents.demo.defaults import VEHICLES
 from hatcast.agents.demo.embedded import PARTITIONS
 from hatcast.agents.demo.messages import Began
-from hatcast.agents.demo.state import Budget, Published, State, Status
+from hatcast.agents.demo.state import Budget, Estimated, Published, State, Status
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.reading import Outcome
@@ -42,6 +42,12 @@ _NO_MEAN: Final[dict[Status, str]] = {
 }
 
 
+_WITHOUT_MEAN: Final[dict[Status, str]] = {
+    "budget_exhausted": "budget_exhausted: the day's budget is spent",
+    "incomplete": "incomplete: records of the day were lost",
+}
+
+
 def introduction(state: State, began: Began) -> Iterator[tuple[str, str]]:
     """Yield rows of (term, meaning) for the top of the page."""
     policy = state.policy
@@ -49,22 +55,34 @@ def introduction(state: State, began: Began) -> Iterator[tuple[str, str]]:
         "the worker with its noise and budget, as in production; a Redis server; Kafka's protocol, from a mock broker"
         f" ({PARTITIONS} partitions, topics not checked). Only on this machine; all of it is deleted at the end"
     )
-    each = (
-        "it pays for its own part of each query"
-        if policy.tracker is not None
-        else f"{policy.epsilon:g} for each mean that it is part of (at most {policy.max_hats_per_day})"
-    )
-    limit = f"never more than {policy.daily_limit:g} a day"
-    budget = f"the most privacy that one bus's day has lost, in epsilon: {each}; {limit}"
+    if policy.tracker is not None:
+        what = "speeds of the roads per hour and hexagon, from queries with noise that hides how fast any one bus went"
+        budget = (
+            "the most privacy that one bus's day has lost, in epsilon: a bus pays for its own part in each query;"
+            f" never more than {policy.daily_limit:g} a day"
+        )
+    else:
+        what = "mean speeds of buses per hour and hexagon, with noise that hides how fast any one bus went"
+        budget = (
+            f"the most privacy that one bus's day has lost, in epsilon: {policy.epsilon:g} for each mean that it is"
+            f" part of (at most {policy.max_hats_per_day}); never more than {policy.daily_limit:g} a day"
+        )
     yield "map", f"{state.map_url} in a browser"
-    yield "what", "mean speeds of buses per hour and hexagon, with noise that hides how fast any one bus went"
+    yield "what", what
     yield "real", real
     yield _source(state, began)
-    yield (
-        "21.3 ± 1.6",
-        "km/h: the mean with its noise, which is within ± 1.6 in 95 of 100 cases; fewer buses, more noise",
-    )
-    yield "suppressed", f"fewer than {policy.min_users} buses were there, so no mean is published"
+    if policy.tracker is not None:
+        yield (
+            "41.3 ± 5.6",
+            "km/h: the road's speed is within ± 5.6 in 95 of 100 cases, by all that was released so far",
+        )
+        yield "predicted", "no query in this hour: it follows from other hours and hexagons"
+    else:
+        yield (
+            "21.3 ± 1.6",
+            "km/h: the mean with its noise, which is within ± 1.6 in 95 of 100 cases; fewer buses, more noise",
+        )
+        yield "suppressed", f"fewer than {policy.min_users} buses were there, so no mean is published"
     yield "budget", budget
 
 
@@ -114,6 +132,24 @@ def spread(release: Published) -> float:
     return 0.0 if release.noise is None else _95 * release.noise.scale
 
 
+def half_width(estimate: Estimated) -> float:
+    """Return half the width of the 95 % interval, in km/h: that of its longer side, as the interval may be clipped."""
+    value, (low, high) = estimate.road.value, estimate.road.interval95
+    return max(value - low, high - value)
+
+
+def road(estimate: Estimated, plus_minus: str = "±") -> str:
+    """Return the speed of a road as `41.3 ± 5.6`."""
+    return f"{estimate.road.value:.1f} {plus_minus} {half_width(estimate):.1f}"
+
+
+def estimate_line(estimate: Estimated) -> str:
+    """Return an estimate as one line of ASCII."""
+    start = f"{estimate.date} {estimate.slot}  {estimate.cell}  "
+    predicted = "  predicted" if estimate.stage == "predicted" else ""
+    return f"{start}{road(estimate, '+-'):>12} km/h{predicted}"
+
+
 def day(text: str) -> str:
     """Return an ISO date as `22 Oct`."""
     return f"{date.fromisoformat(text):%d %b}"
@@ -126,12 +162,12 @@ def line(release: Published, policy: Policy) -> str:
         return f"{start}{mean(release, '+-'):>12} km/h"
     if release.status == "suppressed":
         return f"{start}suppressed: fewer than {policy.min_users} buses"
-    return f"{start}{release.status}: the day's budget is spent"
+    return f"{start}{_WITHOUT_MEAN.get(release.status, release.status)}"
 
 
 def budget_line(budget: Budget) -> str:
     """Return a day's budget as one line."""
-    return f"budget of {budget.date}: {budget.epsilon_user_day:g} of {budget.limit:g} spent"
+    return f"budget of {budget.date}: {budget.largest:.6g} of {budget.limit:g} spent"
 
 
 def status_counts(counts: Mapping[Status, int]) -> str:

@@ -81,10 +81,14 @@ class Recordings:
 
 
 def policy_of_recordings(config: Path | None, feed_format: str) -> Policy:
-    """Return the policy of a configuration; without one, that of the demo for recordings. Raises HatcastError."""
+    """Return the policy of a configuration; without one, the papers' setting for all hours. Raises HatcastError."""
     if config is not None:
         return load_settings(config).policy
-    return parse_settings({"policy": demo_policy(feed_format)}, Path(), {}).policy
+    table = demo_policy(feed_format) | {
+        "privacy": {"epsilon": 1.0, "max_hats_per_day": 89, "daily_limit": 105.0},
+        "estimator": {"name": "array_averaging"},
+    }
+    return parse_settings({"policy": table}, Path(), {}).policy
 
 
 @contextmanager

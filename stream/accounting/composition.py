@@ -67,7 +67,7 @@ def composed_epsilon(levels: Mapping[int, int], delta: float, known: KnownCharge
     known    charges whose mechanisms are known; all others are composed as randomised response
     Rounds upwards throughout. The first call takes up to 1 s for 10,000 charges, plus 2 s to import dp-accounting.
     """
-    charges = {level: count for level, count in levels.items() if count}
+    charges = {level: count for level, count in levels.items() if level and count}
     plain_sum = sum(level * count for level, count in charges.items()) / NANO
     margin = sum(charges.values()) * _FLOAT_ERROR
     if not charges or max(charges) > _MAX_EPSILON * NANO or len(charges) > _MAX_LEVELS or delta < 100 * margin:

@@ -1,5 +1,6 @@
 """Largest privacy loss of one user's day under a policy, computed from the policy alone, before any release."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -60,8 +61,9 @@ class DayLoss:
 
         The bound is `days` times `bound`. With Gaussian noise it holds at `days` times the policy's delta, so it caps
         the result for a single day only.
-        Over one day all charges compose. Over several days only those of releases do: one answer of a query reads many
-        days of the same user, and its loss over them is no smaller than the sum of its charges (docs/proofs.md).
+        Over one day all charges compose. Over several days only those of releases and of a tracker do: one answer of a
+        query reads many days of the same user, and its loss over them is no smaller than the sum of its charges
+        (docs/proofs.md).
         """
         if self.gaussian is not None:
             releases = min(self.most_hats, self.limit // self.epsilon) if self.epsilon else 0
@@ -71,7 +73,9 @@ class DayLoss:
             charges = user_charges({self.epsilon: self.most_hats}, self.most_hats, self.queries.values())
             epsilon = composed_epsilon(charges, delta)
         else:
-            epsilon = composed_epsilon({self.epsilon: days * self.most_hats}, delta) + days * self.reserved / NANO
+            tracker = self.queries.get(TRACKER_QUERIES, Reserved(0, 0)).amount  # each of its queries reads one day
+            levels = Counter({self.epsilon: days * self.most_hats}) + Counter({tracker: days})
+            epsilon = composed_epsilon(levels, delta) + days * (self.reserved - tracker) / NANO
         return min(epsilon, days * self.bound / NANO)
 
 

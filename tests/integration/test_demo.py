@@ -177,11 +177,24 @@ def test_a_demo_that_is_killed_leaves_no_process_and_no_file(temporary: Path) ->
     wait_until_gone(temporary)
 
 
-def test_plain_output_says_what_is_real_and_what_comes_next(temporary: Path) -> None:
-    _, out, _ = finished(temporary, "--feed", EDGE, "--format", "jsonl", "--speedup", 0)
+def test_plain_output_says_what_is_real_and_what_comes_next(tmp_path: Path, temporary: Path) -> None:
+    config = edge_config(tmp_path, min_users=10)
+    _, out, _ = finished(temporary, "--feed", EDGE, "--format", "jsonl", "--speedup", 0, "--config", config)
     text = out.decode("ascii")
-    for words in ("mock broker", "edge.jsonl", "suppressed: fewer than 10 buses", " +- ", "105 spent", "next"):
+    for words in ("mock broker", "edge.jsonl", "suppressed: fewer than 10 buses", " +- ", " spent", "next"):
         assert words in text
+
+
+def test_a_recording_without_a_configuration_is_tracked_until_its_days_are_settled(temporary: Path) -> None:
+    code, out, err = finished(temporary, "--feed", EDGE, "--format", "jsonl", "--speedup", 0)
+    assert (code, err) == (0, b"")
+    lines = out.decode("ascii").splitlines()
+    estimates = [line for line in lines if " +- " in line and "km/h" in line.split()]
+    assert any(line.endswith("km/h") for line in estimates)
+    assert any(line.endswith("predicted") for line in estimates)
+    budgets = [line for line in lines if line.startswith("budget of ")]
+    assert budgets
+    assert all(0 < float(line.split()[3]) <= 5 and line.endswith(" of 5 spent") for line in budgets)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 import io
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -11,15 +13,22 @@ from hatcast.agents.demo import texts
 from hatcast.agents.demo.defaults import demo_policy
 from hatcast.agents.demo.messages import Began
 from hatcast.agents.demo.rendering import Lines, noise_strip, page
-from hatcast.agents.demo.state import Budget, Noise, Published, State
+from hatcast.agents.demo.state import Budget, Estimated, Noise, Published, Road, Spent, State
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.release.hats import Status as WireStatus
 
+PLAIN = {
+    "privacy": {"epsilon": 1.0, "max_hats_per_day": 89, "daily_limit": 105.0, "min_users": 10},
+    "estimator": {"name": "array_averaging"},
+}
 
-def state(source: str | None = None) -> State:
-    policy = parse_settings({"policy": demo_policy(None)}, Path(), {}).policy
+
+def state(source: str | None = None, **policy_tables: Any) -> State:
+    """Of a policy with plain releases; with {} as tables, of the demo's own, a tracker."""
+    table = demo_policy(None) | (policy_tables or PLAIN)
+    policy = parse_settings({"policy": table}, Path(), {}).policy
     began = Began(records=None, first_ms=1_700_000_000_000, last_ms=None, speedup=600.0)
     return State(policy, Calendar(policy), source, "http://127.0.0.1:8080/", began, watermark_ms=began.first_ms)
 
@@ -29,6 +38,15 @@ def released(slot: str, cell: str = "8642d9d6fffffff", mean: float = 21.3, scale
     return Published(
         release_id=name, status="released", cell=cell, date="2026-10-22", slot=slot, mean=mean, noise=Noise(scale)
     )
+
+
+def tracked() -> State:
+    return state(name="demo")
+
+
+def estimated(slot: str, cell: str = "8642d9d6fffffff", stage: Any = "live", half: float = 5.6) -> Estimated:
+    road = Road(41.3, (41.3 - half, 41.3 + half))
+    return Estimated(stage=stage, cell=cell, date="2026-10-22", slot=slot, road=road)
 
 
 def suppressed(slot: str, cell: str) -> Published:
@@ -92,6 +110,66 @@ def test_the_newest_slot_stands_first_and_few_rows_go_to_what_is_suppressed() ->
     assert "09:00" in rows[0]
     assert "08:00" in rows[1]
     assert sum("d9817" in line for line in rows) == 2
+
+
+def test_of_a_tracker_the_newest_estimates_are_shown_and_predicted_ones_below() -> None:
+    shown = tracked()
+    assert shown.add_estimate(estimated("08:00"))
+    assert shown.add_estimate(estimated("09:00", stage="predicted"))
+    assert shown.add_estimate(estimated("09:00", "8642d9817ffffff", half=9.0))
+    assert not shown.add_estimate(estimated("08:00")), "an earlier slot is no news"
+    assert not shown.add_estimate(estimated("09:00", stage="settled", half=2.0)), "nor is the same slot"
+    shown.add_estimate(estimated("09:00", stage="predicted"))
+    lines = [line for line in drawn(shown, 100, 40) if "8642d9" in line]
+    assert [line.split()[2:6] for line in lines] == [
+        ["09:00", "8642d9817ffffff", "41.3", "±"],
+        ["09:00", "8642d9d6fffffff", "41.3", "±"],
+    ]
+    assert shown.settled == "2026-10-22"
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (60, 10)])
+def test_the_live_part_of_a_tracker_fits_terminals_too(width: int, height: int) -> None:
+    shown = tracked()
+    for cell in range(30):
+        shown.add_estimate(estimated("09:00", f"8642d9d6f{cell:06x}", "predicted" if cell % 2 else "live"))
+    spent = Spent(1.4, 0.7)
+    shown.add_budget(Budget(date="2026-10-22", seq=1, releases=0, epsilon_user_day=5.0, limit=5.0, spent=spent))
+    lines = drawn(shown, width, height)
+    assert max(map(len, lines)) <= width
+    assert len(lines) < max(height, 20)
+    assert any("1.4 of 5" in line for line in lines)
+
+
+def test_lines_of_a_tracker_are_estimates_and_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    shown, view = tracked(), Lines()
+    shown.add(released("09:00"))
+    view.release(released("09:00"), b"", shown)
+    view.estimate(estimated("09:00"), shown)
+    view.estimate(estimated("09:00", "8642d9817ffffff", "predicted"), shown)
+    view.end(shown, 12.0)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == [
+        "2026-10-22 09:00  8642d9d6fffffff   41.3 +- 5.6 km/h",
+        "2026-10-22 09:00  8642d9817ffffff   41.3 +- 5.6 km/h  predicted",
+        "-- 2026-10-22 09:00: 1 mean",
+    ]
+
+
+def test_what_a_bus_has_paid_is_shown_and_not_what_is_reserved_for_all() -> None:
+    shown = tracked()
+    spent = Spent(1.4, 0.7)
+    shown.add_budget(Budget(date="2026-10-22", seq=1, releases=0, epsilon_user_day=5.0, limit=5.0, spent=spent))
+    shown.add_budget(Budget(date="2026-10-22", seq=2, releases=0, epsilon_user_day=5.0, limit=5.0))
+    assert shown.budget is not None
+    assert texts.budget_line(shown.budget) == "budget of 2026-10-22: 1.4 of 5 spent"
+
+
+def test_a_query_of_a_settlement_is_no_hat() -> None:
+    shown = tracked()
+    query = msgspec.structs.replace(released("09:00"), release_id="demo/2026-10-22Tsettlement/00007")
+    assert not shown.add(query)
+    assert (shown.releases, shown.hours, shown.settling) == (1, {}, "2026-10-22")
 
 
 def test_the_clock_says_when_the_next_slot_is_released() -> None:

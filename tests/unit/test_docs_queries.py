@@ -1,4 +1,4 @@
-"""What docs/queries.md and hatcast.toml say of queries is so."""
+"""What docs/queries.md and examples/papers.toml say of queries is so."""
 
 import re
 import tomllib
@@ -16,7 +16,7 @@ from hatcast.stream.records import QUERY, QueryRecord
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 TEXT = (DOCS / "queries.md").read_text()
-EXAMPLE = (ROOT / "hatcast.toml").read_text()
+EXAMPLE = (ROOT / "examples" / "papers.toml").read_text()
 # Fields that say what they say in the record of a mean, or in their name.
 SAME_AS_MEANS = {
     *("release_id", "policy_id", "seq", "cell", "query", "kind", "unit", "noise", "covers", "relation", "released_at"),
@@ -39,7 +39,7 @@ def figures(row: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")][1:]
 
 
-def test_the_queries_of_the_docs_are_those_that_hatcast_toml_has_in_comments() -> None:
+def test_the_queries_of_the_docs_are_those_that_the_example_has_in_comments() -> None:
     documented = policy_of(EXAMPLE + block("toml"))
     commented = EXAMPLE[EXAMPLE.index("# [[policy.query]]") :].replace("\n# ", "\n").removeprefix("# ")
     assert policy_of(EXAMPLE.partition("# [[policy.query]]")[0] + commented) == documented

@@ -1,6 +1,9 @@
 """`hatcast init`: what it writes is what was asked for, and nothing that would be refused is written."""
 
+import gzip
+import json
 import tomllib
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +14,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hatcast.agents.cli.init import command
+from hatcast.agents.cli.plan import command as plan
 from hatcast.agents.config.meanings import TABLES, table_keys
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.config.template import TEMPLATE_ESTIMATORS, machine_timezone
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.policy.tracker_keys import TRACKER
 from hatcast.stream.readings.formats import FORMATS
+from tests.services.data import DATA
 
 ZONES = ("Asia/Kolkata", "Europe/Helsinki", "America/Chicago", "UTC")
 names = st.from_regex(r"[A-Za-z0-9._][-A-Za-z0-9._]{0,79}", fullmatch=True)
@@ -35,7 +41,7 @@ wishes = st.fixed_dictionaries(
         "--epsilon": epsilons,
         "--max-hats": st.integers(1, 65535),
         "--daily-limit": st.floats(10, 10_000),
-        "--estimator": st.sampled_from(TEMPLATE_ESTIMATORS),
+        "--estimator": st.sampled_from(sorted({*TEMPLATE_ESTIMATORS} - {TRACKER})),
         "--kafka": texts,
         "--format": st.sampled_from([*FORMATS]),
     }
@@ -63,6 +69,71 @@ def test_what_is_written_loads_and_is_the_policy_that_was_asked_for(tmp_path: Pa
     }
 
 
+@given(limit=st.floats(0.02, 10), zone=st.sampled_from(ZONES), bound=st.floats(1, 150))
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_without_an_estimator_it_is_a_tracker_with_this_limit(
+    tmp_path: Path, limit: float, zone: str, bound: float
+) -> None:
+    path = tmp_path / "hatcast.toml"
+    options = ["--timezone", zone, "--daily-limit", repr(limit), "--upper-bound", repr(bound), "--force"]
+    result = run(path, *options)
+    assert result.exit_code == 0, result.output
+    policy = load_settings(path, {}).policy
+    assert policy.tracker is not None
+    assert (policy.estimator, policy.daily_limit, policy.timezone) == (TRACKER, limit, zone)
+    assert f"up to epsilon {limit:g};" in result.output
+
+
+def test_the_default_is_a_total_of_five_for_each_bus_and_day(tmp_path: Path) -> None:
+    path = tmp_path / "hatcast.toml"
+    assert run(path, "--timezone", "UTC").exit_code == 0
+    assert load_settings(path, {}).policy.daily_limit == 5.0
+    assert "max_hats_per_day" not in path.read_text()
+
+
+@pytest.mark.parametrize("option", [("--epsilon", "0.5"), ("--max-hats", "40")])
+def test_an_epsilon_or_a_cap_means_an_estimator_of_plain_releases(tmp_path: Path, option: tuple[str, str]) -> None:
+    path = tmp_path / "hatcast.toml"
+    assert run(path, "--timezone", "UTC", *option).exit_code == 0
+    assert load_settings(path, {}).policy.estimator == "array_averaging"
+    refused = run(path, "--timezone", "UTC", "--force", "--estimator", TRACKER, *option)
+    assert refused.exit_code == 2
+    assert "leave --epsilon and --max-hats out" in refused.output
+
+
+def test_a_recording_chooses_the_keys_that_plan_finds(tmp_path: Path) -> None:
+    day = DATA / "capmetro" / "2016-11-24.csv.gz"
+    with gzip.open(day, "rt") as lines:
+        few = tmp_path / "morning.csv"
+        few.write_text("".join(islice(lines, 20_000)))
+    path = tmp_path / "hatcast.toml"
+    options = ["--timezone", "America/Chicago", "--format", "capmetro", "--recording", str(few), "--daily-limit", "2"]
+    result = run(path, *options)
+    assert result.exit_code == 0, result.output
+    assert "Errors to expect of a mean, in km/h: " in result.output
+    written = load_settings(path, {}).policy.tracker
+    assert written is not None
+    # The same as `hatcast plan` for this policy.
+    arguments = ["--data", str(few), "--format", "capmetro", "--config", str(path), "--daily-limit", "2", "--json"]
+    planned = json.loads(CliRunner().invoke(plan, arguments).stdout)["plans"]["2"]["keys"]
+    assert (written.share, written.price) == (planned["share"], planned["price"])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--recording", "a.csv"], "needs --format"),
+        (["--recording", "a.csv", "--format", "capmetro", "--estimator", "levy"], "use --estimator tracker"),
+        (["--recording", "a.csv", "--format", "capmetro", "--epsilon", "1"], "use --estimator tracker"),
+    ],
+)
+def test_a_recording_without_what_it_needs_is_wrong_usage(tmp_path: Path, options: list[str], says: str) -> None:
+    result = run(tmp_path / "hatcast.toml", "--timezone", "UTC", *options)
+    assert result.exit_code == 2
+    assert says in result.output
+    assert not [*tmp_path.iterdir()]
+
+
 @given(epsilon=epsilons, hats=st.integers(1, 65535))
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_without_a_limit_a_day_has_room_for_all_its_hats_and_no_more(tmp_path: Path, epsilon: float, hats: int) -> None:
@@ -75,7 +146,7 @@ def test_without_a_limit_a_day_has_room_for_all_its_hats_and_no_more(tmp_path: P
 
 @pytest.mark.parametrize("table", TABLES)
 def test_every_key_of_the_reference_is_written_or_has_a_default(tmp_path: Path, table: str) -> None:
-    assert run(tmp_path / "hatcast.toml", "--timezone", "UTC").exit_code == 0
+    assert run(tmp_path / "hatcast.toml", "--timezone", "UTC", "--estimator", "levy").exit_code == 0
     written: Any = tomllib.loads((tmp_path / "hatcast.toml").read_text())
     for part in table.split("."):
         written = written.get(part, {})
@@ -131,7 +202,7 @@ def test_on_a_terminal_it_asks_for_what_no_option_names_and_again_what_is_wrong(
 ) -> None:
     monkeypatch.setattr("hatcast.agents.cli.init._on_terminal", lambda: True)
     path = tmp_path / "hatcast.toml"
-    answers = ["Mars/Olympus", "Asia/Kolkata", "eighty", "80", "0.5", "20", "", "levy", "", "", "itms"]
+    answers = ["Mars/Olympus", "Asia/Kolkata", "eighty", "80", "levy", "0.5", "20", "", "", "", "itms"]
     result = run(path, "--name", "asked", input="\n".join(answers) + "\n")
     assert result.exit_code == 0, result.output
     assert "not a known time zone" in result.output
@@ -140,6 +211,16 @@ def test_on_a_terminal_it_asks_for_what_no_option_names_and_again_what_is_wrong(
     assert (policy.epsilon, policy.max_hats_per_day, policy.daily_limit) == (0.5, 20, 10.0)
     assert policy.estimator == "levy"
     assert load_settings(path, {}).topics.telemetry_format == "itms"
+
+
+def test_on_a_terminal_a_tracker_is_asked_for_its_limit_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hatcast.agents.cli.init._on_terminal", lambda: True)
+    path = tmp_path / "hatcast.toml"
+    result = run(path, input="\n".join(["", "Asia/Kolkata", "", "", "-1", "2", "", "", ""]) + "\n")
+    assert result.exit_code == 0, result.output
+    policy = load_settings(path, {}).policy
+    assert (policy.estimator, policy.daily_limit) == (TRACKER, 2.0)
+    assert "Epsilon of one release" not in result.output
 
 
 def test_the_machines_zone_is_offered_where_it_is_a_place() -> None:

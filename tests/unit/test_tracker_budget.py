@@ -19,6 +19,15 @@ def test_a_bus_can_lose_the_daily_limit_whatever_it_does() -> None:
     assert "500" not in texts
 
 
+def test_the_days_of_a_tracker_compose_and_one_day_is_pure() -> None:
+    over, single = figures(TRACKER, 31, "no ledger")["over_days"], figures(TRACKER, 1, "no ledger")["day"]
+    assert over["bound"] == 31 * 5
+    assert 60 < over["epsilon_delta"]["epsilon"] < 31 * 5
+    assert 4.99 < single["epsilon_delta"]["epsilon"] <= 5
+    text = " ".join(each.text for each in explanation(TRACKER, 31, "no ledger"))
+    assert "31 x 5 = 155" in text
+
+
 def test_what_a_tracker_reserves_and_another_policys_charges_share_the_day() -> None:
     day, total = DayLedger(), Total()
     day.reserve(TRACKER, reservations(TRACKER, DATE), total)

@@ -1,8 +1,8 @@
 """Public counts of whole days: who was where and how often, without speeds."""
 
 import csv
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from hatcast.stream.errors import RecordingError
+from hatcast.stream.policy.policy import Policy
 from hatcast.stream.tracker.contributions import HatCounts
 
 if TYPE_CHECKING:  # the processes that search for keys import this module, and no recordings
     from hatcast.agents.research.days import RecordedDay
 
+_MOST_DAYS: Final = 7
 HEADER: Final = ("date", "hour", "cell", "vehicle", "readings")
 
 Row = tuple[str, int, str, str, int]
@@ -44,6 +46,24 @@ class Counts:
     def hats(self) -> int:
         """Number of HATs of all days."""
         return sum(len(slot.hats) for day in self.days for slot in day)
+
+    def first_days(self) -> "Counts":
+        """Return the counts of the first days, as many as a plan uses: their queries are designed one by one."""
+        return replace(self, days=self.days[:_MOST_DAYS])
+
+
+def counts_of_recordings(
+    paths: Sequence[Path], feed_format: str, policy: Policy, min_users: int, progress: Callable[[int], None]
+) -> Counts:
+    """Fold recordings, which are days of one stream, and return their counts. HATs with fewer users are left out.
+
+    Raises RecordingError. Calls `progress` with the number of records folded since the last call.
+    """
+    from hatcast.agents.research.days import TRACKER_CAP, open_days, with_users
+
+    with open_days(paths, feed_format) as recordings:
+        days = recordings.days(replace(policy, max_hats_per_day=TRACKER_CAP), progress)
+    return counts_of_days(with_users(days, min_users))
 
 
 def counts_of_days(days: Sequence["RecordedDay"]) -> Counts:
