@@ -24,8 +24,16 @@ BUSES = (10, 20, 50, 200)
 
 
 def policy_of(epsilon: float, hats: int = 89) -> Policy:
-    answers = Answers(timezone="UTC", epsilon=epsilon, max_hats_per_day=hats)
+    answers = Answers(timezone="UTC", estimator="array_averaging", epsilon=epsilon, max_hats_per_day=hats)
     return parse_template(render_template(answers), Path(), {}).policy
+
+
+def rows_of(text: str, head: str) -> dict[float, list[str]]:
+    """The rows of the table whose head begins so, by their first column."""
+    found = re.search(rf"^\| {re.escape(head)}.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
+    assert found is not None, head
+    rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in found[1].splitlines()]
+    return {float(row[0]): row[1:] for row in rows}
 
 
 @cache
@@ -46,6 +54,27 @@ def noise95(epsilon: float, buses: int) -> float:
     assert estimate is not None
     assert estimate.scale is not None
     return quantile95(estimate.scale) * float(policy.grid)
+
+
+def test_how_sure_one_can_become_by_a_total_is_what_explain_says() -> None:
+    assert {total: row[0] for total, row in rows_of(TEXT, "total | at most so sure").items()} == {
+        total: certainty(total) for total in (1.0, 2.0, 5.0, 10.0)
+    }
+
+
+def test_the_errors_of_the_first_days_are_those_that_evaluate_has_measured() -> None:
+    measured = rows_of((DOCS / "estimators.md").read_text(), "limit | tracker, live")
+    for total, row in rows_of(TEXT, "total | first days, live").items():
+        live, end = measured[total][0], measured[total][2]
+        assert row[:2] == [live.split(" / ")[0], end.split(" / ")[0]], total
+    array_averaging = measured[10.0][4].split(" / ")[0]
+    assert f"ARRAY-AVERAGING at a total of 10 has {array_averaging}" in TEXT
+    _, _, busy_live = measured[5.0][2].split(" / ")
+    assert f"HATs of 10 buses or more have {busy_live} at a total of 5" in TEXT
+
+
+def test_init_proposes_the_total_that_the_page_says() -> None:
+    assert f"`hatcast init` proposes {Answers(timezone='UTC').limit:g}." in TEXT
 
 
 def test_there_are_three_tables_with_all_their_rows() -> None:
