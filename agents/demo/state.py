@@ -10,7 +10,7 @@ import msgspec
 from hatcast.agents.demo.messages import Began
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.record_fields import is_settlement
+from hatcast.stream.records.fields import is_settlement
 
 _MAX_LATEST: Final = 200  # releases: more than any terminal has lines
 
