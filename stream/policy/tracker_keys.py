@@ -72,12 +72,13 @@ class TrackerKeys:
 REFERENCE_BOUND: Final = 65.0  # km/h: the upper bound for which constants of the tracker hold
 _LIMITS: Final = (2.0, 5.0, 10.0, 20.0, 40.0)
 _PRICES: Final = (5.0, 1.5, 0.8, 0.6, 0.3)
+_OF_BUSES: Final = 0.75  # of them: there most of the value is in few HATs
 
 
-def default_price(epsilon: float, upper_bound: float) -> float:
+def default_price(epsilon: float, upper_bound: float, objective: Objective) -> float:
     """Return the price for a daily limit of `epsilon`, in the unit of values in [0, upper_bound]."""
     reference = math.exp(float(np.interp(math.log(epsilon), np.log(_LIMITS), np.log(_PRICES))))
-    return reference * upper_bound / REFERENCE_BOUND
+    return reference * (_OF_BUSES if objective is Objective.BUSES else 1.0) * upper_bound / REFERENCE_BOUND
 
 
 def with_tracker_defaults(table: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -123,11 +124,13 @@ def tracker_keys(
             f"raise it by {(_LEAST - limit) / NANO:g} or more, or lower the queries' epsilon or max_hats_per_day",
         )
     watched = _watched(given, table, read_cells)
+    objective = Objective(table.objective)
+    price = round(default_price(limit / NANO, given.upper_bound, objective), 3) if table.price is None else table.price
     keys = TrackerKeys(
         daily_limit=limit,
-        price=round(default_price(limit / NANO, given.upper_bound), 3) if table.price is None else table.price,
+        price=price,
         share=table.share,
-        objective=Objective(table.objective),
+        objective=objective,
         watch=frozenset() if watched is None else frozenset(h3.int_to_str(cell) for cell in watched.cells),
         watch_share=0.0 if watched is None else _WATCH_SHARE if table.watch_share is None else table.watch_share,
     )

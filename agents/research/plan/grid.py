@@ -109,7 +109,7 @@ def _best_plan(task: _Task) -> Plan:
 
 
 def _keys_of(task: _Task, share: float) -> TrackerKeys:
-    price = round(default_price(task.total, task.upper_bound), 3)
+    price = round(default_price(task.total, task.upper_bound, task.objective), 3)
     return TrackerKeys(nano_floor(task.total), price, share, task.objective)
 
 

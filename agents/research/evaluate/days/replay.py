@@ -37,7 +37,7 @@ class TrackerDesign:
         """Return the keys of a policy with this limit (epsilon) and upper bound, its price by default."""
         return TrackerKeys(
             nano_floor(daily_limit),
-            price=default_price(daily_limit, upper_bound),
+            price=default_price(daily_limit, upper_bound, self.objective),
             share=self.share,
             objective=self.objective,
         )
