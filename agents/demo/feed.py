@@ -32,7 +32,7 @@ from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.partitioner import PARTITIONERS
-from hatcast.stream.replay.heartbeats import Replay, Router
+from hatcast.stream.replay.heartbeats import Replay, Router, WholeDays
 
 _SHUTDOWN_S: Final = 2.0  # for a clean shutdown, before the process exits in any case
 
@@ -88,8 +88,8 @@ def _send_file(settings: Settings, job: Job, file: str, redis: SyncRedis, stop: 
         last = min(recording.last_ms, now_ms() + settings.policy.max_ahead_ms)  # later records are not sent
         speedup = _speedup(last - first) if job.speedup is None else job.speedup
         send(Began(records=len(recording), first_ms=first, last_ms=last, speedup=speedup))
-        is_tracked = settings.policy.tracker is not None  # it settles a date that is closed
-        plan = Replay(settings.policy, Calendar(settings.policy), _router(settings), now_ms(), ends_day=is_tracked)
+        passage = Replay if settings.policy.tracker is None else WholeDays  # a tracker settles a date that is closed
+        plan = passage(settings.policy, Calendar(settings.policy), _router(settings), now_ms())
         pace = replay_pace(settings.policy, speedup, stop)
         listener = ProgressListener(lambda _records, _at: None, lambda sentence: send(Note(text=sentence)))
         if not send_recording(recording, plan, producer, pace, with_end=True, listener=listener):

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import rfc8785
 
@@ -25,7 +25,7 @@ from hatcast.stream.policy.checks import (
     most_hats_of,
     reject_above_of,
 )
-from hatcast.stream.policy.estimator_keys import EstimatorKeys, Relation, chosen_keys
+from hatcast.stream.policy.estimator_keys import ChosenKeys, EstimatorKeys, Relation, chosen_keys
 from hatcast.stream.policy.hybrid_keys import HybridKeys, HybridUse, NoiseKind
 from hatcast.stream.policy.query import Query
 from hatcast.stream.policy.query_keys import check_queries, read_queries
@@ -133,6 +133,9 @@ class Policy:
         return self.hybrid is None or self.hybrid.noise is NoiseKind.LAPLACE
 
 
+_DURATIONS: Final = ("slot_length", "lateness", "max_ahead", "min_interval")
+
+
 def read_policy(
     table: Mapping[str, Any], estimators: Mapping[str, EstimatorKeys], read_cells: Callable[[str], str]
 ) -> Policy:
@@ -148,10 +151,7 @@ def read_policy(
     check_values(given)
     check_transition(given)
     reject_above = reject_above_of(given)
-    durations = {
-        key: duration_ms(getattr(given, key), f"policy.{key}")
-        for key in ("slot_length", "lateness", "max_ahead", "min_interval")
-    }
+    durations = {key: duration_ms(getattr(given, key), f"policy.{key}") for key in _DURATIONS}
     check_times(given, durations)
     if given.estimator.name == TRACKER:
         check_tracker(given)
@@ -163,12 +163,7 @@ def read_policy(
     if relation is Relation.ADD_REMOVE:
         check_add_remove(given, durations["slot_length"], cells, cells_content)
     queries = read_queries(given, relation)
-    if queries and keys.hybrid is not None:
-        raise SettingError(
-            "policy.query",
-            f"reads only central users, but {given.estimator.name} also uses devices' reports",
-            "remove the queries, or move them to a policy of their own",
-        )
+    _check_without_reports(queries, keys)
     most_hats = most_hats_of(given, durations["slot_length"], cells)
     tracker, tracker_canonical = tracker_keys(given, queries, most_hats, read_cells)
     if tracker is None:
@@ -215,3 +210,12 @@ def read_policy(
         queries=queries,
         most_hats=most_hats,
     )
+
+
+def _check_without_reports(queries: tuple[Query, ...], keys: ChosenKeys) -> None:
+    if queries and keys.hybrid is not None:
+        raise SettingError(
+            "policy.query",
+            "reads only central users, but this estimator also uses devices' reports",
+            "remove the queries, or move them to a policy of their own",
+        )

@@ -153,26 +153,12 @@ class Replay(RecordingPass):
         router: Router,
         now_ms: int,
         excluded: frozenset[str] = frozenset(),
-        *,
-        ends_day: bool = False,
     ) -> None:
-        """Args:
-        excluded: the canonical ids of vehicles that are not sent
-        ends_day: whether nothing follows on the recording's last date, so that it may be closed, if it is over
-        """
+        """Args: `excluded`, the canonical ids of vehicles that are not sent."""
         super().__init__(policy, calendar, now_ms)
-        self._ends_day = ends_day
         self.undecodable = 0
         self._router = router
         self._excluded = frozenset(vehicle.encode() for vehicle in excluded)
-
-    def end_ms(self) -> int | None:
-        """Return the time of the last heartbeat. With `ends_day` it is the close of the last slot's date."""
-        end = super().end_ms()
-        if end is None or self._last_slot is None or not self._ends_day:
-            return end
-        closes = self._calendar.day_end(self._last_slot.date) + self._policy.lateness_ms
-        return max(end, closes) if closes <= self._latest else end
 
     def messages(self, records: Iterable[tuple[int, Recorded]]) -> Iterator[Message]:
         """Yield records and heartbeat records in order. See `with_heartbeats`."""
@@ -200,3 +186,15 @@ class Replay(RecordingPass):
         end = self.end_ms()
         if end is not None:
             yield from heartbeats(self._router.partitions, end)
+
+
+class WholeDays(Replay):
+    """Messages of a replay that ends with the recording's last date, which is closed if it is over."""
+
+    def end_ms(self) -> int | None:
+        """Return the time of the last heartbeat: the close of the last slot's date."""
+        end = super().end_ms()
+        if end is None or self._last_slot is None:
+            return end
+        closes = self._calendar.day_end(self._last_slot.date) + self._policy.lateness_ms
+        return max(end, closes) if closes <= self._latest else end

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 import h3.api.basic_int as h3
+import msgspec
 import numpy as np
 
 from hatcast.stream.fold.hats import Calendar
@@ -184,11 +185,8 @@ class Smoother:
         of_day = self._day[number]
         estimate = self._track.estimate(number, of_day.hat, self._covariance)
         z = of_day.residual_z
-        return self._record(
-            stage,
-            of_day.record,
-            of_day.record.cell,
-            road=self._normal(estimate.road),
+        return msgspec.structs.replace(
+            self._record(stage, of_day.record, of_day.record.cell, self._normal(estimate.road)),
             mean=self._normal(estimate.mean),
             residual_z=None if z is None else _rounded(z),
         )
@@ -197,18 +195,10 @@ class Smoother:
         hat = Hat(number, hour_of(of_slot.slot), np.zeros(2), self._variances.hat, 1.0, 0, 0)
         own = Normal(0.0, self._variances.hat)
         road = hat_estimate(hat, own, self._track, self._covariance).road
-        return self._record("predicted", of_slot, cell, road=self._normal(road))
+        return self._record("predicted", of_slot, cell, self._normal(road))
 
-    def _record(
-        self,
-        stage: Stage,
-        like: ReleaseRecord,
-        cell: str,
-        road: NormalRecord,
-        mean: NormalRecord | None = None,
-        residual_z: float | None = None,
-    ) -> EstimateRecord:
-        """Return the record of a cell. like: a release of its slot."""
+    def _record(self, stage: Stage, like: ReleaseRecord, cell: str, road: NormalRecord) -> EstimateRecord:
+        """Return the record of a cell, without a mean. like: a release of its slot."""
         return EstimateRecord(
             estimate_id=f"{self._setting.name}/{like.date}T{like.slot}/{cell}",
             policy_id=self._setting.policy_id,
@@ -220,8 +210,6 @@ class Smoother:
             end=like.end,
             unit="km/h",
             road=road,
-            mean=mean,
-            residual_z=residual_z,
         )
 
     def _normal(self, normal: Normal) -> NormalRecord:

@@ -14,7 +14,7 @@ from hatcast.stream.readings.formats import FORMATS, Recorded
 from hatcast.stream.readings.partitioner import PARTITIONERS
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.readings.recording import Recording
-from hatcast.stream.replay.heartbeats import HEARTBEAT_MS, Message, Replay, Router
+from hatcast.stream.replay.heartbeats import HEARTBEAT_MS, Message, Replay, Router, WholeDays
 from tests.replayed import NOW, fold, golden_policy, policy_of
 from tests.services import data
 
@@ -91,6 +91,17 @@ def test_the_last_ticks_close_the_last_slot() -> None:
     assert [(m.partition, m.timestamp_ms, m.key) for m in messages[-3:]] == [
         (p, BASE + HOUR + 300_000, None) for p in range(3)
     ]
+
+
+def test_whole_days_are_closed_and_a_day_that_is_not_over_is_not() -> None:
+    policy = policy_of()
+    calendar = Calendar(policy)
+    records = [recorded("a", BASE + 9 * HOUR + 5)]
+    date = calendar.slot_at(BASE + 9 * HOUR).date
+    closes = calendar.day_end(date) + policy.lateness_ms
+    for now, expected in ((NOW, closes), (closes - policy.max_ahead_ms - 1, BASE + 10 * HOUR + policy.lateness_ms)):
+        plan = WholeDays(policy, calendar, Router(2, PARTITIONERS["murmur2"]), now)
+        assert [message.timestamp_ms for message in sent(plan, records)[-2:]] == [expected] * 2
 
 
 def test_the_last_ticks_are_not_before_the_last_arrival() -> None:
