@@ -32,7 +32,7 @@ class Variances:
     bus_hat: float = 60.0
     reading: float = 119.0
     city_drift: float = 0.08
-    cell_drift: float = 0.01
+    cell_drift: float = 0.002
     future: float = 15.0
 
     @classmethod
