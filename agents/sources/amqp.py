@@ -83,7 +83,6 @@ class AmqpSource:
                 stack.callback(acks.clear)
                 acknowledging = asyncio.create_task(acknowledger.run())
                 stack.callback(acknowledging.cancel)
-                connection.mark_connected(self)
                 await connection.run_until_stopped(self._read(channel, queue, connection, acks, acknowledger))
                 await connection.drain(acks)
                 await acknowledger.flush()
@@ -129,10 +128,13 @@ class AmqpSource:
         acknowledger: "_Acknowledger",
     ) -> None:
         cancelled = (await channel.get_underlay_channel()).on_consumer_cancel_callbacks
-        async with queue.iterator() as messages:  # on exit it returns the prefetched messages to the queue
-            # A deleted queue sends nothing and leaves the connection open: aio-pika alone would wait for ever.
-            closing: list[asyncio.Future[None]] = []
-            cancelled.add(lambda _: closing.append(asyncio.ensure_future(messages.close())))
+        messages = queue.iterator()
+        # A deleted queue sends nothing and leaves the connection open: aio-pika alone would wait for ever. The callback
+        # stands before the queue is read, which may be deleted at any time.
+        closing: list[asyncio.Future[None]] = []
+        cancelled.add(lambda _: closing.append(asyncio.ensure_future(messages.close())))
+        async with messages:  # on exit it returns the prefetched messages to the queue
+            connection.mark_connected(self)
             async for message in messages:
                 await connection.forward(acks, message.body, partial(acknowledger.schedule, message))
         raise SourceLost("the queue was closed")
