@@ -149,6 +149,8 @@ def storm(kafka: KafkaServer, redis_server: RedisServer, tmp_path_factory: pytes
         pseudonyms = stored_pseudonyms(pipeline)
         send(pipeline, *ticks(NOON_MS + 60 * HOUR_MS))
         pipeline.wait(pipeline.is_settled, "releases", third)
+        estimates = pipeline.settings.topics.estimates  # they follow the releases by a second
+        pipeline.wait(lambda: len([*kafka.read(estimates)]) > 0, "estimates", third)
         served = {"/metrics": scraped(third).encode(), "/readyz": json.dumps(asked(third, "/readyz")).encode()}
         assert third.terminate() == 0
         yield Storm(pipeline, contributions, oracle, pseudonyms, served)
