@@ -81,11 +81,11 @@ def _normal(value: float, half: float) -> dict[str, Any]:
     return {"value": round(value, 2), "sd": round(half / 1.96, 2), "interval95": [round(low, 2), round(high, 2)]}
 
 
-def budget(date: str = "2022-01-02", seq: int = 1, policy: str = "city") -> bytes:
-    """A budget record, as bytes."""
+def budget(date: str = "2022-01-02", seq: int = 1, policy: str = "city", **more: Any) -> bytes:
+    """A budget record, as bytes. `more` replaces and adds fields."""
     record = {"policy": policy, "policy_id": "b2:" + "0" * 32, "date": date, "seq": seq, "releases": seq}
     spent = {"epsilon_sum": 3.0, "epsilon_user_day": 1.5, "limit": 105.0, "day_bound": 89.0}
-    return json.dumps(record | spent | {"epsilon_delta": {"epsilon": 1.4, "delta": 1e-6}}).encode()
+    return json.dumps(record | spent | {"epsilon_delta": {"epsilon": 1.4, "delta": 1e-6}} | more).encode()
 
 
 def feed(

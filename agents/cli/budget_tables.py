@@ -14,8 +14,8 @@ from hatcast.stream.accounting.ledger import Reserved
 from hatcast.stream.budget.per_user import day_loss
 from hatcast.stream.budget.report_table import ReportSettings, report_table
 from hatcast.stream.policy.policy import Policy, Query
-from hatcast.stream.policy.query import CELL_SELECTION, Period
-from hatcast.stream.records import BudgetRecord
+from hatcast.stream.policy.query import CELL_SELECTION, TRACKER_QUERIES, Period
+from hatcast.stream.records import BudgetRecord, ReservedRecord
 from hatcast.stream.units import NANO
 
 _MARKS: Final = ("█▒·", "#=.")  # releases, queries, remaining; the second for ASCII consoles
@@ -74,16 +74,18 @@ def budget_table(days: list[dict[str, Any]]) -> Table:
     """Return the records of `hats.budget`, oldest day first, as a table of at most 100 columns."""
     records = _records(days)
     with_queries = any(record.queries for record in records)
+    with_tracker = any(_tracker(record) is not None for record in records)
     table = Table(
         title="Privacy budget: what one bus's day may have cost, in epsilon",
-        caption=_caption(records, with_queries=with_queries),
+        caption=_caption(records, with_queries=with_queries, with_tracker=with_tracker),
         caption_justify="left",
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         pad_edge=False,
     )
     table.add_column("day", no_wrap=True)
-    for column in ("releases", *(("HATs", "queries") if with_queries else ()), "spent", "limit"):
+    spent = "booked" if with_tracker else "spent"
+    for column in ("releases", *(("HATs", "queries") if with_queries else ()), spent, "limit"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column(Legend(with_queries=with_queries))
     for column in ("at most", "tight"):
@@ -92,8 +94,8 @@ def budget_table(days: list[dict[str, Any]]) -> Table:
         hats, reserved, limit = _split(record)
         table.add_row(
             record.date,
-            f"{record.releases:,}",
-            *((number(hats), number(reserved)) if with_queries else ()),
+            "-" if _tracker(record) else f"{record.releases:,}",
+            *((number(hats), _reserved_cell(record, reserved)) if with_queries else ()),
             f"{record.epsilon_user_day:g}",
             f"{record.limit:g}",
             Bar(hats, reserved, limit),
@@ -126,6 +128,14 @@ def today_line(policy: Policy, days: list[dict[str, Any]], today: str, next_poli
         within = max(0, _nano(most) - _nano(total))
         left, reason = min(left, within), " (all days together have no more left)" if within < left else ""
     delta = "" if policy.is_pure else f"; Gaussian noise: all of it holds with delta {policy.delta:g}"
+    if record is not None and (tracker := _tracker(record)) is not None:
+        if not tracker.places:
+            return f"{prefix}{number(spent)} of {number(limit)} booked by other policies: no room for the tracker"
+        of_it = "" if (reserved := _nano(tracker.epsilon)) == spent else f", {number(reserved)} of it"
+        return (
+            f"{prefix}{number(spent)} of {number(limit)} booked{of_it} for the tracker, which is the most that a bus"
+            f" can lose to it; can still cost {number(left)}{reason}"
+        )
     return f"{prefix}{number(spent)} of {number(limit)} spent, can still cost {number(left)}{reason}{delta}"
 
 
@@ -209,15 +219,19 @@ def number(nano: int) -> str:
     return f"{nano / NANO:g}"
 
 
-def _caption(records: Sequence[BudgetRecord], *, with_queries: bool) -> str:
+def _caption(records: Sequence[BudgetRecord], *, with_queries: bool, with_tracker: bool) -> str:
     lines = []
     if records and (total := records[-1].total) is not None and (limit := records[-1].total_limit) is not None:
         lines.append(f"all days of a vehicle together: {total:g} of {limit:g}")
     lines.append("'at most': if every remaining hour is released")
     if records:
         delta = records[-1].epsilon_delta.delta
-        lines.append(f"'tight': the spent epsilon, composed tightly, as (epsilon, delta) with delta {delta:g}")
-    if with_queries:
+        spent = "booked" if with_tracker else "spent"
+        lines.append(f"'tight': the {spent} epsilon, composed tightly, as (epsilon, delta) with delta {delta:g}")
+    if with_tracker:
+        lines.append("'queries': reserved before a day's first query: a bus can lose no more to them")
+        lines.append("'no room': other policies had booked too much of the day, so it has no queries")
+    elif with_queries:
         lines.append("'queries': reserved for this policy's; 'HATs': everything else, also of other policies")
     return "\n".join(lines)
 
@@ -226,6 +240,15 @@ def _split(record: BudgetRecord) -> tuple[int, int, int]:
     """Return (spent on releases, reserved for queries, limit) in 1e-9. Charges of other policies count as releases."""
     reserved = sum(each.places * _nano(each.epsilon) for each in record.queries)
     return max(0, _nano(record.epsilon_user_day) - reserved), reserved, _nano(record.limit)
+
+
+def _tracker(record: BudgetRecord) -> ReservedRecord | None:
+    return next((each for each in record.queries if each.query == TRACKER_QUERIES), None)
+
+
+def _reserved_cell(record: BudgetRecord, reserved: int) -> str:
+    tracker = _tracker(record)
+    return "no room" if tracker is not None and not tracker.places else number(reserved)
 
 
 def _records(days: Iterable[dict[str, Any]]) -> list[BudgetRecord]:

@@ -7,10 +7,10 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import OpenPage, picture
-from tests.browser.day import HOURS, Day, hexagons
+from tests.browser.day import HOURS, TOPICS, Day, hexagons
 from tests.browser.estimated import GAP, NEVER_RELEASED, SURPRISED, deferred, one
 from tests.browser.test_map import LOOKS, drawn, table
-from tests.displaying import values_of
+from tests.displaying import budget, values_of
 
 
 def latest(day: Day) -> dict[str, Any]:
@@ -192,3 +192,22 @@ def test_the_first_estimates_are_shown_as_they_come_and_settled_ones_take_their_
     settled = one(HOURS, SURPRISED).replace(b'"live"', b'"settled"').replace(b'"predicted"', b'"settled"')
     estimated_day.publish([settled], "hats.estimates")
     expect(page.locator("#cell-stage")).to_have_text("Settled at the end of the day.")
+
+
+def test_the_budget_of_a_tracker_is_what_a_bus_has_lost_and_not_what_is_reserved(
+    estimated_day: Day, open_page: OpenPage
+) -> None:
+    def publish(seq: int, places: int, **more: Any) -> None:
+        reserved = [{"query": "tracker", "epsilon": 5.0, "places": places}]
+        booked = {"releases": 0, "epsilon_user_day": 5.0, "limit": 5.0, "day_bound": 5.0, "queries": reserved}
+        estimated_day.publish([budget("2022-01-03", seq, **booked, **more)], TOPICS[1])
+
+    publish(100, 1, spent={"largest": 1.5, "mean": 0.75})
+    page = open_page(estimated_day.url)
+    expect(page.locator("#budget .figure")).to_have_text("1.5 of 5.0 epsilon")
+    expect(page.locator("#budget [role=meter]")).to_have_attribute("aria-valuetext", "1.5 of 5.0")
+    expect(page.locator("#budget dd")).to_have_text(["2022-01-03", "1.5", "0.75", "5.0"])
+    publish(101, 1)
+    expect(page.locator("#budget")).to_contain_text("at most 5.0 epsilon")
+    publish(102, 0)
+    expect(page.locator("#budget")).to_contain_text("no queries are made of it")

@@ -116,6 +116,30 @@ def test_without_queries_the_table_has_no_column_of_them() -> None:
     assert "HATs " not in table.replace("█ HATs ", "")
 
 
+def tracker_day(date: str, places: int) -> Any:
+    """A day of a tracker, with room for its queries in 1 place, or in none because of other policies."""
+    reserved = [{"query": "tracker", "epsilon": 5.0, "places": places}]
+    booked = {"releases": 0, "epsilon_sum": 0.0, "epsilon_user_day": 5.0, "limit": 5.0, "day_bound": 5.0}
+    return record(policy(), date, 0) | booked | {"queries": reserved}
+
+
+def test_what_a_tracker_reserves_is_not_called_spent() -> None:
+    days = [tracker_day("2022-01-03", 0), tracker_day(TODAY, 1)]
+    lines = shown(budget_table(days), 80)
+    row = {line.split()[0]: line.split() for line in lines if line.startswith("2022")}
+    assert row["2022-01-03"][1:6] == ["-", "5", "no", "room", "5"]
+    assert row[TODAY][1:5] == ["-", "0", "5", "5"]
+    text = "\n".join(lines)
+    assert "booked" in text
+    assert "spent" not in text
+    assert max(map(len, lines)) <= 80
+    line = today_line(policy(), days, TODAY, None)
+    assert line.endswith(
+        "5 of 5 booked for the tracker, which is the most that a bus can lose to it; can still cost 0"
+    )
+    assert "no room for the tracker" in today_line(policy(), days, "2022-01-03", None)
+
+
 @pytest.mark.parametrize("width", [80, 100])
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_the_tables_fit_and_cut_no_number_off(width: int, encoding: str) -> None:

@@ -25,13 +25,56 @@ export class Budget {
 }
 
 function view(record) {
-  const { epsilon_user_day: spent, limit, day_bound: bound, epsilon_delta: finer, releases } = record;
+  const { epsilon_user_day: booked, limit, day_bound: bound, epsilon_delta: finer, releases, spent } = record;
+  const tracker = (record.queries ?? []).find((each) => each.query === "tracker");
+  if (tracker === undefined) {
+    return [
+      figure(booked, ` of ${limit} epsilon`),
+      meter(booked, bound, limit),
+      rows([
+        ["day", record.date],
+        ["means and answers", releases],
+        ["the whole day at most", bound],
+        ["as (epsilon, delta)", `${finer.epsilon}, ${finer.delta}`],
+      ]),
+    ];
+  }
+  if (Number(tracker.places) === 0) {
+    return [
+      element("p", { class: "hint" }, "Other policies had spent too much of this day, so no queries are made of it."),
+      rows([["day", record.date], ["spent by them", `${booked} of ${limit}`]]),
+    ];
+  }
+  // What is reserved for a tracker is booked before its first query. A bus loses what its own queries have cost.
+  if (spent === undefined) {
+    return [
+      element("p", { class: "hint" }, `A bus can lose at most ${bound} epsilon on this day.`),
+      rows([["day", record.date]]),
+    ];
+  }
+  return [
+    figure(spent.largest, ` of ${limit} epsilon`),
+    meter(spent.largest, bound, limit),
+    rows([
+      ["day", record.date],
+      ["lost by a bus so far, at most", spent.largest],
+      ["lost by a bus so far, mean", spent.mean],
+      ["the whole day at most", bound],
+    ]),
+  ];
+}
+
+function figure(value, rest) {
+  return element("p", { class: "figure" }, element("strong", {}, value), rest);
+}
+
+function meter(spent, bound, limit) {
   const share = (part) => `${Math.min(100, (100 * Number(part)) / Number(limit))}%`;
   const filled = element("span", { class: "spent" });
   filled.style.width = share(spent);
   const mark = element("span", { class: "bound" });
   mark.style.left = share(bound);
-  const meter = element(
+  return element(
     "div",
     {
       class: "meter",
@@ -45,14 +88,8 @@ function view(record) {
     filled,
     mark,
   );
-  return [
-    element("p", { class: "figure" }, element("strong", {}, spent), ` of ${limit} epsilon`),
-    meter,
-    element("dl", {}, ...[
-      ["day", record.date],
-      ["means and answers", releases],
-      ["the whole day at most", bound],
-      ["as (epsilon, delta)", `${finer.epsilon}, ${finer.delta}`],
-    ].flatMap(([word, value]) => [element("dt", {}, word), element("dd", {}, value)])),
-  ];
+}
+
+function rows(pairs) {
+  return element("dl", {}, ...pairs.flatMap(([word, value]) => [element("dt", {}, word), element("dd", {}, value)]));
 }
