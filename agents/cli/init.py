@@ -110,6 +110,11 @@ def command(
     each = answers.limit if answers.estimator == TRACKER else answers.max_hats_per_day * answers.epsilon
     cost = min(each, answers.limit)
     click.echo(f"A bus's day can lose up to epsilon {cost:g}; explanation: hatcast budget --explain{_at(config)}")
+    if answers.telemetry_format != _DEFAULTS.telemetry_format:
+        click.echo(
+            f"Workers expect {answers.telemetry_format} on topic telemetry. If `hatcast feed` is to send, which sends"
+            f" {_DEFAULTS.telemetry_format}, set telemetry_format to that"
+        )
     if check_services:
         click.get_current_context().invoke(_doctor(), config=config, as_json=False)
     else:

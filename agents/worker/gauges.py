@@ -19,8 +19,10 @@ from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.worker.topic_fold import TopicFold
+from hatcast.stream.accounting.ledger import DaySummary
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
+from hatcast.stream.queries import TRACKER_QUERIES
 
 ROUND_S: Final = 5.0
 
@@ -118,6 +120,12 @@ class Gauges:
         if watermarks:
             summary = await self._ledger.summary(self._calendar.local(max(watermarks)).date().isoformat())
             limit = self._policy.daily_limit_nano if summary.limit is None else summary.limit
-            METERS.set(declared.BUDGET_RATIO, summary.epsilon_user_day / limit)
+            METERS.set(declared.BUDGET_RATIO, (summary.epsilon_user_day - reserved_for_tracker(summary)) / limit)
         if (total_limit := self._policy.total_limit_nano) is not None:
             METERS.set(declared.TOTAL_RATIO, (await self._ledger.total()).spent / total_limit)
+
+
+def reserved_for_tracker(summary: DaySummary) -> int:
+    """Return what a policy's tracker has reserved of a day, in 1e-9: all of its day from the first commit on."""
+    reserved = summary.queries.get(TRACKER_QUERIES)
+    return 0 if reserved is None else reserved.amount

@@ -15,7 +15,7 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.client import broker_name
 from hatcast.agents.kafka.registry import PolicyRecord, Registry
-from hatcast.agents.kafka.registry.checks import check_facts, check_policy_name
+from hatcast.agents.kafka.registry.checks import check_facts, check_policy_name, policies_beside_a_tracker
 from hatcast.agents.kafka.topic_ids import TopicIds
 from hatcast.agents.kafka.topics import TopicReport, check_topics
 from hatcast.agents.redis.clients import SyncRedis, primaries
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS: Final = 5.0
 FULL_SHARE: Final = 0.9  # of Redis' memory limit
+_END_THE_OTHERS: Final = (
+    "a tracker books a whole day, so whichever policy of this telemetry is first on a day leaves the others nothing:"
+    " stop all but one, or let one replace the other"
+)
 
 
 class State(StrEnum):
@@ -113,7 +117,10 @@ def _registry_checks(settings: Settings, topics: TopicReport) -> Iterator[Check]
         if partitions is None:
             return
         ids = asyncio.run(_topic_ids(settings, [name for name in settings.sources if name in topics.partitions]))
-        check_facts(facts, own_record(settings, partitions, ids, configured_key(settings)))
+        own = own_record(settings, partitions, ids, configured_key(settings))
+        check_facts(facts, own)
+        if beside := policies_beside_a_tracker(facts, own):
+            yield Check("shared days", State.WARNING, f"with {', '.join(beside)}, beside a tracker", _END_THE_OTHERS)
         if settings.policy.name not in facts.policies:
             check_policy_name(settings.policy.name, settings.topics.telemetry, asyncio.run(registry.read_others()))
     except HatcastError as error:

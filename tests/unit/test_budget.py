@@ -134,9 +134,7 @@ def test_what_a_tracker_reserves_is_not_called_spent() -> None:
     assert "spent" not in text
     assert max(map(len, lines)) <= 80
     line = today_line(policy(), days, TODAY, None)
-    assert line.endswith(
-        "5 of 5 booked for the tracker, which is the most that a bus can lose to it; can still cost 0"
-    )
+    assert line.endswith("5 of 5 booked for the tracker, which is the most that a bus can lose to it; can still cost 0")
     assert "no room for the tracker" in today_line(policy(), days, "2022-01-03", None)
 
 

@@ -111,6 +111,9 @@ def test_a_recording_chooses_the_keys_that_plan_finds(tmp_path: Path) -> None:
     result = run(path, *options)
     assert result.exit_code == 0, result.output
     assert "Errors to expect of a mean, in km/h: " in result.output
+    assert (
+        "Workers expect capmetro on topic telemetry. If `hatcast feed` is to send, which sends jsonl" in result.output
+    )
     written = load_settings(path, {}).policy.tracker
     assert written is not None
     # The same as `hatcast plan` for this policy.

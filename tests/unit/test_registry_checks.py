@@ -6,7 +6,13 @@ import msgspec
 import pytest
 
 from hatcast.agents.kafka.registry import Facts, PolicyRecord, Topics, UserKey, policy_key
-from hatcast.agents.kafka.registry.checks import check_facts, check_policy_name, check_policy_record, with_current_key
+from hatcast.agents.kafka.registry.checks import (
+    check_facts,
+    check_policy_name,
+    check_policy_record,
+    policies_beside_a_tracker,
+    with_current_key,
+)
 from hatcast.stream.errors import HatcastError
 
 OWN = PolicyRecord(
@@ -73,6 +79,19 @@ def test_a_time_zone_has_to_be_that_of_every_policy_of_the_domain() -> None:
     with pytest.raises(HatcastError, match=r"policy\.timezone is 'UTC', policy 'speed' .* 'Asia/Kolkata'"):
         check_facts(facts_of(OWN), changed(OWN, {"policy": "next", "timezone": "UTC"}))
     check_facts(facts_of(OWN), changed(OWN, {"policy": "next", "partitioner": "crc32", **OTHER_EPSILON}))
+
+
+def test_policies_that_share_days_with_a_tracker_are_found_and_one_that_is_replaced_does_not() -> None:
+    tracker = changed(OWN, {"policy": "tracked", "canonical": msgspec.Raw(b'{"tracker":{"share":0.3}}')})
+    after = changed(OWN, {"policy": "after", "replaces": "tracked"})
+    assert policies_beside_a_tracker(facts_of(OWN), OWN) == []
+    assert policies_beside_a_tracker(facts_of(OWN, changed(OWN, {"policy": "plain"})), OWN) == []
+    assert policies_beside_a_tracker(facts_of(OWN, tracker), OWN) == ["tracked"]
+    assert policies_beside_a_tracker(facts_of(OWN), tracker) == ["speed"]
+    assert policies_beside_a_tracker(facts_of(OWN, tracker), changed(OWN, {"replaces": "tracked"})) == []
+    follows = changed(tracker, {"replaces": "speed"})
+    assert policies_beside_a_tracker(facts_of(OWN, follows, after), OWN) == []
+    assert policies_beside_a_tracker(facts_of(OWN, follows), after) == [], "also of a policy before the previous one"
 
 
 def test_a_key_of_hatcasts_own_that_was_lost_is_no_contradiction_and_is_registered_anew() -> None:

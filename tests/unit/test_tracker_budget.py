@@ -1,7 +1,8 @@
 """What `hatcast budget --explain` says of a tracker policy: a bus can lose `daily_limit`, and no more."""
 
 from hatcast.agents.cli.budget_explained import explanation, figures
-from hatcast.stream.accounting.ledger import DayLedger, Total
+from hatcast.agents.worker.gauges import reserved_for_tracker
+from hatcast.stream.accounting.ledger import DayLedger, DaySummary, Reserved, Total
 from hatcast.stream.budget.per_user import day_loss
 from hatcast.stream.queries import TRACKER_QUERIES, reservations
 from hatcast.stream.units import NANO
@@ -37,3 +38,14 @@ def test_what_a_tracker_reserves_and_another_policys_charges_share_the_day() -> 
     assert other.charge(SPEED, "87608b0d2ffffff/09:00", NANO, total)
     other.reserve(TRACKER, reservations(TRACKER, DATE), total)
     assert other.policies[TRACKER.name].queries[TRACKER_QUERIES].places == 0
+
+
+def test_a_day_that_only_the_tracker_has_booked_is_not_reported_as_nearly_spent() -> None:
+    def summary(**queries: Reserved) -> DaySummary:
+        spent = 5 * NANO
+        return DaySummary(0, 0, spent, shared=False, limit=spent, sequence=1, levels={}, total=Total(), queries=queries)
+
+    month = Reserved(1, NANO)
+    assert reserved_for_tracker(summary(month=month, tracker=Reserved(1, 4 * NANO))) == 4 * NANO
+    assert reserved_for_tracker(summary(tracker=Reserved(0, 5 * NANO))) == 0, "without room, which has to be seen"
+    assert reserved_for_tracker(summary(month=month)) == 0

@@ -1,6 +1,6 @@
 """Compare a worker's settings with the records registered for its domain. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -26,6 +26,31 @@ def check_facts(facts: Facts, own: PolicyRecord) -> None:
             )
     if (stored := facts.policies.get(own.policy)) is not None:
         check_policy_record(stored, own)
+
+
+def policies_beside_a_tracker(facts: Facts, own: PolicyRecord) -> list[str]:
+    """Return the policies that share days with `own`, if it or one of them is a tracker, which books whole days.
+
+    Policies of which one replaces the other have no day in common.
+    """
+    policies = {**facts.policies, own.policy: own}
+    apart = {own.policy, *_replaced(own, policies)}
+    apart |= {name for name, record in policies.items() if own.policy in _replaced(record, policies)}
+    beside = sorted(policies.keys() - apart)
+    return beside if any(_has_tracker(policies[name]) for name in (own.policy, *beside)) else []
+
+
+def _replaced(record: PolicyRecord, policies: Mapping[str, PolicyRecord]) -> set[str]:
+    found: set[str] = set()
+    name = record.replaces
+    while name is not None and name not in found:
+        found.add(name)
+        name = None if name not in policies else policies[name].replaces
+    return found
+
+
+def _has_tracker(record: PolicyRecord) -> bool:
+    return "tracker" in msgspec.json.decode(record.canonical, type=dict[str, msgspec.Raw])
 
 
 def check_policy_record(stored: PolicyRecord, own: PolicyRecord) -> None:
