@@ -199,7 +199,13 @@ def test_the_budget_of_a_tracker_is_what_a_bus_has_lost_and_not_what_is_reserved
 ) -> None:
     def publish(seq: int, places: int, **more: Any) -> None:
         reserved = [{"query": "tracker", "epsilon": 5.0, "places": places}]
-        booked = {"releases": 0, "epsilon_user_day": 5.0, "limit": 5.0, "day_bound": 5.0, "queries": reserved}
+        booked: dict[str, Any] = {
+            "releases": 0,
+            "epsilon_user_day": 5.0,
+            "limit": 5.0,
+            "day_bound": 5.0,
+            "queries": reserved,
+        }
         estimated_day.publish([budget("2022-01-03", seq, **booked, **more)], TOPICS[1])
 
     publish(100, 1, spent={"largest": 1.5, "mean": 0.75})
