@@ -30,6 +30,7 @@ RULES: Final = {
     "due": "exactly the queries whose days are over are answered",
     "true answer": "an answer without noise worth the name is the log's",
     "queries": "a tracker's queries of a date are numbered from 1, and are the first of those that its counts lead to",
+    "predicted": "the value of a query is the prediction from the numbers released before it, and its own",
     "unstopped": "they are all of these where Redis has lost nothing",
     "paid": "no bus has paid more than the limit for them, and hats.budget says no other sum",
     "estimates": "what is on hats.estimates is what one process makes of hats.means",

@@ -7,11 +7,12 @@ from one of the states that the tracker may have begun the date with. What buses
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, Final
 
 from hatcast.stream.records.fields import is_settlement
 from hatcast.stream.release.hats import date_of
-from tests.faults.facts import NANO, Course, Log, Promise, Record, Seen, Totals, Violation, release_id_of
+from tests.faults.facts import GRID_STEPS, NANO, Course, Log, Promise, Record, Seen, Totals, Violation, release_id_of
 
 _EXACT: Final = ("number", "scale", "steps", "clip", "members", "charges", "limit")  # what buses pay depends on these
 _ALIKE: Final = 1e-9  # of floats: the order of users, and with it the last bits, follows from the user key
@@ -26,7 +27,9 @@ def tracked_right(seen: Seen, releases: Mapping[str, Record], log: Log, promise:
         if "query" in record:
             by_date.setdefault(date_of(name), []).append(record)
     for date, queries in sorted(by_date.items()):
-        yield from _queried(date, sorted(queries, key=lambda record: int(record["query"]["number"])), seen, log)
+        queries.sort(key=lambda record: int(record["query"]["number"]))
+        yield from _queried(date, queries, seen, log)
+        yield from _predicted(queries, log.courses.get(date, ()), promise)
         yield from _paid(date, queries, seen, log, promise)
 
 
@@ -45,6 +48,17 @@ def _queried(date: str, queries: Sequence[Record], seen: Seen, log: Log) -> Iter
     settling = [record["release_id"] for record in queries if is_settlement(record["release_id"])]
     if settling and date not in log.settled:
         yield Violation("queries", f"{date} is not over and has {settling}")
+
+
+def _predicted(queries: Sequence[Record], courses: Sequence[Course], promise: Promise) -> Iterator[Violation]:
+    """What was released of a query, and what was predicted from the numbers released before, is its `raw`."""
+    for course in courses:
+        if _follows(queries, course):
+            for record, asked in zip(queries, course, strict=False):
+                if abs(record["raw"] - Fraction(asked.raw)) > GRID_STEPS * promise.grid:
+                    raw = float(record["raw"])
+                    yield Violation("predicted", f"{record['release_id']} is {raw:g}, {asked.raw:g} was released")
+            return
 
 
 def _follows(queries: Sequence[Record], course: Course) -> bool:

@@ -1,7 +1,8 @@
 """What counts alone make a tracker ask: its queries of each date of a dumped log, folded again in this process.
 
-A design does not depend on released numbers, so none are read here, and no noise is drawn. It depends on the state with
-which the tracker begins the date: where Redis has lost it, that is the state after any earlier date, or none.
+A design does not depend on released numbers, a prediction only on those of before: they are taken from the topic, and
+no noise is drawn. Both depend on the state with which the tracker begins the date: where Redis has lost it, that is the
+state after any earlier date, or none.
 """
 
 import json
@@ -25,23 +26,20 @@ from hatcast.agents.worker.folds import fold_maker
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.fold.watermark import closes_at
-from hatcast.stream.mechanisms import Noisy
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
+from hatcast.stream.records.fields import SETTLEMENT
 from hatcast.stream.release.encoding import exact_json
-from hatcast.stream.release.tracker import PolicyTracker, hat_users
-from hatcast.stream.release.tracker_records import TrackerRelease
+from hatcast.stream.release.hats import date_of
+from hatcast.stream.release.tracker import hat_users
+from hatcast.stream.release.tracker_records import MadeQuery
+from hatcast.stream.tracker.query import STEPS, Query
+from hatcast.stream.tracker.state import TrackerState
+from hatcast.stream.tracker.tracker import Tracker
 from tests.faults.facts import NANO, Asked, Course
 
 _PSEUDONYMS: Final = Pseudonyms(bytes(KEY_BYTES))  # any: no design depends on who a user is
 _NOW_MS: Final = 1_800_000_000_000  # after every record
-
-
-class _Silent:
-    """No noise."""
-
-    def laplace(self, value: int, distance: int, epsilon: float) -> Noisy:
-        return Noisy(value, distance / epsilon)
 
 
 @dataclass(frozen=True)
@@ -52,11 +50,15 @@ class Courses:
     settled: frozenset[str]
 
 
-def courses_of(dump: Path, settings: Settings, end_ms: int) -> Courses:
-    """The courses of each date that has HATs which are over. Every partition's watermark ends at `end_ms`."""
+def courses_of(dump: Path, published: Mapping[str, Sequence[bytes]], settings: Settings, end_ms: int) -> Courses:
+    """The courses of each date that has HATs which are over. Every partition's watermark ends at `end_ms`.
+
+    published   release_id -> values on `hats.means`
+    """
     policy, calendar = settings.policy, Calendar(settings.policy)
     retained = _fold(dump, settings)
-    states: list[bytes | None] = [None]
+    sums = _sums(published)
+    states: list[TrackerState | None] = [None]
     found: dict[str, list[Course]] = {}
 
     def is_final(hat: RetainedHat) -> bool:
@@ -69,9 +71,13 @@ def courses_of(dump: Path, settings: Settings, end_ms: int) -> Courses:
         of_date = list(hats)
         if is_over(policy, date, end_ms):
             settled.add(date)
-        runs = [_course(policy, date, of_date, retained, state, settles=date in settled) for state in states]
-        found[date] = [course for course, _ in runs]
-        states = [*(state for _, state in runs), *states]  # first that of a tracker that lost nothing
+        runs = [_Course(policy, date, state, sums.get(date, {})) for state in states]
+        for run in runs:
+            run.close_slots(of_date, retained)
+            if date in settled:
+                run.take(run.tracker.settle())
+        found[date] = [run.asked for run in runs]
+        states = [*(run.tracker.state(policy.policy_id, date) for run in runs), *states]  # first without a loss
     return Courses(found, frozenset(settled))
 
 
@@ -90,37 +96,66 @@ def _fold(dump: Path, settings: Settings) -> RetainChunks:
     return retained
 
 
-def _course(
-    policy: Policy,
-    date: str,
-    hats: Sequence[RetainedHat],
-    retained: RetainChunks,
-    state: bytes | None,
-    *,
-    settles: bool,
-) -> tuple[Course, bytes]:
-    tracker, calendar, noise = PolicyTracker(policy, state), Calendar(policy), _Silent()
-    tracker.begin_day(date, [])
-    drawn: list[TrackerRelease] = []
-    for key, in_slot in groupby(hats, lambda hat: hat.slot):
-        slot = calendar.slot_named(*key.split("/"))
-        assert slot is not None
-        drawn += tracker.close_slot(slot, [hat_users(hat.cell, retained.chunks(hat)) for hat in in_slot], noise)
-    if settles:
-        drawn += tracker.settle(noise)
-    return list(_asked(drawn)), tracker.end_day()
+def _sums(published: Mapping[str, Sequence[bytes]]) -> dict[str, dict[int, int]]:
+    """Date -> number of a query -> its released sum."""
+    found: dict[str, dict[int, int]] = {}
+    for name, values in published.items():
+        query = json.loads(values[0]).get("query")
+        if query is not None:
+            found.setdefault(date_of(name), {})[query["number"]] = query["sum"]
+    return found
 
 
-def _asked(drawn: Sequence[TrackerRelease]) -> Iterator[Asked]:
-    """Each bus loses 2 Z_b / D by a query: its term is between -Z_b and Z_b, and D is the scale of the noise."""
-    spent: dict[int, int] = {}
-    for release in drawn:
-        if release.query is None:
-            continue
-        design = release.query.design
+class _Course:
+    """A tracker that works through one date.
+
+    sums    number of a query -> its released sum; 0 for one that was never released
+    asked   its queries so far
+    """
+
+    def __init__(self, policy: Policy, date: str, state: TrackerState | None, sums: Mapping[int, int]) -> None:
+        assert policy.tracker is not None
+        self.tracker = Tracker(policy.tracker, policy.upper_bound / 1000, state=state)
+        self.tracker.begin_day()
+        self.asked: list[Asked] = []
+        self._policy, self._keys, self._calendar, self._date = policy, policy.tracker, Calendar(policy), date
+        self._sums = sums
+        self._hats: list[tuple[str, str]] = []
+        self._spent: dict[int, int] = {}
+
+    def close_slots(self, hats: Sequence[RetainedHat], retained: RetainChunks) -> None:
+        """Ask what the close of each slot leads to."""
+        for key, in_slot in groupby(hats, lambda hat: hat.slot):
+            slot = self._calendar.slot_named(*key.split("/"))
+            assert slot is not None
+            users = [hat_users(hat.cell, retained.chunks(hat)) for hat in in_slot]
+            counted = [hat for hat in users if len(hat.counts) >= self._policy.min_users]
+            if counted:
+                self._hats += [(slot.name, hat.cell) for hat in counted]
+                hour = self._calendar.local(slot.start_ms).hour
+                self.take(self.tracker.close_slot(slot.start_ms, hour, counted), slot.name)
+
+    def take(self, queries: Iterator[Query], slot: str = "") -> None:
+        """Ask and learn each. slot: at whose close; none for the settlement."""
+        track = self.tracker.tracks[0]
+        for design in queries:
+            number = len(self.asked) + 1
+            released, predicted = self._sums.get(number, 0), track.expected(design)
+            slots = tuple(self._hats[int(hat)][0] for hat in design.members.hats)
+            cell = self._hats[int(design.members.hats[-1])][1]
+            made = MadeQuery(number, design, slots, released, predicted, self._keys.daily_limit)
+            about = f"T{slot}/{cell}" if slot else f"T{SETTLEMENT}/{number:05d}"
+            raw = predicted + released / (STEPS * design.total * design.kept)
+            self.asked.append(self._asked(f"{self._policy.name}/{self._date}{about}", cell, made, raw))
+            track.learn(design, released)
+
+    def _asked(self, name: str, cell: str, made: MadeQuery, raw: float) -> Asked:
+        """Each bus loses 2 Z_b / D by a query: its term is between -Z_b and Z_b, and D is the scale of the noise."""
+        design = made.design
         for bus, bound in zip(design.members.buses.tolist(), design.bounds.tolist(), strict=True):
-            spent[bus] = spent.get(bus, 0) - (-2 * bound * NANO // design.scale)
-        fields = {name: value for name, value in release.query.fields().items() if name != "sum"}
-        epsilon = json.loads(msgspec.json.encode(exact_json(release.query.largest)), parse_float=Fraction)
-        query = json.loads(msgspec.json.encode(fields), parse_float=Fraction)
-        yield Asked(release.release_id, release.cell, epsilon, query, max(spent.values()))
+            self._spent[bus] = self._spent.get(bus, 0) - (-2 * bound * NANO // design.scale)
+        fields = {field: value for field, value in made.fields().items() if field != "sum"}
+        epsilon, query = (
+            json.loads(msgspec.json.encode(each), parse_float=Fraction) for each in (exact_json(made.largest), fields)
+        )
+        return Asked(name, cell, Fraction(epsilon), query, raw, max(self._spent.values()))

@@ -50,6 +50,7 @@ class Asked:
     """A tracker's query as counts lead to it.
 
     query   its record's fields, without the released `sum`
+    raw     km/h: the prediction from the numbers that were released before, and the released sum of this one
     spent   the largest loss of a bus on the date up to it, 1e-9, from its bound and the scale of the noise alone
     """
 
@@ -57,6 +58,7 @@ class Asked:
     cell: str
     epsilon: Fraction
     query: Record
+    raw: float
     spent: int
 
 

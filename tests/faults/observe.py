@@ -204,7 +204,7 @@ def fold_again(pipeline: Pipeline, end_ms: int) -> Log:
     assert folded.code == 0, folded.err
     policy = pipeline.settings.policy
     answers = _answered_again(pipeline, dump) if policy.queries else {}
-    tracked = Courses({}, frozenset()) if policy.tracker is None else courses_of(dump, pipeline.settings, end_ms)
+    tracked = Courses({}, frozenset()) if policy.tracker is None else _courses(pipeline, dump, end_ms)
     dump.unlink()
     calendar = Calendar(policy)
 
@@ -221,6 +221,10 @@ def fold_again(pipeline: Pipeline, end_ms: int) -> Log:
     final = frozenset(filter(is_final, hats))
     waiting = frozenset(filter(is_waiting, final))
     return Log(folded.json["outcomes"], hats, final, answers, waiting, tracked.courses, tracked.settled)
+
+
+def _courses(pipeline: Pipeline, dump: Path, end_ms: int) -> Courses:
+    return courses_of(dump, pipeline.published(committed=False), pipeline.settings, end_ms)
 
 
 def _answered_again(pipeline: Pipeline, dump: Path) -> dict[str, Record]:

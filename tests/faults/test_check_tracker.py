@@ -45,7 +45,7 @@ def query(number: int, **changes: Any) -> dict[str, Any]:
 
 def asked(number: int, name: str, cell: str, spent: int, **changes: Any) -> Asked:
     fields = json.loads(json.dumps(query(number, **changes)), parse_float=Fraction)
-    return Asked(name, cell, Fraction(1, 2), fields, spent)
+    return Asked(name, cell, Fraction(1, 2), fields, 20.0, spent)
 
 
 FULL: Final = [
@@ -79,12 +79,13 @@ def record(hat: str, seq: int, made: Mapping[str, Any] | None = None, **changes:
         "counts": {"users": users, "readings": readings},
         "epsilon": 0 if made is None else 0.5,
     }
-    return json.dumps(told | ({} if made is None else {"query": {**made, "sum": 17}}) | changes).encode()
+    queried = {} if made is None else {"query": {**made, "sum": 17}, "raw": 20.001}
+    return json.dumps(told | queried | changes).encode()
 
 
 def settlement(number: int = 3, name: str = SETTLEMENT, **changes: Any) -> bytes:
     told = {"release_id": name, "status": "released", "seq": 5, "cell": CELLS[1], "date": DATE, "slot": "09:00"}
-    return json.dumps(told | {"epsilon": 0.5, "query": {**query(number), "sum": -3}} | changes).encode()
+    return json.dumps(told | {"epsilon": 0.5, "query": {**query(number), "sum": -3}, "raw": 20.0} | changes).encode()
 
 
 RECORDS: Final = {
@@ -159,6 +160,10 @@ BROKEN: Final[dict[str, list[Callable[[], Seen]]]] = {
         everywhere(change={release_id(LATER[0]): record(LATER[0], 1, query(1))}),
         # From the lost state, then from another: each alone would be allowed.
         everywhere(change={release_id(OVER[0]): record(OVER[0], 1, query(1, variance=3.0))}),
+    ],
+    "predicted": [
+        everywhere(change={release_id(OVER[0]): record(OVER[0], 1, query(1), raw=20.003)}),
+        everywhere(change={SETTLEMENT: settlement(raw=19.0)}),
     ],
     "unstopped": [everywhere(SETTLEMENT, change={})],
     "paid": [
