@@ -53,7 +53,7 @@ def command(**options: object) -> int:
     summary = Summary(reports)
     now = datetime.now(UTC)
     if options["keeps"]:
-        keep(summary, f"{now:%Y-%m-%d}")
+        keep(summary, f"{now:%Y-%m-%d}", kind=str(options["kind"]) if options["kind"] else None)
     click.echo(json.dumps(summary.as_json()) if options["as_json"] else summary.as_markdown(f"{now:%Y-%m-%d}"))
     for violation in summary.violations:
         _say(f"violation: {violation}")

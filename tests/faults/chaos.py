@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from tests.faults.faulty_worker import OF_ANSWERS, STEPS
+from tests.faults.faulty_worker import NOT_OF_TRACKER, OF_ANSWERS, OF_TRACKER, STEPS
 from tests.faults.proxy import Proxy
 from tests.faults.stage import Stage, Worker
 
@@ -27,8 +27,8 @@ def join(stage: Stage) -> Worker:
     """Start a worker; two of three meet something at a step, most often between a commit and its send."""
     if stage.random.random() < 0.33:
         return stage.start_worker()
-    committed = _committed(stage)
-    step = stage.random.choice([*committed, *committed, *(each for each in STEPS if _is_met(stage, each))])
+    often = [*_committed(stage), *_committed(stage), *_of_tracker(stage)]
+    step = stage.random.choice([*often, *(each for each in STEPS if _is_met(stage, each))])
     action = stage.random.choice(["kill", "kill", "stop", "stop", "fail"])
     return stage.start_worker(step, action, stage.random.choice([0, 0, 1, 3]))
 
@@ -38,9 +38,17 @@ def _committed(stage: Stage) -> list[str]:
     return [step for step in ("committed", "answers committed") if _is_met(stage, step)]
 
 
+def _of_tracker(stage: Stage) -> list[str]:
+    """The steps of a tracker: few of them are met in a run."""
+    return [step for step in sorted(OF_TRACKER) if _is_met(stage, step)]
+
+
 def _is_met(stage: Stage, step: str) -> bool:
     """Whether the policy's workers ever come to a step."""
-    return step not in OF_ANSWERS or bool(stage.pipeline.settings.policy.queries)
+    policy = stage.pipeline.settings.policy
+    if step in OF_ANSWERS:
+        return bool(policy.queries)
+    return step not in (OF_TRACKER if policy.tracker is None else NOT_OF_TRACKER)
 
 
 def fill(stage: Stage, least: int = 1) -> None:

@@ -12,7 +12,8 @@ from typing import Final
 
 from hatcast.stream.release.hats import date_of
 from tests.faults.check_answers import answered_right, kept_right, reserved_right
-from tests.faults.facts import GRID_STEPS, NANO, Ledger, Log, Promise, Record, Seen, Violation
+from tests.faults.check_tracker import estimated_right, tracked_hats, tracked_right
+from tests.faults.facts import GRID_STEPS, NANO, Ledger, Log, Promise, Record, Seen, Violation, release_id_of
 
 RULES: Final = {
     "one value": "every HAT, and every answer, has one distinct value, also for readers of uncommitted records",
@@ -24,11 +25,16 @@ RULES: Final = {
     "reserved": "a day with a release has settled what reads it, in full where its limit is all that binds; no answer"
     " is released without its places on one of its days",
     "within budget": "the K largest charges of a day and what is reserved stay within its limit, and so do all days",
-    "final": "exactly the HATs that are over are released",
+    "final": "exactly the HATs that are over are released, those of a tracker with or without a query",
     "true value": "a release without noise worth the name is the log's mean",
     "due": "exactly the queries whose days are over are answered",
     "true answer": "an answer without noise worth the name is the log's",
-    "open": "open contributions are the log's",
+    "queries": "a tracker's queries of a date are numbered from 1, and are the first of those that its counts lead to",
+    "predicted": "the value of a query is the prediction from the numbers released before it, and its own",
+    "unstopped": "they are all of these where Redis has lost nothing",
+    "paid": "no bus has paid more than the limit for them, and hats.budget says no other sum",
+    "estimates": "what is on hats.estimates is what one process makes of hats.means",
+    "open": "open contributions are the log's; a tracker's are open until their date is settled",
     "kept": "what is kept of released HATs is the log's, and nothing is kept that no query will read",
     "counted once": "the outcomes are the log's",
     "cap": "no user is in more than K HATs of a day, or in two partitions",
@@ -43,10 +49,12 @@ def violations(seen: Seen, log: Log, promise: Promise) -> list[Violation]:
         _charges(seen, releases, [*releases.values(), *answers.values()], promise),
         reserved_right(seen, releases, answers, promise),
         _budget(seen, releases, promise),
-        _finals(releases, log, promise),
+        (tracked_hats if promise.tracks else _finals)(releases, log, promise),
         _means(releases, log, promise),
         answered_right(answers, log, promise),
-        _state(seen, log),
+        tracked_right(seen, releases, log, promise),
+        estimated_right(seen, log),
+        _state(seen, log, promise),
         kept_right(seen, log),
         _cap(seen, promise),
     )
@@ -82,8 +90,12 @@ def _values(seen: Seen) -> Iterator[Violation]:
 def _charges(
     seen: Seen, releases: Mapping[str, Record], records: Sequence[Record], promise: Promise
 ) -> Iterator[Violation]:
-    """One charge for each release, in Redis and on `hats.budget`; every `seq` once, those of answers too."""
-    released = Counter(record["date"] for record in releases.values() if record["status"] == "released")
+    """One charge for each release, in Redis and on `hats.budget`; every `seq` once, those of answers too.
+
+    A tracker's releases have none: their date's reservation pays for all.
+    """
+    charged = () if promise.tracks else releases.values()
+    released = Counter(record["date"] for record in charged if record["status"] == "released")
     dates = {record["date"] for record in records}
     for date in sorted(dates | seen.ledgers.keys() | seen.announced.keys()):
         ledger = seen.ledgers.get(date, Ledger(0, 0, 0))
@@ -104,7 +116,7 @@ def _charges(
 def _budget(seen: Seen, releases: Mapping[str, Record], promise: Promise) -> Iterator[Violation]:
     """What a user's days may have cost: from the records of HATs, and what the ledger has reserved."""
     places: dict[str, Counter[tuple[str, str]]] = {date: Counter() for date in seen.ledgers}
-    for record in releases.values():
+    for record in () if promise.tracks else releases.values():
         if record["status"] == "released":
             places.setdefault(record["date"], Counter())[record["cell"], record["slot"]] += promise.epsilon
     costs = {}
@@ -120,7 +132,7 @@ def _budget(seen: Seen, releases: Mapping[str, Record], promise: Promise) -> Ite
 
 
 def _finals(records: Mapping[str, Record], log: Log, promise: Promise) -> Iterator[Violation]:
-    expected = {_release_id(promise.name, hat) for hat in log.final}
+    expected = {release_id_of(promise.name, hat) for hat in log.final}
     for name in sorted(expected - records.keys()):
         yield Violation("final", f"{name} is over and was not released")
     for name in sorted(records.keys() - expected):
@@ -135,7 +147,7 @@ def _means(records: Mapping[str, Record], log: Log, promise: Promise) -> Iterato
     if not promise.exact:
         return
     for hat in sorted(log.final):
-        record = records.get(_release_id(promise.name, hat))
+        record = records.get(release_id_of(promise.name, hat))
         if record is not None and "mean" in record:
             _, readings, total, _ = log.hats[hat]
             true = Fraction(total, readings) / 1000
@@ -143,11 +155,12 @@ def _means(records: Mapping[str, Record], log: Log, promise: Promise) -> Iterato
                 yield Violation("true value", f"{hat} is {float(record['mean']):g}, the log says {float(true):g}")
 
 
-def _state(seen: Seen, log: Log) -> Iterator[Violation]:
+def _state(seen: Seen, log: Log, promise: Promise) -> Iterator[Violation]:
     if seen.outcomes != log.outcomes:
         different = sorted(set(seen.outcomes.items()) ^ set(log.outcomes.items()))
         yield Violation("counted once", f"stored and in the log: {different}")
-    still_open = {hat: totals for hat, totals in log.hats.items() if hat not in log.final}
+    closed = {hat for hat in log.final if not promise.tracks or hat.split("/")[1] in log.settled}
+    still_open = {hat: totals for hat, totals in log.hats.items() if hat not in closed}
     for hat in sorted(still_open.keys() | seen.open_hats.keys()):
         if seen.open_hats.get(hat) != still_open.get(hat):
             yield Violation("open", f"{hat}: {seen.open_hats.get(hat)} stored, {still_open.get(hat)} in the log")
@@ -160,8 +173,3 @@ def _cap(seen: Seen, promise: Promise) -> Iterator[Violation]:
             yield Violation("cap", f"user {user} is in {len(hats)} HATs of {date}")
         if len(places) > len(hats) or len({partition for _, partition in places}) > 1:
             yield Violation("cap", f"user {user} entered {date} through several partitions, or a HAT twice")
-
-
-def _release_id(name: str, hat: str) -> str:
-    cell, date, slot = hat.split("/")
-    return f"{name}/{date}T{slot}/{cell}"

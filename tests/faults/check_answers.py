@@ -19,7 +19,7 @@ def reserved_right(
             found = seen.ledgers.get(day, Ledger(0, 0, 0)).queries.get(name)
             # A policy is refused whose limit of a day has no room for all of its queries; that of all days may have
             # none where other days were first.
-            allowed = {(promise.cap, epsilon)} | ({(0, epsilon)} if promise.total is not None else set())
+            allowed = {(promise.places, epsilon)} | ({(0, epsilon)} if promise.total is not None else set())
             if found not in allowed:
                 yield Violation("reserved", f"{day} has releases, and {_told(found)} for {name}")
     for name, record in answers.items():

@@ -20,7 +20,8 @@ class Promise:
     epsilon, limit, total   1e-9; `total` is the limit of all days, None without one
     grid                    km/h
     exact                   epsilon is so large that a mean is the true one; else the limits may bind
-    queries                 of its queries over days: name -> epsilon (1e-9)
+    queries                 of its queries over days: name -> epsilon (1e-9); of a tracker, what a day reserves
+    min_users               of a tracker's HATs: those with fewer are suppressed; None for another estimator
     """
 
     name: str
@@ -31,6 +32,38 @@ class Promise:
     exact: bool
     total: int | None = None
     queries: Mapping[str, int] = field(default_factory=dict)
+    min_users: int | None = None
+
+    @property
+    def tracks(self) -> bool:
+        """Whether it is a tracker's."""
+        return self.min_users is not None
+
+    @property
+    def places(self) -> int:
+        """A tracker reserves its day once, a query over days each of the K HATs of a user."""
+        return 1 if self.tracks else self.cap
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A tracker's query as counts lead to it.
+
+    query   its record's fields, without the released `sum`
+    raw     km/h: the prediction from the numbers that were released before, and the released sum of this one
+    spent   the largest loss of a bus on the date up to it, 1e-9, from its bound and the scale of the noise alone
+    """
+
+    release_id: str
+    cell: str
+    epsilon: Fraction
+    query: Record
+    raw: float
+    spent: int
+
+
+Course = Sequence[Asked]
+"""A date's queries, in order, from one state of the tracker."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +92,10 @@ class Log:
     final     those whose slot is over in every partition
     answers   release_id -> the answer to a query whose closing slot is
     waiting   the final HATs that a query will read whose closing slot is not
+    courses   date -> the queries of a tracker from each state with which it may have begun the date, the first without
+              a loss
+    settled   dates whose settlement is due, of a tracker
+    estimates key -> the last estimate that one process makes of what is on `hats.means`
     """
 
     outcomes: Mapping[str, int]
@@ -66,6 +103,9 @@ class Log:
     final: frozenset[str]
     answers: Mapping[str, Record] = field(default_factory=dict)
     waiting: frozenset[str] = frozenset()
+    courses: Mapping[str, Sequence[Course]] = field(default_factory=dict)
+    settled: frozenset[str] = frozenset()
+    estimates: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -82,6 +122,9 @@ class Seen:
     answered    as `published`, on `hats.queries`
     kept        `cell/date/slot` -> what is kept for queries
     sealed      date -> commits of our policy, of sealed days: `stored` has nothing of them
+    spent       date -> what `hats.budget` says that a bus has spent at most, 1e-9, as often as it says so
+    estimates   key -> the last value on `hats.estimates`
+    lost        Redis has lost data in the run
     """
 
     published: Mapping[str, Sequence[bytes]]
@@ -94,6 +137,9 @@ class Seen:
     answered: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
     kept: Mapping[str, Totals] = field(default_factory=dict)
     sealed: Mapping[str, int] = field(default_factory=dict)
+    spent: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    estimates: Mapping[str, bytes] = field(default_factory=dict)
+    lost: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,3 +151,9 @@ class Violation:
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.what}"
+
+
+def release_id_of(name: str, hat: str) -> str:
+    """The release_id of a HAT (`cell/date/slot`) of a policy."""
+    cell, date, slot = hat.split("/")
+    return f"{name}/{date}T{slot}/{cell}"

@@ -14,17 +14,24 @@ from typing import Any, Final
 from aiokafka import AIOKafkaProducer
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from hatcast.agents.redis.estimates import SnapshotStore
 from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.sealing import SealStore
+from hatcast.agents.release.estimates import EstimatePublisher
 from hatcast.agents.release.queries import QueryReleaser
-from tests.integration.crashing_worker import ANSWERING, METHODS, WITHIN, watch
+from tests.integration.crashing_worker import ANSWERING, METHODS, TRACKING, WITHIN, watch
 
-# Of the release, of answers to queries, then of ledger recovery and of seals, then of the ingest.
+# Of the release, of answers to queries, of a tracker, then of estimates, of ledger recovery and of seals, then of the
+# ingest.
 STEPS: Final[dict[str, tuple[type, str]]] = {
     **METHODS,
     **ANSWERING,
     "answers sent": (AIOKafkaProducer, "commit_transaction"),  # as `sent`, within the send of answers
+    **TRACKING,
+    "estimates sending": (EstimatePublisher, "_send"),
+    "estimates sent": (EstimatePublisher, "_send"),
+    "snapshot stored": (SnapshotStore, "write"),
     "looked": (RecoveryStore, "read_state"),
     "begun": (RecoveryStore, "begin"),
     "fenced": (RecoveryStore, "store_ends"),
@@ -37,7 +44,9 @@ STEPS: Final[dict[str, tuple[type, str]]] = {
     "checkpointed": (PartitionStore, "checkpoint"),
 }
 # At their beginning: all is sent, nothing is committed; the changes are taken from memory, nothing is written.
-BEFORE: Final = frozenset({"sent", "answers sent", "checkpointing"})
+BEFORE: Final = frozenset({"sent", "answers sent", "estimates sending", "checkpointing"})
+OF_TRACKER: Final = frozenset(TRACKING)  # only a tracker comes there,
+NOT_OF_TRACKER: Final = frozenset({"loaded", "drawn", "deleted"})  # and never there
 OF_ANSWERS: Final = frozenset({*ANSWERING, "answers sent"})  # only a policy with queries comes there
 REACHED: Final = "fault reached"  # in the log, for who waits for it
 

@@ -37,7 +37,7 @@ class Feed:
         self._thread.join()
         if self._failed is not None:
             raise self._failed
-        self._kafka.produce(self._topic, last_ticks())
+        self._kafka.produce(self._topic, last_ticks(self._log))
 
     def _run(self) -> None:
         try:

@@ -1,8 +1,8 @@
 """A log with all that goes wrong on the road: from a seed, in numpy, record by record only as it is sent.
 
-Two days of a small city. Of a hundred readings some come twice, late, long after they were made, dated ahead, for a
-wrong partition, or cannot be read; users meet more HATs a day than the cap allows. Every arrival is before `END_MS`,
-where the last slot is still open, so a run ends with releases and with open contributions.
+Two days or more of a small city. Of a hundred readings some come twice, late, long after they were made, dated ahead,
+for a wrong partition, or cannot be read; users meet more HATs a day than the cap allows. Every arrival is before the
+log's end, where the last slot is still open, so a run ends with releases and with open contributions.
 """
 
 from collections.abc import Iterator
@@ -16,24 +16,32 @@ from hatcast.stream.readings.partitioner import by_murmur2
 from tests.services import Record
 
 PARTITIONS: Final = 8
-DAYS: Final = 2
+DAYS: Final = 2  # of most logs
 DAY_MS: Final = 86_400_000
 SLOT_MS: Final = 1_800_000
 FIRST_MS: Final = 1_641_110_400_000  # 2022-01-02T08:00Z
 FIRST_DATE: Final = "2022-01-02"
 OPEN_MS: Final = 8 * 3_600_000  # buses run from 08:00 to 16:00
-END_MS: Final = FIRST_MS + (DAYS - 1) * DAY_MS + OPEN_MS - SLOT_MS // 2
 PLACES: Final = [(21.0 + 0.05 * row, 72.7 + 0.05 * column) for row in range(4) for column in range(3)]  # a cell each
 READINGS_A_DAY: Final = 125  # of one vehicle; fewer than the steps of `min_interval`
 
 Numbers = NDArray[np.int64]
 
 
+def end_of(days: int) -> int:
+    """Where every clock ends, ms UTC: within the last slot of the last day."""
+    return FIRST_MS + (days - 1) * DAY_MS + OPEN_MS - SLOT_MS // 2
+
+
+END_MS: Final = end_of(DAYS)
+
+
 @dataclass(frozen=True)
 class Log:
     """A log to send, as columns in the order of arrival.
 
-    kind   what is wrong with a record: a key of `_VALUES`
+    kind     what is wrong with a record: a key of `_VALUES`
+    end_ms   where every clock ends
     """
 
     vehicle: Numbers
@@ -43,6 +51,7 @@ class Log:
     speed: Numbers
     partition: Numbers
     kind: Numbers
+    end_ms: int
 
     def __len__(self) -> int:
         return len(self.vehicle)
@@ -68,13 +77,14 @@ class Log:
 _WHOLE, _CUT_SHORT, _NOWHERE = range(3)
 
 
-def generate(seed: int, readings: int) -> Log:
+def generate(seed: int, readings: int, days: int = DAYS) -> Log:
     """At least `readings` readings, and the ticks apart (`last_ticks`)."""
+    end_ms = end_of(days)
     random = np.random.default_rng(seed)
     whole = readings + readings // 20  # some fall off at the end of the log
-    vehicles = max(50, whole // (DAYS * READINGS_A_DAY))
+    vehicles = max(50, whole // (days * READINGS_A_DAY))
     vehicle = random.integers(0, vehicles, whole)
-    time = FIRST_MS + random.integers(0, DAYS, whole) * DAY_MS + random.integers(0, OPEN_MS, whole)
+    time = FIRST_MS + random.integers(0, days, whole) * DAY_MS + random.integers(0, OPEN_MS, whole)
     # Two places in an hour, other ones in the next.
     place = (vehicle * 7 + time // 3_600_000 * (1 + vehicle % 3) + random.integers(0, 2, whole)) % len(PLACES)
     arrival = time + random.exponential(3_000, whole).astype(np.int64)
@@ -95,11 +105,18 @@ def generate(seed: int, readings: int) -> Log:
     kind[random.random(len(rows)) < 0.003] = _CUT_SHORT
     kind[random.random(len(rows)) < 0.002] = _NOWHERE
     order = np.argsort(arrival, kind="stable")
-    order = order[arrival[order] < END_MS]
+    order = order[arrival[order] < end_ms]
     stamped = arrival[order]
     _some(random, stamped, 0.05, -3_000, 0)  # a producer's clock is not quite its neighbour's
     return Log(
-        vehicle[order], time[order], stamped, place[order], speed[order], partition[order] % PARTITIONS, kind[order]
+        vehicle[order],
+        time[order],
+        stamped,
+        place[order],
+        speed[order],
+        partition[order] % PARTITIONS,
+        kind[order],
+        end_ms,
     )
 
 
@@ -109,6 +126,6 @@ def _some(random: np.random.Generator, column: NDArray[Any], share: float, low: 
     column[chosen] += random.integers(low, high, len(chosen))
 
 
-def last_ticks() -> list[Record]:
-    """One for each partition, after all records: every clock ends at `END_MS`."""
-    return [Record(b"", None, partition, END_MS) for partition in range(PARTITIONS)]
+def last_ticks(log: Log) -> list[Record]:
+    """One for each partition, after all records: every clock ends where the log does."""
+    return [Record(b"", None, partition, log.end_ms) for partition in range(PARTITIONS)]

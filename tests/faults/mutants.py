@@ -11,6 +11,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
+import msgspec
+
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.recovery.outputs import OutputBatch, OutputReader
@@ -23,10 +25,12 @@ from hatcast.agents.redis.proposals import Committed, Proposal
 from hatcast.agents.redis.recovery import RecoveryStore
 from hatcast.agents.redis.retained import Retained
 from hatcast.agents.redis.sealed_days import Sealed
+from hatcast.agents.redis.tracker_state import TrackerStore
 from hatcast.agents.release.hats import DueRelease, HatPath
 from hatcast.agents.release.queries import DueAnswer, QueryReleaser
 from hatcast.stream.fold.checkpoint import Changes
 from hatcast.stream.release.spending import fineness_of
+from hatcast.stream.release.tracker_records import StoredQuery
 from tests.faults.faulty_worker import meet
 from tests.integration.recovering import adopt
 
@@ -141,6 +145,27 @@ def forgotten_once_read() -> None:
     QueryReleaser.load = load  # type: ignore[method-assign]
 
 
+def state_not_read() -> None:
+    """A tracker begins every date without the state that is stored after the one before."""
+
+    async def read(self: TrackerStore) -> bytes | None:
+        del self
+        return None
+
+    TrackerStore.read = read  # type: ignore[method-assign]
+
+
+def other_number_learned() -> None:
+    """A query that has a record is learned with a number that was never released."""
+    product = StoredQuery.of
+
+    def of(record: bytes) -> StoredQuery | None:
+        stored = product(record)
+        return None if stored is None else replace(stored, query=msgspec.structs.replace(stored.query, sum=0))
+
+    StoredQuery.of = of  # type: ignore[method-assign]
+
+
 def product() -> None:
     """Nothing is broken."""
 
@@ -157,13 +182,15 @@ MUTANTS: Final = MappingProxyType(
             no_fencing,
             reserved_at_the_answer,
             forgotten_once_read,
+            state_not_read,
+            other_number_learned,
         )
     }
 )
 
 
-def spoiled(mutant: str, step: str = "", action: str = "") -> None:
-    """For `Pipeline.worker`: a mutant to which something happens at the first end of a named step."""
+def spoiled(mutant: str, step: str = "", action: str = "", times: int = 0) -> None:
+    """For `Pipeline.worker`: a mutant to which something happens at an end of a named step, after so many others."""
     if step:
-        meet(step, action, 0)  # first, so that it is inside: a mutant's own steps are around those of the product
+        meet(step, action, times)  # first, so that it is inside: a mutant's own steps are around those of the product
     MUTANTS[mutant]()

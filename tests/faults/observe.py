@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from hatcast.agents.batch.estimates import estimates
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.topics import topic_range
 from hatcast.agents.redis.clients import AnyRedis
@@ -22,7 +23,10 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import stripped_columns, unpack
 from hatcast.stream.fold.watermark import closes_at, min_watermark
+from hatcast.stream.queries import TRACKER_QUERIES
+from hatcast.stream.release.hats import release_id
 from hatcast.stream.release.queries import query_periods_of
+from tests.faults.courses import Courses, courses_of, is_over
 from tests.faults.facts import NANO, Ledger, Log, Promise, Record, Seen, Totals
 from tests.faults.generate import PARTITIONS
 from tests.integration.harness import Pipeline
@@ -35,6 +39,8 @@ _SECONDS: Final = 600.0  # for a command over a million records on a busy machin
 def promise_of(settings: Settings, *, exact: bool) -> Promise:
     """What the checker has to know of a policy."""
     policy = settings.policy
+    tracks = policy.tracker is not None
+    queries = {query.name: query.epsilon_nano for query in policy.queries}
     return Promise(
         name=policy.name,
         epsilon=policy.epsilon_nano,
@@ -43,7 +49,8 @@ def promise_of(settings: Settings, *, exact: bool) -> Promise:
         grid=Fraction(policy.grid),
         exact=exact,
         total=policy.total_limit_nano,
-        queries={query.name: query.epsilon_nano for query in policy.queries},
+        queries=queries | ({TRACKER_QUERIES: policy.daily_limit_nano} if tracks else {}),
+        min_users=policy.min_users if tracks else None,
     )
 
 
@@ -65,12 +72,25 @@ async def _settled(redis: AnyRedis, settings: Settings) -> bool:
     ):
         return False
     least = min_watermark(await store.watermarks())
-    ends = (await store.open_slots()).values()
-    if least is None or any(end + policy.lateness_ms <= least for end in ends):
+    if least is None or await _has_more_to_release(store, ledger, settings, least):
         return False
     if any([await ledger.count_unpublished(date) for date in await ledger.unsealed_dates()]):
         return False
     return await _is_answered(redis, settings, ledger, least)
+
+
+async def _has_more_to_release(store: PartitionStore, ledger: LedgerStore, settings: Settings, least: int) -> bool:
+    """Whether a slot is over and not released. A tracker's stays open until its date is settled."""
+    policy = settings.policy
+    over = [slot for slot, end in (await store.open_slots()).items() if end + policy.lateness_ms <= least]
+    if policy.tracker is None:
+        return bool(over)
+    for slot in over:
+        date = slot.partition("/")[0]
+        names = [release_id(policy, slot, cell) for cell in await store.cells(slot)]
+        if is_over(policy, date, least) or not all(await ledger.acknowledged(date, names)):
+            return True
+    return False
 
 
 async def _is_answered(redis: AnyRedis, settings: Settings, ledger: LedgerStore, least: int) -> bool:
@@ -95,16 +115,32 @@ def look(pipeline: Pipeline) -> Seen:
     """Everything that the checker looks at. The workers have ended, or have nothing left to do."""
     settings = pipeline.settings
     announced: dict[str, Ledger] = {}
+    spent: dict[str, list[int]] = {}
     for received in pipeline.kafka.read(settings.topics.budget, committed=False):
         record = json.loads(received.value or b"", parse_float=Decimal)
         places = {each["query"]: (each["places"], int(each["epsilon"] * NANO)) for each in record.get("queries", ())}
         told = Ledger(record["releases"], int(record["epsilon_sum"] * NANO), record["seq"], places)
+        if "spent" in record:
+            spent.setdefault(record["date"], []).append(int(record["spent"]["largest"] * NANO))
         known = announced.get(record["date"])
         if known is None or told.sequence >= known.sequence:
             announced[record["date"]] = told
     published, answered = pipeline.published(committed=False), pipeline.answers(committed=False)
     stored = _run(settings, lambda redis: _look(redis, settings))
-    return replace(stored, published=published, answered=answered, announced=announced)
+    return replace(stored, published=published, answered=answered, announced=announced, spent=spent)
+
+
+def estimated(pipeline: Pipeline) -> dict[str, bytes]:
+    """Key -> the last value on `hats.estimates`: what compaction leaves."""
+    records = pipeline.kafka.read(pipeline.settings.topics.estimates)
+    return {(record.key or b"").decode(): record.value or b"" for record in records}
+
+
+def estimated_again(pipeline: Pipeline) -> dict[str, bytes]:
+    """The same, as one process makes it of what is on `hats.means`."""
+    values = [value for values in pipeline.published().values() for value in values]
+    made = [*estimates(values, pipeline.settings.policy)]
+    return {json.loads(each)["estimate_id"]: each for each in made}
 
 
 async def _look(redis: AnyRedis, settings: Settings) -> Seen:
@@ -166,9 +202,10 @@ def fold_again(pipeline: Pipeline, end_ms: int) -> Log:
     options = ("--format", "kafka", "--contributions", "--json")
     folded = pipeline.hatcast("batch", dump, *options, timeout=_SECONDS)
     assert folded.code == 0, folded.err
-    answers = _answered_again(pipeline, dump) if pipeline.settings.policy.queries else {}
-    dump.unlink()
     policy = pipeline.settings.policy
+    answers = _answered_again(pipeline, dump) if policy.queries else {}
+    tracked = Courses({}, frozenset()) if policy.tracker is None else _courses(pipeline, dump, end_ms)
+    dump.unlink()
     calendar = Calendar(policy)
 
     def is_final(hat: str) -> bool:
@@ -182,7 +219,12 @@ def fold_again(pipeline: Pipeline, end_ms: int) -> Log:
 
     hats: dict[str, Totals] = {hat: tuple(totals) for hat, totals in folded.json["hats"].items()}
     final = frozenset(filter(is_final, hats))
-    return Log(folded.json["outcomes"], hats, final, answers, frozenset(filter(is_waiting, final)))
+    waiting = frozenset(filter(is_waiting, final))
+    return Log(folded.json["outcomes"], hats, final, answers, waiting, tracked.courses, tracked.settled)
+
+
+def _courses(pipeline: Pipeline, dump: Path, end_ms: int) -> Courses:
+    return courses_of(dump, pipeline.published(committed=False), pipeline.settings, end_ms)
 
 
 def _answered_again(pipeline: Pipeline, dump: Path) -> dict[str, Record]:

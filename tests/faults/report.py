@@ -11,6 +11,7 @@ from tests.services.data import ROOT
 
 PAGE: Final = ROOT / "docs" / "reliability.md"
 BEGIN: Final = "<!-- the last long run: written by scripts/faults --keep -->"
+BEGIN_OF_KIND: Final = "<!-- the last long run of kind {0}: written by scripts/faults --kind {0} --keep -->"
 END: Final = "<!-- end of the last long run -->"
 
 # What has to happen so often in long runs, by the beginnings of the names in a tally.
@@ -85,10 +86,11 @@ class Summary:
         return "\n".join([head, "", "| fault | times |", "|---|---:|", *rows, "", met])
 
 
-def keep(summary: Summary, date: str, page: Path = PAGE) -> None:
-    """Write a summary between the marks of the page, in place of the last one."""
+def keep(summary: Summary, date: str, page: Path = PAGE, kind: str | None = None) -> None:
+    """Write a summary between the marks of the page, in place of the last one. kind: of all its runs."""
+    begin = BEGIN if kind is None else BEGIN_OF_KIND.format(kind)
     text = page.read_text(encoding="utf-8")
-    between = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
+    between = re.compile(re.escape(begin) + ".*?" + re.escape(END), re.DOTALL)
     if not between.search(text):
         raise ValueError(f"{page} has no place for a summary")
-    page.write_text(between.sub(lambda _: f"{BEGIN}\n{summary.as_markdown(date)}\n{END}", text), encoding="utf-8")
+    page.write_text(between.sub(lambda _: f"{begin}\n{summary.as_markdown(date)}\n{END}", text), encoding="utf-8")

@@ -16,6 +16,7 @@ from tests.faults.facts import Seen
 from tests.faults.faulty_worker import REACHED
 from tests.faults.mutants import MUTANTS, product, spoiled
 from tests.faults.observe import fold_again, is_settled, look, promise_of
+from tests.faults.test_tracker_steps import MUTANTS as OF_TRACKER
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
 from tests.services import KafkaServer, RedisServer
@@ -148,4 +149,4 @@ def test_the_same_fault_does_no_harm_to_the_product(fault: Fault, pipeline: Pipe
 
 def test_every_mutant_has_its_fault() -> None:
     aimed = [mutant for seen in FAULTS.values() for mutant in seen]
-    assert sorted([*aimed, product.__name__]) == sorted(MUTANTS)
+    assert sorted([*aimed, *OF_TRACKER, product.__name__]) == sorted(MUTANTS)

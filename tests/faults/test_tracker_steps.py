@@ -1,0 +1,107 @@
+"""Workers of a tracker policy that are killed with -9 at each named step, one after the other; and mutants of them.
+
+Each step has a test of its own in tests/integration/test_tracker_worker.py. Here one log meets all of them, and the
+checker compares what is left with what the counts lead to.
+"""
+
+import random
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from hatcast.agents.kafka.topics import ensure_topics
+from tests.faults.check import violations
+from tests.faults.facts import Log, Violation
+from tests.faults.faulty_worker import NOT_OF_TRACKER, OF_TRACKER, meet
+from tests.faults.feed import Feed
+from tests.faults.generate import OPEN_MS, SLOT_MS, end_of, generate
+from tests.faults.mutants import other_number_learned, spoiled, state_not_read
+from tests.faults.observe import estimated, estimated_again, fold_again, is_settled, look, promise_of
+from tests.faults.run import KINDS
+from tests.integration.crashing_worker import METHODS
+from tests.integration.harness import Pipeline, open_pipeline
+from tests.services import KafkaServer, RedisServer
+
+READINGS: Final = 15_000
+DAYS: Final = 3  # the last stays open
+SEEDS: Final = 2**32
+OF_DAY_END: Final = ["settlement drawn", "state stored", "date deleted"]
+OF_SLOTS: Final = [
+    "snapshot stored",  # with the first slot of a day
+    "estimates sending",
+    "estimates sent",
+    *sorted(OF_TRACKER - {*OF_DAY_END}),
+    *sorted(METHODS.keys() - NOT_OF_TRACKER),
+]
+MORE: Final = 0.033  # of the log, for each step of slots: more than a slot of the first day
+MUTANTS: Final = {state_not_read.__name__: "unstopped", other_number_learned.__name__: "predicted"}
+# Those of the first day, and some of the second: its first queries are published, its settlement is not drawn.
+FIRST_SLOTS: Final = OPEN_MS // SLOT_MS + 4
+
+
+@pytest.fixture
+def pipeline(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pipeline]:
+    """No worker has started."""
+    with open_pipeline(kafka, redis_server, tmp_path, "tracker-steps", KINDS["tracked"].changes) as opened:
+        ensure_topics(opened.settings)
+        yield opened
+
+
+@pytest.fixture
+def feed(pipeline: Pipeline) -> Feed:
+    """Of a log that is not sent yet."""
+    seed = random.SystemRandom().randrange(SEEDS)
+    sys.stdout.write(f"log of seed {seed}\n")
+    return Feed(pipeline.kafka, pipeline.settings.topics.telemetry, generate(seed, READINGS, DAYS))
+
+
+def verdict(pipeline: Pipeline) -> tuple[list[Violation], Log]:
+    """What the checker finds once a last worker has nothing left to do, and what it compares with."""
+    log = replace(fold_again(pipeline, end_of(DAYS)), estimates=estimated_again(pipeline))
+    seen = replace(look(pipeline), estimates=estimated(pipeline))
+    return violations(seen, log, promise_of(pipeline.settings, exact=False)), log
+
+
+@pytest.mark.timeout(240)
+def test_a_tracker_that_is_killed_at_every_step_asks_what_the_counts_lead_to_and_no_bus_pays_more_than_its_limit(
+    pipeline: Pipeline, feed: Feed
+) -> None:
+    for number, step in enumerate([*OF_SLOTS, *OF_DAY_END], start=1):
+        if step == OF_DAY_END[0]:
+            feed.finish()
+        else:
+            feed.allow(MORE * number)
+        dying = pipeline.worker(wrap=partial(meet, step, "kill", 0))
+        assert dying.wait() == -signal.SIGKILL, f"{step}: {dying.log_tail()}"
+        pipeline.bury()
+    last = pipeline.worker()
+    pipeline.wait(lambda: is_settled(pipeline.settings), "settled state", last)
+    wanted = estimated_again(pipeline)
+    pipeline.wait(lambda: estimated(pipeline) == wanted, "estimates", last)
+    found, log = verdict(pipeline)
+    assert found == []
+    asked = [course for courses in log.courses.values() for course in courses[:1]]
+    assert len(asked) == DAYS
+    assert all(asked)
+    assert len(log.settled) == DAYS - 1
+    assert max(course[-1].spent for course in asked) == pipeline.settings.policy.daily_limit_nano
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(("mutant", "rule"), MUTANTS.items())
+def test_the_checker_sees_a_mutant_of_the_tracker_after_a_kill_in_the_middle_of_a_day(
+    mutant: str, rule: str, pipeline: Pipeline, feed: Feed
+) -> None:
+    feed.finish()
+    first = pipeline.worker(wrap=partial(spoiled, mutant, "slot drawn", "kill", FIRST_SLOTS))
+    assert first.wait() == -signal.SIGKILL, first.log_tail()
+    pipeline.bury()
+    second = pipeline.worker(wrap=partial(spoiled, mutant))
+    pipeline.wait(lambda: is_settled(pipeline.settings), "settled state", second)
+    assert rule in {violation.rule for violation in verdict(pipeline)[0]}
