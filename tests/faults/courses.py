@@ -147,7 +147,7 @@ class _Course:
             about = f"T{slot}/{cell}" if slot else f"T{SETTLEMENT}/{number:05d}"
             raw = predicted + released / (STEPS * design.total * design.kept)
             self.asked.append(self._asked(f"{self._policy.name}/{self._date}{about}", cell, made, raw))
-            track.learn(design, released)
+            track.learn(query=design, released=released)
 
     def _asked(self, name: str, cell: str, made: MadeQuery, raw: float) -> Asked:
         """Each bus loses 2 Z_b / D by a query: its term is between -Z_b and Z_b, and D is the scale of the noise."""

@@ -111,9 +111,13 @@ def test_the_city_gives_releases_as_in_the_contract(temporary: Path) -> None:
             line = process.stdout.readline()
             assert line, "it ended before anything was released"
             out += line
+        assert process.stderr is not None
         process.send_signal(signal.SIGINT)
-        rest, err = process.communicate(timeout=SECONDS)
-        assert (process.returncode, err) == (0, b"")
+        rest, err = (
+            process.stdout.read(),
+            process.stderr.read(),
+        )  # not communicate(): it skips what readline has buffered
+        assert (process.wait(SECONDS), err) == (0, b"")
     found = releases(out + rest)
     for release in found:
         jsonschema.validate(release, SCHEMA)
