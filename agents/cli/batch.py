@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _CHANGED: Final = (
     "HATs that an earlier run released from other readings: {}. They keep their values, and new readings in these"
-    " files do not count there; run batch when all files of an hour are complete"
+    " files do not count there; run batch when all files of an hour, with a tracker of a day, are complete"
 )
 
 
@@ -74,8 +74,9 @@ def command(
     from the first arrival to the last; this reveals the first and the last arrival, unless you name --days.
 
     Runs with the same ledger continue each other: a vehicle enters at most max_hats_per_day HATs of a day over all
-    runs. A HAT is released once, so run it when all files of an hour are complete: later readings do not count. The
-    ledger file contains pseudonyms and their key, so it is not private.
+    runs. A HAT is released once, so run it when all files of an hour are complete: later readings do not count. With a
+    tracker those of a day, since a run settles all of its days. The ledger file contains pseudonyms and their key, so
+    it is not private.
 
     Then it prints the answers to the policy's queries over days, for periods that are over, each once. They use the
     files of one run: a day without files is missing, so name the files of a whole period together.

@@ -12,6 +12,7 @@ from hatcast.agents.batch.fold import FoldResult
 from hatcast.agents.batch.retention import Totals
 from hatcast.stream.policy.query import Period
 from hatcast.stream.readings.reading import Outcome
+from hatcast.stream.records.fields import is_settlement
 
 
 def show_outcomes(folded: FoldResult, *, as_json: bool) -> None:
@@ -46,6 +47,7 @@ class ShownRelease(msgspec.Struct):
     slot: str
     cell: str
     status: str
+    release_id: str = ""
     unit: str = ""
     mean: float | None = None
     interval95: tuple[float, float] | None = None
@@ -90,7 +92,9 @@ def releases_table(releases: list[ShownRelease]) -> Table:
     """Return the table of releases."""
     table = _table("Releases: private means by place and slot", "date", "slot", "cell", "status")
     for release in releases:
-        table.add_row(release.date, release.slot, release.cell, release.status, *release.numbers)
+        # A query of a settlement may be about one slot, of which there is a release too.
+        status = "settlement" if is_settlement(release.release_id) else release.status
+        table.add_row(release.date, release.slot, release.cell, status, *release.numbers)
     return table
 
 

@@ -16,6 +16,7 @@ from hatcast.agents.cli.options import config_option, json_option
 from hatcast.agents.cli.output import write_all
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.kafka.tail import DisplayedNormal, DisplayedRelease, follow, read_release
+from hatcast.stream.records.fields import is_settlement
 
 
 class _Options(TypedDict):
@@ -84,7 +85,8 @@ def release_line(release: DisplayedRelease | None) -> Text:
     if release.interval95 is not None:
         low, high = release.interval95
         line.append(f"  {low} to {high}".ljust(22), style="dim")
-    line.append(f"  {release.status}", style="green")
+    # A query of a settlement may be about one hour, of which there is a release too.
+    line.append("  settlement" if is_settlement(release.release_id) else f"  {release.status}", style="green")
     if release.days_used < release.days:
         line.append(f" from {release.days_used} of {release.days} days", style="yellow")
     return line

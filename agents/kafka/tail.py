@@ -34,6 +34,7 @@ class DisplayedRelease(msgspec.Struct, frozen=True):
     date: str
     slot: str
     end: str
+    release_id: str = ""
     status: str = ""
     estimator: str = ""
     mean: Decimal | DisplayedNormal | None = None

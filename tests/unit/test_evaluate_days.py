@@ -1,5 +1,6 @@
 """`hatcast evaluate --daily-limit`: whole days of recordings, replayed through the code of releases."""
 
+import io
 import json
 from dataclasses import replace
 from functools import cache
@@ -8,13 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
+from click.testing import Result as Outcome
+from rich.console import Console
 
 from hatcast.agents.cli.evaluate import command
 from hatcast.agents.research.days import RecordedDay, RecordedSlot, open_days, policy_of_recordings, with_users
 from hatcast.agents.research.evaluate.contenders import parse_contender
 from hatcast.agents.research.evaluate.days.replay import Replay, TrackerDesign, epsilon_of_hat
-from hatcast.agents.research.evaluate.days.scores import Published, Truth, constant_scores, scores_of
+from hatcast.agents.research.evaluate.days.run import Comparison, Result
+from hatcast.agents.research.evaluate.days.scores import Published, Score, Truth, constant_scores, scores_of
+from hatcast.agents.research.evaluate.days.show import table_of
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.tracker_keys import Objective
@@ -29,7 +34,7 @@ COLUMNS = ("mae", "by_users", "ge10", "coverage", "half_width")
 POLICY = policy_of_recordings(None, "capmetro")
 
 
-def evaluate(*arguments: object) -> Result:
+def evaluate(*arguments: object) -> Outcome:
     return CliRunner(catch_exceptions=False).invoke(command, [str(argument) for argument in arguments])
 
 
@@ -95,6 +100,18 @@ def test_the_table_ends_in_a_sentence_about_the_best_constant() -> None:
     assert "2017-03-21: 542 HATs with 3 users or more" in text
     assert "nothing that it prints is private" in done.stderr
     assert all(len(line.rstrip()) <= 80 for line in done.stdout.splitlines())
+
+
+def test_a_table_with_releases_of_estimators_is_not_cut_off_at_80_columns() -> None:
+    scores = {column: Score(23.456, 0.1) for column in COLUMNS} | {"coverage": Score(0.98765, 0.1)}
+    result = Result(scores, scores, scores, 0.5)
+    constants = {name: {"mae": Score(6.0, None)} for name in ("half_bound", "city", "cell")}
+    comparison = Comparison(["2017-03-21"], 542, {"opt_array_averaging": {0.125: result}}, constants)
+    file = io.StringIO()
+    Console(file=file, width=80).print(table_of(comparison, "A title"))
+    rows = [line for line in file.getvalue().splitlines() if "23.46" in line]
+    assert len(rows) == 3
+    assert all(row.split()[-5:] == ["23.46", "23.46", "23.46", "98.8%", "23.46"] for row in rows)
 
 
 def test_several_files_are_days_of_one_stream() -> None:

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
+from hatcast.agents.cli.batch_tables import ShownRelease, releases_table
 from hatcast.agents.cli.tail import release_line
 from hatcast.agents.kafka.tail import read_release
 from hatcast.stream.fold.hats import Calendar
@@ -89,6 +91,18 @@ def test_a_mean_is_a_line_as_before() -> None:
     assert RELEASE.decode(value).status == "suppressed"
     assert release_line(read_release(value)).plain == "2022-01-03 09:00-10:00  87608b0d2ffffff  suppressed"
     assert release_line(read_release(b"{}")).plain == "a record that is not a release"
+
+
+@pytest.mark.parametrize(("name", "word"), [(f"09:00/{CELL}", "released"), ("settlement/00077", "settlement")])
+def test_a_query_of_a_settlement_is_not_taken_for_the_release_of_its_hour(name: str, word: str) -> None:
+    value = (
+        f'{{"release_id":"p/2022-01-02T{name}","status":"released","cell":"{CELL}",'
+        '"date":"2022-01-02","slot":"09:00","end":"2022-01-02T10:00:00+05:30","mean":30.554,"unit":"km/h",'
+        '"interval95":[26.579,34.529],"query":{"number":77}}'
+    )
+    assert release_line(read_release(value.encode())).plain.split()[-1] == word
+    table = releases_table([msgspec.json.decode(value, type=ShownRelease)])
+    assert list(table.columns[3].cells) == [word]
 
 
 @pytest.mark.parametrize(

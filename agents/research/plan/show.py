@@ -62,7 +62,7 @@ def _unworthy(plans: Plans) -> str:
         plans.is_worth_having(error) for plan in plans.plans for each in plan.stages.values() for error in _both(each)
     ):
         return "Each error here is at least 10 % below the constant's."
-    return f"{_UNWORTHY}: not worth having, since it is within 10 % of the constant's."
+    return f"{_UNWORTHY}: not worth having, since it is within 10 % of the constant's, or above it."
 
 
 def _both(expected: Any) -> tuple[float, float]:

@@ -23,7 +23,13 @@ _COLUMNS: Final = {
 def table_of(comparison: Comparison, title: str) -> Table:
     """Return a table: a row for each design, daily limit and time; below them the constants."""
     table = Table(
-        title=title, title_justify="left", caption=_caption(comparison), caption_justify="left", box=SIMPLE_HEAD
+        title=title,
+        title_justify="left",
+        caption=_caption(comparison),
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),  # so that it fits into 80 columns
+        pad_edge=False,
     )
     table.add_column("design", overflow="fold", min_width=_NAME_WIDTH)
     table.add_column("limit", justify="right")
