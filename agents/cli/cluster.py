@@ -41,7 +41,7 @@ class _Options(TypedDict):
     as_json: bool
 
 
-@click.command(epilog="Example:  hatcast cluster day.csv.gz --format capmetro --epsilon 4 --slots 08:00,13:00,18:00")
+@click.command(epilog="Example:  hatcast cluster day.csv.gz --format capmetro --epsilon 4 --slots 09:00,13:00,18:00")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
 @format_option
 @config_option

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hatcast.agents.cli.cluster import command
+from hatcast.agents.config.settings import load_settings
 from hatcast.agents.research.cluster.release import select_local
+from hatcast.agents.research.cluster.vectors import select_slots
 from hatcast.agents.research.evaluate.clusters import CONTENDERS
 from hatcast.stream.errors import HatcastError
 from tests import batching
 from tests.folding import HOUR, NOON, record
+from tests.services.data import ROOT
 
 CONFIG = batching.CONFIG.replace("[0, 24]", "[12, 15]")
 RELEASE = ("--format", "jsonl", "--epsilon", 8)
@@ -121,6 +125,15 @@ def test_a_release_is_shown_as_a_table_and_drawn(files: tuple[Path, Path], tmp_p
     assert [line.split()[1] for line in done.stdout.splitlines() if ":00" in line] == ["12:00", "14:00"]
     assert "users, about" in done.stdout
     assert out.read_text().startswith("<?xml")
+
+
+def test_the_examples_of_the_help_and_of_the_docs_name_slots_of_the_shipped_policy() -> None:
+    shipped = load_settings(ROOT / "hatcast.toml", {}).policy
+    examples = f"{command.epilog}\n{(ROOT / 'docs/cluster.md').read_text()}"
+    found = re.findall(r"--slots (\d[\d:,]*)", examples)
+    assert len(found) >= 2
+    for slots in found:
+        assert select_slots(shipped, slots.split(",")) == slots.split(",")
 
 
 # Refusals
