@@ -1,0 +1,132 @@
+"""`hatcast cells`: make a public list of cells, from a timetable, an area or a box."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypedDict, Unpack
+
+import click
+import msgspec
+
+from hatcast.stream.errors import HatcastError
+
+Box = tuple[float, float, float, float]
+"""West, south, east and north, in degrees."""
+
+_FILE: Final = click.Path(path_type=Path, dir_okay=False)
+
+
+class _Options(TypedDict):
+    """Parsed command-line options."""
+
+    gtfs: Path | None
+    geojson: Path | None
+    bbox: Box | None
+    resolution: int
+    route_type: tuple[int, ...]
+    rings: int
+    output: Path | None
+
+
+def _box(_: click.Context, __: click.Parameter, text: str | None) -> Box | None:
+    if text is None:
+        return None
+    try:
+        west, south, east, north = map(float, text.split(","))
+    except ValueError:
+        raise click.BadParameter("write WEST,SOUTH,EAST,NORTH in degrees, such as 72.7,21.1,73.0,21.3") from None
+    return west, south, east, north
+
+
+@click.command(epilog="Example:  hatcast cells --gtfs timetable.zip --resolution 7 -o cells.txt")
+@click.option("--gtfs", type=_FILE, help="GTFS timetable (zip): the cells that its trips cross.")
+@click.option("--geojson", type=_FILE, help="GeoJSON file: the cells that its areas, lines and points touch.")
+@click.option("--bbox", callback=_box, metavar="W,S,E,N", help="Box in degrees: the cells that it touches.")
+@click.option("--resolution", type=click.IntRange(0, 15), default=7, show_default=True, help="H3 resolution.")
+@click.option(
+    "--route-type", type=int, multiple=True, help="With --gtfs: only routes of this type, such as 3 for buses."
+)
+@click.option(
+    "--rings", type=click.IntRange(0, 10), default=0, show_default=True, help="Add so many rings of neighbours."
+)
+@click.option("-o", "--output", type=_FILE, help="Write to this new file.  [default: standard output]")
+def command(**given: Unpack[_Options]) -> None:
+    """Make a list of cells for `policy.cells` that is public: it is made without telemetry.
+
+    Give a timetable, an area or a box. `relation = "add_remove"` needs such a list, and `survey --private` chooses
+    from one. An area that was drawn after looking at telemetry is not public.
+    """
+    output, rings = given["output"], given["rings"]
+    if sum(each is not None for each in (given["gtfs"], given["geojson"], given["bbox"])) != 1:
+        raise click.UsageError("give one of --gtfs, --geojson and --bbox")
+    if given["route_type"] and given["gtfs"] is None:
+        raise click.UsageError("--route-type is for --gtfs")
+    if output is not None and output.exists():
+        raise HatcastError(f"--output: {output} exists already; name another file, or remove it")
+    cells, origin = _cells(given)
+    if not cells:
+        raise HatcastError(f"{origin}: there is no line or area; name another file")
+    around = f", with {rings} ring{'s' * (rings > 1)} of neighbours" if rings else ""
+    _write(_widened(cells, rings), f"{origin}{around}", given["resolution"], output)
+
+
+def _cells(given: _Options) -> tuple[set[int], str]:
+    """Return the cells, and a description of where they are from."""
+    from hatcast.stream.areas import cells_of_area, cells_of_box, cells_of_lines
+
+    gtfs, geojson, bbox, resolution = given["gtfs"], given["geojson"], given["bbox"], given["resolution"]
+    if gtfs is not None:
+        from hatcast.agents.timetable import trip_lines
+
+        types = sorted(set(given["route_type"]))
+        lines = trip_lines(gtfs, types)
+        kinds = f" of type {', '.join(map(str, types))}" if types else ""
+        return _named(gtfs, lambda: cells_of_lines(lines, resolution)), f"the routes{kinds} of {gtfs.name}"
+    if geojson is not None:
+        area = _read_json(geojson)
+        return _named(geojson, lambda: cells_of_area(area, resolution)), geojson.name
+    box = bbox or (0.0, 0.0, 0.0, 0.0)
+    return _named("--bbox", lambda: cells_of_box(box, resolution)), f"the box {','.join(f'{each:g}' for each in box)}"
+
+
+def _widened(cells: set[int], rings: int) -> set[int]:
+    from hatcast.stream.areas import widened
+
+    return _named("--rings", lambda: widened(cells, rings)) if rings else cells
+
+
+def _named(where: Path | str, compute: Callable[[], set[int]]) -> set[int]:
+    """Return the result; an error about the area is prefixed by where it was given."""
+    from hatcast.stream.areas import BadArea
+
+    try:
+        return compute()
+    except BadArea as error:
+        raise HatcastError(f"{where}: {error}") from None
+
+
+def _read_json(path: Path) -> dict[str, object]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, object])
+    except OSError as error:
+        raise HatcastError(f"{path} cannot be read ({error.strerror}); name a GeoJSON file") from None
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise HatcastError(f"{path} is not a JSON object; name a GeoJSON file") from None
+
+
+def _write(cells: set[int], origin: str, resolution: int, output: Path | None) -> None:
+    from hatcast.stream.policy.cells_file import CellsFile
+
+    text = CellsFile("public", frozenset(cells)).text([f"cells of resolution {resolution}: {origin}"])
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise HatcastError(f"--output: {output} cannot be written ({error.strerror}); name another file") from None
+    click.echo(
+        f'{output}: {len(cells):,} cells, source = "public"; add cells = "{output.name}" and '
+        f"h3_resolution = {resolution} to [policy]",
+        err=True,
+    )
