@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+from hatcast.agents.clock import now_ms
 from hatcast.agents.map.event_id import parse_position
 from hatcast.agents.map.event_stream import GZIP_HEADER
 from hatcast.agents.map.feed import Feed
@@ -49,6 +50,7 @@ class Api:
         router.add_get("/api/v1/slots", self._slots)
         router.add_get("/api/v1/cells/{cell}", partial(self._cell, Kind.RELEASES))
         router.add_get("/api/v1/cells/{cell}/estimates", partial(self._cell, Kind.ESTIMATES))
+        router.add_get("/api/v1/status", self._status)
         router.add_get("/api/v1/events", self._events, allow_head=False)
 
     async def _latest(self, kind: Kind, request: web.Request) -> web.StreamResponse:
@@ -98,6 +100,12 @@ class Api:
         )
         return body.respond(request)
 
+    async def _status(self, request: web.Request) -> web.StreamResponse:
+        """Return since when Kafka has not answered, and when the newest record was written."""
+        reject_unknown(request.query)
+        headers = {"Cache-Control": "no-store", "Content-Type": JSON}
+        return web.Response(body=self._feed.freshness.view(now_ms()), headers=headers)
+
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Stream server-sent events: a snapshot or the missed changes, then each new change."""
         reject_unknown(request.query, "policy", "seen", "kind")
@@ -116,9 +124,10 @@ class Api:
         await response.prepare(request)
         with self._feed.hub.viewer(kind) as viewer:
             # No await between registering the viewer and this call: no change is lost in between.
-            first = self._feed.initial_chunk(name, seen, kind)
+            first, status = self._feed.initial_chunk(name, seen, kind), self._feed.status_chunk()
+            begin = GZIP_HEADER + status.packed + first.packed if packed else status.plain + first.plain
             try:
-                await self._follow(viewer, response, GZIP_HEADER + first.packed if packed else first.plain, packed)
+                await self._follow(viewer, response, begin, packed)
             except Disconnected:
                 if request.transport is not None:
                     request.transport.abort()  # a graceful close would wait for the send buffer

@@ -5,8 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from hatcast.agents.clock import now_ms
 from hatcast.agents.map.event_id import Position
 from hatcast.agents.map.event_stream import Batch, Chunk, event
+from hatcast.agents.map.freshness import Freshness
 from hatcast.agents.map.history import History, PolicyHistory
 from hatcast.agents.map.record import Budget, HatRecord, Kind
 from hatcast.agents.map.rendering import slots_view
@@ -70,6 +72,8 @@ class Feed:
         self.histories: Histories = {kind: History(keep_ms) for kind in Kind}
         self.hub = hub
         self.position = position
+        self.freshness = Freshness(now_ms())
+        self._sent_live = True
         self._caught_up = False
         self._policy = policy
         self._sent_slots: dict[str, bytes] = {}
@@ -96,10 +100,28 @@ class Feed:
         if events := [*slots, *changes.events()]:
             self.hub.send(Batch(events))
 
+    def add_estimates(self, offsets: Sequence[int]) -> None:
+        """Read a topic of estimates from now on that did not exist before."""
+        self.position.estimates = list(offsets)
+
     def send_keepalive(self) -> None:
-        """Send an `alive` event with the name of the default policy to all viewers."""
+        """Send an `alive` event with the name of the default policy, and the status, to all viewers."""
         name = self.select_policy(None)
-        self.hub.send(Batch([(None, event("alive", json.dumps({"policy": name}).encode()))]))
+        self.hub.send(Batch([(None, event("alive", json.dumps({"policy": name}).encode())), (None, self._status())]))
+
+    def send_status_if_changed(self) -> None:
+        """Send a `status` event to all viewers once brokers have become unreachable, and once they answer again."""
+        live = self.freshness.live(now_ms())
+        if live is not self._sent_live:
+            self._sent_live = live
+            self.hub.send(Batch([(None, self._status())]))
+
+    def status_chunk(self) -> Chunk:
+        """Return the `status` event for a new viewer."""
+        return Chunk([self._status()])
+
+    def _status(self) -> bytes:
+        return event("status", self.freshness.view(now_ms()))
 
     def select_policy(self, name: str | None) -> str:
         """Return the policy of a name; by default the configured one, or the newest until that one has a release."""

@@ -10,13 +10,15 @@ import msgspec
 import structlog
 from aiohttp import web
 
+from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Address, Settings
 from hatcast.agents.map.api import JSON, Api, error_response, send_keepalives
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.parameters import RequestError
 from hatcast.agents.map.static_files import StaticFiles
 from hatcast.agents.map.subscribers import Hub
-from hatcast.agents.map.topic_reader import Reader, start_position
+from hatcast.agents.map.topic_reader import Reader
+from hatcast.agents.map.topics import find_topics
 from hatcast.agents.monitoring.server import READY, os_reason
 from hatcast.stream.errors import HatcastError
 
@@ -56,13 +58,13 @@ class Display:
 
         Raises HatcastError if the broker, a topic or the address is not available.
         """
-        position = await asyncio.to_thread(start_position, self._settings)
+        topics = await asyncio.to_thread(find_topics, self._settings)
         table = self._settings.display
-        self._feed = feed = Feed(table.keep_ms, Hub(), position, self._settings.policy.name)
+        self._feed = feed = Feed(table.keep_ms, Hub(), topics.start(), self._settings.policy.name)
         self._runner = await _start_server(application(feed, table.title), self._listen)
         self._stopping = asyncio.Event()
         self._reading = asyncio.create_task(
-            Reader(self._settings, feed, check_crcs=self._check_crcs).run(self._stopping)
+            Reader(self._settings, feed, topics, check_crcs=self._check_crcs).run(self._stopping)
         )
         self._tasks = [self._reading, asyncio.create_task(send_keepalives(feed, _KEEPALIVE_S))]
         host, port = self._runner.addresses[0][:2]
@@ -151,11 +153,15 @@ async def _livez(_: web.Request) -> web.Response:
 
 
 async def _readyz(feed: Feed) -> web.Response:
-    return _json_response(200 if feed.caught_up else 503, {"ready": feed.caught_up, "parts": _parts(feed)})
+    parts = _parts(feed)
+    ready = all(state == READY for state in parts.values())
+    return _json_response(200 if ready else 503, {"ready": ready, "parts": parts})
 
 
 def _parts(feed: Feed | None) -> dict[str, str]:
-    return {"topics": READY if feed is not None and feed.caught_up else "not read to their end yet"}
+    if feed is None or not feed.caught_up:
+        return {"topics": "not read to their end yet"}
+    return {"topics": READY, "kafka": feed.freshness.part(now_ms())}
 
 
 def _json_response(status: int, body: dict[str, object]) -> web.Response:

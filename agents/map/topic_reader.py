@@ -4,7 +4,7 @@ It is in no consumer group, commits no offsets and stores nothing: the compacted
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -14,19 +14,13 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord
 
-from hatcast.agents.clock import now_ms, pause
+from hatcast.agents.clock import monotonic_s, now_ms, pause
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.client import (
-    REQUEST_SECONDS,
-    aiokafka_options,
-    broker_name,
-    confluent_options,
-    wait_for_broker,
-)
+from hatcast.agents.kafka.client import aiokafka_options, broker_name
 from hatcast.agents.kafka.cloud_events import is_from_other_domain
-from hatcast.agents.map.event_id import Position, log_id
-from hatcast.agents.map.feed import Feed
+from hatcast.agents.map.feed import Changes, Feed
 from hatcast.agents.map.record import read_budget, read_estimate, read_release
+from hatcast.agents.map.topics import Topics
 from hatcast.agents.monitoring.declarations import DISPLAY_KAFKA_UP, DISPLAY_LAST_RELEASE
 from hatcast.agents.monitoring.failures import FailureLog
 from hatcast.agents.monitoring.meters import METERS
@@ -35,47 +29,23 @@ from hatcast.stream.errors import HatcastError
 log = structlog.get_logger()
 
 _WAIT_MS: Final = 200
-_BROKER_TIMEOUT_MS: Final = 30_000
 _MAX_RECORDS: Final = 2_000  # per poll: about 10 ms, so that the event loop still serves viewers
-
-
-def start_position(settings: Settings) -> Position:
-    """Return the position before the first record. Blocks.
-
-    Without a topic of estimates only releases are read: no worker that publishes estimates has started yet.
-    Raises HatcastError if the broker or another topic is missing.
-    """
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
-
-    wait_for_broker(settings)
-    try:  # of all topics: a request by name may create the topic
-        metadata = AdminClient(confluent_options(settings)).list_topics(timeout=REQUEST_SECONDS)
-    except KafkaException:
-        raise HatcastError(f"lost the connection to {broker_name(settings)}: check that it runs") from None
-    topics = settings.topics
-    numbers = {name: len(topic.partitions) for name, topic in metadata.topics.items()}
-    for name in (topics.means, topics.budget):
-        if not numbers.get(name):
-            raise HatcastError(
-                f"{broker_name(settings)} has no topic {name!r}: correct the name, or start a worker, which creates it"
-            )
-    if not numbers.get(topics.estimates):
-        log.warning("no topic of estimates: showing releases only until the next start", topic=topics.estimates)
-    offsets = [[0] * numbers.get(name, 0) for name in (topics.means, topics.budget, topics.estimates)]
-    return Position(log_id(str(metadata.cluster_id), topics.means, topics.budget), *offsets)
+_LOOK_S: Final = 5.0  # between two looks for a topic that does not exist yet
 
 
 class Reader:
     """Reader of the topics for as long as the map runs."""
 
-    def __init__(self, settings: Settings, feed: Feed, *, check_crcs: bool = True) -> None:
+    def __init__(self, settings: Settings, feed: Feed, topics: Topics, *, check_crcs: bool = True) -> None:
         """Args: `check_crcs`, False for librdkafka's mock cluster: its transaction markers have no checksum."""
+        self._settings = settings
+        self._found = topics
         self._topics = settings.topics
         self._broker = broker_name(settings)
         self._feed = feed
         self._failures = FailureLog("map")
         self._skipped = 0
+        self._next_look_s = monotonic_s() + _LOOK_S
         self._consumer = AIOKafkaConsumer(
             **aiokafka_options(settings),
             auto_offset_reset="earliest",
@@ -87,25 +57,22 @@ class Reader:
     async def run(self, stopping: asyncio.Event) -> None:
         """Read until `stopping` is set; retry while the broker is unreachable."""
         METERS.set_to_current_time(DISPLAY_LAST_RELEASE)  # a map that never gets a release is stale too
-        position = self._feed.position
-        partitions = [TopicPartition(self._topics.means, each) for each in range(len(position.means))]
-        partitions += [TopicPartition(self._topics.budget, each) for each in range(len(position.budget))]
-        partitions += [TopicPartition(self._topics.estimates, each) for each in range(len(position.estimates))]
         try:
-            ends = await self._begin(partitions)
+            ends = await self._begin()
             while not stopping.is_set():
                 try:
                     with self._failures.attempt("read the output topics"):
                         batches = await self._consumer.getmany(timeout_ms=_WAIT_MS, max_records=_MAX_RECORDS)
                         if not self._feed.caught_up and not batches and await self._reached(ends):
                             self._feed.serve()
+                    self._observe_brokers()
+                    await self._look_for_missing_topics()
                 except KafkaError as error:
                     self._failures.failed(error)
-                    METERS.set(DISPLAY_KAFKA_UP, 0)
+                    self._observe_brokers()
                     await pause(self._failures.wait_s, stopping)
                     continue
                 self._failures.clear()
-                METERS.set(DISPLAY_KAFKA_UP, int(self._broker_answers(partitions)))
                 if batches:
                     self._apply([record for records in batches.values() for record in records])
                     await asyncio.sleep(0)
@@ -113,8 +80,9 @@ class Reader:
             with suppress(KafkaError):
                 await self._consumer.stop()
 
-    async def _begin(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+    async def _begin(self) -> Mapping[TopicPartition, int]:
         """Assign the partitions and return their end offsets. Raises HatcastError if the broker is lost."""
+        partitions = self._found.partitions()
         try:
             await self._consumer.start()
             self._consumer.assign(partitions)
@@ -128,27 +96,53 @@ class Reader:
     async def _reached(self, ends: Mapping[TopicPartition, int]) -> bool:
         return all([await self._consumer.position(partition) >= end for partition, end in ends.items()])
 
-    def _broker_answers(self, partitions: Sequence[TopicPartition]) -> bool:
-        """Return whether a broker answered lately: it does so twice a second, even without new records."""
-        answered_ms = max((self._consumer.last_poll_timestamp(each) or 0 for each in partitions), default=0)
-        return not answered_ms or now_ms() - answered_ms < _BROKER_TIMEOUT_MS
+    def _observe_brokers(self) -> None:
+        """Pass on when each partition was answered for: twice a second, even without new records."""
+        freshness = self._feed.freshness
+        freshness.answered([self._consumer.last_poll_timestamp(each) for each in self._consumer.assignment()])
+        METERS.set(DISPLAY_KAFKA_UP, int(freshness.live(now_ms())))
+        self._feed.send_status_if_changed()
 
-    def _apply(self, records: "Sequence[ConsumerRecord[bytes, bytes]]") -> None:
+    async def _look_for_missing_topics(self) -> None:
+        """Read a topic from its beginning as soon as it exists. The other topics are read on where they are."""
+        due = self._feed.caught_up and monotonic_s() >= self._next_look_s and self._feed.freshness.live(now_ms())
+        if not self._found.missing or not due:
+            return
+        self._next_look_s = monotonic_s() + _LOOK_S
+        with suppress(HatcastError):  # no broker answers: the next look is later
+            found = self._found.with_new(await asyncio.to_thread(Topics.find, self._settings))
+            if found != self._found:
+                await self._read_also(found)
+
+    async def _read_also(self, found: Topics) -> None:
+        log.info("reading a topic that exists now", topics=sorted({*self._found.missing} - {*found.missing}))
+        positions = {each: await self._consumer.position(each) for each in self._consumer.assignment()}
+        self._found = found
+        self._feed.add_estimates(found.start().estimates)
+        self._consumer.assign(found.partitions())
+        for partition, offset in positions.items():
+            self._consumer.seek(partition, offset)
+
+    def _apply(self, records: "list[ConsumerRecord[bytes, bytes]]") -> None:
+        self._feed.freshness.record(max(each.timestamp for each in records))
         with self._feed.batch() as changes:
             for record in records:
                 if record.value is None or is_from_other_domain(record.headers, self._topics.telemetry):
                     continue
                 try:
-                    if record.topic == self._topics.budget:
-                        changes.budget(read_budget(record.value, record.offset), record.partition)
-                    elif record.topic == self._topics.estimates:
-                        changes.add(read_estimate(record.value, record.partition, record.offset))
-                    else:
-                        METERS.set_to_current_time(DISPLAY_LAST_RELEASE)
-                        if (release := read_release(record.value, record.partition, record.offset)) is not None:
-                            changes.add(release)
+                    self._add(changes, record, record.value)
                 except (msgspec.DecodeError, ValueError, RecursionError):  # RecursionError: deeply nested JSON
                     self._skip(record)
+
+    def _add(self, changes: Changes, record: "ConsumerRecord[bytes, bytes]", value: bytes) -> None:
+        if record.topic == self._topics.budget:
+            changes.budget(read_budget(value, record.offset), record.partition)
+        elif record.topic == self._topics.estimates:
+            changes.add(read_estimate(value, record.partition, record.offset))
+        else:
+            METERS.set_to_current_time(DISPLAY_LAST_RELEASE)
+            if (release := read_release(value, record.partition, record.offset)) is not None:
+                changes.add(release)
 
     def _skip(self, record: "ConsumerRecord[bytes, bytes]") -> None:
         """Log the 1st, 10th, 100th ... skipped record, never its content: it was not validated."""

@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -16,7 +17,7 @@ from hatcast.agents.monitoring.kinds import Process
 from tests.displaying import CELLS, budget, estimate, release
 from tests.exposed import undeclared, unset
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
-from tests.integration.health import is_ready, scraped
+from tests.integration.health import is_ready, missing, scraped
 from tests.services import KafkaServer, Record, RedisServer
 from tests.services.data import ROOT
 
@@ -135,15 +136,59 @@ def sorted_by_cell(*records: bytes) -> list[bytes]:
     return sorted(records, key=lambda record: str(json.loads(record)["cell"]))
 
 
-def test_without_a_topic_of_estimates_the_map_shows_releases_and_says_so_once(pipeline: Pipeline) -> None:
+def test_a_topic_of_estimates_that_is_created_later_is_shown_and_no_release_is_missed(pipeline: Pipeline) -> None:
     """As where no worker of this version has started yet."""
     ensure_topics(pipeline.settings)
-    pipeline.kafka.delete_topics([pipeline.settings.topics.estimates])
+    topic = pipeline.settings.topics.estimates
+    pipeline.kafka.delete_topics([topic])
     send(pipeline, release(0))
     display = pipeline.start("display", "--port", 0, "--metrics-listen", "127.0.0.1:0")
     pipeline.wait(lambda: is_ready(display) and bool(url_of(display)), "a map that is ready", display)
     assert release(0) in shown(display)
     assert json.loads(shown(display, "estimates"))["estimates"] == []
-    assert display.logged().count('"no topic of estimates: showing releases only until the next start"') == 1
-    assert pipeline.settings.topics.estimates not in pipeline.kafka.topics(), "and it makes none"
+    assert display.logged().count('"a topic does not exist yet: showing the others until it does"') == 1
+    assert topic not in pipeline.kafka.topics(), "and it makes none"
+
+    ensure_topics(pipeline.settings)
+    send(pipeline, estimate(0), topic=topic)
+    pipeline.wait(lambda: estimate(0) in shown(display, "estimates"), "the estimates", display)
+    assert display.logged().count('"reading a topic that exists now"') == 1
+    send(pipeline, release(1))
+    pipeline.wait(lambda: release(1) in shown(display), "a map that goes on", display)
+    assert json.loads(shown(display, "slots"))["slots"][0]["slot"] == "2022-01-02T09:00"
+    assert display.terminate() == 0
+
+
+def status_of(display: WorkerProcess) -> dict[str, Any]:
+    with urllib.request.urlopen(f"{url_of(display)}api/v1/status", timeout=30) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
+@pytest.mark.parametrize("fault", ["stop", "pause"])
+def test_while_no_broker_answers_the_map_is_not_ready_and_says_since_when(
+    fault: str, breakable_kafka: KafkaServer, pipeline: Pipeline
+) -> None:
+    ensure_topics(pipeline.settings)
+    send(pipeline, release(0))
+    display = pipeline.start("display", "--port", 0, "--metrics-listen", "127.0.0.1:0")
+    pipeline.wait(lambda: is_ready(display) and bool(url_of(display)), "a map that is ready", display)
+    quiet = status_of(display)
+    pipeline.wait(lambda: status_of(display)["answered_at"] > quiet["answered_at"], "answers without records", display)
+    assert (quiet["live"], quiet["newest_record_at"]) == (True, status_of(display)["newest_record_at"])
+
+    getattr(breakable_kafka, fault)()
+    pipeline.wait(lambda: not is_ready(display), "a map that notices", display)
+    found = status_of(display)
+    parts = missing(display)
+    assert parts == {"kafka": f"no Kafka broker answers since {found['answered_at']}"}
+    assert (found["live"], found["kafka"]) == (False, parts["kafka"])
+    assert quiet["answered_at"] <= found["answered_at"] < found["now"]
+    assert release(0) in shown(display), "what was published is still shown"
+
+    breakable_kafka.heal()
+    pipeline.wait(lambda: is_ready(display), "a map that is ready again", display)
+    send(pipeline, release(1))
+    pipeline.wait(lambda: release(1) in shown(display), "a map that goes on", display)
+    assert status_of(display)["newest_record_at"] >= found["now"]
     assert display.terminate() == 0

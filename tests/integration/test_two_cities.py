@@ -13,7 +13,8 @@ from hatcast.agents.kafka.tail import follow
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.subscribers import Hub
-from hatcast.agents.map.topic_reader import Reader, start_position
+from hatcast.agents.map.topic_reader import Reader
+from hatcast.agents.map.topics import find_topics
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, ticks, traffic
 from tests.services import KafkaServer, RedisServer
@@ -44,9 +45,10 @@ def mapped(pipeline: Pipeline) -> set[str]:
     """The policies that the live map shows."""
 
     async def read() -> set[str]:
-        feed = Feed(DAY_MS, Hub(), start_position(pipeline.settings), pipeline.name)
+        topics = find_topics(pipeline.settings)
+        feed = Feed(DAY_MS, Hub(), topics.start(), pipeline.name)
         stopping = asyncio.Event()
-        reading = asyncio.create_task(Reader(pipeline.settings, feed).run(stopping))
+        reading = asyncio.create_task(Reader(pipeline.settings, feed, topics).run(stopping))
         while not feed.caught_up:
             assert not reading.done()
             await asyncio.sleep(0.05)

@@ -194,7 +194,7 @@ def test_a_map_without_releases_says_so_and_one_that_still_reads_is_not_ready() 
     for path in ("/api/v1/latest", "/api/v1/slots", "/api/v1/events", "/readyz"):
         assert answer(path, reading)[0] == 503
     assert answer("/livez", reading)[0] == 200
-    assert json.loads(answer("/readyz", feed())[2]) == {"ready": True, "parts": {"topics": "ok"}}
+    assert json.loads(answer("/readyz", feed())[2]) == {"ready": True, "parts": {"topics": "ok", "kafka": "ok"}}
 
 
 def test_the_configured_policy_is_shown_and_while_it_has_nothing_the_newest() -> None:

@@ -133,4 +133,5 @@ def test_a_quiet_hour_tells_that_the_line_stands() -> None:
     made = feed()
     with made.hub.viewer() as viewer:
         made.send_keepalive()
-        assert viewer._queue.get_nowait().plain == b'event: alive\ndata: {"policy": "city"}\n\n'
+        text = viewer._queue.get_nowait().plain
+        assert text.startswith(b'event: alive\ndata: {"policy": "city"}\n\nevent: status\ndata: {"live":true,')

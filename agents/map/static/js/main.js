@@ -2,6 +2,7 @@
 
 import { Budget } from "./budget.js";
 import { byId, element, setText } from "./dom.js";
+import { Freshness } from "./freshness.js";
 import { Legend } from "./legend.js";
 import { MapView } from "./map.js";
 import { Model } from "./model.js";
@@ -24,18 +25,12 @@ const views = [
   new Legend(model, byId("legend"), byId("legend-title")),
   new Panel(model, byId("cell-body")),
   new Budget(model, byId("budget")),
-  { draw: drawConnection },
+  new Freshness(model, byId("connection"), byId("freshness")),
   { draw: drawPolicies },
   { draw: drawKinds },
   { draw: announce },
 ];
 model.addEventListener("change", () => views.forEach((view) => view.draw()));
-
-function drawConnection() {
-  const node = byId("connection");
-  node.dataset.state = model.connection;
-  setText(node, model.connection);
-}
 
 function drawPolicies() {
   const names = model.policies;

@@ -13,7 +13,9 @@ export class Model extends EventTarget {
     this.chosen = chosen;
     this.policies = [];
     this.selected = null;
-    this.connection = "connecting";
+    this.connection = "connecting"; // to the server of the page
+    this.connectionSince = Date.now();
+    this.status = null; // the server's own connection to Kafka, see freshness.js
     this.reset(null);
   }
 
@@ -134,7 +136,13 @@ export class Model extends EventTarget {
   }
 
   setConnection(state) {
+    if (state !== this.connection) this.connectionSince = Date.now();
     this.connection = state;
+    this.changed();
+  }
+
+  applyStatus(status) {
+    this.status = { ...status, receivedAt: performance.now() };
     this.changed();
   }
 

@@ -39,6 +39,7 @@ export class Source {
       this.#model.setConnection("live");
       this.#followDefault(policy);
     });
+    on("status", (status) => this.#model.applyStatus(status));
     on("alive", ({ policy }) => this.#followDefault(policy));
     this.#stream.addEventListener("error", () => this.#lost());
     this.#restartWatchdog();

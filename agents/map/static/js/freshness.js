@@ -1,0 +1,52 @@
+// Whether the data are up to date: the page's connection to its server, the server's to Kafka, and the newest record.
+
+import { setText } from "./dom.js";
+import { clockOf, dayOf } from "./texts.js";
+
+const REDRAW_MS = 10_000; // ages grow, also when nothing comes
+
+export class Freshness {
+  #model;
+  #chip;
+  #line;
+
+  constructor(model, chip, line) {
+    this.#model = model;
+    this.#chip = chip;
+    this.#line = line;
+    setInterval(() => this.draw(), REDRAW_MS);
+  }
+
+  draw() {
+    const { connection, status } = this.#model;
+    const stale = connection === "live" && status !== null && !status.live;
+    this.#chip.dataset.state = stale ? "stale" : connection;
+    setText(this.#chip, stale ? "stale" : connection);
+    const words = sentence(this.#model);
+    this.#line.hidden = words === "";
+    this.#line.dataset.state = stale || connection === "reconnecting" ? "stale" : "live";
+    setText(this.#line, words);
+  }
+}
+
+function sentence({ connection, connectionSince, status }) {
+  if (connection === "reconnecting") return `No connection to this map's server for ${length(Date.now() - connectionSince)}. What you see is from before.`;
+  if (status === null) return "";
+  const now = Date.parse(status.now) + (performance.now() - status.receivedAt); // by the server's clock
+  const age = (instant) => length(Math.max(0, now - Date.parse(instant)));
+  if (!status.live) {
+    return `No news since ${dayOf(status.answered_at)}, ${clockOf(status.answered_at)} UTC (${age(status.answered_at)} ago): ${reason(status.kafka)}. What you see was published before.`;
+  }
+  return status.newest_record_at === null ? "Nothing was published yet." : `Newest record: ${age(status.newest_record_at)} ago.`;
+}
+
+// The server's words, without their instant: "no Kafka broker answers for 2 of 8 partitions since ...".
+const reason = (kafka) => kafka.replace(/ since .*$/, "");
+
+function length(ms) {
+  const minutes = Math.floor(ms / 60_000);
+  if (minutes < 1) return "less than a minute";
+  if (minutes < 60) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} days`;
+}

@@ -1,0 +1,80 @@
+"""The topics that the map reads, and those of them that do not exist yet."""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import structlog
+from aiokafka import TopicPartition
+
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.client import REQUEST_SECONDS, broker_name, confluent_options, wait_for_broker
+from hatcast.agents.map.event_id import Position, log_id
+from hatcast.stream.errors import HatcastError
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Partitions of each topic, 0 while it does not exist.
+
+    cluster   the cluster's id
+    """
+
+    cluster: str
+    means: tuple[str, int]
+    budget: tuple[str, int]
+    estimates: tuple[str, int]
+
+    @classmethod
+    def find(cls, settings: Settings) -> Self:
+        """Look the topics up; creates none. Blocks. Raises HatcastError if no broker answers."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        try:  # of all topics: a request by name may create the topic
+            metadata = AdminClient(confluent_options(settings)).list_topics(timeout=REQUEST_SECONDS)
+        except KafkaException:
+            raise HatcastError(f"lost the connection to {broker_name(settings)}: check that it runs") from None
+        sizes = {name: len(topic.partitions) for name, topic in metadata.topics.items()}
+        names = (settings.topics.means, settings.topics.budget, settings.topics.estimates)
+        return cls(str(metadata.cluster_id), *((name, sizes.get(name, 0)) for name in names))
+
+    @property
+    def missing(self) -> list[str]:
+        """Names of the topics that do not exist yet."""
+        return [name for name, size in (self.means, self.budget, self.estimates) if not size]
+
+    def with_new(self, found: Self) -> Self:
+        """Return these topics, and with them those of `found` that were missing."""
+        if found.cluster != self.cluster or self.estimates[1]:
+            return self
+        return replace(self, estimates=found.estimates)
+
+    def partitions(self) -> list[TopicPartition]:
+        """Return all partitions."""
+        topics = (self.means, self.budget, self.estimates)
+        return [TopicPartition(name, number) for name, size in topics for number in range(size)]
+
+    def start(self) -> Position:
+        """Return the position before the first record."""
+        log_name = log_id(self.cluster, self.means[0], self.budget[0])
+        return Position(log_name, *([0] * size for _, size in (self.means, self.budget, self.estimates)))
+
+
+def find_topics(settings: Settings) -> Topics:
+    """Wait for a broker and look the topics up. Blocks.
+
+    Without a topic of estimates only releases are shown until it exists.
+    Raises HatcastError if no broker answers or another topic is missing.
+    """
+    wait_for_broker(settings)
+    found = Topics.find(settings)
+    for name, size in (found.means, found.budget):
+        if not size:
+            raise HatcastError(
+                f"{broker_name(settings)} has no topic {name!r}: correct the name, or start a worker, which creates it"
+            )
+    for name in found.missing:
+        log.warning("a topic does not exist yet: showing the others until it does", topic=name)
+    return found
