@@ -8,6 +8,7 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
+from hatcast.agents.cli.output import ReaderLeft, open_streams
 from hatcast.agents.errors.extras import missing_extra
 from hatcast.agents.errors.unexpected import install_hooks, last_line, shows_texts, trace_of
 from hatcast.stream.errors import HatcastError
@@ -77,8 +78,13 @@ def main() -> None:
     An unexpected error also is one line, its type and place: see agents/errors/unexpected.py.
     """
     install_hooks()
+    open_streams()
     try:
         hatcast.main(prog_name="hatcast", standalone_mode=False)  # also as `python -m hatcast.agents.cli`
+        sys.stdout.flush()
+    except (ReaderLeft, BrokenPipeError):  # the reader of our output, or of standard error, as in `hatcast tail | head`
+        sys.stderr.close()
+        sys.exit(1)
     except HatcastError as error:
         print(f"hatcast: {error}", file=sys.stderr)
         sys.exit(1)
@@ -95,9 +101,6 @@ def main() -> None:
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         sys.exit(130)
-    except BrokenPipeError:  # the reader of our output left, as in `hatcast tail | head`
-        sys.stderr.close()
-        sys.exit(1)
     except Exception as error:
         if shows_texts():
             print("\n".join(trace_of(error)), file=sys.stderr)

@@ -2,7 +2,6 @@
 
 import gzip
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from hatcast.agents.cli.options import config_option
-from hatcast.agents.cli.output import write_all
+from hatcast.agents.cli.output import write_all, write_output
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.kafka.dump import Dump, open_dump
 from hatcast.stream.errors import HatcastError
@@ -67,24 +66,21 @@ def _resolve(settings: Settings, topic: str) -> tuple[str, bool]:
 def _open_sink(output: Path | None) -> Iterator[Callable[[bytes], None]]:
     """Yield a function that writes all bytes to the output. A file gets its name when it is complete.
 
-    Raises HatcastError if a write fails. BrokenPipeError passes through: the reader chose to stop.
+    Raises HatcastError if a write fails.
     """
-    target = "standard output" if output is None else str(output)
+    if output is None:
+        yield write_output
+        return
     try:
-        if output is None:
-            # Unbuffered: Python would retry a buffered write at exit, after the error was reported.
-            yield lambda data: write_all(sys.stdout.fileno(), data)
-        elif output.exists() and not output.is_file():
+        if output.exists() and not output.is_file():
             with output.open("wb", buffering=0) as device:
                 yield lambda data: write_all(device.fileno(), data)
         else:
             with _complete_or_absent(output) as file:
                 yield lambda data: _write(file, data)
-    except BrokenPipeError:
-        raise
     except OSError as error:
         raise HatcastError(
-            f"{target} cannot be written ({error.strerror or error}): the dump is not complete"
+            f"{output} cannot be written ({error.strerror or error}): the dump is not complete"
         ) from None
 
 

@@ -1,7 +1,6 @@
 """`hatcast tail`: follow the releases."""
 
 import signal
-import sys
 import threading
 from decimal import Decimal
 from itertools import islice
@@ -13,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hatcast.agents.cli.options import config_option, json_option
-from hatcast.agents.cli.output import write_all
+from hatcast.agents.cli.output import check_reader, write_output
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.kafka.tail import DisplayedNormal, DisplayedRelease, follow, read_release
 from hatcast.stream.records.fields import is_settlement
@@ -53,12 +52,15 @@ def command(**given: Unpack[_Options]) -> None:
     stopping = threading.Event()
     # The Kafka client may swallow a KeyboardInterrupt: an event stops the loop reliably.
     signal.signal(signal.SIGINT, lambda _signal, _frame: stopping.set())
-    records = follow(
-        settings, topics, stopping.is_set, from_beginning=given["from_beginning"], seconds=given["seconds"]
-    )
+
+    def is_stopping() -> bool:
+        check_reader()
+        return stopping.is_set()
+
+    records = follow(settings, topics, is_stopping, from_beginning=given["from_beginning"], seconds=given["seconds"])
     for value in islice(records, given["most"]):
         if given["as_json"]:
-            write_all(sys.stdout.fileno(), value + b"\n")
+            write_output(value + b"\n")
         else:
             console.print(release_line(read_release(value)))
 

@@ -75,7 +75,7 @@ def run_demo(services: Services, options: DemoOptions, view: View) -> None:
         settings = demo_settings(services.wait(), options.config, options.format)
         try:
             asyncio.run(_Demo(settings, services, options, view).run())
-        except (HatcastError, BrokenPipeError):  # BrokenPipeError: the reader of our output has left
+        except HatcastError:
             raise
         except Exception as error:
             log.exception("demo failed")

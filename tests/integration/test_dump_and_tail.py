@@ -265,6 +265,28 @@ def test_tail_ends_when_its_reader_leaves(pipeline: Pipeline, form: tuple[str, .
         assert process.wait(30) == 1
 
 
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_tail_ends_when_its_reader_leaves_and_no_release_follows(pipeline: Pipeline, form: tuple[str, ...]) -> None:
+    send(pipeline, RELEASED)
+    with spawn(pipeline, "tail", "--from-beginning", *form) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(30) == 1
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_tail_to_a_full_disk_fails_with_one_line(pipeline: Pipeline, form: tuple[str, ...]) -> None:
+    send(pipeline, RELEASED)
+    command = [*HATCAST, "tail", "--from-beginning", *form, "--config", str(pipeline.config)]
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
+    written = b"hatcast: standard output cannot be written (No space left on device): the output is not complete\n"
+    assert (ended.returncode, ended.stderr) == (1, written)
+
+
 def test_a_broker_that_cannot_be_reached_is_named_after_some_tries(pipeline: Pipeline) -> None:
     nowhere = pipeline.changed({"kafka": {"bootstrap_servers": "127.0.0.1:1"}})
     started = time.monotonic()
