@@ -40,6 +40,14 @@ def show_hats(hats: dict[str, Totals]) -> None:
         click.echo(f"{hat:44} {users:8} {count:9} {total:13} {maximum:8}")
 
 
+class ShownGroup(msgspec.Struct):
+    """Displayed fields of one group's mean in a release of a hybrid policy."""
+
+    mean: float
+    interval95: tuple[float, float]
+    users: int
+
+
 class ShownRelease(msgspec.Struct):
     """Displayed fields of a release of a HAT, or of an answer to a query."""
 
@@ -57,6 +65,7 @@ class ShownRelease(msgspec.Struct):
     days: int = 0
     days_used: int = 0
     reason: str = ""
+    groups: dict[str, ShownGroup] = {}
 
     @property
     def answers(self) -> str:
@@ -84,8 +93,13 @@ class ShownRelease(msgspec.Struct):
     def numbers(self) -> tuple[str, str]:
         """Mean and interval as text."""
         unit = {"vehicles/day": "a day"}.get(self.unit, self.unit)
-        mean = "" if self.mean is None else f"{self.mean:.1f} {unit}"
-        return mean, "" if self.interval95 is None else "{:.1f} to {:.1f}".format(*self.interval95)
+        if self.mean is None:
+            return "", ""
+        return f"{self.mean:.1f} {unit}", "" if self.interval95 is None else _span(self.interval95)
+
+
+def _span(interval: tuple[float, float]) -> str:
+    return "{:.1f} to {:.1f}".format(*interval)
 
 
 def releases_table(releases: list[ShownRelease]) -> Table:
@@ -95,6 +109,9 @@ def releases_table(releases: list[ShownRelease]) -> Table:
         # A query of a settlement may be about one slot, of which there is a release too.
         status = "settlement" if is_settlement(release.release_id) else release.status
         table.add_row(release.date, release.slot, release.cell, status, *release.numbers)
+        for name, group in release.groups.items():
+            of_group = f"{group.mean:.1f} {release.unit}", _span(group.interval95)
+            table.add_row("", "", "", f"{name}, {group.users:,} users", *of_group)
     return table
 
 

@@ -91,6 +91,8 @@ def release_line(release: DisplayedRelease | None) -> Text:
     line.append("  settlement" if is_settlement(release.release_id) else f"  {release.status}", style="green")
     if release.days_used < release.days:
         line.append(f" from {release.days_used} of {release.days} days", style="yellow")
+    for name, group in release.groups.items():
+        line.append(f"  {name} {group.mean} ({group.users:,} users)")
     return line
 
 

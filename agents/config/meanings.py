@@ -164,6 +164,8 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "([hybrid.md](hybrid.md#estimators))",
         "sigma_local": "only `kvh_heterogeneous`, km/h: the same for buses with devices, if it differs",
         "mean_gap": "only `kvh_heterogeneous`, km/h: how much faster buses with devices go",
+        "groups": "only hybrid estimators that read both groups: or `separate`, which also publishes "
+        "[each group's own mean](hybrid.md#each-groups-own-mean)",
     },
     "policy.tracker": {
         "share": "of `daily_limit`, for queries at the close of a slot; the rest is for the settlement of the day",

@@ -23,11 +23,19 @@ class DisplayedNormal(msgspec.Struct, frozen=True):
     interval95: tuple[Decimal, Decimal]
 
 
+class DisplayedGroup(msgspec.Struct, frozen=True):
+    """Mean of one group of a hybrid policy."""
+
+    mean: Decimal
+    users: int
+
+
 class DisplayedRelease(msgspec.Struct, frozen=True):
     """Fields of a release that are displayed. Its values are absent unless it is `released`. Numbers keep their digits.
 
     A `query` that is a text, and the fields after it, belong to the answer to a query over days: its first date, its
     number of dates, how many of them it used, and why it is suppressed. `stage` and `road` belong to an estimate.
+    `groups` are those of a hybrid policy that publishes each group's own mean.
     """
 
     cell: str
@@ -47,6 +55,7 @@ class DisplayedRelease(msgspec.Struct, frozen=True):
     reason: str = ""
     stage: str = ""
     road: DisplayedNormal | None = None
+    groups: dict[str, DisplayedGroup] = {}
 
 
 _decode: Final = msgspec.json.Decoder(DisplayedRelease).decode

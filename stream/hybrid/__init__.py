@@ -11,9 +11,8 @@ from typing import Final
 from hatcast.stream.hybrid import full_lm, kvh, kvh_heterogeneous, lm_only, pwh, tcm_only
 from hatcast.stream.hybrid._blend import estimate
 from hatcast.stream.hybrid._day import gaussian_epsilon
+from hatcast.stream.hybrid._estimate import TARGET, GroupEstimates, HybridEstimate
 from hatcast.stream.hybrid._interface import (
-    TARGET,
-    HybridEstimate,
     HybridEstimator,
     HybridParameters,
     Needs,
@@ -51,6 +50,7 @@ __all__ = [
     "HYBRID_KEYS",
     "ID_BYTES",
     "TARGET",
+    "GroupEstimates",
     "HybridEstimate",
     "HybridEstimator",
     "HybridParameters",

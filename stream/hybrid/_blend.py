@@ -3,6 +3,7 @@
 See docs/specification/estimators.md, section 6.
 """
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -10,7 +11,8 @@ import numpy as np
 from hatcast.stream.estimators import BadUsers, Users
 from hatcast.stream.estimators._exact import total, weighted_sum
 from hatcast.stream.estimators.grouping import Counts, Integers
-from hatcast.stream.hybrid._interface import HybridEstimate, HybridEstimator, HybridParameters, check
+from hatcast.stream.hybrid._estimate import GroupEstimates, HybridEstimate
+from hatcast.stream.hybrid._interface import HybridEstimator, HybridParameters, check
 from hatcast.stream.hybrid._interval import gaussian_half_width, half_width, variance
 from hatcast.stream.hybrid._public import Groups, public_epsilon
 from hatcast.stream.hybrid.device import report, report_bound
@@ -19,6 +21,7 @@ from hatcast.stream.mechanisms.grid import clip
 from hatcast.stream.policy.policy import NoiseKind
 
 _NOTHING = Noisy(0, 0.0)
+_NO_REPORTS: Integers = np.empty(0, np.int64)
 
 
 def estimate(
@@ -39,20 +42,29 @@ def estimate(
     - w is a function of counts and constants. So the result is computed from numbers that are private already.
     A central user pays `charge`; with Gaussian noise, each epsilon holds at `delta`. With `full_lm` each central user's
     own mean gets the noise of `report` instead, at `local_epsilon`.
+    - The groups' own estimates are functions of the same numbers, so they cost nothing more. But they reveal the noisy
+      central mean itself, which the other group's noise then no longer hides: see `_of_central`.
     """
     check(estimator, parameters)
     _check_reports(reports, parameters)
     means = central.checked(parameters.upper_bound_milli)
-    devices = len(reports)
+    sent, simulated = reports, _NO_REPORTS
     if estimator.all_local:
-        reports = np.concatenate((reports, _simulated_reports(means, parameters, noise)))
+        simulated = _simulated_reports(means, parameters, noise)
+        reports = np.concatenate((sent, simulated))
         means = Users(means.counts[:0], means.sums[:0])
     weight = _weight(estimator, len(means.counts), len(reports), parameters)
     if (weight > 0 and not len(means.counts)) or (weight < 1 and not len(reports)):
         return None
     noisy = _central_mean(means, parameters, noise) if weight else _NOTHING
     summed, local = (total(reports), len(reports)) if weight < 1 else (0, 0)
-    return _published(noisy, summed, Groups(weight, len(means.counts), local, devices), parameters)
+    blend = _published(noisy, summed, Groups(weight, len(means.counts), local, len(sent)), parameters)
+    group_sizes = (len(central.counts), len(sent))
+    if not _are_separate(group_sizes, parameters):
+        return blend
+    of_central = _of_reports(simulated, 0, parameters) if estimator.all_local else _of_central(noisy, means, parameters)
+    groups = GroupEstimates(of_central, _of_reports(sent, len(sent), parameters))
+    return replace(blend, public_epsilon=groups.public_epsilon, groups=groups)
 
 
 def _weight(estimator: HybridEstimator, central: int, local: int, parameters: HybridParameters) -> Fraction:
@@ -89,6 +101,33 @@ def _check_reports(reports: Integers, parameters: HybridParameters) -> None:
     bound = report_bound(parameters)
     if bool(np.any((reports > bound) | (reports < -bound))):
         raise BadUsers("a report is outside of the accepted range")
+
+
+def _are_separate(sizes: tuple[int, int], parameters: HybridParameters) -> bool:
+    """Return whether each group that has users has enough of them for a mean of its own.
+
+    If one has too few, the other's mean is not published either: the blend less that mean is the mean of the few.
+    """
+    least = parameters.group_min_users
+    return least is not None and all(size >= least for size in sizes if size)
+
+
+def _of_central(noisy: Noisy, users: Users, parameters: HybridParameters) -> HybridEstimate | None:
+    """Return the estimate of the central users' mean alone; None without any.
+
+    Its `public_epsilon` is `epsilon`: nothing hides a central user from an observer but the noise on this mean.
+    """
+    central = len(users.counts)
+    return _published(noisy, 0, Groups(Fraction(1), central, 0, 0), parameters) if central else None
+
+
+def _of_reports(reports: Integers, devices: int, parameters: HybridParameters) -> HybridEstimate | None:
+    """Return the estimate of the mean of the users of some reports, of which devices sent `devices`; None without any.
+
+    Its `public_epsilon` counts the noise of these reports only: no other noise is in their sum.
+    """
+    local = len(reports)
+    return _published(_NOTHING, total(reports), Groups(Fraction(0), 0, local, devices), parameters) if local else None
 
 
 def _published(noisy: Noisy, summed: int, groups: Groups, parameters: HybridParameters) -> HybridEstimate:

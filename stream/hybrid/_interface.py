@@ -2,7 +2,6 @@
 
 - HybridParameters: public; bounds, epsilon of either group, grid, prior knowledge about users' means
 - HybridEstimator: the weight, and the charge of a central user
-- HybridEstimate: the publishable result
 """
 
 import math
@@ -10,20 +9,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
-from typing import Final, Protocol, Self
+from typing import Protocol, Self
 
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import Parameters
 from hatcast.stream.hybrid.setting import Number, Setting
 from hatcast.stream.mechanisms import MAX_SCALE, Noise, Noisy
 from hatcast.stream.mechanisms.gaussian import MIN_DELTA, deviation_for, scale_bound, smallest_scale
-from hatcast.stream.mechanisms.grid import Grid, clip
-from hatcast.stream.policy.policy import NoiseKind, Policy
-
-TARGET: Final = "user_mean"
-"""Target of all hybrid estimators, in each release: the unweighted mean of users' means, (1/n) sum mu_l"""
-
-_WEIGHT_DIGITS: Final = 6
+from hatcast.stream.mechanisms.grid import Grid
+from hatcast.stream.policy.policy import GroupMeans, NoiseKind, Policy
 
 
 class Needs(StrEnum):
@@ -68,6 +62,7 @@ class HybridParameters:
     delta              delta of the operator's Gaussian noise on one mean, and of a device's on one report; None for
                        Laplace noise
     max_coalition      number of local users that may share their own noise; None: no amplification is claimed
+    group_min_users    users that each group needs for a mean of its own; None: no group's own mean is published
     """
 
     upper_bound_milli: int
@@ -77,6 +72,7 @@ class HybridParameters:
     spread: Spread | None = None
     delta: float | None = None
     max_coalition: int | None = None
+    group_min_users: int | None = None
 
     def __post_init__(self) -> None:
         Parameters(self.upper_bound_milli, self.grid, self.epsilon)  # the checks that all estimators share
@@ -100,8 +96,16 @@ class HybridParameters:
         if keys.sigma_milli is not None and keys.sigma_local_milli is not None:
             spread = Spread(keys.sigma_milli, keys.sigma_local_milli, keys.mean_gap_milli)
         delta = None if keys.noise is NoiseKind.LAPLACE else delta_per_hat(policy)
-        grid = Grid(policy.grid)
-        return cls(policy.upper_bound, grid, policy.epsilon, keys.local_epsilon, spread, delta, keys.max_coalition)
+        return cls(
+            policy.upper_bound,
+            Grid(policy.grid),
+            policy.epsilon,
+            keys.local_epsilon,
+            spread,
+            delta,
+            keys.max_coalition,
+            policy.min_users if keys.groups is GroupMeans.SEPARATE else None,
+        )
 
     def _check_gaussian(self, delta: float) -> None:
         if not MIN_DELTA <= delta < 1:
@@ -192,46 +196,6 @@ def delta_per_hat(policy: Policy) -> float:
 def _as_decimal(epsilon: float) -> Fraction:
     """Return the exact value of the float's decimal text: 0.1 is 1/10."""
     return Fraction(Decimal(repr(epsilon)))
-
-
-@dataclass(frozen=True, slots=True)
-class HybridEstimate:
-    """Publishable estimate of a HAT, in grid steps; `Grid.text` formats it in km/h. Its target is TARGET.
-
-    raw            blend of two noisy means, on the grid
-    top            largest step that is not above U
-    interval95     within [0, top]; contains the blend before noise with probability 0.95 or more, for any data. It
-                   covers the noise only, not sampling or differences between the groups
-    weight         w, weight of the central mean
-    kind           kind of both noises; the scale of Gaussian noise is its standard deviation
-    central_scale  scale of the noise on the central mean, steps; 0 if none was drawn
-    local_scale    scale of the noise on each local report, steps; 0 without reports
-    variance       variance of both noises together in `raw`, steps^2
-    public_epsilon epsilon of any user against observers of releases only: at most the epsilon of its own noise
-    delta          delta of Gaussian noise, for each epsilon; 0 for Laplace noise
-    """
-
-    raw: int
-    top: int
-    interval95: tuple[int, int]
-    weight: Fraction
-    kind: NoiseKind
-    central_scale: float
-    local_scale: float
-    variance: float
-    public_epsilon: float
-    delta: float
-
-    @property
-    def mean(self) -> int:
-        """`raw` clipped to [0, U]."""
-        return clip(self.raw, self.top)
-
-    @property
-    def weight_text(self) -> str:
-        """The weight as text with up to six digits: "0.731059", "1.0"."""
-        whole, rest = divmod(round(self.weight * 10**_WEIGHT_DIGITS), 10**_WEIGHT_DIGITS)
-        return f"{whole}.{f'{rest:0{_WEIGHT_DIGITS}}'.rstrip('0') or '0'}"
 
 
 class HybridEstimator(Protocol):

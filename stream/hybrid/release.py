@@ -11,7 +11,16 @@ from typing import Any
 import msgspec
 
 from hatcast.stream.estimators import Users
-from hatcast.stream.hybrid import HYBRID_ESTIMATORS, TARGET, HybridEstimate, HybridParameters, delta_per_hat, estimate
+from hatcast.stream.hybrid import (
+    HYBRID_ESTIMATORS,
+    TARGET,
+    GroupEstimates,
+    HybridEstimate,
+    HybridParameters,
+    charge,
+    delta_per_hat,
+    estimate,
+)
 from hatcast.stream.hybrid.report_fold import reports_of
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
@@ -30,6 +39,8 @@ class Blend:
 def blend_of(policy: Policy, users: Users, reports: Iterable[bytes], noise: Noise) -> Blend | None:
     """Return the blend of one HAT; None if suppressed. `min_users` applies to both groups together.
 
+    A group's own mean needs `min_users` of that group, and the other one too, unless it has no users.
+
     users     users that trust the operator
     reports   packed, from all partitions
     """
@@ -43,24 +54,51 @@ def blend_of(policy: Policy, users: Users, reports: Iterable[bytes], noise: Nois
 
 def blend_fields(blend: Blend, policy: Policy, unit: str) -> dict[str, Any]:
     """Return the record fields of a blend. unit: the name of 1000 milli-units."""
-    grid, blended = Grid(policy.grid), blend.estimate
-
-    def number(steps: int) -> msgspec.Raw:
-        return msgspec.Raw(grid.text(steps).encode())
-
-    scales = {"central_scale": blended.central_scale, "local_scale": blended.local_scale}
+    blended = blend.estimate
+    mean, rest = _value_fields(blended, Grid(policy.grid))
     return {
-        "mean": number(blended.mean),
-        "raw": number(blended.raw),
+        **mean,
         "unit": unit,
-        "noise": {"kind": f"{blended.kind.value}_blend"}
-        | {name: msgspec.Raw(grid.scale_text(scale).encode()) for name, scale in scales.items() if scale},
-        "interval95": [number(steps) for steps in blended.interval95],
+        **rest,
         "covers": "noise",
         "weight": msgspec.Raw(blended.weight_text.encode()),
         "users": {"central": blend.central, "local": blend.local},
         "public_epsilon": blended.public_epsilon,
+        **({} if blended.groups is None else {"groups": _groups_field(blend, blended.groups, policy)}),
     }
+
+
+def _value_fields(found: HybridEstimate, grid: Grid) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the fields of an estimate that are before the unit, and those after it."""
+
+    def number(steps: int) -> msgspec.Raw:
+        return msgspec.Raw(grid.text(steps).encode())
+
+    scales = {"central_scale": found.central_scale, "local_scale": found.local_scale}
+    noise = {"kind": f"{found.kind.value}_blend"} | {
+        name: msgspec.Raw(grid.scale_text(scale).encode()) for name, scale in scales.items() if scale
+    }
+    return (
+        {"mean": number(found.mean), "raw": number(found.raw)},
+        {"noise": noise, "interval95": [number(steps) for steps in found.interval95]},
+    )
+
+
+def _groups_field(blend: Blend, groups: GroupEstimates, policy: Policy) -> dict[str, Any]:
+    """Return each group's own mean, if it has users."""
+    parameters, grid = HybridParameters.of(policy), Grid(policy.grid)
+    of_central = charge(HYBRID_ESTIMATORS[policy.estimator], parameters)
+    each = {
+        "central": (groups.central, blend.central, of_central),
+        "local": (groups.local, blend.local, parameters.local_epsilon),
+    }
+    fields = {}
+    for name, (found, users, epsilon) in each.items():
+        if found is not None:
+            mean, rest = _value_fields(found, grid)
+            privacy = {"epsilon": epsilon, "public_epsilon": found.public_epsilon}
+            fields[name] = {**mean, **rest, "users": users, **privacy}
+    return fields
 
 
 def device_fields(policy: Policy) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Keys of hybrid estimators, for devices that do not trust the operator.
 
-`[policy.privacy]` local_epsilon, max_coalition; `[policy.estimator]` noise, sigma, sigma_local, mean_gap.
+`[policy.privacy]` local_epsilon, max_coalition; `[policy.estimator]` noise, sigma, sigma_local, mean_gap, groups.
 See docs/specification/estimators.md, section 6.
 """
 
@@ -26,6 +26,13 @@ class NoiseKind(StrEnum):
     GAUSSIAN = "gaussian"
 
 
+class GroupMeans(StrEnum):
+    """Means in a release: the blend of both groups, or also each group's own mean."""
+
+    TOGETHER = "together"
+    SEPARATE = "separate"
+
+
 @dataclass(frozen=True, slots=True)
 class HybridUse:
     """Inputs of a hybrid estimator.
@@ -48,6 +55,7 @@ class HybridKeys:
     local_epsilon       epsilon of a device's noise on each of its reports
     max_coalition       number of local users that may share their noise values; None: no amplification is claimed
     sigma_milli, sigma_local_milli, mean_gap_milli   milli-units; None, None, 0 if the estimator does not use them
+    groups              means in a release
     """
 
     use: HybridUse
@@ -57,6 +65,7 @@ class HybridKeys:
     sigma_milli: int | None
     sigma_local_milli: int | None
     mean_gap_milli: int
+    groups: GroupMeans = GroupMeans.TOGETHER
 
     def charged(self, epsilon: float) -> float:
         """Return the larger of the two groups' epsilons for one release. Devices charge themselves when they send."""
@@ -64,12 +73,17 @@ class HybridKeys:
         return max(central, self.local_epsilon if self.use.local else 0.0)
 
     def canonical(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the hybrid keys of [policy.privacy] and of [policy.estimator] that are hashed into policy_id."""
+        """Return the hybrid keys of [policy.privacy] and of [policy.estimator] that are hashed into policy_id.
+
+        `groups` is left out at its default, so that a policy made before the key existed keeps its id.
+        """
         privacy: dict[str, Any] = {"local_epsilon": self.local_epsilon}
         if self.max_coalition is not None:
             privacy["max_coalition"] = self.max_coalition
         numbers = zip(_SPREAD, (self.sigma_milli, self.sigma_local_milli, self.mean_gap_milli), strict=True)
-        return privacy, {"noise": self.noise.value} | {key: value for key, value in numbers if key in self.use.spread}
+        spread = {key: value for key, value in numbers if key in self.use.spread}
+        groups = {} if self.groups is GroupMeans.TOGETHER else {"groups": self.groups.value}
+        return privacy, {"noise": self.noise.value} | spread | groups
 
 
 def hybrid_keys(table: EstimatorTable, privacy: PrivacyTable, use: HybridUse | None) -> HybridKeys | None:
@@ -81,6 +95,7 @@ def hybrid_keys(table: EstimatorTable, privacy: PrivacyTable, use: HybridUse | N
         f"{_PRIVACY}.local_epsilon": privacy.local_epsilon,
         f"{_PRIVACY}.max_coalition": privacy.max_coalition,
         f"{_ESTIMATOR}.noise": table.noise,
+        f"{_ESTIMATOR}.groups": table.groups,
     } | {f"{_ESTIMATOR}.{key}": getattr(table, key) for key in _SPREAD if use is None or key not in use.spread}
     for key, value in given.items():
         if value is not None and (use is None or key.rpartition(".")[2] in _SPREAD):
@@ -93,7 +108,7 @@ def hybrid_keys(table: EstimatorTable, privacy: PrivacyTable, use: HybridUse | N
             f"{privacy.unit!r} cannot be guaranteed for devices, whose ids change every day",
             'use "user_day"',
         )
-    noise = _noise(table.noise)
+    noise, groups = _noise(table.noise), _groups(table, use)
     local_epsilon = _local_epsilon(table.name, privacy, use)
     if noise is NoiseKind.LAPLACE and privacy.max_coalition is not None:
         raise SettingError(
@@ -104,7 +119,7 @@ def hybrid_keys(table: EstimatorTable, privacy: PrivacyTable, use: HybridUse | N
     if privacy.max_coalition is not None and privacy.max_coalition < 0:
         raise SettingError(f"{_PRIVACY}.max_coalition", "is not a number of devices", "use 0 or more, or leave it out")
     sigma, sigma_local, gap = _spread(table, use)
-    keys = HybridKeys(use, noise, local_epsilon, privacy.max_coalition, sigma, sigma_local, gap)
+    keys = HybridKeys(use, noise, local_epsilon, privacy.max_coalition, sigma, sigma_local, gap, groups)
     _check_charge(keys, privacy)
     return keys
 
@@ -117,6 +132,17 @@ def _noise(text: str | None) -> NoiseKind:
             f"{_ESTIMATOR}.noise", f"{text!r} is not a noise distribution", f"use {' or '.join(NoiseKind)}"
         )
     return NoiseKind(text)
+
+
+def _groups(table: EstimatorTable, use: HybridUse) -> GroupMeans:
+    where, text = f"{_ESTIMATOR}.groups", table.groups
+    if text is None:
+        return GroupMeans.TOGETHER
+    if text not in set(GroupMeans):
+        raise SettingError(where, f"{text!r} is unknown", f"use {' or '.join(GroupMeans)}")
+    if text == GroupMeans.SEPARATE and not (use.central and use.local):
+        raise SettingError(where, f"is not used by {table.name}, which reads only one group", "remove it, or use pwh")
+    return GroupMeans(text)
 
 
 def _local_epsilon(name: str, privacy: PrivacyTable, use: HybridUse) -> float:

@@ -26,7 +26,7 @@ from hatcast.stream.policy.checks import (
     reject_above_of,
 )
 from hatcast.stream.policy.estimator_keys import ChosenKeys, EstimatorKeys, Relation, chosen_keys
-from hatcast.stream.policy.hybrid_keys import HybridKeys, HybridUse, NoiseKind
+from hatcast.stream.policy.hybrid_keys import GroupMeans, HybridKeys, HybridUse, NoiseKind
 from hatcast.stream.policy.query import Query
 from hatcast.stream.policy.query_keys import check_queries, read_queries
 from hatcast.stream.policy.table import PolicyTable, canonical, min_users_of
@@ -41,7 +41,17 @@ from hatcast.stream.policy.tracker_keys import (
 from hatcast.stream.readings.reading import to_milli
 from hatcast.stream.units import nano_ceil, nano_floor
 
-__all__ = ["EstimatorKeys", "HybridKeys", "HybridUse", "NoiseKind", "Policy", "Query", "Relation", "read_policy"]
+__all__ = [
+    "EstimatorKeys",
+    "GroupMeans",
+    "HybridKeys",
+    "HybridUse",
+    "NoiseKind",
+    "Policy",
+    "Query",
+    "Relation",
+    "read_policy",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ class EstimatorTable(msgspec.Struct, frozen=True, kw_only=True):
     sigma: float | None = None
     sigma_local: float | None = None
     mean_gap: float | None = None
+    groups: str | None = None
 
 
 class TrackerTable(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from hatcast.stream.records.fields import (
 from hatcast.stream.records.noise import ANSWER, NoiseRecord
 from hatcast.stream.records.tracker import ResidualQueryRecord
 
-BLEND: Final = ("weight", "users", "public_epsilon")
+BLEND: Final = ("weight", "users", "public_epsilon", "groups")
 
 
 class UsersRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +33,27 @@ class UsersRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     central: Annotated[int, msgspec.Meta(ge=0, description="users that trust the operator")]
     local: Annotated[int, msgspec.Meta(ge=0, description="users whose devices do not trust the operator")]
+
+
+class GroupRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Mean of one group's users. Its fields are those of a release of the group alone."""
+
+    mean: Annotated[float, msgspec.Meta(ge=0, description="`raw` clipped to [0, upper bound]")]
+    raw: Annotated[float, msgspec.Meta(description="the noisy value, a multiple of the policy's grid")]
+    noise: NoiseRecord
+    interval95: Interval
+    users: Annotated[int, msgspec.Meta(ge=1, description="number of users")]
+    epsilon: Annotated[Epsilon, msgspec.Meta(description="cost of this mean for a user of the group")]
+    public_epsilon: Annotated[
+        float, msgspec.Meta(ge=0, description="the same against an observer who sees only the published records")
+    ]
+
+
+class GroupsRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Each group's own mean, of a policy with `groups = "separate"`. A group without users is absent."""
+
+    central: Annotated[GroupRecord, msgspec.Meta(description="users that trust the operator")] | None = None
+    local: Annotated[GroupRecord, msgspec.Meta(description="users whose devices do not")] | None = None
 
 
 class CountsRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -115,6 +136,13 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             msgspec.Meta(
                 ge=0, description="epsilon of a blend against an observer who sees only the published records"
             ),
+        ]
+        | None
+    ) = None
+    groups: (
+        Annotated[
+            GroupsRecord,
+            msgspec.Meta(description='with `groups = "separate"`, unless a group has users but fewer than `min_users`'),
         ]
         | None
     ) = None

@@ -25,6 +25,11 @@ from tests.services.data import ROOT
 
 TOPICS: Final = ("hats.means", "hats.budget", "hats.estimates")
 HOURS: Final = 24
+GROUPS: Final = (
+    '{"central":{"mean":33.870,"raw":33.870,"interval95":[33.220,34.520],"users":300,"epsilon":1.0},'
+    '"local":{"mean":35.402,"raw":35.402,"interval95":[29.015,41.789],"users":1,"epsilon":2.0}}'
+)
+"""each group's own mean, in the releases of one hexagon"""
 NO_MEAN: Final = {"suppressed": 2, "budget_exhausted": 3, "incomplete": 4}
 _START_S: Final = 60.0
 
@@ -42,6 +47,8 @@ def hour_of(hour: int) -> list[bytes]:
         mean = 18 + 6.5 * away - 5 * math.sin((hour + at % 5) / 3.8) + at % 7 / 3
         status = next((name for name, first in NO_MEAN.items() if away == 3 and at % 9 == first), None)
         record = release(hour, cell, None if status else f"{mean:.3f}")
+        if cell == CELLS[0]:
+            record = record[:-1] + f',"groups":{GROUPS}}}'.encode()
         made.append(record.replace(b'"suppressed"', f'"{status}"'.encode()) if status else record)
     return made
 

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import OpenPage, picture
 from tests.browser.day import HOURS, NO_MEAN, Day, hexagons, hour_of
-from tests.displaying import release, values_of
+from tests.displaying import CELLS, release, values_of
 
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
 LOOKS: dict[str, dict[str, Any]] = {
@@ -116,6 +116,18 @@ def test_a_cell_tells_its_noise_its_last_day_and_its_whole_record(day: Day, open
     assert [each.inner_text() for each in page.locator(".hours tbody td:nth-child(2)").all()] == [
         values_of(one)["mean"] for hour in reversed(range(HOURS)) for one in hour_of(hour) if cell.encode() in one
     ]
+
+
+def test_a_cell_shows_each_groups_own_mean(day: Day, open_page: OpenPage) -> None:
+    page = open_page(day.url)
+    page.click("#show-table")
+    page.locator(f"button[data-cell='{CELLS[0]}']").click()
+    expect(page.locator("#cell-groups dt")).to_have_text(
+        ["buses that trust the operator", "buses with devices of their own"]
+    )
+    expect(page.locator("#cell-groups dd")).to_have_text(
+        ["33.870 km/h (33.220 to 34.520), 300 buses", "35.402 km/h (29.015 to 41.789), 1 bus"]
+    )
 
 
 def test_the_noise_is_told_on_hover(day: Day, open_page: OpenPage) -> None:

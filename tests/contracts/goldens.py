@@ -102,6 +102,11 @@ GAUSSIAN: Final = policy(
     estimator={"name": "pwh", "noise": "gaussian"},
 )
 ALONE: Final = policy("surat-devices-alone", privacy={"epsilon": 8.0}, estimator={"name": "lm_only"})
+SEPARATE: Final = policy(
+    "surat-devices-separate",
+    privacy={"epsilon": 3.0, "local_epsilon": 9.0, "max_coalition": 2},
+    estimator={"name": "pwh", "noise": "gaussian", "groups": "separate"},
+)
 SPEED: Final = policy("surat-speed", MEAN, FAST)
 PRESENCE: Final = hidden({**FAST, "days": 1})
 
@@ -175,6 +180,7 @@ def releases() -> Iterator[tuple[str, Release | TrackerRelease]]:
     yield "devices_released", blended(DEVICES, CROWD, [31_001, -41_250, 77_503], -441)
     yield "devices_gaussian_released", blended(GAUSSIAN, CROWD, [31_001, -41_250, 77_503], -441)
     yield "devices_alone_released", blended(ALONE, CROWD, [21_007 + 3_001 * device for device in range(12)])
+    yield "devices_separate_released", blended(SEPARATE, CROWD, [21_021 + 1_001 * device for device in range(32)], -441)
     yield "devices_suppressed", blended(DEVICES, CROWD[:3], [31_000])
     yield from tracked()
 

@@ -41,7 +41,7 @@ CHANGES: Final = {
             "daily_limit": 1e9,
             "max_hats_per_day": 2,
         },
-        "estimator": {"name": "kvh", "sigma": 2e5},
+        "estimator": {"name": "kvh", "sigma": 2e5, "groups": "separate"},
     }
 }
 
@@ -176,6 +176,19 @@ def test_each_mean_is_the_blend_of_true_central_means_and_of_what_devices_sent(
         assert abs(Fraction(str(record["raw"])) - expected) <= NOISE
 
 
+def test_each_groups_own_mean_is_published_beside_the_blend(hybrid: tuple[Pipeline, dict[str, bytes]]) -> None:
+    sent, means = reports(hybrid[0]), true_means()
+    for cell, record in published(hybrid[0]).items():
+        of_central, of_local = record["groups"]["central"], record["groups"]["local"]
+        central = sum((means[cell][bus(number)] for number in range(CENTRAL)), Fraction(0)) / CENTRAL
+        local = sum((Fraction(report.value) for report in sent[cell]), Fraction(0)) / LOCAL
+        assert abs(Fraction(str(of_central["raw"])) - central) <= NOISE
+        assert abs(Fraction(str(of_local["raw"])) - local) <= STEP
+        assert (of_central["users"], of_central["epsilon"], of_central["public_epsilon"]) == (CENTRAL, 4e7, 4e7)
+        assert (of_local["users"], of_local["epsilon"], of_local["public_epsilon"]) == (LOCAL, 3.0, 3.0)
+        assert record["noise"] == of_central["noise"] | of_local["noise"]
+
+
 def test_no_kill_changed_a_value_and_every_byte_is_what_was_committed(
     hybrid: tuple[Pipeline, dict[str, bytes]],
 ) -> None:
@@ -203,6 +216,11 @@ def test_batch_over_both_dumps_gives_the_same_means(hybrid: tuple[Pipeline, dict
     assert found.keys() == live.keys()
     for cell, record in found.items():
         assert abs(Decimal(repr(record["raw"])) - Decimal(repr(live[cell]["raw"]))) <= 2 * Decimal(str(float(NOISE)))
+        for name, group in record["groups"].items():
+            of_live = live[cell]["groups"][name]
+            noise = 0 if name == "local" else 2 * Decimal(str(float(NOISE)))
+            assert abs(Decimal(repr(group["raw"])) - Decimal(repr(of_live["raw"]))) <= noise
+            assert {**group, "raw": 0, "mean": 0, "interval95": 0} == {**of_live, "raw": 0, "mean": 0, "interval95": 0}
         same = ("weight", "users", "noise", "target", "device_epsilon", "policy_id", "release_id")
         assert {key: record[key] for key in same} == {key: live[cell][key] for key in same}
 

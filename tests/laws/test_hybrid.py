@@ -235,6 +235,68 @@ def test_an_estimate_is_the_blend_of_the_noisy_mean_of_user_means_and_the_mean_o
         assert 0 <= found.interval95[0] <= found.mean <= found.interval95[1] <= found.top
 
 
+# Each group's own mean
+
+reads_both = pytest.mark.parametrize(
+    "estimator",
+    [each for each in HYBRID_ESTIMATORS.values() if each.all_local or each.fixed_weight is None],
+    ids=attrgetter("name"),
+)
+
+
+@reads_both
+@given(
+    data=st.data(),
+    users=hats() | st.just(NOBODY),
+    reports=reports_of_some,
+    draws=st.lists(st.integers(-(10**6), 10**6), min_size=60, max_size=60),
+    least=st.integers(1, 8),
+)
+def test_separate_groups_are_what_the_baselines_release_of_the_same_draws(
+    estimator: HybridEstimator, data: st.DataObject, users: Users, reports: Integers, draws: list[int], least: int
+) -> None:
+    """So each is as private and as near as a release of that group alone, and nothing else is drawn."""
+    together = data.draw(parameters_for(estimator))
+    together = replace(together, max_coalition=None if together.delta is None else data.draw(st.integers(0, 30)))
+    noise, other = Scripted(draws), Scripted(draws)
+    plain = estimate(estimator, users, reports, together, noise)
+    found = estimate(estimator, users, reports, replace(together, group_min_users=least), other)
+    assert other.asked == noise.asked
+    if found is None or plain is None:
+        assert found is plain
+        return
+    sizes = [size for size in (len(users.counts), len(reports)) if size]
+    if min(sizes) < least:
+        assert found == plain, "the other group's mean and the blend would give that of the few"
+        return
+    assert found.groups is not None
+    of_local = estimate(LM_ONLY, NOBODY, reports, together, Scripted())
+    assert found.groups.local == of_local
+    baseline = FULL_LM if estimator.all_local else TCM_ONLY
+    of_central = estimate(baseline, users, reports[:0], together, Scripted(draws))
+    assert found.groups.central == of_central
+    public = max(each.public_epsilon for each in (of_central, of_local) if each is not None)
+    assert found == replace(plain, groups=found.groups, public_epsilon=public)
+
+
+@reads_both
+@given(data=st.data(), users=hats(), share=st.sampled_from([Fraction(0), Fraction(1)]) | st.fractions(0, 1))
+def test_a_replaced_central_user_changes_nothing_of_the_other_group(
+    estimator: HybridEstimator, data: st.DataObject, users: Users, share: Fraction
+) -> None:
+    parameters = replace(data.draw(parameters_for(estimator)), group_min_users=1)
+    user = data.draw(st.integers(0, len(users.counts) - 1))
+    reports = np.array([3, 4], np.int64)
+    one = estimate(estimator, users, reports, parameters, silent())
+    other = estimate(estimator, moved(users, user, share), reports, parameters, silent())
+    assert one is not None
+    assert other is not None
+    assert one.groups is not None
+    assert other.groups is not None
+    assert one.groups.local == other.groups.local
+    assert one.groups.public_epsilon == other.groups.public_epsilon
+
+
 @every_estimator
 @given(data=st.data(), users=hats(), reports=reports_of_some, pushed=st.integers(0, 10**6))
 def test_the_order_of_users_and_of_reports_changes_nothing(

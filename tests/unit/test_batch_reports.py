@@ -70,6 +70,24 @@ def test_reports_are_counted_once_within_their_cap_and_under_their_policy(tmp_pa
     assert made[far[0]]["status"] == "suppressed"  # one device, and min_users is 3
 
 
+def test_a_group_has_a_mean_of_its_own_only_if_both_have_enough_users(tmp_path: Path, config: Path) -> None:
+    config.write_text(config.read_text().replace('name = "pwh"', 'name = "pwh"\ngroups = "separate"'))
+    found = []
+    for devices_there in (3, 2, 0):
+        folder = tmp_path / f"{devices_there}"
+        folder.mkdir()
+        log = [*((OVER, a_report(config, number)) for number in range(devices_there)), (END, b"")]
+        found += releases(run(folder, config, devices(folder, log), "--ledger", folder / "ledger"))
+    both, few, alone = found  # min_users is 3
+    assert {name: group["users"] for name, group in both["groups"].items()} == {"central": len(USERS), "local": 3}
+    assert both["groups"]["local"]["raw"] == 40
+    assert both["groups"]["local"]["noise"] == {"kind": "laplace_blend", "local_scale": 65.001}
+    assert "groups" not in few
+    assert few["users"] == {"central": len(USERS), "local": 2}
+    assert [*alone["groups"]] == ["central"]
+    assert alone["groups"]["central"]["raw"] == alone["raw"]
+
+
 def test_contributions_are_those_of_readings_whatever_devices_sent(tmp_path: Path, config: Path) -> None:
     reports = devices(tmp_path, [(OVER, a_report(config, 1)), (END, b"")])
     found = json.loads(run(tmp_path, config, reports, "--contributions").stdout)

@@ -44,6 +44,18 @@ def test_simulated_points_lie_on_the_theory_lines() -> None:
             assert float(np.interp(np.log(point.x), np.log(xs), ys)) == pytest.approx(point.theory, rel=0.01)
 
 
+def test_separate_means_are_better_than_a_blend_where_the_groups_differ_and_worse_where_they_are_alike() -> None:
+    of = {each.name: each for each in parse_estimators("kvh,separate")}
+    for gap, best in ((0.0, "kvh"), (0.1, "separate")):
+        case = replace(PLAIN, gap=gap)
+        errors = {name: float(error_of(each, case.setting)) for name, each in of.items()}
+        assert min(errors, key=errors.__getitem__) == best
+        simulated = squared_errors(case, [*of.values()], 20_000, Draws(7))
+        for name, error in errors.items():
+            off = (float(simulated[name].mean()) - error) / (float(simulated[name].std(ddof=1)) / 20_000**0.5)
+            assert abs(off) < 5, name
+
+
 def test_the_sum_of_noises_is_that_of_single_ones() -> None:
     draws, runs, scale = Draws(3), 200_000, 5.0
     summed = draws.laplace_sum(scale, 4, runs)

@@ -147,6 +147,46 @@ def test_it_is_never_above_what_a_users_own_noise_gives(
     assert 0 < public_epsilon(parameters, groups(parameters, central, local)) <= max(epsilon, local_epsilon)
 
 
+# Each group's own mean
+
+
+@pytest.mark.parametrize("name", ["kvh", "pwh"])
+def test_nothing_but_its_own_noise_hides_a_central_user_whose_groups_mean_is_published(name: str) -> None:
+    """The blend claims less with the noise of 490 reports in it, which an observer of both means subtracts."""
+    users, reports = as_users([1] * 10, [0] * 10), np.zeros(490, np.int64)
+    parameters = replace(PLAIN, local_epsilon=0.5)
+    together = estimate(HYBRID_ESTIMATORS[name], users, reports, parameters, Scripted([5]))
+    found = estimate(HYBRID_ESTIMATORS[name], users, reports, replace(parameters, group_min_users=10), Scripted([5]))
+    assert together is not None
+    assert together.public_epsilon < 0.7
+    assert found is not None
+    assert found.groups is not None
+    assert found.groups.central is not None
+    assert found.groups.local is not None
+    assert found.public_epsilon == found.groups.central.public_epsilon == 1.0
+    assert found.groups.local.public_epsilon < 0.05, "490 devices still hide each other"
+
+
+@pytest.mark.parametrize(("central", "local"), [(1, 12), (2, 8)])
+def test_both_means_of_separate_groups_hide_every_user_as_well_as_is_said(central: int, local: int) -> None:
+    """By the distributions themselves: the means are independent, and a user is in one of them."""
+    parameters = replace(PLAIN, grid=Grid(Decimal(2)), local_epsilon=2.0)
+    distance = parameters.grid.distance(parameters.sensitivity(central))
+    of_central = Groups(Fraction(1), central, 0, 0)
+    of_local = Groups(Fraction(0), 0, local, local)
+    noises = {
+        of_central: (discrete(parameters.scale_for(distance, parameters.epsilon), 1), distance),
+        of_local: (discrete(parameters.local_scale, local), parameters.local_distance),
+    }
+    for group, (chances, furthest) in noises.items():
+        epsilon = public_epsilon(parameters, group)
+        before = dict(enumerate(chances.tolist()))
+        lost = [loss(dict(enumerate(chances.tolist(), by)), before, epsilon) for by in (1, furthest // 2, furthest)]
+        assert max(lost) <= DELTA
+    least = loss(dict(enumerate(noises[of_central][0].tolist(), distance)), dict(enumerate(noises[of_central][0])), 0.5)
+    assert least > DELTA, "the blend's figure would be too little to claim"
+
+
 def test_with_full_lm_the_noise_on_central_users_hides_from_every_coalition_of_devices() -> None:
     few = Groups(Fraction(0), 0, 500, 10)
     assert public_epsilon(replace(PLAIN, max_coalition=10**6), few) < 0.1

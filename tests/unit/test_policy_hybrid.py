@@ -84,9 +84,31 @@ def test_gaussian_noise_is_chosen_by_name() -> None:
         assert hybrid.noise is kind
 
 
+def test_together_is_the_default_and_no_part_of_the_policy_id_and_separate_is() -> None:
+    ids = [policy_of(written("kvh") | groups).policy_id for groups in ({}, {"groups": "together"})]
+    separate = policy_of(written("kvh") | {"groups": "separate"})
+    assert ids[0] == ids[1] != separate.policy_id
+    assert HybridParameters.of(separate).group_min_users == separate.min_users
+    assert HybridParameters.of(policy_of(written("kvh"))).group_min_users is None
+
+
+@pytest.mark.parametrize("name", HYBRID_ESTIMATORS)
+def test_separate_groups_are_for_every_estimator_that_reads_both(name: str) -> None:
+    estimator = HYBRID_ESTIMATORS[name]
+    given = written(name) | {"groups": "separate"}
+    if estimator.all_local or estimator.fixed_weight is None:
+        plain, separate = policy_of(written(name)), policy_of(given)
+        assert separate.epsilon_nano == plain.epsilon_nano
+        return
+    with pytest.raises(SettingError, match=rf"estimator\.groups: is not used by {name}, which reads only one group"):
+        policy_of(given)
+
+
 @pytest.mark.parametrize(
     ("estimator", "privacy", "said"),
     [
+        ({"name": "pwh", "groups": "apart"}, {}, "policy.estimator.groups: 'apart' is unknown; use together or separ"),
+        ({"name": "levy", "groups": "separate"}, {}, "policy.estimator.groups: is not used by levy"),
         ({"name": "kvh"}, {}, "policy.estimator.sigma: is missing"),
         ({"name": "pwh", "sigma": 1.0}, {}, "policy.estimator.sigma: is not used by pwh"),
         ({"name": "kvh", "sigma": 1.0, "mean_gap": 1.0}, {}, "policy.estimator.mean_gap: is not used by kvh"),

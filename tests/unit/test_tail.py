@@ -93,6 +93,24 @@ def test_a_mean_is_a_line_as_before() -> None:
     assert release_line(read_release(b"{}")).plain == "a record that is not a release"
 
 
+def test_each_groups_own_mean_is_shown_behind_the_blend_and_below_it_in_a_table() -> None:
+    group = '{{"mean":{},"raw":{},"interval95":[{},{}],"users":{}}}'.format
+    central, local = group("33.870", "33.870", "33.220", "34.520", 1300), group("35.40", "35.40", "29.0", "41.7", 12)
+    value = (
+        f'{{"release_id":"p/2022-01-02T09:00/{CELL}","status":"released","cell":"{CELL}","date":"2022-01-02",'
+        '"slot":"09:00","end":"2022-01-02T10:00:00+05:30","mean":33.911,"unit":"km/h","interval95":[33.2,34.5],'
+        f'"groups":{{"central":{central},"local":{local}}}}}'
+    )
+    line = release_line(read_release(value.encode())).plain
+    assert line.endswith("  released  central 33.870 (1,300 users)  local 35.40 (12 users)")
+    table = releases_table([msgspec.json.decode(value, type=ShownRelease)])
+    assert [list(column.cells) for column in table.columns[3:]] == [
+        ["released", "central, 1,300 users", "local, 12 users"],
+        ["33.9 km/h", "33.9 km/h", "35.4 km/h"],
+        ["33.2 to 34.5", "33.2 to 34.5", "29.0 to 41.7"],
+    ]
+
+
 @pytest.mark.parametrize(("name", "word"), [(f"09:00/{CELL}", "released"), ("settlement/00077", "settlement")])
 def test_a_query_of_a_settlement_is_not_taken_for_the_release_of_its_hour(name: str, word: str) -> None:
     value = (

@@ -4,7 +4,7 @@ Values are parts of U. Each user's mean is one of two values, with the given dev
 nothing else, and the number of users with the higher value is a single draw.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import product
@@ -15,7 +15,15 @@ import numpy as np
 
 from hatcast.agents.research.evaluate.simulation import Draws, Floats
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HybridEstimator, HybridParameters, Setting, Spread
+from hatcast.stream.hybrid import (
+    HYBRID_ESTIMATORS,
+    HybridEstimator,
+    HybridParameters,
+    Needs,
+    Number,
+    Setting,
+    Spread,
+)
 from hatcast.stream.hybrid.amplification import GaussianNoise, amplified
 from hatcast.stream.hybrid.mean_squared_error import error_of, improvement, improvement_over_the_worse, laplace_setting
 from hatcast.stream.mechanisms.grid import Grid
@@ -37,6 +45,22 @@ AXES: Final = MappingProxyType(
 _UPPER_MILLI: Final = 1_000_000
 _GRID: Final = Grid(Decimal("0.000001"))  # so fine that the wider noise for rounding is negligible
 _STEPS: Final = _GRID.floor(_UPPER_MILLI)  # of U
+
+
+class _Separate:
+    """Each group's own mean, weighed by its share: the mean of all users from `groups = "separate"`. No bias."""
+
+    name: Final = "separate"
+    needs: Final = Needs.NOTHING
+    fixed_weight: Final = None
+    all_local: Final = False
+
+    def weight(self, setting: Setting) -> Number:
+        """Return c."""
+        return setting.share
+
+
+_CONTENDERS: Final[Mapping[str, HybridEstimator]] = MappingProxyType({**HYBRID_ESTIMATORS, _Separate.name: _Separate()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +126,11 @@ class Curve:
 def parse_estimators(text: str) -> list[HybridEstimator]:
     """Parse a list of estimators' names. Raises HatcastError."""
     names = [name.strip() for name in text.split(",")]
-    unknown = [name for name in names if name not in HYBRID_ESTIMATORS]
+    unknown = [name for name in names if name not in _CONTENDERS]
     if unknown:
-        known = ", ".join(HYBRID_ESTIMATORS)
+        known = ", ".join(_CONTENDERS)
         raise HatcastError(f"--estimators: {unknown[0]!r} is not an estimator of the hybrid model; use some of {known}")
-    return [HYBRID_ESTIMATORS[name] for name in dict.fromkeys(names)]
+    return [_CONTENDERS[name] for name in dict.fromkeys(names)]
 
 
 def parse_sigmas(text: str) -> list[float]:

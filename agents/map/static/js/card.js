@@ -1,7 +1,7 @@
 // What is known of a cell in one hour, in words.
 
 import { element } from "./dom.js";
-import { STAGE_SENTENCES, WHY } from "./texts.js";
+import { GROUPS, STAGE_SENTENCES, WHY } from "./texts.js";
 import { intervalOf, isEstimate, spanOf, stateOf, valueOf } from "./values.js";
 
 const SURPRISE = 3; // standard deviations
@@ -19,7 +19,18 @@ function ofRelease(release) {
   return [
     element("p", { class: "figure" }, element("strong", { id: "cell-mean" }, release.mean), ` ${release.unit ?? ""}`),
     element("p", {}, "Noise, 95 %: ", element("span", { class: "numbers", id: "cell-interval" }, intervalOf(release) === null ? "unknown" : spanOf(release))),
+    ...groupsOf(release),
   ];
+}
+
+// Each group's own mean, of a hybrid policy that publishes it.
+function groupsOf({ groups, unit }) {
+  if (groups === undefined) return [];
+  const lines = Object.entries(groups).flatMap(([name, group]) => [
+    element("dt", {}, GROUPS[name] ?? name),
+    element("dd", {}, `${group.mean} ${unit} (${group.interval95.join(" to ")}), ${group.users} ${Number(group.users) === 1 ? "bus" : "buses"}`),
+  ]);
+  return [element("dl", { id: "cell-groups" }, ...lines)];
 }
 
 function ofEstimate(estimate) {

@@ -11,6 +11,11 @@ export const STATES = {
   deferred: "no query of its own",
 };
 
+export const GROUPS = {
+  central: "buses that trust the operator",
+  local: "buses with devices of their own",
+};
+
 export const STAGES = {
   live: "at the close of the hour",
   predicted: "predicted",
