@@ -79,7 +79,7 @@ def _rules(most: int, rounds: int) -> Iterator[Figure]:
     """Yield the time of each array length rule alone."""
     counts = users_like_itms(10**most).counts
     for name, rule in RULES.items():
-        seconds = _least(partial(rule, counts, 1.0), rounds)
+        seconds = _least(partial(rule, counts, 1.0, "bestfit"), rounds)
         yield Figure(f"rule_{name}_10e{most}_s", seconds, "CPU s", most=MOST_SECONDS)
 
 

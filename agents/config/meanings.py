@@ -153,8 +153,8 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "policy.estimator": {
         "name": "[estimators.md](estimators.md); those that take devices' reports too: [hybrid.md](hybrid.md)",
         "grouping": "or `wraparound`, if the estimator has arrays",
-        "array_length": "`median`, `sensitivity`, `minimax`, `minimax_sqrt2`, `minimax_convex` or a number of "
-        "places. `capped_ratio`: a number, required",
+        "array_length": "`median`, `sensitivity`, `minimax`, `minimax_sqrt2`, `minimax_convex`, `worst_case` or a "
+        "number of places. `capped_ratio`: a number, required",
         "quantiles": "only `quantile`: the 1/10 and 9/10 quantiles, or `epsilon_dependent`",
         "weight_threshold": "only `capped_ratio`: with less noisy weight, in readings, a HAT is `suppressed` "
         "([estimators.md](estimators.md#when-presence-is-private))",

@@ -81,7 +81,7 @@ def length_of(counts: Counts, parameters: Parameters) -> int:
         raise ValueError("an estimator with arrays needs an array length")
     if not len(counts):
         raise EmptyHat
-    return array_length(parameters.array_length, counts, parameters.epsilon)
+    return array_length(parameters.array_length, counts, parameters.epsilon, parameters.grouping)
 
 
 def _value(users: Users, arrays: Arrays, parameters: Parameters) -> Fraction:

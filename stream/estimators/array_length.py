@@ -1,4 +1,4 @@
-"""Rules for the array length: m, or m_UB in the papers. They read counts only.
+"""Rules for the array length: m, or m_UB in the papers. They read counts, epsilon and the grouping only.
 
 G = sum_l min(counts_l, m), M = sum_l counts_l, U the upper bound. Floats only discard candidates far from the optimum;
 exact numbers decide. To add a rule: a function here, a name in RULES.
@@ -15,19 +15,20 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.stream.estimators.grouping import Counts, Integers
+from hatcast.stream.estimators.grouping import Counts, Integers, places_taken
+from hatcast.stream.estimators.worst_case_length import worst_case
 
-Rule = Callable[[Counts, float], int]
-"""(counts of one or more users, epsilon) -> array length in [1, largest count]"""
+Rule = Callable[[Counts, float, str | None], int]
+"""(counts of one or more users, epsilon, grouping or None) -> array length in [1, largest count]"""
 _ERROR: Final = 1e-12  # of a float score, relative to its summands; the few roundings cause less than 1e-15
 
 
-def median(counts: Counts, _epsilon: float) -> int:
+def median(counts: Counts, _epsilon: float, _grouping: str | None = None) -> int:
     """Return the ceil(L/2)-th largest count.    [M III.C]"""
     return int(counts[(len(counts) + 1) // 2 - 1])
 
 
-def sensitivity(counts: Counts, _epsilon: float) -> int:
+def sensitivity(counts: Counts, _epsilon: float, _grouping: str | None = None) -> int:
     """Return the smallest m that maximises G / sqrt(m).    [M (9)], [S (8)]
 
     Compared as G^2 / m. Between two counts G is a + b m with a >= 0, so G^2 / m = a^2/m + 2 a b + b^2 m is convex, and
@@ -42,7 +43,7 @@ def sensitivity(counts: Counts, _epsilon: float) -> int:
     return int(lengths[_best(-scores, scores, better)])
 
 
-def minimax(counts: Counts, epsilon: float, noise_squared: int = 1) -> int:
+def minimax(counts: Counts, epsilon: float, _grouping: str | None = None, *, noise_squared: int = 1) -> int:
     """Return the smallest m in {counts_l} that minimises U (1 - G/M) + c U m / (eps G).    [M (15)]; [S (4)]
 
     noise_squared   c^2: c = 1 [M], c = sqrt 2 [S]
@@ -66,7 +67,7 @@ def minimax(counts: Counts, epsilon: float, noise_squared: int = 1) -> int:
     return int(lengths[_best(noise - used, noise + used, better)])
 
 
-def minimax_convex(counts: Counts, _epsilon: float) -> int:
+def minimax_convex(counts: Counts, _epsilon: float, _grouping: str | None = None) -> int:
     """Return the smallest m that minimises the convex 1 - G/M + max(m, M/L) / m*, m* the largest count.    [M (19)]
 
     It is linear between neighbours in {counts_l, M/L}, so of the integers only these counts and both neighbours of M/L
@@ -78,7 +79,7 @@ def minimax_convex(counts: Counts, _epsilon: float) -> int:
     return _convex_argmin(counts, [*lengths.tolist(), readings // users, -(-readings // users)])
 
 
-def minimax_convex_printed(counts: Counts, _epsilon: float) -> int:
+def minimax_convex_printed(counts: Counts, _epsilon: float, _grouping: str | None = None) -> int:
     """Return m as printed in [M VI], for comparison only.
 
     It is m_q if q = M/m* is an integer and m_q >= M/L, else the better of the smallest and the largest count.
@@ -95,7 +96,7 @@ def _convex_argmin(counts: Counts, candidates: Iterable[int]) -> int:
     lengths = np.unique(np.array([*candidates], np.int64))
     scores = (
         max(m * users, readings) * readings - taken * users * largest
-        for m, taken in zip(lengths.tolist(), _taken_at(counts, lengths).tolist(), strict=True)
+        for m, taken in zip(lengths.tolist(), places_taken(counts, lengths).tolist(), strict=True)
     )
     return int(lengths[min(enumerate(scores), key=lambda each: (each[1], each[0]))[0]])
 
@@ -103,15 +104,7 @@ def _convex_argmin(counts: Counts, candidates: Iterable[int]) -> int:
 def _candidates(counts: Counts) -> tuple[Integers, Integers]:
     """Return the different counts as candidates of m, ascending, and G of each."""
     lengths = np.unique(counts)
-    return lengths, _taken_at(counts, lengths)
-
-
-def _taken_at(counts: Counts, lengths: Integers) -> Integers:
-    """Return G of each m."""
-    ascending = counts[::-1]
-    below = np.searchsorted(ascending, lengths)
-    shorter: Integers = np.concatenate(([0], np.cumsum(ascending)))[below]
-    return shorter + (len(counts) - below) * lengths
+    return lengths, places_taken(counts, lengths)
 
 
 def _best(scores: NDArray[np.float64], magnitudes: NDArray[np.float64], better: Callable[[int, int], bool]) -> int:
@@ -140,6 +133,7 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "minimax": minimax,
         "minimax_sqrt2": partial(minimax, noise_squared=2),
         "minimax_convex": minimax_convex,
+        "worst_case": worst_case,
     }
 )
 """Rules that a policy may name."""
@@ -148,9 +142,9 @@ PRINTED_RULES: Final[Mapping[str, Rule]] = MappingProxyType({"minimax_convex_pri
 """Rules as printed in the papers and corrected above: for `evaluate`, never in a policy."""
 
 
-def array_length(choice: str | int, counts: Counts, epsilon: float) -> int:
+def array_length(choice: str | int, counts: Counts, epsilon: float, grouping: str | None) -> int:
     """Return the array length for these counts: by the named rule, or the fixed number capped at the largest count.
 
     Raises KeyError for an unknown rule; policies are validated earlier.
     """
-    return min(choice, int(counts[0])) if isinstance(choice, int) else RULES[choice](counts, epsilon)
+    return min(choice, int(counts[0])) if isinstance(choice, int) else RULES[choice](counts, epsilon, grouping)

@@ -103,6 +103,14 @@ def bestfit(counts: Counts, array_length: int) -> Arrays:
     return Arrays(array_length, fills, np.arange(len(counts)), arrays, occupied, split=1)
 
 
+def places_taken(counts: Counts, lengths: Integers) -> Integers:
+    """Return G = sum_l min(counts_l, m) of each array length m."""
+    ascending = counts[::-1]
+    below = np.searchsorted(ascending, lengths)
+    shorter: Integers = np.concatenate(([0], np.cumsum(ascending)))[below]
+    return shorter + (len(counts) - below) * lengths
+
+
 class _OpenArrays:
     """Arrays that are not full, by their number of free places.
 

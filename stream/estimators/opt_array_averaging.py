@@ -1,4 +1,4 @@
-"""OPT-ARRAY-AVERAGING: ARRAY-AVERAGING with the array length that is best in the worst case.    [M V, VI], [S VI]"""
+"""OPT-ARRAY-AVERAGING: ARRAY-AVERAGING with the array length of the least worst-case error.    [M V, VI], [S VI]"""
 
 from types import MappingProxyType
 from typing import Final
@@ -11,14 +11,16 @@ from hatcast.stream.policy.policy import EstimatorKeys, Relation
 class OptArrayAveraging(ArrayAveraging):
     """ArrayAveraging with another default array length. Formula, sensitivity (replace: U / K), bias and proof stay.
 
-    `minimax` minimises a bound of bias + E|noise| that assumes full arrays and one reading per place; `minimax_convex`
-    minimises a convex surrogate of it. The length depends on counts and epsilon, which are public.
+    `worst_case` minimises the worst-case error E_M = bias + E|noise| of this very estimator, with the arrays that its
+    grouping makes. `minimax` is the papers' rule. It minimises the same sum as if all arrays were full; as they are
+    not, its true E_M is larger (docs/specification/estimators.md, section 3). `minimax_convex` minimises a convex
+    surrogate. The length depends on counts and epsilon, which are public.
     """
 
     name = "opt_array_averaging"
     keys = EstimatorKeys(
         frozenset({Relation.REPLACE}),
-        MappingProxyType({"grouping": "bestfit", "array_length": "minimax"}),
+        MappingProxyType({"grouping": "bestfit", "array_length": "worst_case"}),
         ARRAY_CHOICES,
     )
 

@@ -113,7 +113,8 @@ class VectorForm:
     D_U for U.
 
     Array length: `minimax` trades the bias off against E||noise||, which is d scales: D_U (1 - G/M) + c d D_U m /
-    (eps G). D_U cancels out, d does not: the rule gets eps / d. No other rule reads epsilon.
+    (eps G). D_U cancels out, d does not: the rule gets eps / d. The same holds for `worst_case`; no other rule reads
+    epsilon.
     """
 
     estimator: Linear

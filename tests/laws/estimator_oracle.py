@@ -20,7 +20,7 @@ def by_definition(name: str, users: Users, parameters: Parameters) -> Fraction:
             (_cut_to_the_middle(s, m, counts, parameters) for s, m in zip(sums, counts, strict=True)), Fraction(0)
         )
     assert parameters.array_length is not None
-    length = array_length(parameters.array_length, users.counts, parameters.epsilon)
+    length = array_length(parameters.array_length, users.counts, parameters.epsilon, parameters.grouping)
     if name in ("weighted_mean", "capped_ratio"):
         weights = [min(m, length) for m in counts]
         return sum((w * mean for w, mean in zip(weights, means, strict=True)), Fraction(0)) / sum(weights)
@@ -38,7 +38,7 @@ def array_means_of(users: Users, parameters: Parameters) -> list[Fraction]:
     assert parameters.grouping is not None
     assert parameters.array_length is not None
     means = [Fraction(s, m) for m, s in zip(users.counts.tolist(), users.sums.tolist(), strict=True)]
-    length = array_length(parameters.array_length, users.counts, parameters.epsilon)
+    length = array_length(parameters.array_length, users.counts, parameters.epsilon, parameters.grouping)
     arrays = GROUPINGS[parameters.grouping](users.counts, length)
     found = [Fraction(0)] * arrays.number
     parts = zip(arrays.users.tolist(), arrays.arrays.tolist(), arrays.places.tolist(), strict=True)

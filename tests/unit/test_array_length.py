@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatcast.stream.estimators.array_length import PRINTED_RULES, RULES, array_length
+from hatcast.stream.estimators.grouping import GROUPINGS
 from tests.support import ITMS_LIKE, as_counts
 
 counts_lists = st.lists(st.integers(1, 40), min_size=1, max_size=30)
@@ -22,40 +23,41 @@ def test_sensitivity_is_the_smallest_of_all_lengths_with_the_largest_score(count
         return Fraction(sum(min(count, m) for count in counts) ** 2, m)
 
     expected = max(range(min(counts), max(counts) + 1), key=lambda m: (score(m), -m))
-    assert array_length("sensitivity", as_counts(counts), 1.0) == expected
+    assert array_length("sensitivity", as_counts(counts), 1.0, None) == expected
 
 
 @given(counts_lists)
 def test_median_is_the_count_in_the_middle_from_above(counts: list[int]) -> None:
     assert (
-        array_length("median", as_counts(counts), 1.0) == sorted(counts, reverse=True)[math.ceil(len(counts) / 2) - 1]
+        array_length("median", as_counts(counts), 1.0, None)
+        == sorted(counts, reverse=True)[math.ceil(len(counts) / 2) - 1]
     )
 
 
 @given(counts_lists, st.integers(1, 100))
 def test_a_fixed_length_is_no_longer_than_the_largest_count(counts: list[int], fixed: int) -> None:
-    assert array_length(fixed, as_counts(counts), 1.0) == min(fixed, max(counts))
+    assert array_length(fixed, as_counts(counts), 1.0, None) == min(fixed, max(counts))
 
 
 def test_the_itms_counts_give_the_published_lengths() -> None:
     counts = as_counts(ITMS_LIKE)
-    assert (RULES["median"](counts, 1.0), RULES["sensitivity"](counts, 1.0)) == (46, 50)
+    assert (RULES["median"](counts, 1.0, None), RULES["sensitivity"](counts, 1.0, None)) == (46, 50)
 
 
 def test_of_equal_scores_the_shorter_length_is_taken() -> None:
     counts = as_counts([4, 1, 1])  # 3^2 / 1 = 6^2 / 4
-    assert array_length("sensitivity", counts, 1.0) == 1
+    assert array_length("sensitivity", counts, 1.0, None) == 1
 
 
 def test_scores_beyond_the_precision_of_floats_are_compared_as_integers() -> None:
     n = 2**58  # (3n)^2 / n = (6n)^2 / 4n; one reading more or less is below the last digit of a float
-    assert array_length("sensitivity", as_counts([4 * n, n, n]), 1.0) == n
-    assert array_length("sensitivity", as_counts([4 * n + 1, n, n]), 1.0) == 4 * n + 1
-    assert array_length("sensitivity", as_counts([4 * n - 1, n, n]), 1.0) == n
+    assert array_length("sensitivity", as_counts([4 * n, n, n]), 1.0, None) == n
+    assert array_length("sensitivity", as_counts([4 * n + 1, n, n]), 1.0, None) == 4 * n + 1
+    assert array_length("sensitivity", as_counts([4 * n - 1, n, n]), 1.0, None) == n
     # Of these two the larger score is the smaller float.
     longest, shortest = 576460752303424450, 144115188075856110
     assert (longest + 2 * shortest) ** 2 * shortest > (3 * shortest) ** 2 * longest
-    assert array_length("sensitivity", as_counts([longest, shortest, shortest]), 1.0) == longest
+    assert array_length("sensitivity", as_counts([longest, shortest, shortest]), 1.0, None) == longest
 
 
 def taken(counts: list[int], m: int) -> int:
@@ -71,7 +73,7 @@ def test_minimax_is_the_smallest_count_with_the_least_clipping_and_noise(counts:
     def error(m: int) -> Fraction:
         return 1 - Fraction(taken(counts, m), sum(counts)) + m / (Fraction(epsilon) * taken(counts, m))
 
-    assert array_length("minimax", as_counts(counts), epsilon) == least(counts, error)
+    assert array_length("minimax", as_counts(counts), epsilon, None) == least(counts, error)
 
 
 @given(counts_lists, epsilons)
@@ -84,7 +86,7 @@ def test_minimax_with_the_square_root_of_two_weighs_the_noise_by_its_deviation(
 
     with localcontext(Context(prec=200)):
         expected = least(counts, error)
-    assert array_length("minimax_sqrt2", as_counts(counts), epsilon) == expected
+    assert array_length("minimax_sqrt2", as_counts(counts), epsilon, None) == expected
 
 
 @pytest.mark.parametrize(("rule", "c"), [("minimax", 1.0), ("minimax_sqrt2", math.sqrt(2))])
@@ -93,7 +95,7 @@ def test_minimax_does_not_fall_as_epsilon_grows_and_has_the_papers_limits(
     rule: str, c: float, counts: list[int], one: float, other: float
 ) -> None:
     def at(epsilon: float) -> int:
-        return array_length(rule, as_counts(counts), epsilon)
+        return array_length(rule, as_counts(counts), epsilon, None)
 
     assert at(min(one, other)) <= at(max(one, other))
     users, readings, least_count = len(counts), sum(counts), min(counts)
@@ -103,14 +105,14 @@ def test_minimax_does_not_fall_as_epsilon_grows_and_has_the_papers_limits(
 
 def test_minimax_of_equal_errors_is_the_shorter() -> None:
     # 1 - 2/6 + 1/(2 eps) = 0 + 5/(6 eps) at eps = 1/2
-    assert [array_length("minimax", as_counts([5, 1]), each) for each in (0.4999, 0.5, 0.5001)] == [1, 1, 5]
+    assert [array_length("minimax", as_counts([5, 1]), each, None) for each in (0.4999, 0.5, 0.5001)] == [1, 1, 5]
 
 
 def test_minimax_tells_errors_apart_that_floats_cannot() -> None:
     counts = as_counts([5 * 2**28, 2**28])  # as [5, 1]: a tie at epsilon 1/2
-    assert array_length("minimax", counts, 0.5) == 2**28
-    assert array_length("minimax", counts, math.nextafter(0.5, 1)) == 5 * 2**28
-    assert array_length("minimax", counts, math.nextafter(0.5, 0)) == 2**28
+    assert array_length("minimax", counts, 0.5, None) == 2**28
+    assert array_length("minimax", counts, math.nextafter(0.5, 1), None) == 5 * 2**28
+    assert array_length("minimax", counts, math.nextafter(0.5, 0), None) == 2**28
 
 
 @given(counts_lists)
@@ -120,17 +122,17 @@ def test_minimax_convex_is_the_smallest_of_the_integers_named_with_the_least_val
     def value(m: int) -> Fraction:
         return 1 - Fraction(taken(counts, m), sum(counts)) + max(Fraction(m), mean) / max(counts)
 
-    found = array_length("minimax_convex", as_counts(counts), 1.0)
+    found = array_length("minimax_convex", as_counts(counts), 1.0, None)
     assert found == least([*counts, math.floor(mean), math.ceil(mean)], value)
     assert value(found) == min(value(m) for m in range(min(counts), max(counts) + 1)), "no integer is better"
 
 
 def test_minimax_convex_of_the_itms_counts_is_120_where_the_paper_would_take_an_end() -> None:
     counts = as_counts(ITMS_LIKE)
-    found = RULES["minimax_convex"](counts, 1.0)
+    found = RULES["minimax_convex"](counts, 1.0, None)
     value = 1 - taken(ITMS_LIKE, found) / 17_166 + max(found, 17_166 / 217) / 417
     assert (found, round(value, 4)) == (120, 0.5765)
-    assert PRINTED_RULES["minimax_convex_printed"](counts, 1.0) in (1, 417)
+    assert PRINTED_RULES["minimax_convex_printed"](counts, 1.0, None) in (1, 417)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +141,46 @@ def test_minimax_convex_of_the_itms_counts_is_120_where_the_paper_would_take_an_
 )
 def test_the_printed_rule_is_that_of_the_paper(counts: list[int], printed: int) -> None:
     """q = M/m*: 3, 2, 2, and twice no integer, so that the better end is taken."""
-    assert PRINTED_RULES["minimax_convex_printed"](as_counts(counts), 1.0) == printed
+    assert PRINTED_RULES["minimax_convex_printed"](as_counts(counts), 1.0, None) == printed
+
+
+def worst_case_error_by_hand(counts: list[int], m: int, epsilon: float, grouping: str | None) -> Fraction:
+    """E_M / U, with a user's weight added up place by place."""
+    if grouping is None:
+        weights = [Fraction(min(count, m), taken(counts, m)) for count in counts]
+        noise = Fraction(m, taken(counts, m))
+    else:
+        arrays = GROUPINGS[grouping](as_counts(counts), m)
+        weights = [Fraction(0)] * len(counts)
+        for user, array, places in zip(
+            arrays.users.tolist(), arrays.arrays.tolist(), arrays.places.tolist(), strict=True
+        ):
+            weights[user] += Fraction(places, int(arrays.fills[array]) * arrays.number)
+        noise = Fraction(1, arrays.number)
+    plain = [Fraction(count, sum(counts)) for count in sorted(counts, reverse=True)]
+    bias = sum((max(a - b, Fraction(0)) for a, b in zip(plain, weights, strict=True)), Fraction(0))
+    return bias + noise / Fraction(epsilon)
+
+
+@pytest.mark.parametrize("grouping", [*GROUPINGS, None])
+@given(counts=counts_lists, epsilon=epsilons)
+def test_worst_case_is_the_smallest_of_all_lengths_with_the_least_worst_case_error(
+    grouping: str | None, counts: list[int], epsilon: float
+) -> None:
+    ordered = sorted(counts, reverse=True)
+    expected = min(
+        range(1, max(counts) + 1), key=lambda m: (worst_case_error_by_hand(ordered, m, epsilon, grouping), m)
+    )
+    assert array_length("worst_case", as_counts(counts), epsilon, grouping) == expected
+
+
+@pytest.mark.parametrize("grouping", [*GROUPINGS, None])
+def test_above_4096_readings_worst_case_tries_as_many_lengths_evenly_spread(grouping: str | None) -> None:
+    counts = [9_001, 7_000, 6_999, 20, 3]
+    tried = [math.ceil(each * 9_001 / 4096) for each in range(1, 4097)]
+    expected = min(tried, key=lambda m: (worst_case_error_by_hand(counts, m, 1.0, grouping), m))
+    assert array_length("worst_case", as_counts(counts), 1.0, grouping) == expected
+    assert (tried[0], tried[-1]) == (3, 9_001)
 
 
 def test_what_is_only_printed_is_no_rule_for_a_policy() -> None:
@@ -148,4 +189,4 @@ def test_what_is_only_printed_is_no_rule_for_a_policy() -> None:
 
 def test_an_unknown_rule_is_an_error() -> None:
     with pytest.raises(KeyError):
-        array_length("longest", as_counts([1]), 1.0)
+        array_length("longest", as_counts([1]), 1.0, None)

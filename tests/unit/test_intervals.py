@@ -43,7 +43,7 @@ class Listening(Scripted):
 def arrays_for(users: Users, parameters: Parameters) -> Arrays:
     assert parameters.grouping is not None
     assert parameters.array_length is not None
-    length = array_length(parameters.array_length, users.counts, parameters.epsilon)
+    length = array_length(parameters.array_length, users.counts, parameters.epsilon, parameters.grouping)
     return GROUPINGS[parameters.grouping](users.counts, length)
 
 

@@ -116,7 +116,7 @@ REFUSED = [
     ("privacy__min_users", 10**20, "1 or more"),
     ("estimator__name", "average", "use one of"),
     ("estimator__grouping", "random", "bestfit or wraparound"),
-    ("estimator__array_length", "longest", "use median, sensitivity, minimax, minimax_sqrt2, minimax_convex or an int"),
+    ("estimator__array_length", "longest", "minimax_sqrt2, minimax_convex, worst_case or an int"),
     ("estimator__array_length", 0, "1 or more"),
     ("cells", "sourceless.txt", "first line"),
     ("cells", "stranger.txt", "first line"),
@@ -162,7 +162,7 @@ def test_defaults_of_estimators_are_those_of_the_design() -> None:
     assert {name: keys.defaults.get("array_length") for name, keys in ESTIMATOR_KEYS.items()} == {
         "baseline": None,
         "array_averaging": "median",
-        "opt_array_averaging": "minimax",
+        "opt_array_averaging": "worst_case",
         "levy": "sensitivity",
         "quantile": "sensitivity",
         "clipped_sum": None,
@@ -188,6 +188,9 @@ def test_what_an_estimator_does_not_know_is_refused(estimator: dict[str, str], m
 def test_a_promise_made_before_there_were_more_estimators_keeps_its_policy_id() -> None:
     assert policy().policy_id == "b2:bec8a71d6120ea1bd420c4e0ecf263f8"
     assert policy(estimator={"name": "baseline"}).policy_id == "b2:79738a349ae932aa0d683bd59b747594"
+    papers = policy(estimator={"name": "opt_array_averaging", "array_length": "minimax"})
+    assert papers.policy_id == "b2:c703470dd0ab14e8306af6aa253b4716", "the default before it became worst_case"
+    assert papers.policy_id != policy(estimator={"name": "opt_array_averaging"}).policy_id
 
 
 def test_a_large_epsilon_is_accepted_if_it_is_meant() -> None:

@@ -50,7 +50,9 @@ def test_the_minimax_length_is_best_for_the_bias_in_the_ball_and_the_noise_of_al
 
 def test_with_more_coordinates_the_noise_weighs_more_and_arrays_get_shorter() -> None:
     counts, parameters = as_counts([5, 1]), plain_parameters(LINEAR["weighted_mean"], rule="minimax")
-    assert array_length("minimax", counts, 1.0) == 5  # of speeds; a tie at epsilon 1/2, where the shorter is taken
+    assert (
+        array_length("minimax", counts, 1.0, None) == 5
+    )  # of speeds; a tie at epsilon 1/2, where the shorter is taken
     assert vector_form("weighted_mean", 1).sensitivity(counts, parameters) == Fraction(5 * UPPER_BOUND, 6)
     assert vector_form("weighted_mean", 2).sensitivity(counts, parameters) == Fraction(2 * UPPER_BOUND, 2)
 

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -62,6 +63,55 @@ def test_the_noise_is_the_scale_before_the_grid_widens_it() -> None:
     half = worst_case_error(ESTIMATORS["baseline"], ITMS, UPPER_BOUND, 0.5)
     assert half is not None
     assert half.noise == 2 * found.noise
+
+
+@cache
+def averaged_over_arrays(m: int, grouping: str) -> tuple[float, float]:
+    """Bias and noise of array averaging on the ITMS-like counts at epsilon 1, km/h."""
+    found = worst_case_error(ESTIMATORS["array_averaging"], ITMS, UPPER_BOUND, 1.0, grouping, m)
+    assert found is not None
+    return float(found.bias) / 1000, float(found.noise) / 1000
+
+
+def total_of(name: str, epsilon: float, rule: str | int | None = None, grouping: str | None = None) -> float:
+    """E_M on the ITMS-like counts, km/h."""
+    found = worst_case_error(ESTIMATORS[name], ITMS, UPPER_BOUND, epsilon, grouping, rule)
+    assert found is not None
+    return float(found.total) / 1000
+
+
+@pytest.mark.parametrize("grouping", sorted(GROUPINGS))
+@pytest.mark.parametrize("epsilon", [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 1.5, 2.0, 5.0, 20.0])
+def test_opt_array_averaging_has_the_least_worst_case_error_of_all_array_lengths(epsilon: float, grouping: str) -> None:
+    found = total_of("opt_array_averaging", epsilon, grouping=grouping)
+    for rule in RULES:
+        assert found <= total_of("array_averaging", epsilon, rule, grouping)
+    every = [averaged_over_arrays(m, grouping) for m in range(1, 418)]
+    assert math.isclose(found, min(bias + noise / epsilon for bias, noise in every), rel_tol=1e-12)
+    # BASELINE's is inversely proportional to epsilon; that of arrays is not, because the arrays are never all full.
+    assert (found < total_of("baseline", epsilon)) == (epsilon <= 0.2)
+    assert total_of("clipped_sum", epsilon) <= min(found, total_of("baseline", epsilon))
+
+
+def test_the_papers_rule_minimises_a_formula_for_full_arrays_and_so_misses_the_least_error() -> None:
+    assert [round(total_of("opt_array_averaging", 1.0, rule), 3) for rule in ("minimax", "worst_case")] == [
+        2.686,
+        1.660,
+    ]
+    assert round(total_of("baseline", 1.0), 3) == 1.579
+
+
+def test_user_scaling_multiplies_the_number_of_full_arrays_only_up_to_the_last_partial_one() -> None:
+    """Lemma IV.2 prints equality: docs/specification/estimators.md, section 8."""
+    for times, full in ((1, 160), (2, 321), (10, 1609)):
+        counts = np.repeat(ITMS, times)
+        assert RULES["sensitivity"](counts, 1.0, None) == 50
+        assert GROUPINGS["wraparound"](counts, 50).number == full
+        assert GROUPINGS["bestfit"](counts, 50).number == 164 * times
+    for times, arrays in ((1, 2), (2, 3)):
+        counts = np.repeat(as_counts([8, 4]), times)
+        assert RULES["sensitivity"](counts, 1.0, None) == 8
+        assert GROUPINGS["bestfit"](counts, 8).number == arrays
 
 
 def test_settings_stand_in_for_defaults() -> None:

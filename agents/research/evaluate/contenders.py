@@ -67,7 +67,8 @@ class Contender:
         """
         length = self.array_length
         if isinstance(length, str):
-            length = _RULES[length](counts, epsilon / dimensions)  # see VectorForm for the reason
+            # VectorForm has the reason for the division.
+            length = _RULES[length](counts, epsilon / dimensions, self.grouping)
         parameters = Parameters(upper_bound_milli, GRID, epsilon, self.grouping, length, self.quantiles)
         threshold = self.estimator.keys.weight_threshold
         if threshold is not None and isinstance(length, int):
