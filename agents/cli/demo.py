@@ -15,18 +15,26 @@ from hatcast.stream.readings.formats import FORMATS
 class _Options(TypedDict):
     """Parsed command-line options."""
 
-    file: Path | None
+    files: tuple[Path, ...]
     feed_format: str | None
     speedup: float | None
     seconds: float | None
     port: int | None
     config: Path | None
+    keep: bool
     as_json: bool
 
 
 @click.command(epilog="Example:  hatcast demo --feed 2017-03-21.csv.gz --format capmetro")
-@click.option("--feed", "file", type=click.Path(path_type=Path), metavar="FILE", help="A recording, plain or gzip.")
-@click.option("--format", "feed_format", type=click.Choice(list(FORMATS)), help="Format of the recording.")
+@click.option(
+    "--feed",
+    "files",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A recording, plain, gzip or Parquet. Repeatable: all are sent together, in the order of arrival.",
+)
+@click.option("--format", "feed_format", type=click.Choice(list(FORMATS)), help="Format of the recordings.")
 @click.option(
     "--speedup",
     type=click.FloatRange(min=0),
@@ -37,15 +45,19 @@ class _Options(TypedDict):
     "--port", type=click.IntRange(0, 65535), help="Port of the map; 0: any free port.  [default: 8080, if free]"
 )
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Take [policy] from this hatcast.toml.")
-@click.option("--json", "as_json", is_flag=True, help="Print the releases as JSON lines, for programs.")
+@click.option("--keep", is_flag=True, help="Keep the map after the end of the recordings, until Ctrl-C or --for.")
+@click.option("--json", "as_json", is_flag=True, help="Print releases and answers as JSON lines, for programs.")
 def command(**given: Unpack[_Options]) -> None:
     """Run everything on this machine: a feed, Kafka, Redis, a worker and a live map; show the releases.
 
-    Without options it follows a synthetic city until Ctrl-C. With --feed it ends when the recording's last slot is
-    released. It needs no installation or configuration, and leaves nothing behind.
+    Without options it follows a synthetic city until Ctrl-C. With --feed it ends when the last slot of the recordings
+    is released, and the queries over days are answered whose periods they complete. It needs no installation or
+    configuration, and leaves nothing behind.
     """
-    if (given["file"] is None) != (given["feed_format"] is None):
+    if bool(given["files"]) != (given["feed_format"] is not None):
         raise click.UsageError("give --feed and --format together: a file and its format")
+    if given["keep"] and not given["files"]:
+        raise click.UsageError("--keep is for recordings: the synthetic city, and its map, run until Ctrl-C")
     # Ctrl-C ends the command silently until the demo's event loop handles it. The services start during the imports.
     with suppress(KeyboardInterrupt), Services(TOPIC_NAMES) as services:
         from hatcast.agents.demo.rendering import Json, Lines, Screen
@@ -56,10 +68,11 @@ def command(**given: Unpack[_Options]) -> None:
         view = Json() if given["as_json"] else Screen(console) if live else Lines()
         options = DemoOptions(
             config=given["config"],
-            file=given["file"],
+            files=given["files"],
             format=given["feed_format"],
             speedup=given["speedup"],
             seconds=given["seconds"],
             port=given["port"],
+            keep=given["keep"],
         )
         run_demo(services, options, view)

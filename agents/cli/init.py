@@ -38,11 +38,27 @@ _OF_RELEASES = ("epsilon", "max_hats_per_day")  # keys that a tracker does not h
 _PLAIN_ESTIMATOR = "array_averaging"  # if one of them is given, and no estimator
 
 
+def _hours(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    try:
+        first, end = (int(part) for part in text.split(","))
+    except ValueError:
+        raise click.BadParameter('write two hours, such as "0,24"') from None
+    return first, end
+
+
 @click.command(epilog="Example:  hatcast init --timezone Europe/Helsinki --daily-limit 2 --yes")
 @config_option
 @click.option("--name", help=f"Name of the policy.  [default: {_DEFAULTS.name}]")
 @click.option(
     "--timezone", help="Time zone of the city, such as Asia/Kolkata.  [default on a terminal: this machine's]"
+)
+@click.option(
+    "--hours",
+    callback=_hours,
+    metavar="FIRST,END",
+    help="Hours of the day that are released: slots that start at FIRST or later, and before END.  [default: 9,21]",
 )
 @click.option("--upper-bound", type=float, metavar="KM/H", help="U: higher speeds are clipped to it.  [default: 65]")
 @click.option(

@@ -54,6 +54,7 @@ class Answers:
     name: str = "bus-speeds"
     timezone: str
     upper_bound: float = 65.0
+    hours: tuple[int, int] = (9, 21)
     estimator: str = TRACKER
     epsilon: float = 1.0
     max_hats_per_day: int = 89
@@ -83,6 +84,8 @@ def render_template(answers: Answers) -> str:
     name = _line("name", answers.name, "")
     bound = _line("upper_bound", answers.upper_bound, "km/h; larger values count as this. The noise grows with it")
     zone = _line("timezone", answers.timezone, "days and their budgets are local days there")
+    first, end = answers.hours
+    hours = _line("hours", [first, end], f"slots that start from {first:02}:00 to {end - 1:02}:00 are released")
     privacy = "\n".join(_privacy_lines(answers))
     return f"""\
 # Privacy policy, and addresses of Kafka and Redis. Written by `hatcast init`; edit it as you like.
@@ -105,7 +108,7 @@ telemetry_retention = "72h"           # if hatcast creates the topic; "none" to 
 {name}
 {bound}
 {zone}
-hours = [9, 21]                       # slots that start from 09:00 to 20:00 are released
+{hours}
 h3_resolution = 7                     # hexagons of about 5 km2; 8: a seventh of that, with more noise
 
 {privacy}
@@ -136,7 +139,7 @@ def _privacy_lines(answers: Answers) -> Iterator[str]:
         yield from (_line(key, value, _TRACKER_REMARKS.get(key, "")) for key, value in answers.tracker.items())
 
 
-def _line(key: str, value: str | float, remark: str) -> str:
+def _line(key: str, value: str | float | list[int], remark: str) -> str:
     """Return a TOML line, with its comment aligned to the others."""
     return f"{f'{key} = {_toml(value)}':37} # {remark}" if remark else f"{key} = {_toml(value)}"
 
@@ -181,7 +184,7 @@ def machine_timezone(environment: Mapping[str, str] = os.environ) -> str | None:
     return None
 
 
-def _toml(value: str | float) -> str:
+def _toml(value: str | float | list[int]) -> str:
     """Return a value in TOML; JSON strings are TOML strings, except for one character."""
     if isinstance(value, str):
         return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")

@@ -30,6 +30,7 @@ from hatcast.agents.sources.replay import ProgressListener, replay_pace, send_re
 from hatcast.agents.sources.synthetic import CityOptions, city_messages, make_city
 from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.partitioner import PARTITIONERS
 from hatcast.stream.replay.heartbeats import Replay, Router, WholeDays
@@ -45,10 +46,10 @@ def main() -> None:
     try:
         settings = demo_settings(job.addresses, None if job.config is None else Path(job.config), job.format)
         with closing(connect_redis(settings)) as redis:
-            if job.file is None:
-                _send_city(settings, job, redis, stop)
+            if job.files:
+                _send_files(settings, job, redis, stop)
             else:
-                _send_file(settings, job, job.file, redis, stop)
+                _send_city(settings, job, redis, stop)
     except RedisError:
         if not stop.is_set():
             send(Failed(text="the embedded Redis does not answer: start again"))
@@ -80,22 +81,22 @@ def _send_city(settings: Settings, job: Job, redis: SyncRedis, stop: threading.E
         producer.send_all(city_messages(city.readings(start), _router(settings), start), Pace(speedup, 0, stop))
 
 
-def _send_file(settings: Settings, job: Job, file: str, redis: SyncRedis, stop: threading.Event) -> None:
-    with open_recording([file], FORMATS[job.format or ""]) as recording, _producer(settings, redis, stop) as producer:
+def _send_files(settings: Settings, job: Job, redis: SyncRedis, stop: threading.Event) -> None:
+    names, feed = ", ".join(job.files), FORMATS[job.format or ""]
+    with open_recording(job.files, feed) as recording, _producer(settings, redis, stop) as producer:
         if recording.first_ms is None or recording.last_ms is None:
-            raise RecordingError(file, f"holds no {job.format} record", "check the file and --format")
+            raise RecordingError(names, f"holds no {job.format} record", "check the file and --format")
         first = recording.first_ms
         last = min(recording.last_ms, now_ms() + settings.policy.max_ahead_ms)  # later records are not sent
         speedup = _speedup(last - first) if job.speedup is None else job.speedup
         send(Began(records=len(recording), first_ms=first, last_ms=last, speedup=speedup))
-        passage = Replay if settings.policy.tracker is None else WholeDays  # a tracker settles a date that is closed
-        plan = passage(settings.policy, Calendar(settings.policy), _router(settings), now_ms())
+        plan = _passage(settings.policy)(settings.policy, Calendar(settings.policy), _router(settings), now_ms())
         pace = replay_pace(settings.policy, speedup, stop)
         listener = ProgressListener(lambda _records, _at: None, lambda sentence: send(Note(text=sentence)))
         if not send_recording(recording, plan, producer, pace, with_end=True, listener=listener):
             return
     if producer.records and plan.undecodable == producer.records:
-        raise RecordingError(file, f"holds no {job.format} record that can be decoded", "check the file and --format")
+        raise RecordingError(names, f"holds no {job.format} record that can be decoded", "check the file and --format")
     send(
         Ended(
             sent=producer.records,
@@ -104,6 +105,11 @@ def _send_file(settings: Settings, job: Job, file: str, redis: SyncRedis, stop: 
             arrived_before_1970=plan.arrived_before_1970,
         )
     )
+
+
+def _passage(policy: Policy) -> type[Replay]:
+    """Return the kind of replay: a tracker settles a date that is closed, and a query is answered after its last."""
+    return Replay if policy.tracker is None and not policy.queries else WholeDays
 
 
 def _speedup(span_ms: int) -> float:

@@ -6,7 +6,7 @@ from hatcast.agents.demo.embedded import Addresses
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """Job of the feed: source, speed-up and target services. Without `file`, the synthetic city.
+    """Job of the feed: source, speed-up and target services. Without `files`, the synthetic city.
 
     config    path of a hatcast.toml whose [policy] is used; None: the demo's policy
     speedup   None: chosen to fit the recording; 0: as fast as possible
@@ -14,7 +14,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     addresses: Addresses
     config: str | None = None
-    file: str | None = None
+    files: tuple[str, ...] = ()
     format: str | None = None
     speedup: float | None = None
 

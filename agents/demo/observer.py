@@ -1,27 +1,49 @@
-"""Inputs of the demo's display: releases and budgets from Kafka, and the worker's state from Redis."""
+"""Inputs of the demo's display: the public records from Kafka, and the worker's state from Redis."""
 
-from collections.abc import Callable
-from typing import Final, Self
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol, Self
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.demo.embedded import PARTITIONS
-from hatcast.agents.demo.state import Budget, Estimated, Published, State
+from hatcast.agents.demo.state import Answered, Budget, Estimated, Published, State
 from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import connect_redis_async
+from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.keys import DomainKeys
-from hatcast.agents.redis.partition_state import PartitionStore
+from hatcast.agents.redis.ledger import LedgerStore
+from hatcast.agents.redis.retained import RetainedStore
+from hatcast.agents.release.query_inputs import count_unanswered
 from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.readings.reading import Outcome
 
 _WAIT_MS: Final = 200
 
+Ends = Mapping[str, Sequence[int]]
+"""Topic -> end offset of each of its partitions."""
+
+
+class Listener(Protocol):
+    """Receives each new public record once, after it was added to the state."""
+
+    def release(self, release: Published, record: bytes, state: State) -> None:
+        """Receive a release and its bytes."""
+
+    def answer(self, answer: Answered, record: bytes, state: State) -> None:
+        """Receive an answer to a query over days and its bytes."""
+
+    def estimate(self, estimate: Estimated, state: State) -> None:
+        """Receive an estimate of a new slot."""
+
+    def settled(self, date: str, state: State) -> None:
+        """Receive a local date that a tracker has settled, once."""
+
 
 class OutputConsumer:
-    """Consumer of releases, budgets and estimates, from the first record on."""
+    """Consumer of releases, answers, budgets and estimates, from the first record on."""
 
     def __init__(self, settings: Settings) -> None:
         self._topics = settings.topics
@@ -35,55 +57,57 @@ class OutputConsumer:
 
     async def __aenter__(self) -> Self:
         await self._consumer.start()
-        topics = (self._topics.means, self._topics.budget, self._topics.estimates)
+        topics = (self._topics.means, self._topics.queries, self._topics.budget, self._topics.estimates)
         self._consumer.assign([TopicPartition(topic, partition) for topic in topics for partition in range(PARTITIONS)])
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._consumer.stop()
 
-    async def follow(
-        self, state: State, show: Callable[[Published, bytes], object], show_estimate: Callable[[Estimated], object]
-    ) -> None:
-        """Add all published records to `state`, until cancelled.
-
-        show            gets each release once, with its bytes
-        show_estimate   gets the estimates of new slots
-        """
+    async def follow(self, state: State, listener: Listener) -> None:
+        """Add all published records to `state`, until cancelled. `listener` gets the new ones."""
         while True:
             for partition, records in (await self._consumer.getmany(timeout_ms=_WAIT_MS)).items():
                 for record in records:
-                    self._apply(partition.topic, record.value, state, show, show_estimate)
+                    self._apply(partition.topic, record.value, state, listener)
 
-    def _apply(
-        self,
-        topic: str,
-        value: bytes,
-        state: State,
-        show: Callable[[Published, bytes], object],
-        show_estimate: Callable[[Estimated], object],
-    ) -> None:
+    def _apply(self, topic: str, value: bytes, state: State, listener: Listener) -> None:
         if topic == self._topics.budget:
             state.add_budget(msgspec.json.decode(value, type=Budget))
-            return
-        if topic == self._topics.estimates:
-            estimate = msgspec.json.decode(value, type=Estimated)
-            if state.add_estimate(estimate):
-                show_estimate(estimate)
-            return
-        release = msgspec.json.decode(value, type=Published)
-        if state.add(release):
-            show(release, value)
+        elif topic == self._topics.estimates:
+            _apply_estimate(msgspec.json.decode(value, type=Estimated), state, listener)
+        elif topic == self._topics.queries:
+            answer = msgspec.json.decode(value, type=Answered)
+            if state.add_answer(answer):
+                listener.answer(answer, value, state)
+        else:
+            release = msgspec.json.decode(value, type=Published)
+            if state.add(release):
+                listener.release(release, value, state)
+
+
+def _apply_estimate(estimate: Estimated, state: State, listener: Listener) -> None:
+    is_first = estimate.stage == "settled" and estimate.date not in state.settled_dates
+    if state.add_estimate(estimate):
+        listener.estimate(estimate, state)
+    if is_first and state.policy.tracker is not None:
+        listener.settled(estimate.date, state)
 
 
 class StoredState:
     """The worker's state in Redis, as `hatcast status` reads it."""
 
     def __init__(self, settings: Settings, redis: AnyRedis) -> None:
-        self._domain = DomainKeys(settings.topics.telemetry)
+        policy, domain = settings.policy, settings.topics.telemetry
+        self._domain = DomainKeys(domain)
         self._redis = redis
-        self._policy = settings.policy.name
-        self._store = PartitionStore(redis, settings.policy.name, PARTITIONS)
+        self._policy = policy
+        self._store = store = HatStore.of(redis, policy, PARTITIONS)
+        self._offsets = {domain: store.telemetry.offsets}
+        if store.reports is not None:
+            self._offsets[settings.topics.reports] = store.reports.offsets
+        self._retained = RetainedStore(redis, policy.name, PARTITIONS)
+        self._ledger = LedgerStore(redis, domain, policy)
 
     @classmethod
     async def open(cls, settings: Settings) -> Self:
@@ -97,36 +121,52 @@ class StoredState:
     async def refresh(self, state: State) -> None:
         """Update the watermark and the outcomes of `state`."""
         state.watermark_ms = min_watermark(await self._store.watermarks())
-        outcomes = await self._store.outcomes()
-        state.outcomes = {name: records for name, records in outcomes.items() if records and name != Outcome.HEARTBEAT}
+        state.outcomes = _without_heartbeats(await self._store.telemetry.outcomes())
+        if self._store.reports is not None:
+            state.report_outcomes = _without_heartbeats(await self._store.reports.outcomes())
 
-    async def is_finished(self, state: State, ends: list[int]) -> bool:
-        """Return whether telemetry is folded up to `ends`, every slot is released, and `state` has all releases."""
-        offsets = await self._store.offsets()
-        if any(offset is None or offset < end for offset, end in zip(offsets, ends, strict=True)):
+    async def is_finished(self, state: State, ends: Ends) -> bool:
+        """Return whether all is folded up to `ends`, every slot is released, and `state` has every record of it.
+
+        Of queries over days those are answered whose periods are over.
+        """
+        if not all([_is_folded(await self._offsets[topic](), until) for topic, until in ends.items()]):
             return False
-        if await self._store.open_slots() or await self._released() != state.releases:
+        if await self._store.open_slots():
             return False
-        if state.policy.tracker is not None:
+        # In this order: what is retained is answered, and then counted.
+        if await count_unanswered(self._store, self._retained, self._ledger, self._policy):
+            return False
+        if await self._committed() != state.records:
+            return False
+        if self._policy.tracker is not None:
             return state.settled >= state.settling
         return sum(budget.releases for budget in state.budgets.values()) == state.counts["released"]
 
-    async def _released(self) -> int:
-        """Return the number of committed releases of all days, sealed days included."""
+    async def _committed(self) -> int:
+        """Return the number of committed releases and answers of all days, sealed days included."""
         total = 0
         for date in await self._redis.smembers(self._domain.dates):
             ledger = self._domain.ledger(date.decode() if isinstance(date, bytes) else date)
-            total += int(await self._redis.hget(ledger, f"commits:{self._policy}") or 0)
+            total += int(await self._redis.hget(ledger, f"commits:{self._policy.name}") or 0)
         return total
 
 
-async def telemetry_ends(settings: Settings) -> list[int]:
-    """Return the end offset of each telemetry partition."""
+def _without_heartbeats(outcomes: Mapping[str, int]) -> dict[str, int]:
+    return {name: records for name, records in outcomes.items() if records and name != Outcome.HEARTBEAT}
+
+
+def _is_folded(offsets: Sequence[int | None], ends: Sequence[int]) -> bool:
+    return all(offset is not None and offset >= end for offset, end in zip(offsets, ends, strict=True))
+
+
+async def source_ends(settings: Settings) -> Ends:
+    """Return the end offset of each partition of the topics that workers fold."""
     consumer = AIOKafkaConsumer(**aiokafka_options(settings))
     await consumer.start()
     try:
-        tps = [TopicPartition(settings.topics.telemetry, partition) for partition in range(PARTITIONS)]
-        ends = await consumer.end_offsets(tps)
-        return [ends[tp] for tp in tps]
+        tps = {topic: [TopicPartition(topic, p) for p in range(PARTITIONS)] for topic in settings.sources}
+        ends = await consumer.end_offsets([tp for of_topic in tps.values() for tp in of_topic])
+        return {topic: [ends[tp] for tp in of_topic] for topic, of_topic in tps.items()}
     finally:
         await consumer.stop()

@@ -1,30 +1,25 @@
 """Views of the demo: a live table on a terminal, plain lines elsewhere, JSON for programs."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol, Self
 
 import click
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.live import Live
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from hatcast.agents.demo import texts
 from hatcast.agents.demo.messages import Began
-from hatcast.agents.demo.state import Estimated, Published, State
+from hatcast.agents.demo.observer import Listener
+from hatcast.agents.demo.page import answers_table, page
+from hatcast.agents.demo.state import Answered, Estimated, Published, State
 
-_ROWS_MIN: Final = 8
-_ROWS_MAX: Final = 16
-_OTHER_LINES: Final = 20  # of the page without the rows, with the introduction above it
-_SUPPRESSED_ROWS: Final = 2
-_STRIP_WIDTH: Final = 24
-_BAR_WIDTH: Final = 40
 _STARTING: Final = "starting Kafka, Redis and a worker; the first means come in about ten seconds ..."
 
 
-class View(Protocol):
+class View(Listener, Protocol):
     """Output of the demo while it runs."""
 
     def __enter__(self) -> Self: ...
@@ -33,12 +28,6 @@ class View(Protocol):
 
     def begin(self, state: State, began: Began) -> None:
         """Print the introduction: the feed has started."""
-
-    def release(self, release: Published, record: bytes, state: State) -> None:
-        """Show a release; `record` is its original bytes."""
-
-    def estimate(self, estimate: Estimated, state: State) -> None:
-        """Show an estimate of a new slot."""
 
     def refresh(self, state: State) -> None:
         """Update the display; called regularly."""
@@ -67,8 +56,16 @@ class Json:
         sys.stdout.buffer.write(record + b"\n")
         sys.stdout.buffer.flush()
 
+    def answer(self, answer: Answered, record: bytes, state: State) -> None:
+        """Print the record."""
+        sys.stdout.buffer.write(record + b"\n")
+        sys.stdout.buffer.flush()
+
     def estimate(self, estimate: Estimated, state: State) -> None:
         """Do nothing: the releases are printed."""
+
+    def settled(self, date: str, state: State) -> None:
+        """Do nothing."""
 
     def refresh(self, state: State) -> None:
         """Do nothing."""
@@ -104,10 +101,18 @@ class Lines:
         if state.policy.tracker is None:
             self._print([texts.line(release, state.policy)])
 
+    def answer(self, answer: Answered, record: bytes, state: State) -> None:
+        """Print the answer."""
+        self._print([texts.answer_line(answer)])
+
     def estimate(self, estimate: Estimated, state: State) -> None:
         """Print the estimate of a tracker."""
         if state.policy.tracker is not None:
             self._print([texts.estimate_line(estimate)])
+
+    def settled(self, date: str, state: State) -> None:
+        """Print that the day is settled."""
+        self._print([f"-- {texts.settled_line(date)}"])
 
     def refresh(self, state: State) -> None:
         """Print the counts of each slot that a later slot follows."""
@@ -160,8 +165,15 @@ class Screen:
     def release(self, release: Published, record: bytes, state: State) -> None:
         """Do nothing: the next refresh shows it."""
 
+    def answer(self, answer: Answered, record: bytes, state: State) -> None:
+        """Do nothing: the next refresh counts it, and the end shows it."""
+
     def estimate(self, estimate: Estimated, state: State) -> None:
         """Do nothing: the next refresh shows it."""
+
+    def settled(self, date: str, state: State) -> None:
+        """Print above the live part that the day is settled."""
+        self._live.console.print(texts.settled_line(date), highlight=False, markup=False)
 
     def refresh(self, state: State) -> None:
         """Draw the live part."""
@@ -175,97 +187,6 @@ class Screen:
         """Leave the last table on the screen and print the summary below it."""
         self.refresh(state)
         self._live.stop()
-        self._console.print(*texts.summary(state, seconds), sep="\n", highlight=False, markup=False)
-
-
-def page(state: State, width: int, height: int) -> RenderableType:
-    """Return the live part for a terminal of the given size."""
-    facts = Table.grid(padding=(0, 2))
-    facts.add_column(style="bold", no_wrap=True)
-    facts.add_column()
-    facts.add_row("clock", texts.clock_line(state))
-    facts.add_row("readings", texts.outcome_line(state))
-    facts.add_row(*_budget(state, min(_BAR_WIDTH, width - 45)))
-    rows = max(_ROWS_MIN, min(_ROWS_MAX, height - _OTHER_LINES))
-    table = releases_table(state, rows) if state.policy.tracker is None else estimates_table(state, rows)
-    return Group(facts, Text(), table, _hours(state))
-
-
-def releases_table(state: State, rows: int) -> Table:
-    """Return a table of the latest releases, newest slot first, with at most a few suppressed ones."""
-    top = state.policy.upper_bound / 1000
-    table = _table("mean km/h", top)
-    for release in _shown_releases(state, rows):
-        when = f"{texts.day(release.date)} {release.slot}"
-        if release.mean is None:
-            table.add_row(when, release.cell, Text(texts.mean(release)), "", style="dim")
-        else:
-            strip = Text(noise_strip(release.mean, texts.spread(release), top), style="cyan")
-            table.add_row(when, release.cell, texts.mean(release), strip)
-    for _ in range(rows - table.row_count):
-        table.add_row()
-    return table
-
-
-def estimates_table(state: State, rows: int) -> Table:
-    """Return a table of the newest estimates: those with a query of their own first, then the narrowest."""
-    top = state.policy.upper_bound / 1000
-    table = _table("road km/h", top)
-    newest = max(((each.date, each.slot) for each in state.estimates.values()), default=None)
-    shown = [each for each in state.estimates.values() if (each.date, each.slot) == newest]
-    shown.sort(key=lambda each: (each.stage == "predicted", texts.half_width(each), each.cell))
-    for each in shown[:rows]:
-        strip = Text(noise_strip(each.road.value, texts.half_width(each), top), style="cyan")
-        style = "dim" if each.stage == "predicted" else ""
-        table.add_row(f"{texts.day(each.date)} {each.slot}", each.cell, texts.road(each), strip, style=style)
-    for _ in range(rows - table.row_count):
-        table.add_row()
-    return table
-
-
-def _table(value: str, top: float) -> Table:
-    """Return an empty table. value: heading of its third column; top: the end of the scale, km/h."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="bold")
-    table.add_column("slot", no_wrap=True)
-    table.add_column("hexagon (H3)", no_wrap=True)
-    table.add_column(value, justify="right", no_wrap=True)
-    table.add_column(f"0{f'{top:g}':>{_STRIP_WIDTH - 1}}", no_wrap=True)
-    return table
-
-
-def _shown_releases(state: State, rows: int) -> list[Published]:
-    newest = sorted(state.latest, key=lambda release: (release.date, release.slot), reverse=True)
-    without_mean = [release for release in newest if release.mean is None][:_SUPPRESSED_ROWS]
-    with_mean = [release for release in newest if release.mean is not None][: rows - len(without_mean)]
-    return with_mean + without_mean
-
-
-def noise_strip(mean: float, spread: float, top: float, width: int = _STRIP_WIDTH) -> str:
-    """Return the noise interval as a line on the scale 0..top km/h, with the mean as a dot."""
-
-    def column(speed: float) -> int:
-        return min(width - 1, max(0, int(speed / top * width)))
-
-    low, dot, high = column(mean - spread), column(mean), column(mean + spread)
-    return "".join("●" if at == dot else "─" if low <= at <= high else " " for at in range(width))
-
-
-def _budget(state: State, width: int) -> Iterator[RenderableType]:
-    budget = state.budget
-    yield "budget"
-    if budget is None:
-        yield "nothing spent yet"
-        return
-    bar = Table.grid(padding=(0, 1))
-    left = f"{budget.largest:.3g} of {budget.limit:g}"
-    bar.add_row(texts.day(budget.date), ProgressBar(budget.limit, budget.largest, width=max(8, width)), left)
-    yield bar
-
-
-def _hours(state: State) -> Text:
-    """Return the counts of the two latest slots."""
-    parts = [
-        f"{texts.day(hour[:10])} {hour[11:]}: {texts.status_counts(counts)}"
-        for hour, counts in sorted(state.hours.items())[-2:]
-    ]
-    return Text("   ".join(parts) or "the first means come when the first slot is final", style="dim")
+        if state.answers:
+            self._console.print(answers_table(state))
+        self._console.print(*texts.summary(state, seconds), sep="\n", highlight=False, markup=False, soft_wrap=True)

@@ -22,9 +22,9 @@ from hatcast.agents.config.settings import Address, Settings
 from hatcast.agents.demo.defaults import MAP_HOST, MAP_PORT, demo_settings
 from hatcast.agents.demo.embedded import PARTITIONS, Addresses, Services, end_child, start_child
 from hatcast.agents.demo.messages import Began, Ended, Failed, FeedMessage, Job, Note
-from hatcast.agents.demo.observer import OutputConsumer, StoredState, telemetry_ends
+from hatcast.agents.demo.observer import Ends, OutputConsumer, StoredState, source_ends
 from hatcast.agents.demo.rendering import View
-from hatcast.agents.demo.state import State
+from hatcast.agents.demo.state import Origin, State
 from hatcast.agents.errors.unexpected import brief
 from hatcast.agents.map.server import Display
 from hatcast.agents.monitoring.logs import configure_logs
@@ -45,21 +45,28 @@ class DemoOptions:
 
     seconds   time limit; None: until Ctrl-C or the end of the recording
     port      of the map; None: `MAP_PORT`, or any free port if that is in use
+    keep      keep the map after the end of the recording, until Ctrl-C or the time limit
     """
 
     config: Path | None = None
-    file: Path | None = None
+    files: Sequence[Path] = ()
     format: str | None = None
     speedup: float | None = None
     seconds: float | None = None
     port: int | None = None
+    keep: bool = False
+
+    @property
+    def origin(self) -> Origin:
+        """Source of the readings and of the policy."""
+        return Origin(self.files, self.format, self.config)
 
     def job(self, addresses: Addresses) -> Job:
         """Return the job for the feed."""
         return Job(
             addresses=addresses,
             config=None if self.config is None else str(self.config),
-            file=None if self.file is None else str(self.file),
+            files=tuple(map(str, self.files)),
             format=self.format,
             speedup=self.speedup,
         )
@@ -112,7 +119,8 @@ class _Demo:
         self._began_s = monotonic_s()
         self._feed_started = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._ends: list[int] | None = None
+        self._has_ended = False
+        self._ends: Ends | None = None
 
     async def run(self) -> None:
         """Run the demo until it ends. Raises HatcastError, or the worker's error."""
@@ -123,16 +131,15 @@ class _Demo:
         try:
             with self._view:
                 state = await self._run(feed)
-                if state.began is not None:
-                    self._view.end(state, monotonic_s() - self._began_s)
+                self._end_view(state)
         finally:
             end_child(feed, _FEED_STOP_S)
 
     async def _run(self, feed: "subprocess.Popen[bytes]") -> State:
         """Run the map and all the rest; return what was displayed last."""
         live_map, address = await self._open_map()
-        policy, file = self._settings.policy, self._options.file
-        state = State(policy, Calendar(policy), None if file is None else file.name, f"http://{address}/")
+        policy = self._settings.policy
+        state = State(policy, Calendar(policy), self._options.origin, f"http://{address}/")
         try:
             await self._run_with(feed, live_map, state)
         finally:
@@ -142,14 +149,17 @@ class _Demo:
     async def _open_map(self) -> tuple[Display, Address]:
         """Start the map of `hatcast display`. Raises HatcastError if the requested port is in use."""
         port = self._options.port
-        live_map = Display(self._settings, Address(MAP_HOST, MAP_PORT if port is None else port), check_crcs=False)
+        live_map = self._map_at(MAP_PORT if port is None else port)
         try:
             return live_map, await live_map.start()
         except HatcastError:
             if port is not None:
                 raise
-            live_map = Display(self._settings, Address(MAP_HOST, 0), check_crcs=False)
+            live_map = self._map_at(0)
             return live_map, await live_map.start()
+
+    def _map_at(self, port: int) -> Display:
+        return Display(self._settings, Address(MAP_HOST, port), check_crcs=False, option="--port")
 
     async def _run_with(self, feed: "subprocess.Popen[bytes]", live_map: Display, state: State) -> None:
         stored = await StoredState.open(self._settings)
@@ -171,7 +181,7 @@ class _Demo:
     async def _run_worker(self) -> None:
         """Run the worker of `hatcast worker`."""
         # The imports take seconds: an unreadable file is reported before them.
-        if self._options.file is not None:
+        if self._options.files:
             await self._feed_started.wait()
         worker_module = await asyncio.to_thread(importlib.import_module, "hatcast.agents.worker.worker")
         if not self._stopping.is_set():
@@ -197,7 +207,7 @@ class _Demo:
         while line := await reader.readline():
             self._handle(msgspec.json.decode(line, type=FeedMessage), state)
             if state.feed_ended:
-                self._ends = await telemetry_ends(self._settings)
+                self._ends = await source_ends(self._settings)
         if not state.feed_ended:
             raise HatcastError("the feed's process ended unexpectedly: start again")
         await asyncio.Event().wait()
@@ -218,11 +228,7 @@ class _Demo:
 
     async def _follow(self, state: State) -> None:
         async with OutputConsumer(self._settings) as outputs:
-            await outputs.follow(
-                state,
-                lambda release, record: self._view.release(release, record, state),
-                lambda estimate: self._view.estimate(estimate, state),
-            )
+            await outputs.follow(state, self._view)
 
     async def _watch(self, stored: StoredState, state: State) -> None:
         """Poll the worker's state and refresh the view; return when a whole recording is released."""
@@ -236,8 +242,23 @@ class _Demo:
                 self._view.refresh(state)
             if self._ends is not None and await stored.is_finished(state, self._ends):
                 state.finished = True
-                return
+                if not self._options.keep:
+                    return
+                await self._keep_map(state)
             await asyncio.sleep(_POLL_S)
+
+    async def _keep_map(self, state: State) -> None:
+        """Print the summary, and leave the map as it is until the demo is stopped. Raises HatcastError."""
+        self._end_view(state)
+        self._view.note(f"the map stays at {state.map_url} until Ctrl-C")
+        while not self._stopping.is_set():
+            self._services.check()
+            await asyncio.sleep(_POLL_S)
+
+    def _end_view(self, state: State) -> None:
+        if not self._has_ended and state.began is not None:
+            self._has_ended = True
+            self._view.end(state, monotonic_s() - self._began_s)
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:

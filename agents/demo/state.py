@@ -1,8 +1,9 @@
 """State that the demo displays."""
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
@@ -12,6 +13,7 @@ from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records.fields import is_settlement
 
+_MAX_NAMES: Final = 3  # recordings that are named one by one
 _MAX_LATEST: Final = 200  # releases: more than any terminal has lines
 
 Status = Literal["released", "suppressed", "budget_exhausted", "incomplete", "deferred"]
@@ -19,9 +21,9 @@ Status = Literal["released", "suppressed", "budget_exhausted", "incomplete", "de
 
 
 class Noise(msgspec.Struct, frozen=True):
-    """Noise of a release: its scale in km/h."""
+    """Noise of a release: its scale in km/h; None if it has no single one."""
 
-    scale: float
+    scale: float | None = None
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +36,27 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
     slot: str
     mean: float | None = None
     noise: Noise | None = None
+    interval95: tuple[float, float] | None = None
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """Displayed fields of a record of `hats.queries`; `mean`, `unit` and `interval95` are None unless released.
+
+    date   last date of the period with this slot
+    """
+
+    release_id: str
+    status: Literal["released", "suppressed", "budget_exhausted"]
+    query: str
+    cell: str
+    date: str
+    slot: str
+    first_date: str
+    last_date: str
+    mean: float | None = None
+    unit: str | None = None
+    interval95: tuple[float, float] | None = None
+    reason: str | None = None
 
 
 class Road(msgspec.Struct, frozen=True):
@@ -80,20 +103,42 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         return self.epsilon_user_day if self.spent is None else self.spent.largest
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Source of the readings, and of the policy.
+
+    files    recordings; empty: the synthetic city
+    format   of the recordings
+    config   hatcast.toml with the policy; None: the demo's own policy
+    """
+
+    files: Sequence[Path] = ()
+    format: str | None = None
+    config: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """Names of the recordings, shortened if there are many."""
+        names = [file.name for file in self.files]
+        return ", ".join(names) if len(names) <= _MAX_NAMES else f"{len(names)} files, {names[0]} to {names[-1]}"
+
+
 @dataclass(slots=True)
 class State:
     """Progress of the demo.
 
-    source        file name of the recording; None: the synthetic city
+    origin        source of the readings and of the policy
     map_url       URL of the live map
     began         source and pace of the feed; None: it has not started
     watermark_ms  minimum of the partitions (ms UTC)
     outcomes      readings by outcome, without heartbeats
+    report_outcomes   reports of devices by outcome, without heartbeats
     counts        HATs by status
     hours         `date/slot` -> HATs by status, in the order of their first release
     budgets       date -> its latest record
+    answers       release_id -> answer to a query over days, in the order of their arrival
     estimates     cell -> its newest estimate
-    settled       date of the newest settled estimate; "" without one
+    settled_dates dates with a settled estimate
     settling      date of the newest settlement of a tracker; "" without one
     not_sent      records of the recording that arrived in the future or before 1970
     feed_ended    the feed has sent everything
@@ -102,16 +147,18 @@ class State:
 
     policy: Policy
     calendar: Calendar
-    source: str | None
+    origin: Origin
     map_url: str
     began: Began | None = None
     watermark_ms: int | None = None
     outcomes: Mapping[str, int] = field(default_factory=dict)
+    report_outcomes: Mapping[str, int] = field(default_factory=dict)
     counts: Counter[Status] = field(default_factory=Counter)
     hours: dict[str, Counter[Status]] = field(default_factory=dict)
     budgets: dict[str, Budget] = field(default_factory=dict)
+    answers: dict[str, Answered] = field(default_factory=dict)
     estimates: dict[str, Estimated] = field(default_factory=dict)
-    settled: str = ""
+    settled_dates: set[str] = field(default_factory=set)
     settling: str = ""
     latest: deque[Published] = field(default_factory=lambda: deque(maxlen=_MAX_LATEST))
     not_sent: int = 0
@@ -132,6 +179,13 @@ class State:
         self.latest.append(release)
         return True
 
+    def add_answer(self, answer: Answered) -> bool:
+        """Add an answer to a query over days; return False if it is a duplicate."""
+        if answer.release_id in self.answers:
+            return False
+        self.answers[answer.release_id] = answer
+        return True
+
     def add_budget(self, budget: Budget) -> None:
         """Add a budget record. The one with the greatest `seq` of a day is valid."""
         known = self.budgets.get(budget.date)
@@ -142,7 +196,7 @@ class State:
     def add_estimate(self, estimate: Estimated) -> bool:
         """Add an estimate; return False if it is of an earlier slot than another of its cell, or of the same one."""
         if estimate.stage == "settled":
-            self.settled = max(self.settled, estimate.date)
+            self.settled_dates.add(estimate.date)
         known, slot = self.estimates.get(estimate.cell), (estimate.date, estimate.slot)
         if known is not None and slot < (known.date, known.slot):
             return False
@@ -150,9 +204,14 @@ class State:
         return known is None or slot > (known.date, known.slot)
 
     @property
-    def releases(self) -> int:
-        """Number of distinct records of `hats.means`."""
-        return len(self._seen_ids)
+    def settled(self) -> str:
+        """The newest date with a settled estimate; "" without one."""
+        return max(self.settled_dates, default="")
+
+    @property
+    def records(self) -> int:
+        """Number of distinct records of `hats.means` and `hats.queries`: as many as the ledger has commits."""
+        return len(self._seen_ids) + len(self.answers)
 
     @property
     def budget(self) -> Budget | None:

@@ -1,6 +1,7 @@
 """Texts of the demo, for a reader who knows nothing else about hatcast."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import Final
@@ -8,12 +9,17 @@ from typing import Final
 from hatcast.agents.demo.defaults import VEHICLES
 from hatcast.agents.demo.embedded import PARTITIONS
 from hatcast.agents.demo.messages import Began
-from hatcast.agents.demo.state import Budget, Estimated, Published, State, Status
+from hatcast.agents.demo.next_steps import next_steps
+from hatcast.agents.demo.state import Answered, Budget, Estimated, Published, State, Status
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.reading import Outcome
 
 _95: Final = math.log(20)  # 95 of 100 draws of Laplace noise are within this many scales
+_DEFERRED: Final = (
+    "no query about this hexagon and hour alone: the budget went where it tells more. A day that is over is settled:"
+    " the rest of the budget goes to queries about several hours, and all of the day's hours are estimated again"
+)
+
 
 OUTCOMES: Final[dict[str, str]] = {
     Outcome.ACCEPTED: "counted",
@@ -77,6 +83,8 @@ def introduction(state: State, began: Began) -> Iterator[tuple[str, str]]:
             "km/h: the road's speed is within ± 5.6 in 95 of 100 cases, by all that was released so far",
         )
         yield "predicted", "no query in this hour: it follows from other hours and hexagons"
+        yield "deferred", _DEFERRED
+        yield "suppressed", f"fewer than {policy.min_users} buses were there, so there is no query about the hour"
     else:
         yield (
             "21.3 ± 1.6",
@@ -84,19 +92,21 @@ def introduction(state: State, began: Began) -> Iterator[tuple[str, str]]:
         )
         yield "suppressed", f"fewer than {policy.min_users} buses were there, so no mean is published"
     yield "budget", budget
+    for query in policy.queries:
+        yield query.name, f"a query over {_days(query.days)}: its answers come after the last of them"
 
 
 def _source(state: State, began: Began) -> tuple[str, str]:
     pace = f"{began.speedup:,.0f} times the recorded pace" if began.speedup else "as fast as possible"
     if 0 < began.speedup <= 3600:
         pace = f"an hour in {3600 / began.speedup:.2g} s"
-    if state.source is None:
+    if not state.origin.files:
         return "made up", f"the city and its {VEHICLES} buses; {pace}"
     times = ""
     if began.last_ms is not None:
         first, last = (f"{state.calendar.local(instant):%Y-%m-%d %H:%M}" for instant in (began.first_ms, began.last_ms))
         times = f", {first} to {last} {state.policy.timezone}"
-    return "recorded", f"{state.source}: {began.records or 0:,} records{times}; {pace}"
+    return "recorded", f"{state.origin.name}: {began.records or 0:,} records{times}; {pace}"
 
 
 def clock_line(state: State) -> str:
@@ -113,11 +123,11 @@ def clock_line(state: State) -> str:
     return f"{now}; {next_slot.name} is released at {at}"
 
 
-def outcome_line(state: State) -> str:
-    """Return the readings by outcome, most frequent first."""
-    by_count = sorted(state.outcomes.items(), key=lambda item: -item[1])
+def outcome_line(outcomes: Mapping[str, int]) -> str:
+    """Return the number of records by outcome, most frequent first."""
+    by_count = sorted(outcomes.items(), key=lambda item: -item[1])
     parts = [f"{records:,} {OUTCOMES.get(name, name)}" for name, records in by_count]
-    return f"{sum(state.outcomes.values()):,}: {', '.join(parts)}" if parts else "none yet"
+    return f"{sum(outcomes.values()):,}: {', '.join(parts)}" if parts else "none yet"
 
 
 def mean(release: Published, plus_minus: str = "±") -> str:
@@ -129,13 +139,19 @@ def mean(release: Published, plus_minus: str = "±") -> str:
 
 def spread(release: Published) -> float:
     """Return half the width of the 95 % noise interval, in km/h."""
-    return 0.0 if release.noise is None else _95 * release.noise.scale
+    if release.noise is not None and release.noise.scale is not None:
+        return _95 * release.noise.scale
+    return _wider_side(release.mean, release.interval95)
+
+
+def _wider_side(value: float | None, interval: tuple[float, float] | None) -> float:
+    """Return the longer side of an interval around a value: the other one may be clipped."""
+    return 0.0 if value is None or interval is None else max(value - interval[0], interval[1] - value)
 
 
 def half_width(estimate: Estimated) -> float:
-    """Return half the width of the 95 % interval, in km/h: that of its longer side, as the interval may be clipped."""
-    value, (low, high) = estimate.road.value, estimate.road.interval95
-    return max(value - low, high - value)
+    """Return half the width of the 95 % interval, in km/h."""
+    return _wider_side(estimate.road.value, estimate.road.interval95)
 
 
 def road(estimate: Estimated, plus_minus: str = "±") -> str:
@@ -165,6 +181,61 @@ def line(release: Published, policy: Policy) -> str:
     return f"{start}{_WITHOUT_MEAN.get(release.status, release.status)}"
 
 
+def answer(answered: Answered, plus_minus: str = "±") -> str:
+    """Return an answer as `21.3 ± 1.6 km/h`, or the reason that there is none."""
+    if answered.mean is None:
+        reason = "budget spent" if answered.status == "budget_exhausted" else answered.status
+        return f"{reason}: {answered.reason.replace('_', ' ')}" if answered.reason else reason
+    half = _wider_side(answered.mean, answered.interval95)
+    return f"{answered.mean:.1f} {plus_minus} {half:.1f} {answered.unit}"
+
+
+def answer_line(answered: Answered) -> str:
+    """Return an answer as one line of ASCII."""
+    return f"{period(answered)} {answered.slot}  {answered.cell}  {answered.query}: {answer(answered, '+-')}"
+
+
+def period(answered: Answered) -> str:
+    """Return the dates of an answer: one date, or the first and the last."""
+    first, last = answered.first_date, answered.last_date
+    return first if first == last else f"{first} to {last}"
+
+
+def queries_line(state: State) -> str:
+    """Return the number of answers to each query."""
+    counts = Counter(each.query for each in state.answers.values())
+    return ", ".join(f"{query.name}: {_number(counts[query.name], 'answer')}" for query in state.policy.queries)
+
+
+def unanswered(state: State) -> Iterator[str]:
+    """Yield a line for each query without an answer."""
+    answered = {each.query for each in state.answers.values()}
+    for query in state.policy.queries:
+        if query.name in answered or state.watermark_ms is None:
+            continue
+        today = state.calendar.local(state.watermark_ms - state.policy.lateness_ms).date().isoformat()
+        of_today = query.period_of(today)
+        if of_today is None:
+            why = f"its first period begins on {query.first}"
+        else:
+            dates = of_today.dates
+            why = f"its period of {_days(query.days)} from {dates[0]} to {dates[-1]} is not over in these readings"
+        yield f"query {query.name} has no answer: {why}"
+
+
+def _days(days: int) -> str:
+    return "one day" if days == 1 else f"{days} days"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def settled_line(date: str) -> str:
+    """Return a line about a day that a tracker has settled."""
+    return f"{date} is settled: all of its hours are estimated again, with the queries of the day's end"
+
+
 def budget_line(budget: Budget) -> str:
     """Return a day's budget as one line."""
     return f"budget of {budget.date}: {budget.largest:.6g} of {budget.limit:g} spent"
@@ -174,18 +245,19 @@ def status_counts(counts: Mapping[Status, int]) -> str:
     """Return the HATs by status, such as `58 means, 1 suppressed`."""
     means = counts.get("released", 0)
     rest = [f"{counts[status]:,} {text}" for status, text in _NO_MEAN.items() if counts.get(status)]
-    return ", ".join([f"{means:,} mean{'' if means == 1 else 's'}", *rest])
+    return ", ".join([_number(means, "mean"), *rest])
 
 
 def summary(state: State, seconds: float) -> Iterator[str]:
     """Yield the summary: the results and the next commands."""
     yield f"{status_counts(state.counts)} in {len(state.hours)} slots, in {seconds:.0f} s"
-    yield f"readings {outcome_line(state)}"
+    if state.policy.queries:
+        yield f"queries {queries_line(state)}"
+        yield from unanswered(state)
+    if state.settled_dates and state.policy.tracker is not None:
+        yield f"settled {', '.join(sorted(state.settled_dates))}"
+    yield f"readings {outcome_line(state.outcomes)}"
     if state.not_sent:
         yield f"{state.not_sent:,} more records arrived in the future or before 1970 and were not sent"
     yield from (budget_line(budget) for _, budget in sorted(state.budgets.items())[-3:])
-    if state.source is None:
-        yield f"next  a recording:    hatcast demo --feed FILE --format {'|'.join(FORMATS)}"
-    else:
-        yield "next  without noise:  hatcast batch FILE --format ... --contributions"
-    yield "      for real:       hatcast init, then hatcast worker  (see README.md)"
+    yield from next_steps(state.origin, state.policy)

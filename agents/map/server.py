@@ -44,11 +44,18 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Display:
     """The map: starts and stops its HTTP server and its topic reader."""
 
-    def __init__(self, settings: Settings, listen: Address, *, check_crcs: bool = True) -> None:
-        """Args: `listen`, the public address; `check_crcs`, see `Reader`."""
+    def __init__(
+        self, settings: Settings, listen: Address, *, check_crcs: bool = True, option: str = "--host or --port"
+    ) -> None:
+        """Args:
+        listen:      the public address
+        check_crcs:  see `Reader`
+        option:      of the command line, that names another address
+        """
         self._settings = settings
         self._listen = listen
         self._check_crcs = check_crcs
+        self._option = option
         self._feed: Feed | None = None
         self._runner: web.AppRunner | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -61,7 +68,7 @@ class Display:
         topics = await asyncio.to_thread(find_topics, self._settings)
         table = self._settings.display
         self._feed = feed = Feed(table.keep_ms, Hub(), topics.start(), self._settings.policy.name)
-        self._runner = await _start_server(application(feed, table.title), self._listen)
+        self._runner = await _start_server(application(feed, table.title), self._listen, self._option)
         self._stopping = asyncio.Event()
         self._reading = asyncio.create_task(
             Reader(self._settings, feed, topics, check_crcs=self._check_crcs).run(self._stopping)
@@ -104,7 +111,7 @@ def application(feed: Feed, title: str) -> web.Application:
     return app
 
 
-async def _start_server(app: web.Application, listen: Address) -> web.AppRunner:
+async def _start_server(app: web.Application, listen: Address, option: str) -> web.AppRunner:
     _raise_file_limit()
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_S, handler_cancellation=True)
     await runner.setup()
@@ -113,7 +120,7 @@ async def _start_server(app: web.Application, listen: Address) -> web.AppRunner:
     except OSError as error:
         await runner.cleanup()
         raise HatcastError(
-            f"cannot listen on {listen} ({os_reason(error)}): name another --host or --port (0: any free port)"
+            f"cannot listen on {listen} ({os_reason(error)}): name another {option} (0: any free port)"
         ) from None
     return runner
 

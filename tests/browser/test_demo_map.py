@@ -1,6 +1,6 @@
 """The map of `scripts/demo`, as a newcomer sees it."""
 
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from hatcast.agents.demo.defaults import VEHICLES
 from tests.browser.conftest import OpenPage, picture
@@ -36,6 +36,14 @@ def test_estimates_are_on_the_demos_map_without_a_choice(demo: Demo, open_page: 
     estimates = {each["cell"]: each for each in values_of(demo.get("/api/v1/estimates"))["estimates"]}
     shown = set(page.locator("path.cell[data-mean]").evaluate_all("all => all.map((each) => each.dataset.cell)"))
     assert shown == estimates.keys()
+
+
+def test_the_legend_has_no_scale_before_there_is_data(demo: Demo, browser: Browser) -> None:
+    with browser.new_page() as page:
+        page.route("**/api/**", lambda route: route.abort())
+        page.goto(demo.url)
+        expect(page.locator("#connection")).not_to_have_text("live")
+        expect(page.locator("#legend")).to_have_text("The colours and what they mean come with the first hour.")
 
 
 def test_nothing_that_a_demo_lets_out_names_a_vehicle(demo: Demo, open_page: OpenPage) -> None:

@@ -4,10 +4,12 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,10 +27,11 @@ from hatcast.agents.demo.run import DemoOptions, run_demo
 from hatcast.agents.redis.keys import PartitionKeys
 from hatcast.stream.errors import HatcastError
 from tests.integration.tables import DEFAULTS, golden_table, merged, toml
-from tests.services.data import DATA, ROOT, golden
+from tests.services.data import DATA, ROOT, golden, golden_recording
 
 EDGE = DATA / "golden" / "edge.jsonl"
 SCHEMA = json.loads((ROOT / "schemas" / "release.schema.json").read_bytes())
+QUERY_SCHEMA = json.loads((ROOT / "schemas" / "query.schema.json").read_bytes())
 SECONDS = 200  # a demo starts Kafka, Redis and a worker: on a machine with much else to do, that takes long
 
 
@@ -40,11 +43,11 @@ def temporary() -> Iterator[Path]:
 
 
 @contextmanager
-def demo(temporary: Path, *arguments: object) -> Iterator["subprocess.Popen[bytes]"]:
+def demo(temporary: Path, *arguments: object, cwd: Path = ROOT) -> Iterator["subprocess.Popen[bytes]"]:
     """A demo that runs, with its temporary files in that folder; killed if the test leaves it running."""
     with subprocess.Popen(
         [sys.executable, "-m", "hatcast.agents.cli", "demo", *map(str, arguments)],
-        cwd=ROOT,
+        cwd=cwd,
         env=os.environ | {"TMPDIR": str(temporary)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -55,9 +58,9 @@ def demo(temporary: Path, *arguments: object) -> Iterator["subprocess.Popen[byte
             process.kill()
 
 
-def finished(temporary: Path, *arguments: object) -> tuple[int, bytes, bytes]:
+def finished(temporary: Path, *arguments: object, cwd: Path = ROOT) -> tuple[int, bytes, bytes]:
     """Exit code, output and errors of a demo that ends by itself."""
-    with demo(temporary, *arguments) as process:
+    with demo(temporary, *arguments, cwd=cwd) as process:
         out, err = process.communicate(timeout=SECONDS)
         return process.returncode, out, err
 
@@ -66,11 +69,14 @@ def releases(out: bytes) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.splitlines()]
 
 
-def edge_config(tmp_path: Path, **privacy: Any) -> Path:
-    """The configuration of the golden result of edge.jsonl, with BASELINE."""
-    table = merged(DEFAULTS, golden_table(golden("edge"), name="edge", privacy=privacy))
+def edge_config(tmp_path: Path, policy: Mapping[str, Any] | None = None, **privacy: Any) -> Path:
+    """The configuration of the golden result of edge.jsonl, with BASELINE. policy: more keys of it."""
+    return configured(tmp_path, golden_table(golden("edge"), name="edge", privacy=privacy, **(policy or {})))
+
+
+def configured(tmp_path: Path, table: Mapping[str, Any]) -> Path:
     config = tmp_path / "hatcast.toml"
-    config.write_text(toml(table))
+    config.write_text(toml(merged(DEFAULTS, table)))
     return config
 
 
@@ -146,12 +152,100 @@ def test_with_hardly_any_noise_the_means_are_those_of_the_batch(tmp_path: Path, 
     assert all(abs(found[hat] - mean) <= 0.002 for hat, mean in expected.items())
 
 
-def batch(path: Path, *arguments: str) -> Mapping[str, list[int]]:
+def batch(*arguments: object) -> Mapping[str, list[int]]:
     """HAT -> users, count, sum, max."""
-    command = [sys.executable, "-m", "hatcast.agents.cli", "batch", str(path), *arguments, "--contributions", "--json"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=SECONDS)
-    hats: dict[str, list[int]] = json.loads(done.stdout)["hats"]
+    hats: dict[str, list[int]] = json.loads(run_batch(*arguments, "--contributions", "--json"))["hats"]
     return hats
+
+
+def run_batch(*arguments: object) -> bytes:
+    command = [sys.executable, "-m", "hatcast.agents.cli", "batch", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=SECONDS).stdout
+
+
+QUERIES = [
+    {"name": "fast", "kind": "over_speed_limit", "speed_limit": 50.0, "days": 1, "epsilon": 0.1},
+    {
+        "name": "usual",
+        "kind": "mean_speed",
+        "min_n": 5,
+        "days": 2,
+        "from": "2024-10-26",
+        "epsilon": 0.1,
+        "missing_days": "leave_out",
+    },
+    {"name": "month", "kind": "mean_speed", "min_n": 5, "days": 30, "from": "2024-10-26", "epsilon": 0.1},
+]
+
+
+def test_a_recording_with_queries_over_days_ends_and_shows_every_answer_that_batch_gives(
+    tmp_path: Path, temporary: Path
+) -> None:
+    config = edge_config(tmp_path, {"query": QUERIES})
+    given = ("--format", "jsonl", "--config", config)
+    code, out, err = finished(temporary, "--feed", EDGE, *given, "--speedup", 0, "--json")
+    assert (code, err) == (0, b"")
+    found = [record for record in releases(out) if "query" in record]
+    for record in found:
+        jsonschema.validate(record, QUERY_SCHEMA)
+    of_batch = releases(run_batch(EDGE, *given, "--ledger", tmp_path / "ledger", "--json"))
+    expected = {record["release_id"]: record["user_days"] for record in of_batch if "query" in record}
+    assert {record["query"] for record in found} == {"fast", "usual"}
+    assert len(found) == len(expected)
+    assert {record["release_id"]: record["user_days"] for record in found} == expected
+
+
+def test_answers_are_in_the_text_and_a_period_that_is_not_over_is_named(tmp_path: Path, temporary: Path) -> None:
+    config = edge_config(tmp_path, {"query": QUERIES})
+    code, out, err = finished(temporary, "--feed", EDGE, "--format", "jsonl", "--config", config, "--speedup", 0)
+    assert (code, err) == (0, b"")
+    lines = out.decode("ascii").splitlines()
+    assert any("usual: " in line and " +- " in line and line.startswith("2024-10-26 to 2024-10-27") for line in lines)
+    assert any(line.startswith("queries fast: ") and line.endswith("month: 0 answers") for line in lines)
+    waits = "query month has no answer: its period of 30 days from 2024-10-26 to 2024-11-24 is not over"
+    assert any(line.startswith(waits) for line in lines)
+
+
+def test_several_recordings_are_sent_together(tmp_path: Path, temporary: Path) -> None:
+    feed, polls = golden_recording("gtfs_rt")
+    given = ("--format", feed, "--config", configured(tmp_path, {"policy": {"name": "polls", "hours": [0, 24]}}))
+    feeds = [argument for poll in reversed(polls) for argument in ("--feed", poll)]
+    code, out, err = finished(temporary, *feeds, *given, "--speedup", 0, "--json")
+    assert (code, err) == (0, b"")
+    hats = {f"{each['cell']}/{each['date']}/{each['slot']}" for each in releases(out)}
+    assert len(polls) == 2
+    assert hats == batch(*polls, *given).keys()
+    assert all(hats > batch(poll, *given).keys() for poll in polls)
+
+
+def test_the_map_stays_after_a_recording_if_asked_for(tmp_path: Path, temporary: Path) -> None:
+    config = edge_config(tmp_path)
+    given = ("--feed", EDGE, "--format", "jsonl", "--config", config, "--speedup", 0, "--keep", "--json", "--port", 0)
+    with demo(temporary, *given) as process:
+        assert process.stderr is not None
+        assert select.select([process.stderr], [], [], SECONDS)[0], "it said nothing"
+        told = process.stderr.readline().decode()
+        url = next(word for word in told.split() if word.startswith("http://"))
+        with urllib.request.urlopen(f"{url}api/v1/latest", timeout=30) as answer:
+            assert json.loads(answer.read())["releases"]
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=SECONDS)
+    assert (process.returncode, err) == (0, b"")
+    assert len(releases(out)) == len(golden("edge")["hats"])
+
+
+@pytest.mark.parametrize("arguments", [("--keep",), ("--feed", EDGE), ("--format", "jsonl")])
+def test_options_that_do_not_fit_are_wrong_usage(arguments: tuple[object, ...], temporary: Path) -> None:
+    code, out, err = finished(temporary, *arguments)
+    assert (code, out, err.count(b"\n")) == (2, b"", 1)
+
+
+def test_a_busy_port_names_the_option_that_the_demo_has(temporary: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code, out, err = finished(temporary, "--port", taken.getsockname()[1])
+    assert (code, out, err.count(b"\n")) == (1, b"", 1)
+    assert b"name another --port" in err
 
 
 def test_it_stops_after_its_time(temporary: Path) -> None:
@@ -189,8 +283,10 @@ def test_plain_output_says_what_is_real_and_what_comes_next(tmp_path: Path, temp
         assert words in text
 
 
-def test_a_recording_without_a_configuration_is_tracked_until_its_days_are_settled(temporary: Path) -> None:
-    code, out, err = finished(temporary, "--feed", EDGE, "--format", "jsonl", "--speedup", 0)
+def test_a_recording_without_a_configuration_is_tracked_until_its_days_are_settled(
+    tmp_path: Path, temporary: Path
+) -> None:
+    code, out, err = finished(temporary, "--feed", EDGE, "--format", "jsonl", "--speedup", 0, cwd=tmp_path)
     assert (code, err) == (0, b"")
     lines = out.decode("ascii").splitlines()
     estimates = [line for line in lines if " +- " in line and "km/h" in line.split()]
@@ -199,6 +295,16 @@ def test_a_recording_without_a_configuration_is_tracked_until_its_days_are_settl
     budgets = [line for line in lines if line.startswith("budget of ")]
     assert budgets
     assert all(0 < float(line.split()[3]) <= 5 and line.endswith(" of 5 spent") for line in budgets)
+    assert any(line.startswith("-- 2024-10-27 is settled") for line in lines)
+    (command,) = [line.strip() for line in lines if " batch " in line]
+    done = run_as_printed(f"{command} --json", tmp_path)
+    assert (done.returncode, done.stderr) == (0, b"")
+    printed = [json.loads(line) for line in done.stdout.splitlines() if line.startswith(b"{")]
+    assert any(record["status"] == "released" for record in printed)
+
+
+def run_as_printed(command: str, folder: Path) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(["sh", "-c", command], cwd=folder, capture_output=True, check=False, timeout=SECONDS)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.demo import texts
 from hatcast.agents.demo.defaults import demo_policy
 from hatcast.agents.demo.messages import Began
-from hatcast.agents.demo.rendering import Lines, noise_strip, page
-from hatcast.agents.demo.state import Budget, Estimated, Noise, Published, Road, Spent, State
+from hatcast.agents.demo.page import noise_strip, page
+from hatcast.agents.demo.rendering import Lines, Screen
+from hatcast.agents.demo.state import Answered, Budget, Estimated, Noise, Origin, Published, Road, Spent, State
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.reading import Outcome
@@ -25,12 +26,13 @@ PLAIN = {
 }
 
 
-def state(source: str | None = None, **policy_tables: Any) -> State:
+def state(*files: str, **policy_tables: Any) -> State:
     """Of a policy with plain releases; with {} as tables, of the demo's own, a tracker."""
     table = demo_policy(None) | (policy_tables or PLAIN)
     policy = parse_settings({"policy": table}, Path(), {}).policy
     began = Began(records=None, first_ms=1_700_000_000_000, last_ms=None, speedup=600.0)
-    return State(policy, Calendar(policy), source, "http://127.0.0.1:8080/", began, watermark_ms=began.first_ms)
+    origin = Origin(tuple(map(Path, files)), "jsonl" if files else None)
+    return State(policy, Calendar(policy), origin, "http://127.0.0.1:8080/", began, watermark_ms=began.first_ms)
 
 
 def released(slot: str, cell: str = "8642d9d6fffffff", mean: float = 21.3, scale: float = 0.5) -> Published:
@@ -64,7 +66,7 @@ def drawn(shown: State, width: int, height: int) -> list[str]:
 def test_a_release_that_comes_twice_is_counted_once() -> None:
     shown = state()
     assert [shown.add(released("09:00")), shown.add(released("09:00"))] == [True, False]
-    assert (shown.releases, shown.counts["released"]) == (1, 1)
+    assert (shown.records, shown.counts["released"]) == (1, 1)
 
 
 def test_the_budget_record_with_the_greatest_number_counts() -> None:
@@ -112,20 +114,18 @@ def test_the_newest_slot_stands_first_and_few_rows_go_to_what_is_suppressed() ->
     assert sum("d9817" in line for line in rows) == 2
 
 
-def test_of_a_tracker_the_newest_estimates_are_shown_and_predicted_ones_below() -> None:
+def test_of_a_tracker_each_hexagons_newest_estimate_is_shown_in_a_row_that_stays() -> None:
     shown = tracked()
     assert shown.add_estimate(estimated("08:00"))
     assert shown.add_estimate(estimated("09:00", stage="predicted"))
     assert shown.add_estimate(estimated("09:00", "8642d9817ffffff", half=9.0))
     assert not shown.add_estimate(estimated("08:00")), "an earlier slot is no news"
     assert not shown.add_estimate(estimated("09:00", stage="settled", half=2.0)), "nor is the same slot"
-    shown.add_estimate(estimated("09:00", stage="predicted"))
-    lines = [line for line in drawn(shown, 100, 40) if "8642d9" in line]
-    assert [line.split()[2:6] for line in lines] == [
-        ["09:00", "8642d9817ffffff", "41.3", "±"],
-        ["09:00", "8642d9d6fffffff", "41.3", "±"],
-    ]
     assert shown.settled == "2026-10-22"
+    for slot, half in (("09:00", 1.0), ("10:00", 20.0)):
+        shown.add_estimate(estimated(slot, half=half))
+        lines = [line for line in drawn(shown, 100, 40) if "8642d9" in line]
+        assert [line.split()[2:4] for line in lines] == [["09:00", "8642d9817ffffff"], [slot, "8642d9d6fffffff"]]
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (60, 10)])
@@ -165,11 +165,99 @@ def test_what_a_bus_has_paid_is_shown_and_not_what_is_reserved_for_all() -> None
     assert texts.budget_line(shown.budget) == "budget of 2026-10-22: 1.4 of 5 spent"
 
 
+def answered(mean: float | None = 23.4, name: str = "fast") -> Answered:
+    half = None if mean is None else (mean - 1.0, mean + 2.5)
+    return Answered(
+        release_id=f"demo/2026-10-23T09:00/8642d9d6fffffff/{name}",
+        status="suppressed" if mean is None else "released",
+        query=name,
+        cell="8642d9d6fffffff",
+        date="2026-10-23",
+        slot="09:00",
+        first_date="2026-10-22",
+        last_date="2026-10-23",
+        mean=mean,
+        unit=None if mean is None else "vehicles/day",
+        interval95=half,
+        reason="missing_days" if mean is None else None,
+    )
+
+
+WITH_QUERIES = PLAIN | {
+    "query": [
+        {"name": "fast", "kind": "over_speed_limit", "speed_limit": 50, "days": 2, "from": "2026-10-22", "epsilon": 0.1}
+    ]
+}
+
+
+def test_answers_are_lines_and_a_repeated_one_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    shown, view = state(**WITH_QUERIES), Lines()
+    assert shown.add_answer(answered())
+    assert not shown.add_answer(answered())
+    view.answer(answered(), b"", shown)
+    view.answer(answered(None), b"", shown)
+    assert capsys.readouterr().out.splitlines() == [
+        "2026-10-22 to 2026-10-23 09:00  8642d9d6fffffff  fast: 23.4 +- 2.5 vehicles/day",
+        "2026-10-22 to 2026-10-23 09:00  8642d9d6fffffff  fast: suppressed: missing days",
+    ]
+    assert "queries fast: 1 answer" in list(texts.summary(shown, 1.0))
+
+
+def test_the_terminal_counts_answers_while_it_runs_and_shows_them_at_the_end() -> None:
+    shown, file = state(**WITH_QUERIES), io.StringIO()
+    shown.add_answer(answered())
+    assert any(line.split() == ["queries", "fast:", "1", "answer"] for line in drawn(shown, 80, 24))
+    view = Screen(Console(width=120, height=40, file=file, force_terminal=True, color_system=None))
+    with view:
+        view.end(shown, 1.0)
+    assert "23.4 ± 2.5 vehicles/day" in file.getvalue()
+
+
+def test_a_query_without_an_answer_says_which_days_it_waits_for() -> None:
+    shown = state(**WITH_QUERIES)
+    assert list(texts.unanswered(shown)) == ["query fast has no answer: its first period begins on 2026-10-22"]
+    shown.watermark_ms = 1_792_700_000_000  # 22 October 2026
+    assert list(texts.unanswered(shown)) == [
+        "query fast has no answer: its period of 2 days from 2026-10-22 to 2026-10-23 is not over in these readings"
+    ]
+    shown.add_answer(answered())
+    assert list(texts.unanswered(shown)) == []
+
+
+def test_a_settled_day_is_said_once_and_summed_up(capsys: pytest.CaptureFixture[str]) -> None:
+    shown, view = tracked(), Lines()
+    shown.add_estimate(estimated("09:00", stage="settled"))
+    view.settled("2026-10-22", shown)
+    assert capsys.readouterr().out.startswith("-- 2026-10-22 is settled: ")
+    assert "settled 2026-10-22" in list(texts.summary(shown, 1.0))
+
+
+def test_every_word_of_the_table_of_a_tracker_is_in_the_introduction() -> None:
+    shown = tracked()
+    assert shown.began is not None
+    words = {word for word, _ in texts.introduction(shown, shown.began)}
+    assert {"predicted", "deferred", "suppressed", "budget"} <= words
+
+
+def test_releases_of_a_slot_are_in_the_order_of_their_hexagons() -> None:
+    shown = state()
+    for cell in ("8642d9d6fffffff", "8642d9817ffffff", "8642d9c6fffffff"):
+        shown.add(released("09:00", cell))
+    lines = [line.split()[3] for line in drawn(shown, 100, 40) if "8642d9" in line]
+    assert lines == sorted(lines)
+    assert len(lines) == 3
+
+
+def test_many_recordings_are_named_by_the_first_and_the_last() -> None:
+    assert state("a/one.csv", "b/two.csv").origin.name == "one.csv, two.csv"
+    assert state(*(f"{day}.csv" for day in range(9))).origin.name == "9 files, 0.csv to 8.csv"
+
+
 def test_a_query_of_a_settlement_is_no_hat() -> None:
     shown = tracked()
     query = msgspec.structs.replace(released("09:00"), release_id="demo/2026-10-22Tsettlement/00007")
     assert not shown.add(query)
-    assert (shown.releases, shown.hours, shown.settling) == (1, {}, "2026-10-22")
+    assert (shown.records, shown.hours, shown.settling) == (1, {}, "2026-10-22")
 
 
 def test_the_clock_says_when_the_next_slot_is_released() -> None:

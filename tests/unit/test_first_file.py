@@ -37,6 +37,7 @@ wishes = st.fixed_dictionaries(
     {
         "--name": names,
         "--timezone": st.sampled_from(ZONES),
+        "--hours": st.sampled_from(["0,24", "9,21", "7,8"]),
         "--upper-bound": st.floats(0.001, 150),
         "--epsilon": epsilons,
         "--max-hats": st.integers(1, 65535),
@@ -60,6 +61,7 @@ def test_what_is_written_loads_and_is_the_policy_that_was_asked_for(tmp_path: Pa
     assert wish == {
         "--name": policy.name,
         "--timezone": policy.timezone,
+        "--hours": "{},{}".format(*policy.hours),
         "--epsilon": policy.epsilon,
         "--max-hats": policy.max_hats_per_day,
         "--daily-limit": policy.daily_limit,
@@ -178,6 +180,7 @@ def test_a_file_that_is_there_is_not_overwritten_without_force(tmp_path: Path) -
         (["--timezone", "UTC", "--epsilon", "2", "--daily-limit", "1"], "daily_limit"),
         (["--timezone", "UTC", "--max-hats", "0"], "max_hats_per_day"),
         (["--timezone", "UTC", "--name", "a b"], "policy.name"),
+        (["--timezone", "UTC", "--hours", "5,3"], "policy.hours"),
     ],
 )
 def test_what_would_be_refused_is_not_written(tmp_path: Path, arguments: list[str], says: str) -> None:

@@ -12,6 +12,7 @@ const STATES = [
   ["deferred", "no query of its own: see its estimate"],
   [null, "nothing published for this hour"],
 ];
+const EMPTY = "The colours and what they mean come with the first hour.";
 const SAMPLE = 0.55; // where on the colour scale the samples of the opacities are
 
 export class Legend {
@@ -27,12 +28,16 @@ export class Legend {
   }
 
   draw() {
-    const { range, unit, kind, layer } = this.#model;
-    const key = `${range} ${unit} ${kind} ${layer.hasDeferred}`;
+    const { range, unit, kind, layer, slots } = this.#model;
+    const key = `${range} ${unit} ${kind} ${layer.hasDeferred} ${slots.length > 0}`;
     if (key === this.#drawnKey) return;
     this.#drawnKey = key;
     const estimates = kind === "estimates";
     setText(this.#title, estimates ? `Speed of the road, ${unit}` : `Mean speed, ${unit}`);
+    if (slots.length === 0) {
+      this.#node.replaceChildren(element("p", { class: "hint" }, EMPTY)); // the range is not known yet
+      return;
+    }
     this.#node.replaceChildren(scale(range, unit), ...(estimates ? certainties(range, unit) : []), element("ul", { class: "states" }, ...(estimates ? stages() : STATES.filter(([hatch]) => hatch !== "deferred" || layer.hasDeferred).map(swatch))));
   }
 }

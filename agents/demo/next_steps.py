@@ -1,0 +1,60 @@
+"""Commands that the demo names at its end; each works as it is printed."""
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+from hatcast.agents.demo.state import Origin
+from hatcast.stream.policy.policy import Policy
+
+
+def next_steps(origin: Origin, policy: Policy) -> Iterator[str]:
+    """Yield the next commands, each on its own line below a line that says what it is for."""
+    program = own_program()
+    yield "next"
+    if policy.takes_reports:
+        yield "  a device of your own:"
+        yield f"    {program} device --help"
+    elif origin.files:
+        yield "  private means of these files, in a ledger that never charges a mean twice:"
+        yield f"    {_batch(program, origin, policy)}"
+    else:
+        yield "  recordings of your own:"
+        yield f"    {program} demo --help"
+    yield "  a pipeline with your own Kafka and Redis:"
+    yield f"    {program} init"
+
+
+def own_program() -> str:
+    """Return the command that runs this program again: `hatcast`, or its path if PATH has another one or none."""
+    own = Path(sys.argv[0])
+    if own.suffix == ".py":  # python -m hatcast
+        return f"{shlex.quote(sys.executable)} -m hatcast"
+    found = shutil.which(own.name)
+    if found is not None and Path(found).resolve() == own.resolve():
+        return own.name
+    return shlex.quote(os.path.abspath(own))  # noqa: PTH100 - resolve() would follow links out of an environment
+
+
+def _batch(program: str, origin: Origin, policy: Policy) -> str:
+    """Return a command that releases the recordings privately into a new ledger file."""
+    name = _free_name()
+    files = " ".join(shlex.quote(str(file)) for file in origin.files)
+    config, prepare = origin.config, ""
+    if config is None:
+        config = Path(f"{name}.toml")
+        prepare = f"{program} init --yes --timezone {policy.timezone} --hours 0,24 --config {config} && "
+    return (
+        f"{prepare}{program} batch {files} --format {origin.format} --config {shlex.quote(str(config))}"
+        f" --ledger {name}.ledger"
+    )
+
+
+def _free_name() -> str:
+    """Return a name for which neither a configuration nor a ledger exists in this folder."""
+    names = (f"demo{number}" if number > 1 else "demo" for number in count(1))
+    return next(name for name in names if not any(Path(f"{name}.{kind}").exists() for kind in ("toml", "ledger")))
