@@ -1,0 +1,62 @@
+"""`hatcast export`: write published records to Parquet files."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+from rich.console import Console
+from rich.progress import Progress, TaskID, TextColumn
+
+from hatcast.agents.cli.options import config_option, json_option
+from hatcast.agents.config.settings import load_settings
+from hatcast.agents.kafka.client import translate_kafka_errors
+
+_TABLES: Final = {"releases": "means", "estimates": "estimates", "answers": "queries"}
+
+
+@click.command(epilog="Example:  hatcast export --to city")
+@config_option
+@click.option(
+    "--to", "folder", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the files."
+)
+@click.option(
+    "--only", type=click.Choice(list(_TABLES)), multiple=True, help="Export only this table; may be repeated."
+)
+@json_option
+def command(config: Path, folder: Path, only: tuple[str, ...], as_json: bool) -> None:
+    """Write releases, estimates and answers to Parquet files, one a local date, for DuckDB and other tools.
+
+    The folder gets releases/DATE.parquet, estimates/DATE.parquet and answers/DATE.parquet. Run it again to add what is
+    new: it goes on where it ended, also after it was killed, and each record is one row.
+    """
+    from hatcast.agents.export.folder import open_folder
+    from hatcast.agents.export.run import export
+
+    settings = load_settings(config)
+    with open_folder(folder) as target, translate_kafka_errors(settings), _progress() as advance:
+        done = [export(settings, target, _TABLES[name], advance) for name in only or _TABLES]
+    if as_json:
+        click.echo(msgspec.json.encode(done))
+        return
+    for each in done:
+        rejected = f"; {each.rejected:,} are not records of this version, left out" if each.rejected else ""
+        click.echo(f"{folder / each.table}: {each.records:,} new records of {each.topic}{rejected}")
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int], None]]:
+    """Yield a function that adds to a topic's counter; no output without a terminal."""
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), TextColumn("{task.completed:,.0f} records read")
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def advance(topic: str, count: int) -> None:
+            if topic not in tasks:
+                tasks[topic] = progress.add_task(topic, total=None)
+            progress.advance(tasks[topic], count)
+
+        yield advance

@@ -1,0 +1,153 @@
+"""The folder of an export: one Parquet file a table and local date, and the offsets that were read.
+
+A file holds each record of its date once, sorted by key, so it does not depend on how often or when the export ran.
+Every file is replaced as a whole, and the offsets are written after the files: a run that was killed is done again,
+with the same rows.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import date
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hatcast.agents.export.tables import Row, Table
+from hatcast.stream.errors import HatcastError
+
+STATE: Final = "hatcast-export.json"
+_PART: Final = ".part"
+
+
+class Progress(msgspec.Struct):
+    """How far a topic was read.
+
+    topic_id   None if the broker is older than topic ids
+    offsets    partition -> next offset
+    """
+
+    topic_id: str | None
+    offsets: dict[int, int]
+
+
+class _State(msgspec.Struct, forbid_unknown_fields=True):
+    version: int = 1
+    topics: dict[str, Progress] = {}
+
+
+class ExportFolder:
+    """Folder of an export, for one process at a time: use `open_folder`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._state = self._read_state()
+        self._write_state()  # before the first file, by which a later run knows the folder
+
+    def progress(self, topic: str) -> Progress | None:
+        """Return how far a topic was read; None if it was not."""
+        return self._state.topics.get(topic)
+
+    def merge(self, table: Table, rows: Iterable[Row]) -> None:
+        """Add rows to the files of their dates. Later rows of a key are later records."""
+        for day, of_day in groupby(sorted(rows, key=itemgetter("date")), key=itemgetter("date")):
+            self._merge_day(table, day, list(of_day))
+
+    def set_progress(self, topic: str, progress: Progress) -> None:
+        """Store how far a topic was read, after its rows were merged."""
+        self._state.topics[topic] = progress
+        self._write_state()
+
+    def _write_state(self) -> None:
+        _replace(self._path / STATE, msgspec.json.format(msgspec.json.encode(self._state)) + b"\n")
+
+    def _merge_day(self, table: Table, day: date, rows: list[Row]) -> None:
+        path = self._path / table.name / f"{day}.parquet"
+        stored = _read(path, table)
+        merged = {row[table.key]: row for row in stored}
+        for row in rows:
+            if table.keeps_last:
+                merged[row[table.key]] = row
+            else:
+                merged.setdefault(row[table.key], row)
+        path.parent.mkdir(exist_ok=True)
+        sink = pa.BufferOutputStream()
+        content = pa.Table.from_pylist([merged[key] for key in sorted(merged)], schema=table.schema)
+        pq.write_table(content, sink, compression="zstd")
+        _replace(path, memoryview(sink.getvalue()))
+
+    def _read_state(self) -> _State:
+        path = self._path / STATE
+        try:
+            state = msgspec.json.decode(path.read_bytes(), type=_State)
+        except FileNotFoundError:
+            if any(each.name != STATE + _PART for each in self._path.iterdir()):
+                raise HatcastError(
+                    f"{self._path} is not empty and has no {STATE}: name a new folder, or that of an earlier export"
+                ) from None
+            return _State()
+        except msgspec.MsgspecError:
+            state = _State(version=0)
+        if state.version != 1:
+            raise HatcastError(f"{path} is damaged, or of another version: export to a new folder")
+        return state
+
+
+@contextmanager
+def open_folder(path: Path) -> Iterator[ExportFolder]:
+    """Open a folder for an export, and create it if it is missing; remove what a killed run left.
+
+    Raises HatcastError if it cannot be written, is of something else, or is in use by another export.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise HatcastError(f"{path} cannot be used ({error.strerror}): name another folder") from None
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise HatcastError(f"{path} is in use by another export: wait until it ends") from None
+        folder = ExportFolder(path)
+        for left in path.glob(f"**/*{_PART}"):
+            left.unlink()
+        yield folder
+    except OSError as error:
+        raise HatcastError(
+            f"{path} cannot be written ({error.strerror or type(error).__name__}): make room, then run it again"
+        ) from None
+    finally:
+        os.close(handle)
+
+
+def _read(path: Path, table: Table) -> list[Mapping[str, Any]]:
+    """Return the rows of a file; none if it does not exist."""
+    if not path.exists():
+        return []
+    try:
+        rows: list[Mapping[str, Any]] = pq.read_table(path, schema=table.schema).to_pylist()
+    except (pa.ArrowException, ValueError):
+        raise HatcastError(f"{path} is damaged: delete the folder of the export and export again") from None
+    return rows
+
+
+def _replace(path: Path, content: bytes | memoryview) -> None:
+    """Write a file as a whole or not at all, also if the machine loses power."""
+    part = path.with_name(path.name + _PART)
+    with part.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    handle = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
