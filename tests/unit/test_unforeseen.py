@@ -207,6 +207,7 @@ ALLOWED: Final = {
     "agents/sources/endpoint.py": "PEM files of the operator, read before there is any data",
     "agents/sources/connection.py": "SourceLost and SourceRejection, whose texts are ours",
     "agents/errors/causes.py": "searched for codes; not printed",
+    "agents/cli/cells.py": "BadArea, whose texts are ours",
     "agents/cli/dump.py": "the operating system's, of a file that was named",
     "agents/device/store.py": "SQLite's, which name tables and files and hold no values",
     "agents/demo/embedded/__main__.py": "a text of ours",
