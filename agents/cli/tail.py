@@ -1,7 +1,6 @@
 """`hatcast tail`: follow the releases."""
 
-import signal
-import threading
+from collections.abc import Iterator
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
@@ -13,6 +12,8 @@ from rich.text import Text
 
 from hatcast.agents.cli.options import config_option, json_option
 from hatcast.agents.cli.output import check_reader, write_output
+from hatcast.agents.cli.signals import stop_on_signals
+from hatcast.agents.cli.tail_answers import answer_row, header
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.kafka.tail import DisplayedNormal, DisplayedRelease, follow, read_release
 from hatcast.stream.records.fields import is_settlement
@@ -29,40 +30,55 @@ class _Options(TypedDict):
     from_beginning: bool
     seconds: float | None
     most: int | None
+    policy: str | None
 
 
 @click.command(epilog="Example:  hatcast tail --from-beginning --json --for 10 > releases.jsonl")
 @config_option
 @json_option
 @click.option("--means", is_flag=True, help="Only the means: hats.means.")
-@click.option("--queries", is_flag=True, help="Only the answers to queries over days: hats.queries.")
+@click.option("--queries", is_flag=True, help="Only the answers to queries over days, as a table: hats.queries.")
 @click.option("--estimates", is_flag=True, help="Only the estimates of all cells: hats.estimates.")
+@click.option("--policy", metavar="NAME", help="Only the records of this policy.")
 @click.option("--from-beginning", is_flag=True, help="Also show earlier releases.")
 @click.option("--for", "seconds", type=click.FloatRange(min=0, min_open=True), help="Stop after this many seconds.")
 @click.option("--max", "most", type=click.IntRange(min=1), help="Stop after this many releases.")
 def command(**given: Unpack[_Options]) -> None:
-    """Show new means and answers to queries, or new estimates, until Ctrl-C.
+    """Show new means and answers to queries, or new estimates, until Ctrl-C or SIGTERM.
 
-    With --json each line is the original record; a record with "query" is the answer to a query. A release may appear
-    twice, with the same release_id and the same bytes.
+    Each line begins with the record's policy: the topics have those of all policies. With --json each line is the
+    original record; a record with "query" is the answer to a query. A release may appear twice, with the same
+    release_id and the same bytes.
     """
     settings = load_settings(given["config"])
-    topics = [getattr(settings.topics, name) for name in _chosen(given)]
+    chosen = _chosen(given)
+    topics = [getattr(settings.topics, name) for name in chosen]
     console = Console(highlight=False, soft_wrap=True)
-    stopping = threading.Event()
+    line = release_line if chosen != ["queries"] else answer_row
+    if line is answer_row and not given["as_json"]:
+        console.print(header())
     # The Kafka client may swallow a KeyboardInterrupt: an event stops the loop reliably.
-    signal.signal(signal.SIGINT, lambda _signal, _frame: stopping.set())
+    with stop_on_signals() as stopping:
 
-    def is_stopping() -> bool:
-        check_reader()
-        return stopping.is_set()
+        def is_stopping() -> bool:
+            check_reader()
+            return stopping.is_set()
 
-    records = follow(settings, topics, is_stopping, from_beginning=given["from_beginning"], seconds=given["seconds"])
-    for value in islice(records, given["most"]):
-        if given["as_json"]:
-            write_output(value + b"\n")
-        else:
-            console.print(release_line(read_release(value)))
+        records = follow(
+            settings, topics, is_stopping, from_beginning=given["from_beginning"], seconds=given["seconds"]
+        )
+        for value in islice(_of_policy(records, given["policy"]), given["most"]):
+            if given["as_json"]:
+                write_output(value + b"\n")
+            else:
+                console.print(line(read_release(value)))
+
+
+def _of_policy(records: Iterator[bytes], policy: str | None) -> Iterator[bytes]:
+    """Return the records of a policy, or all if it is None."""
+    if policy is None:
+        return records
+    return (value for value in records if (read := read_release(value)) is not None and read.policy == policy)
 
 
 def _chosen(given: _Options) -> list[str]:
@@ -76,7 +92,8 @@ def release_line(release: DisplayedRelease | None) -> Text:
     if release is None:
         return Text("a record that is not a release", style="dim")
     dates = f"{release.first_date} to {release.date}" if release.days > 1 else release.date
-    line = Text.assemble(f"{dates} {release.slot}-{release.end[11:16]}  ", (release.cell, "cyan"), "  ")
+    line = Text.assemble((release.policy, "blue"), "  ") if release.policy else Text()
+    line.append(f"{dates} {release.slot}-{release.end[11:16]}  ").append(release.cell, "cyan").append("  ")
     if isinstance(release.query, str) and release.query:
         line.append(f"{release.query}  ", style="magenta")
     if release.road is not None:

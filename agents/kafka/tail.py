@@ -33,9 +33,9 @@ class DisplayedGroup(msgspec.Struct, frozen=True):
 class DisplayedRelease(msgspec.Struct, frozen=True):
     """Fields of a release that are displayed. Its values are absent unless it is `released`. Numbers keep their digits.
 
-    A `query` that is a text, and the fields after it, belong to the answer to a query over days: its first date, its
-    number of dates, how many of them it used, and why it is suppressed. `stage` and `road` belong to an estimate.
-    `groups` are those of a hybrid policy that publishes each group's own mean.
+    A `query` that is a text, and the fields after it, belong to the answer to a query over days: its first and last
+    date, its number of dates, how many of them it used, and why it is suppressed. `stage` and `road` belong to an
+    estimate. `groups` are those of a hybrid policy that publishes each group's own mean.
     """
 
     cell: str
@@ -43,6 +43,7 @@ class DisplayedRelease(msgspec.Struct, frozen=True):
     slot: str
     end: str
     release_id: str = ""
+    estimate_id: str = ""
     status: str = ""
     estimator: str = ""
     mean: Decimal | DisplayedNormal | None = None
@@ -50,12 +51,18 @@ class DisplayedRelease(msgspec.Struct, frozen=True):
     interval95: tuple[Decimal, Decimal] | None = None
     query: str | dict[str, object] = ""
     first_date: str = ""
+    last_date: str = ""
     days: int = 1
     days_used: int = 1
     reason: str = ""
     stage: str = ""
     road: DisplayedNormal | None = None
     groups: dict[str, DisplayedGroup] = {}
+
+    @property
+    def policy(self) -> str:
+        """Name of the record's policy: the first part of its id; empty if there is none."""
+        return (self.release_id or self.estimate_id).partition("/")[0]
 
 
 _decode: Final = msgspec.json.Decoder(DisplayedRelease).decode

@@ -204,8 +204,8 @@ def test_tail_shows_a_line_for_each_release(pipeline: Pipeline) -> None:
     done = pipeline.hatcast("tail", "--from-beginning", "--max", 3)
     assert (done.code, done.err) == (0, "")
     assert {" ".join(line.split()) for line in done.out.splitlines()} == {
-        "2022-01-02 09:00-10:00 87608b0d2ffffff 21.31 km/h 19.681 to 22.947 released",
-        "2022-01-02 09:00-10:00 87608b0d2ffffff suppressed",
+        "p 2022-01-02 09:00-10:00 87608b0d2ffffff 21.31 km/h 19.681 to 22.947 released",
+        "p 2022-01-02 09:00-10:00 87608b0d2ffffff suppressed",
         "a record that is not a release",
     }
 
@@ -238,7 +238,17 @@ def test_tail_shows_only_what_was_committed(pipeline: Pipeline) -> None:
     assert done.out == "in a transaction\n"
 
 
-def test_tail_follows_from_now_on_and_ctrl_c_ends_it_cleanly(pipeline: Pipeline) -> None:
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_tail_shows_the_records_of_one_policy_and_counts_only_these(pipeline: Pipeline, form: tuple[str, ...]) -> None:
+    other = RELEASED | {"release_id": "other/2022-01-02T09:00/87608b0d2ffffff"}
+    send(pipeline, RELEASED, other, RELEASED, {"something": "else"}, other)
+    done = pipeline.hatcast("tail", "--from-beginning", "--policy", "other", "--max", 2, *form)
+    assert (done.code, done.err, done.out.count("\n")) == (0, "", 2)
+    assert all("other" in line for line in done.out.splitlines())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_tail_follows_from_now_on_and_a_signal_ends_it_cleanly(pipeline: Pipeline, number: signal.Signals) -> None:
     send(pipeline, SUPPRESSED)
     with spawn(pipeline, "tail", "--json") as process, ThreadPoolExecutor(1) as reader:
         assert process.stdout is not None
@@ -247,7 +257,7 @@ def test_tail_follows_from_now_on_and_ctrl_c_ends_it_cleanly(pipeline: Pipeline)
         while not first.done() and time.monotonic() < deadline:
             send(pipeline, RELEASED)
             time.sleep(0.3)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         assert json.loads(first.result(timeout=10)) == RELEASED
         _, err = process.communicate(timeout=30)
         assert (process.returncode, err) == (0, b"")

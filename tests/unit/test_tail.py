@@ -9,6 +9,7 @@ import pytest
 
 from hatcast.agents.cli.batch_tables import ShownRelease, releases_table
 from hatcast.agents.cli.tail import release_line
+from hatcast.agents.cli.tail_answers import answer_row, header
 from hatcast.agents.kafka.tail import read_release
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
@@ -52,10 +53,10 @@ DAYS = {f"2022-01-0{n}": day(20, 30, 40) for n in (1, 2, 3)}
 def test_an_answer_names_its_query_and_its_dates() -> None:
     # Scale (65 km/h / 9 user-days) / 0.1 = 72 km/h: the interval is cut to what speeds can be.
     assert said(SPEED, DAYS) == (
-        "2022-01-01 to 2022-01-03 09:00-10:00 87608b0d2ffffff speed 30.040 km/h 0.000 to 65.000 released"
+        "test 2022-01-01 to 2022-01-03 09:00-10:00 87608b0d2ffffff speed 30.040 km/h 0.000 to 65.000 released"
     )
     assert said(FAST, {"2022-01-03": day(20, 51, 60)}) == (
-        "2022-01-03 09:00-10:00 87608b0d2ffffff fast 2.040 vehicles/day 0.000 to 5.039 released"
+        "test 2022-01-03 09:00-10:00 87608b0d2ffffff fast 2.040 vehicles/day 0.000 to 5.039 released"
     )
 
 
@@ -89,7 +90,7 @@ def test_a_mean_is_a_line_as_before() -> None:
     made = release_of(policy, Calendar(policy), "2022-01-03/09:00", CELL, HatChunks([]), Scripted())
     value = numbered(made.record(0), 1)
     assert RELEASE.decode(value).status == "suppressed"
-    assert release_line(read_release(value)).plain == "2022-01-03 09:00-10:00  87608b0d2ffffff  suppressed"
+    assert release_line(read_release(value)).plain == "test  2022-01-03 09:00-10:00  87608b0d2ffffff  suppressed"
     assert release_line(read_release(b"{}")).plain == "a record that is not a release"
 
 
@@ -126,8 +127,8 @@ def test_a_query_of_a_settlement_is_not_taken_for_the_release_of_its_hour(name: 
 @pytest.mark.parametrize(
     ("stage", "line"),
     [
-        ("live", "2022-01-02 09:00-10:00 87608b0d2ffffff 42.43 km/h 33.60 to 51.26 HAT 42.56 live"),
-        ("predicted", "2022-01-02 09:00-10:00 87608b0d2ffffff 42.43 km/h 33.60 to 51.26 predicted"),
+        ("live", "p 2022-01-02 09:00-10:00 87608b0d2ffffff 42.43 km/h 33.60 to 51.26 HAT 42.56 live"),
+        ("predicted", "p 2022-01-02 09:00-10:00 87608b0d2ffffff 42.43 km/h 33.60 to 51.26 predicted"),
     ],
 )
 def test_an_estimate_shows_the_road_and_with_a_release_the_hat(stage: str, line: str) -> None:
@@ -138,3 +139,24 @@ def test_an_estimate_shows_the_road_and_with_a_release_the_hat(stage: str, line:
         f'"slot":"09:00","end":"2022-01-02T10:00:00+05:30","unit":"km/h","road":{road}{mean}}}'
     )
     assert " ".join(release_line(read_release(value.encode())).plain.split()) == line
+
+
+def test_answers_alone_are_a_table_whose_columns_have_names() -> None:
+    def rows(days: Mapping[str, RetainedDay], query: Mapping[str, Any]) -> str:
+        _, calendar, asked = asked_of(query)
+        value = numbered(query_release_of(asked, calendar, CELL, days, Scripted([40])).record(0), 7)
+        return answer_row(read_release(value)).plain
+
+    two = {date: DAYS[date] for date in ("2022-01-01", "2022-01-03")}
+    names = header().plain
+    for query, days, answer, rest in (
+        (SPEED, DAYS, "30.040 km/h", "0.000 to 65.000"),
+        (SPEED | {"missing_days": "leave_out"}, two, "30.040 km/h", "0.000 to 65.000  from 2 of 3 days"),
+        (FAST, {"2022-01-03": day(20, 51, 60)}, "2.040 vehicles/day", "0.000 to 5.039"),
+    ):
+        row = rows(days, query)
+        assert row[names.index("query") :].startswith(str(query["name"]))
+        assert row[names.index("answer") :].startswith(answer)
+        assert row[names.index("noise") :] == rest
+    assert rows({"2022-01-01": day(20)}, SPEED)[names.index("answer") :] == "suppressed (missing days)"
+    assert answer_row(None).plain == "a record that is not an answer"

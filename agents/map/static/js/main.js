@@ -1,5 +1,6 @@
 // Entry point of the page: creates the views and connects them to the model.
 
+import { Address, readAddress } from "./address.js";
 import { Budget } from "./budget.js";
 import { byId, element, setText } from "./dom.js";
 import { Freshness } from "./freshness.js";
@@ -14,11 +15,13 @@ import { dayOf, hoursOf } from "./texts.js";
 
 const ANNOUNCE_MS = 60_000; // announce a new hour to screen readers at most once a minute
 
-const SHOW = "show"; // the URL's parameter with the kind that the reader chose
+const LINKS = { "open-estimates": "estimates", "open-releases": "latest" };
 
-const model = new Model(new URLSearchParams(location.search).get(SHOW));
-const source = new Source(model);
+const wanted = readAddress(location.search);
+const model = new Model(wanted.show);
+const source = new Source(model, wanted.policy);
 const views = [
+  new Address(model, source, wanted),
   new MapView(model, byId("map")),
   new Table(model, byId("table-view")),
   new Timeline(model),
@@ -28,6 +31,7 @@ const views = [
   new Freshness(model, byId("connection"), byId("freshness")),
   { draw: drawPolicies },
   { draw: drawKinds },
+  { draw: drawLinks },
   { draw: announce },
 ];
 model.addEventListener("change", () => views.forEach((view) => view.draw()));
@@ -50,12 +54,13 @@ function drawKinds() {
   }
 }
 
-// Kept in the URL, so that a link or a reload shows the same.
-function chooseKind(kind) {
-  const url = new URL(location.href);
-  url.searchParams.set(SHOW, kind);
-  history.replaceState(null, "", url);
-  model.choose(kind);
+// The open data are those of the policy on display.
+function drawLinks() {
+  const query = source.policy === null ? "" : `?${new URLSearchParams({ policy: source.policy })}`;
+  for (const [id, path] of Object.entries(LINKS)) {
+    const href = `api/v1/${path}${query}`;
+    if (byId(id).getAttribute("href") !== href) byId(id).setAttribute("href", href);
+  }
 }
 
 let announcedAt = 0;
@@ -79,8 +84,8 @@ function showAs(table) {
 
 byId("show-map").addEventListener("click", () => showAs(false));
 byId("show-table").addEventListener("click", () => showAs(true));
-byId("show-estimates").addEventListener("click", () => chooseKind("estimates"));
-byId("show-releases").addEventListener("click", () => chooseKind("releases"));
+byId("show-estimates").addEventListener("click", () => model.choose("estimates"));
+byId("show-releases").addEventListener("click", () => model.choose("releases"));
 byId("policy").addEventListener("change", (event) => source.change(event.target.value));
 byId("skip").addEventListener("click", () => showAs(true));
 

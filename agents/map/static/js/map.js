@@ -32,7 +32,10 @@ export class MapView {
     L.control.zoom({ position: "topright" }).addTo(this.#map);
     L.control.scale({ imperial: false, position: "bottomright" }).addTo(this.#map);
     new Graticule().addTo(this.#map);
-    new ResizeObserver(() => this.#map.invalidateSize()).observe(node);
+    new ResizeObserver(() => {
+      this.#map.invalidateSize();
+      this.#fit();
+    }).observe(node);
   }
 
   draw() {
@@ -96,9 +99,11 @@ export class MapView {
     return element("div", {}, ...lines, element("code", {}, cell));
   }
 
-  // Fit the view once per policy; after that the reader controls it.
+  // Fit the view once per policy, as soon as the map is visible; after that the reader controls it.
   #fit() {
-    if (this.#fittedPolicy === this.#model.policy || this.#polygons.size === 0) return;
+    const node = this.#map.getContainer();
+    const visible = node.clientWidth > 0 && node.clientHeight > 0; // not behind the table
+    if (!visible || this.#fittedPolicy === this.#model.policy || this.#polygons.size === 0) return;
     this.#fittedPolicy = this.#model.policy;
     const bounds = L.featureGroup([...this.#polygons.values()]).getBounds();
     this.#map.fitBounds(bounds, { padding: [24, 24], animate: false });

@@ -122,9 +122,10 @@ export class Model extends EventTarget {
     this.changed();
   }
 
-  show(index) {
+  // following: whether the next hour takes its place as soon as it is published
+  show(index, following = index === this.slots.length - 1) {
     this.slot = this.slots[index].slot;
-    this.following = index === this.slots.length - 1;
+    this.following = following;
     this.#load(this.slot);
     if (index + 1 < this.slots.length) this.#load(this.slots[index + 1].slot);
     this.changed();
@@ -149,7 +150,8 @@ export class Model extends EventTarget {
   // Show the slot on display, or the latest if the kind on display does not have it.
   #showAvailable() {
     if (this.slots.length === 0) return;
-    this.show(this.following || this.index < 0 ? this.slots.length - 1 : this.index);
+    if (this.following || this.index < 0) this.show(this.slots.length - 1);
+    else this.show(this.index, false);
   }
 
   async #load(slot) {

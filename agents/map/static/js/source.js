@@ -14,8 +14,14 @@ export class Source {
   #retryTimer = 0;
   #watchdog = 0;
 
-  constructor(model) {
+  // policy: the one of the address, or null
+  constructor(model, policy) {
     this.#model = model;
+    this.#policy = policy;
+  }
+
+  get policy() {
+    return this.#policy;
   }
 
   open() {
