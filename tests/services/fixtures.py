@@ -15,10 +15,11 @@ from tests.services.absent import absent, count
 from tests.services.kafka_server import KafkaServer, open_kafka
 from tests.services.lifecycle import ServiceAbsent
 from tests.services.mosquitto import Mosquitto, local_mosquitto
+from tests.services.postgres import local_postgres
 from tests.services.rabbitmq import RabbitMQ, local_rabbitmq
 from tests.services.redis_server import RedisServer, open_redis
 
-Server = TypeVar("Server", KafkaServer, RedisServer, Mosquitto, RabbitMQ)
+Server = TypeVar("Server", KafkaServer, RedisServer, Mosquitto, RabbitMQ, str)
 
 
 @pytest.fixture(scope="session")
@@ -47,6 +48,13 @@ def rabbitmq() -> Iterator[RabbitMQ]:
     """A real AMQP broker, without TLS and with it; it takes six seconds of a processor to start: use it in one file."""
     with ExitStack() as ends_with_the_run:
         yield _enter(ends_with_the_run, local_rabbitmq())
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The address of a real PostgreSQL: use it in one file."""
+    with ExitStack() as ends_with_the_run:
+        yield _enter(ends_with_the_run, local_postgres())
 
 
 def _enter(stack: ExitStack, opened: AbstractContextManager[Server]) -> Server:
