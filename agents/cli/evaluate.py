@@ -10,6 +10,7 @@ import msgspec
 from rich.console import Console
 
 from hatcast.agents.cli.evaluate_usage import Options, check_usage
+from hatcast.agents.cli.evaluate_worst import WorstJob, evaluate_worst
 from hatcast.agents.cli.options import epsilons_of, json_option, plot_option
 from hatcast.agents.cli.progress import progress_bars
 from hatcast.agents.cli.recordings import format_option, more_argument, policy_option
@@ -42,6 +43,12 @@ _RUNS: Final = 10_000
 @click.option("--hat", help="cell/date/slot; default: the HAT with the most users.")
 @click.option(
     "--scaling", type=(click.Choice(["samples", "users"]), click.IntRange(1)), help="N times as many samples or users."
+)
+@click.option(
+    "--worst-case",
+    is_flag=True,
+    help="Print worst-case errors, array lengths and tau, which no speeds decide. With --plot also the papers' figures "
+    "of array lengths and of groupings.",
 )
 @click.option("--hybrid", is_flag=True, help="Evaluate the hybrid model: some devices do not trust the operator.")
 @click.option("--users", type=click.IntRange(2, 10**6), show_default="10000", help="--hybrid: users of both groups.")
@@ -92,7 +99,7 @@ _RUNS: Final = 10_000
 @plot_option
 @json_option
 def command(**given: Unpack[Options]) -> None:
-    """Compare the errors of estimators by simulation.
+    """Compare the errors of estimators by simulation, or with --worst-case without any.
 
     Releases and charges nothing, so nothing that it prints is private.
 
@@ -106,22 +113,21 @@ def command(**given: Unpack[Options]) -> None:
     if given["daily_limit"] is not None:
         _days(given, given["daily_limit"])
         return
+    _one_hat(given)
+
+
+def _one_hat(given: Options) -> None:
+    """Compare estimators on one HAT."""
     runs, seed = given["runs"] or _RUNS, 1 if given["seed"] is None else given["seed"]
     epsilons = epsilons_of("--eps", _EPSILONS if given["eps"] is None else given["eps"], "0.5,1,2")
     dimensions, measure = given["dimensions"], show.measure_name(given["dimensions"])
     contenders = [parse_contender(text) for text in (given["estimators"] or default_estimators(dimensions)).split(",")]
     with progress_bars() as add_bar:
         hat, source = _hat(given, add_bar("reading", None))
-        errors = compare(hat, contenders, epsilons, runs, seed, add_bar("simulating", runs))
     scaling = given["scaling"]
     users, readings = len(hat.counts), int(hat.counts.sum())
     scaled = "" if scaling is None else f", {scaling[0]} x{scaling[1]}"
     title = f"{source}{scaled}: {users:,} users, {readings:,} readings"
-    if given["plot_file"] is not None:
-        show.plot(errors, title, measure, given["plot_file"])
-    if not given["as_json"]:
-        Console().print(show.table_of(errors, title, measure))
-        return
     settings = {
         "source": source,
         "scaling": None if scaling is None else {scaling[0]: scaling[1]},
@@ -134,6 +140,17 @@ def command(**given: Unpack[Options]) -> None:
         "seed": seed,
         "estimators": [each.name for each in contenders],
     }
+    if given["worst_case"]:
+        job = WorstJob(hat, contenders, epsilons, runs, seed)
+        evaluate_worst(job, title, settings, given["plot_file"], as_json=given["as_json"])
+        return
+    with progress_bars() as add_bar:
+        errors = compare(hat, contenders, epsilons, runs, seed, add_bar("simulating", runs))
+    if given["plot_file"] is not None:
+        show.plot(errors, title, measure, given["plot_file"])
+    if not given["as_json"]:
+        Console().print(show.table_of(errors, title, measure))
+        return
     suppressed = show.suppressed(errors)
     output = {"settings": settings, "mae": show.as_json(errors), **({"suppressed": suppressed} if suppressed else {})}
     click.echo(msgspec.json.encode(output))

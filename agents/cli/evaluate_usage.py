@@ -49,6 +49,7 @@ class Options(TypedDict):
     config: Path | None
     hat: str | None
     scaling: Scaling | None
+    worst_case: bool
     hybrid: bool
     users: int | None
     share: float | None
@@ -80,6 +81,8 @@ def check_usage(given: Options) -> None:
                 if comparison == _ONE_HAT
                 else f"--{option} cannot be combined with {comparison}"
             )
+    if given["worst_case"] and comparison != _ONE_HAT:
+        raise click.UsageError(f"--worst-case cannot be combined with {comparison}")
     if given["dimensions"] > 1 and comparison != _ONE_HAT:
         raise click.UsageError(f"--dimensions cannot be combined with {comparison}")
     if given["runs"] == 1 and comparison != _DAYS:

@@ -26,7 +26,7 @@ def worst_case(counts: Counts, epsilon: float, grouping: str | None) -> int:
     Tried are all integers; if m* is above 4,096 only that many, evenly spread up to m*. They are tried in the order of
     a lower bound of E_M, until it exceeds the least E_M found: usually after a tenth of them.
     """
-    lengths = _lengths(int(counts[0]))
+    lengths = lengths_to_try(int(counts[0]))
     bounds = _lower_bounds(counts, lengths, epsilon, grouping)
     slack, least = _ERROR * (1 + 1 / epsilon), math.inf
     scores: dict[int, float] = {}
@@ -34,7 +34,8 @@ def worst_case(counts: Counts, epsilon: float, grouping: str | None) -> int:
         if bounds[index] > least + slack:
             break
         length = int(lengths[index])
-        scores[length] = _score(counts, length, epsilon, grouping)
+        bias, noise = bias_and_noise(counts, length, grouping)
+        scores[length] = bias + noise / epsilon
         least = min(least, scores[length])
     near = [length for length, score in scores.items() if score <= least + slack]
     if len(near) == 1:
@@ -42,8 +43,8 @@ def worst_case(counts: Counts, epsilon: float, grouping: str | None) -> int:
     return min(near, key=lambda length: (_exact_score(counts, length, epsilon, grouping), length))
 
 
-def _lengths(largest: int) -> Integers:
-    """Return the lengths to try, ascending."""
+def lengths_to_try(largest: int) -> Integers:
+    """Return the array lengths that `worst_case` tries, ascending. largest: m*."""
     number = min(largest, MOST_LENGTHS)
     return -(-np.arange(1, number + 1) * largest // number)
 
@@ -79,11 +80,11 @@ def _weights(counts: Counts, length: int, grouping: str | None) -> tuple[Weights
     return weights_in(counts, arrays), arrays.number, Fraction(arrays.number)
 
 
-def _score(counts: Counts, length: int, epsilon: float, grouping: str | None) -> float:
-    """Return E_M / U as a float."""
+def bias_and_noise(counts: Counts, length: int, grouping: str | None) -> tuple[float, float]:
+    """Return both parts of E_M / U at epsilon 1; at another epsilon the noise is divided by it."""
     (places, fills), whole, number = _weights(counts, length, grouping)
     excess = counts / float(total(counts)) - places / fills / whole
-    return float(np.maximum(excess, 0).sum()) + 1 / (epsilon * float(number))
+    return float(np.maximum(excess, 0).sum()), 1 / float(number)
 
 
 def _exact_score(counts: Counts, length: int, epsilon: float, grouping: str | None) -> Fraction:

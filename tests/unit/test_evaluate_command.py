@@ -168,7 +168,7 @@ def users_of(banned: str, allowed: Callable[[str], bool]) -> list[str]:
 
 
 def test_only_the_commands_that_evaluate_import_the_simulation() -> None:
-    commands = ("evaluate.py:", "evaluate_days.py:", "evaluate_usage.py:", "cluster.py:")
+    commands = ("evaluate.py:", "evaluate_days.py:", "evaluate_usage.py:", "evaluate_worst.py:", "cluster.py:")
     own = ("agents/research/evaluate/", *(f"agents/cli/{command}" for command in commands))
     assert users_of("hatcast.agents.research.evaluate", lambda each: each.startswith(own)) == []
 
