@@ -8,6 +8,9 @@ An expected result is a value, not an exception: a record ends in an `Outcome`, 
 An error message contains no telemetry data: no vehicle, no reading, no count.
 """
 
+import difflib
+from collections.abc import Iterable
+
 
 class HatcastError(Exception):
     """Base class of the errors that end a command. The message is one line and names the fix."""
@@ -26,3 +29,18 @@ class RecordingError(HatcastError):
 
     def __init__(self, path: str, problem: str, fix: str) -> None:
         super().__init__(f"{path}: {problem}; {fix}")
+
+
+def similar_name(given: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most similar to an unknown one, ignoring case; None if none is."""
+    names = {name.casefold(): name for name in known}
+    near = difflib.get_close_matches(given.casefold(), names, n=1)
+    return names[near[0]] if near else None
+
+
+def name_fix(given: str, known: Iterable[str]) -> str:
+    """Return the fix of an error about an unknown name: the most similar known name, and all of them."""
+    names = list(known)
+    near = similar_name(given, names)
+    listed = f"use one of {', '.join(names)}"
+    return listed if near is None else f"did you mean {near}? {listed}"

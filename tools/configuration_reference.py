@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from hatcast.agents.config.meanings import DEFAULTS, DURATIONS, MEANINGS, TABLES, table_keys
+from hatcast.stream.policy.key_errors import value_type
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "configuration.md"
 _TABLE: Final = re.compile(r"(<!-- keys of ([a-z.]+), written by [^>]*-->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -34,7 +35,7 @@ def _table(name: str) -> Iterator[str]:
     yield "\n| key | type | default | meaning |\n|---|---|---|---|\n"
     for key, field in fields.items():
         dotted = f"{name}.{key}"
-        yield f"| `{key}` | {_type(dotted, field.type)} | {_default(dotted, field)} | {meanings[key]} |\n"
+        yield f"| `{key}` | {_type(dotted, value_type(field))} | {_default(dotted, field)} | {meanings[key]} |\n"
     yield "\n"
 
 

@@ -1,6 +1,5 @@
 """`hatcast`: one command per file. A command is imported when it is called, so that `--help` is fast."""
 
-import difflib
 import importlib
 import sys
 from typing import Final
@@ -11,7 +10,7 @@ from click.shell_completion import CompletionItem
 from hatcast.agents.cli.output import ReaderLeft, open_streams
 from hatcast.agents.errors.extras import missing_extra
 from hatcast.agents.errors.unexpected import install_hooks, last_line, shows_texts, trace_of
-from hatcast.stream.errors import HatcastError
+from hatcast.stream.errors import HatcastError, similar_name
 
 # In the order in which a new user needs them, with the line that `hatcast --help` shows.
 COMMANDS: Final[dict[str, str]] = {
@@ -112,8 +111,20 @@ def main() -> None:
 def usage_line(error: click.UsageError) -> str:
     """Return a usage error as one line that names the --help to read."""
     path = "hatcast" if error.ctx is None else error.ctx.command_path
-    message = " ".join(error.format_message().split()).rstrip(".")
-    if error.ctx is not None and error.ctx.command is hatcast and message.startswith("No such command"):
-        similar = difflib.get_close_matches(message.split("'")[1], COMMANDS, n=1)
-        message += f", did you mean {similar[0]}?" if similar and "mean" not in message else ""
+    message = " ".join(error.format_message().split()).rstrip(".").replace(" Did you mean", ", did you mean")
+    if "mean" not in message and (similar := _similar(error, message)) is not None:
+        message += f", did you mean {similar}?"
     return f"{path}: {message[:1].lower()}{message[1:]}; see {path} --help"
+
+
+def _similar(error: click.UsageError, message: str) -> str | None:
+    """Return the command, or the choice of an option, that is most similar to the one that does not exist."""
+    _, quote, rest = message.partition("'")
+    command = None if error.ctx is None else error.ctx.command
+    if message.startswith("No such command") and isinstance(command, click.Group):
+        return similar_name(rest.partition(quote)[0], COMMANDS if command is hatcast else command.commands)
+    option = getattr(error, "param", None)
+    if isinstance(option, click.Parameter) and isinstance(option.type, click.Choice):
+        given = message.rpartition(": '")[2].partition("' is not one of")[0]
+        return similar_name(given, map(str, option.type.choices))
+    return None

@@ -9,15 +9,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from hatcast.agents.config.topics_table import TopicsTable
-from hatcast.stream.errors import HatcastError, SettingError
+from hatcast.stream.errors import HatcastError, SettingError, name_fix
 from hatcast.stream.estimators import ESTIMATOR_KEYS, Parameters
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HYBRID_KEYS, HybridParameters, check
+from hatcast.stream.policy.key_errors import such_as
 from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.policy.toml_tables import decode_table, duration_ms
 from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR
@@ -40,12 +41,12 @@ class KafkaTable(msgspec.Struct, frozen=True, kw_only=True):
     bootstrap_servers: str = "localhost:9092"
     partitions: int = 8
     security_protocol: str = "PLAINTEXT"
-    sasl_mechanism: str | None = None
-    sasl_plain_username: str | None = None
-    sasl_plain_password_file: str | None = None
-    ssl_cafile: str | None = None
-    ssl_certfile: str | None = None
-    ssl_keyfile: str | None = None
+    sasl_mechanism: Annotated[str | None, such_as("SCRAM-SHA-512")] = None
+    sasl_plain_username: Annotated[str | None, such_as("hatcast")] = None
+    sasl_plain_password_file: Annotated[str | None, such_as("kafka-password")] = None
+    ssl_cafile: Annotated[str | None, such_as("ca.pem")] = None
+    ssl_certfile: Annotated[str | None, such_as("client.pem")] = None
+    ssl_keyfile: Annotated[str | None, such_as("client.key")] = None
     ssl_check_hostname: bool = True
 
 
@@ -53,11 +54,11 @@ class RedisTable(msgspec.Struct, frozen=True, kw_only=True):
     """`[redis]`: address, login and TLS."""
 
     url: str = "redis://localhost:6379/0"
-    username: str | None = None
-    password_file: str | None = None
-    ssl_ca_certs: str | None = None
-    ssl_certfile: str | None = None
-    ssl_keyfile: str | None = None
+    username: Annotated[str | None, such_as("hatcast")] = None
+    password_file: Annotated[str | None, such_as("redis-password")] = None
+    ssl_ca_certs: Annotated[str | None, such_as("ca.pem")] = None
+    ssl_certfile: Annotated[str | None, such_as("client.pem")] = None
+    ssl_keyfile: Annotated[str | None, such_as("client.key")] = None
 
 
 class WorkerTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,8 +67,8 @@ class WorkerTable(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_interval: str = "1s"
     session_timeout: str = "10s"
     idle_after: str = "30s"
-    user_key_file: str | None = None
-    listen: str | None = None
+    user_key_file: Annotated[str | None, such_as("user-key")] = None
+    listen: Annotated[str | None, such_as("127.0.0.1:9464")] = None
 
 
 class DisplayTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,13 +237,13 @@ def _check_choices(given: _File) -> None:
         raise SettingError(
             "topics.telemetry_format",
             f"{topics.telemetry_format!r} is not a format",
-            f"use one of {', '.join(FORMATS)}",
+            name_fix(topics.telemetry_format, FORMATS),
         )
     if topics.telemetry_partitioner not in PARTITIONERS:
         raise SettingError(
             "topics.telemetry_partitioner",
             f"{topics.telemetry_partitioner!r} is not a partitioner",
-            f"use one of {', '.join(PARTITIONERS)}",
+            name_fix(topics.telemetry_partitioner, PARTITIONERS),
         )
     if not 1 <= given.kafka.partitions <= 10_000:
         raise SettingError("kafka.partitions", f"{given.kafka.partitions} is out of range", "use 1 to 10000")

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Collection
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from hatcast.stream.errors import SettingError
+from hatcast.stream.policy.key_errors import such_as
 
 REGISTRY_SUFFIX: Final = ".hatcast"
 _NAMED: Final = (
@@ -25,7 +26,7 @@ _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 class TopicsTable(msgspec.Struct, frozen=True, kw_only=True):
     """`[topics]`: names and settings of the topics."""
 
-    prefix: str = ""
+    prefix: Annotated[str, such_as("surat.")] = ""
     telemetry: str = "telemetry"
     telemetry_format: str = "jsonl"
     telemetry_partitioner: str = "murmur2"

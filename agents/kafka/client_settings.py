@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hatcast.agents.config.settings import Settings
-from hatcast.stream.errors import SettingError
+from hatcast.stream.errors import SettingError, name_fix
 
 CLIENT_ID: Final = "hatcast"
 BACKOFF_MS: Final = 100  # before the second attempt; doubled before each further one
@@ -149,15 +149,13 @@ def _check(settings: Settings) -> None:
     table = settings.kafka
     protocol = table.security_protocol
     if protocol not in _PROTOCOLS:
-        raise SettingError(
-            "kafka.security_protocol", f"{protocol!r} is not a protocol", f"use one of {', '.join(_PROTOCOLS)}"
-        )
+        raise SettingError("kafka.security_protocol", f"{protocol!r} is not a protocol", name_fix(protocol, _PROTOCOLS))
     if _uses_sasl(settings):
         if table.sasl_mechanism not in _MECHANISMS:
             raise SettingError(
                 "kafka.sasl_mechanism",
                 f"{table.sasl_mechanism!r} cannot be used with {protocol}",
-                f"use one of {', '.join(_MECHANISMS)}",
+                name_fix(table.sasl_mechanism or "", _MECHANISMS),
             )
         if not table.sasl_plain_username or not settings.kafka_password:
             raise SettingError(

@@ -9,6 +9,7 @@ from aiokafka.errors import UnsupportedCodecError
 
 from hatcast.agents.kafka.batches import BatchSettings, RecordBatch, batch_app
 from hatcast.agents.kafka.dead_letters import DeadLetters
+from hatcast.agents.kafka.groups import wait_for_group
 from hatcast.agents.kafka.topic_rules import readable_codecs
 from hatcast.agents.monitoring.declarations import READINGS
 from hatcast.agents.worker.connections import Connections
@@ -27,6 +28,7 @@ class TopicFold:
         settings, producer = connections.settings, connections.producer
         self._source = source
         self.dead_letters = DeadLetters(producer, settings.topics.dead_letters, source.topic)
+        self._client = connections.client
         self.app, self.ingest = batch_app(
             _batch_settings(source, connections),
             lambda consumer: Ingest(source, consumer, self.dead_letters, settings.checkpoint_interval_s, options),
@@ -52,6 +54,7 @@ class TopicFold:
 
     async def start(self) -> None:
         """Join the group. Raises as BatchApp does."""
+        await wait_for_group(self._source.group, self._client)
         await self.app.start()
 
     async def stop(self) -> None:

@@ -9,12 +9,12 @@ from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from hatcast.stream.errors import SettingError
+from hatcast.stream.errors import SettingError, name_fix, similar_name
 from hatcast.stream.policy.cells_file import CellsFile, read_cells_file
 from hatcast.stream.policy.estimator_keys import Relation
-from hatcast.stream.policy.table import WEAK_EPSILON, PolicyTable
+from hatcast.stream.policy.table import WEAK_EPSILON, PolicyTable, epsilon_problem
 from hatcast.stream.readings.reading import to_milli
 from hatcast.stream.units import DAY_MS, HOUR_MS, MINUTE_MS, NANO, nano_ceil, nano_floor
 
@@ -110,8 +110,12 @@ def check_times(given: PolicyTable, durations: Mapping[str, int]) -> None:
     try:
         ZoneInfo(given.timezone).utcoffset(None)
     except (ZoneInfoNotFoundError, ValueError, OSError):
+        near = similar_name(given.timezone, available_timezones())
+        fix = 'use a name such as "Asia/Kolkata"'
         raise SettingError(
-            "policy.timezone", f"{given.timezone!r} is not a known time zone", 'use a name such as "Asia/Kolkata"'
+            "policy.timezone",
+            f"{given.timezone!r} is not a known time zone",
+            fix if near is None else f"did you mean {near}? {fix}",
         ) from None
 
 
@@ -120,9 +124,7 @@ def check_privacy(given: PolicyTable) -> None:
     privacy = given.privacy
     where = "policy.privacy"
     if not 0 < privacy.epsilon <= 1e9 or nano_ceil(privacy.epsilon) * privacy.max_hats_per_day > 2**62:
-        raise SettingError(
-            f"{where}.epsilon", f"{privacy.epsilon:g} is not a valid epsilon", "use a number above 0, such as 1.0"
-        )
+        raise SettingError(f"{where}.epsilon", *epsilon_problem(privacy.epsilon))
     if privacy.epsilon > WEAK_EPSILON and not privacy.acknowledge_weak_privacy:
         raise SettingError(
             f"{where}.epsilon",
@@ -148,7 +150,7 @@ def check_privacy(given: PolicyTable) -> None:
     _check_unit(given)
     if privacy.relation not in set(Relation):
         raise SettingError(
-            f"{where}.relation", f"{privacy.relation!r} is not a relation", 'use "replace" or "add_remove"'
+            f"{where}.relation", f"{privacy.relation!r} is not a relation", name_fix(privacy.relation, Relation)
         )
 
 
@@ -220,7 +222,7 @@ def _check_unit(given: PolicyTable) -> None:
         raise SettingError(
             f"{where}.unit",
             f"{privacy.unit!r} is not a privacy unit",
-            'use "user_day" (one vehicle, one day) or "user" (for ever)',
+            f"{name_fix(privacy.unit, UNITS)}: one vehicle on one day, or on all days",
         )
     if privacy.unit == "user_day":
         if limit is not None:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
-from hatcast.stream.errors import SettingError
+from hatcast.stream.errors import SettingError, name_fix
 from hatcast.stream.policy.hybrid_keys import HybridKeys, HybridUse, hybrid_keys
 from hatcast.stream.policy.table import EstimatorTable, PrivacyTable
 
@@ -63,9 +63,7 @@ class ChosenKeys:
 def chosen_keys(table: EstimatorTable, privacy: PrivacyTable, estimators: Mapping[str, EstimatorKeys]) -> ChosenKeys:
     """Return the keys of the configured estimator; `privacy` is already checked. Raises SettingError."""
     if table.name not in estimators:
-        raise SettingError(
-            f"{_WHERE}.name", f"{table.name!r} is not an estimator", f"use one of {', '.join(estimators)}"
-        )
+        raise SettingError(f"{_WHERE}.name", f"{table.name!r} is not an estimator", name_fix(table.name, estimators))
     keys = estimators[table.name]
     if privacy.relation not in keys.relations:
         proved = [name for name, other in estimators.items() if privacy.relation in other.relations]
@@ -118,6 +116,5 @@ def _check(key: str, value: str | int, names: tuple[str, ...]) -> None:
     elif not names:
         raise SettingError(f"{_WHERE}.{key}", f"{value!r} depends on counts, which are private here", "use an integer")
     elif value not in names:
-        listed = [*names, "an integer"] if key == "array_length" else [*names]
-        fix = f"use {', '.join(listed[:-1])} or {listed[-1]}"
+        fix = name_fix(value, names) if key != "array_length" else f"{name_fix(value, names)} or an integer"
         raise SettingError(f"{_WHERE}.{key}", f"{value!r} is unknown", fix)

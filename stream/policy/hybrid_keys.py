@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from hatcast.stream.errors import SettingError
-from hatcast.stream.policy.table import WEAK_EPSILON, EstimatorTable, PrivacyTable
+from hatcast.stream.errors import SettingError, name_fix
+from hatcast.stream.policy.table import WEAK_EPSILON, EstimatorTable, PrivacyTable, epsilon_problem
 from hatcast.stream.readings.reading import to_milli
 from hatcast.stream.units import nano_ceil
 
@@ -128,9 +128,7 @@ def _noise(text: str | None) -> NoiseKind:
     if text is None:
         return NoiseKind.LAPLACE
     if text not in set(NoiseKind):
-        raise SettingError(
-            f"{_ESTIMATOR}.noise", f"{text!r} is not a noise distribution", f"use {' or '.join(NoiseKind)}"
-        )
+        raise SettingError(f"{_ESTIMATOR}.noise", f"{text!r} is not a noise distribution", name_fix(text, NoiseKind))
     return NoiseKind(text)
 
 
@@ -157,7 +155,7 @@ def _local_epsilon(name: str, privacy: PrivacyTable, use: HybridUse) -> float:
             where, f"differs from policy.privacy.epsilon, and {name} has only one epsilon", "set policy.privacy.epsilon"
         )
     if not 0 < given <= 1e9:
-        raise SettingError(where, f"{given:g} is not a valid epsilon", "use a number above 0, such as 1.0")
+        raise SettingError(where, *epsilon_problem(given))
     if given > WEAK_EPSILON and not privacy.acknowledge_weak_privacy:
         raise SettingError(
             where,
@@ -190,7 +188,7 @@ def _check_charge(keys: HybridKeys, privacy: PrivacyTable) -> None:
     """Check the charge of a release as `check_privacy` checks epsilon."""
     charged, where = keys.charged(privacy.epsilon), f"{_PRIVACY}.local_epsilon"
     if nano_ceil(charged) * privacy.max_hats_per_day > 2**62 or not math.isfinite(charged):
-        raise SettingError(where, f"{charged:g} is not a valid epsilon", "use a number above 0, such as 1.0")
+        raise SettingError(where, *epsilon_problem(charged))
     if charged > privacy.daily_limit:
         raise SettingError(
             where,

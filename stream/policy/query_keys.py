@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import ceil
 from typing import Final
 
-from hatcast.stream.errors import SettingError
+from hatcast.stream.errors import SettingError, name_fix
 from hatcast.stream.policy.checks import check_name
 from hatcast.stream.policy.estimator_keys import Relation
 from hatcast.stream.policy.query import CELL_SELECTION, Kind, MissingDays, Query
@@ -67,12 +67,12 @@ def _query(given: PolicyTable, table: QueryTable, relation: Relation, where: str
             f"{where}.name", f"{CELL_SELECTION!r} is reserved for a private selection of cells", "use another name"
         )
     if table.kind not in set(Kind):
-        raise SettingError(f"{where}.kind", f"{table.kind!r} is not a kind of query", f"use one of {', '.join(Kind)}")
+        raise SettingError(f"{where}.kind", f"{table.kind!r} is not a kind of query", name_fix(table.kind, Kind))
     if not 1 <= table.days <= DAYS_MAX:
         raise SettingError(f"{where}.days", f"{table.days} is not a valid number of days", f"use 1 to {DAYS_MAX}")
     if table.missing_days not in set(MissingDays):
         raise SettingError(
-            f"{where}.missing_days", f"{table.missing_days!r} is unknown", f"use {' or '.join(MissingDays)}"
+            f"{where}.missing_days", f"{table.missing_days!r} is unknown", name_fix(table.missing_days, MissingDays)
         )
     kind = Kind(table.kind)
     _check_kind(given, table, kind, relation, where)

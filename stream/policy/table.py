@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
+from hatcast.stream.policy.key_errors import such_as
 from hatcast.stream.readings.reading import to_milli
 
 MIN_USERS: Final = 10  # default
@@ -17,30 +18,30 @@ class PrivacyTable(msgspec.Struct, frozen=True, kw_only=True):
 
     unit: str = "user_day"
     relation: str = "replace"
-    epsilon: float
-    max_hats_per_day: int
-    daily_limit: float
-    total_limit: float | None = None
+    epsilon: Annotated[float, such_as(1.0)]
+    max_hats_per_day: Annotated[int, such_as(89)]
+    daily_limit: Annotated[float, such_as(5.0)]
+    total_limit: Annotated[float | None, such_as(1000.0)] = None
     delta: float = 1e-6
-    min_users: int | None = None
+    min_users: Annotated[int | None, such_as(10)] = None
     acknowledge_weak_privacy: bool = False
-    local_epsilon: float | None = None
-    max_coalition: int | None = None
+    local_epsilon: Annotated[float | None, such_as(1.0)] = None
+    max_coalition: Annotated[int | None, such_as(0)] = None
 
 
 class EstimatorTable(msgspec.Struct, frozen=True, kw_only=True):
     """`[policy.estimator]`. A key that the estimator does not use stays None."""
 
-    name: str
-    grouping: str | None = None
-    array_length: str | int | None = None
-    quantiles: str | None = None
-    weight_threshold: float | None = None
-    noise: str | None = None
-    sigma: float | None = None
-    sigma_local: float | None = None
-    mean_gap: float | None = None
-    groups: str | None = None
+    name: Annotated[str, such_as("array_averaging")]
+    grouping: Annotated[str | None, such_as("bestfit")] = None
+    array_length: Annotated[str | int | None, such_as("median")] = None
+    quantiles: Annotated[str | None, such_as("epsilon_dependent")] = None
+    weight_threshold: Annotated[float | None, such_as(10.0)] = None
+    noise: Annotated[str | None, such_as("laplace")] = None
+    sigma: Annotated[float | None, such_as(8.0)] = None
+    sigma_local: Annotated[float | None, such_as(8.0)] = None
+    mean_gap: Annotated[float | None, such_as(2.0)] = None
+    groups: Annotated[str | None, such_as("separate")] = None
 
 
 class TrackerTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,35 +49,35 @@ class TrackerTable(msgspec.Struct, frozen=True, kw_only=True):
 
     share: float = 0.3
     objective: str = "cells"
-    price: float | None = None
-    watch: str | None = None
-    watch_share: float | None = None
+    price: Annotated[float | None, such_as(1.5)] = None
+    watch: Annotated[str | None, such_as("cells.txt")] = None
+    watch_share: Annotated[float | None, such_as(0.5)] = None
 
 
 class QueryTable(msgspec.Struct, frozen=True, kw_only=True):
     """One `[[policy.query]]` as written: `scale` in the unit of the answer, `speed_limit` in km/h."""
 
-    name: str
-    kind: str
-    days: int
-    from_date: str | None = msgspec.field(default=None, name="from")
-    epsilon: float | None = None
-    scale: float | None = None
-    min_n: int | None = None
-    speed_limit: float | None = None
+    name: Annotated[str, such_as("fast-buses")]
+    kind: Annotated[str, such_as("over_speed_limit")]
+    days: Annotated[int, such_as(31)]
+    from_date: Annotated[str | None, such_as("2022-01-01")] = msgspec.field(default=None, name="from")
+    epsilon: Annotated[float | None, such_as(0.1)] = None
+    scale: Annotated[float | None, such_as(1.0)] = None
+    min_n: Annotated[int | None, such_as(310)] = None
+    speed_limit: Annotated[float | None, such_as(50.0)] = None
     missing_days: str = "suppress"
 
 
 class PolicyTable(msgspec.Struct, frozen=True, kw_only=True):
     """`[policy]` as written: speeds in km/h, durations as text, `from` (a Python keyword) as `from_date`."""
 
-    name: str
-    replaces: str | None = None
-    from_date: str | None = msgspec.field(default=None, name="from")
-    upper_bound: float
+    name: Annotated[str, such_as("bus-speeds")]
+    replaces: Annotated[str | None, such_as("old")] = None
+    from_date: Annotated[str | None, such_as("2022-02-01")] = msgspec.field(default=None, name="from")
+    upper_bound: Annotated[float, such_as(65.0)]
     reject_above: float | str = 150.0
     drop_zero: bool = True
-    timezone: str
+    timezone: Annotated[str, such_as("Asia/Kolkata")]
     h3_resolution: int = 7
     slot_length: str = "1h"
     hours: tuple[int, int] = (9, 21)
@@ -136,6 +137,12 @@ def canonical(
         **({} if tracker is None else {"tracker": tracker}),
         **({"query": list(queries)} if queries else {}),
     }
+
+
+def epsilon_problem(epsilon: float) -> tuple[str, str]:
+    """Return the problem and the fix of an epsilon that is not above 0, or too large for the ledger's sums."""
+    problem = "is more than the ledger can count" if epsilon > 0 else "is not above 0"
+    return f"{epsilon:g} {problem}", f"use a number above 0 and at most {WEAK_EPSILON:g}, such as 1.0"
 
 
 def min_users_of(privacy: PrivacyTable) -> int:

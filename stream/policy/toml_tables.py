@@ -1,9 +1,5 @@
-"""Decoding of TOML tables into structs, with errors that name the key and the fix.
+"""Decoding of TOML tables into structs. msgspec decodes; stream/policy/key_errors.py words its errors."""
 
-msgspec decodes. This module adds to its errors the path of the table and the likeliest known key.
-"""
-
-import difflib
 import re
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
@@ -11,6 +7,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from hatcast.stream.errors import SettingError
+from hatcast.stream.policy.key_errors import joined, missing_fix, type_error, unknown_key
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -24,38 +21,26 @@ def decode_table(table: Mapping[str, Any], into: type[T], where: str) -> T:
 
     Raises SettingError for an unknown key (naming the most similar known key), a missing key or a wrong type.
     """
-    _reject_unknown(table, into, where)
-    for field in msgspec.structs.fields(into):
-        if field.required and field.encode_name not in table:
-            raise SettingError(_join(where, field.encode_name), "is missing", f"add it to [{where or 'the top'}]")
+    _check_keys(table, into, where)
     try:
         return msgspec.convert(table, into)
     except msgspec.ValidationError as error:
-        text = str(error)
-        path = _PATH.search(text)
-        key = _join(where, path[1] if path else "")
-        problem = text[: path.start()] if path else text
-        raise SettingError(key, problem[:1].lower() + problem[1:], "see the configuration reference") from None
+        found = _PATH.search(str(error))
+        raise type_error(table, into, where, found[1] if found else "") from None
 
 
-def _reject_unknown(table: Mapping[str, Any], into: type[msgspec.Struct], where: str) -> None:
+def _check_keys(table: Mapping[str, Any], into: type[msgspec.Struct], where: str) -> None:
+    """Raise SettingError for an unknown or a missing key."""
     known = {field.encode_name: field for field in msgspec.structs.fields(into)}
     for key, value in table.items():
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            fix = f"did you mean {near[0]}?" if near else f"known keys are {', '.join(sorted(known))}"
-            raise SettingError(_join(where, key), "is not a known key", fix)
+            raise unknown_key(key, list(known), where)
         inner = known[key].type
         if isinstance(value, Mapping) and isinstance(inner, type) and issubclass(inner, msgspec.Struct):
-            _reject_unknown(value, inner, _join(where, key))
-            for field in msgspec.structs.fields(inner):
-                if field.required and field.encode_name not in value:
-                    inside = _join(where, key)
-                    raise SettingError(_join(inside, field.encode_name), "is missing", f"add it to [{inside}]")
-
-
-def _join(where: str, key: str) -> str:
-    return f"{where}.{key}" if where and key else where or key
+            _check_keys(value, inner, joined(where, key))
+    for key, field in known.items():
+        if field.required and key not in table:
+            raise SettingError(joined(where, key), "is missing", missing_fix(field, where))
 
 
 def duration_ms(text: str, key: str) -> int:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import h3.api.basic_int as h3
 import numpy as np
 
-from hatcast.stream.errors import SettingError
+from hatcast.stream.errors import SettingError, name_fix
 from hatcast.stream.policy.cells_file import CellsFile, read_cells_file
 from hatcast.stream.policy.estimator_keys import EstimatorKeys, Relation
 from hatcast.stream.policy.query import TRACKER_QUERIES, Query
@@ -96,7 +96,8 @@ def with_tracker_defaults(table: Mapping[str, Any]) -> Mapping[str, Any]:
             "remove it: daily_limit is what a vehicle can lose on a day",
         )
     filled = {**_DEFAULTS, **privacy}
-    filled["epsilon"] = privacy.get("daily_limit", 1.0)  # without it, the error names daily_limit
+    limit = privacy.get("daily_limit")
+    filled["epsilon"] = limit if isinstance(limit, int | float) else 1.0  # the error names daily_limit
     return {**table, "privacy": filled}
 
 
@@ -163,7 +164,7 @@ def _check_values(table: TrackerTable) -> None:
             raise SettingError(f"{_WHERE}.{key}", f"{share:g} is not a share", "use 0 to 1, such as 0.3")
     if table.objective not in set(Objective):
         raise SettingError(
-            f"{_WHERE}.objective", f"{table.objective!r} is unknown", f"use one of {', '.join(Objective)}"
+            f"{_WHERE}.objective", f"{table.objective!r} is unknown", name_fix(table.objective, Objective)
         )
     if table.price is not None and not 0 < table.price < math.inf:
         raise SettingError(f"{_WHERE}.price", f"{table.price:g} is not a price", "use km/h above 0, or leave it out")

@@ -51,6 +51,9 @@ def test_every_file_of_a_command_is_listed() -> None:
         (["worker", "--no-such"], "hatcast worker: no such option: --no-such; see hatcast worker --help"),
         (["feed", "replay"], "see hatcast feed replay --help"),
         (["batch", "x", "--format", "none"], "'jsonl', 'itms'"),
+        (["batch", "x", "--format", "gtfsrt"], "did you mean gtfs-rt?; see hatcast batch --help"),
+        (["feed", "mqt"], "hatcast feed: no such command 'mqt', did you mean mqtt?; see hatcast feed --help"),
+        (["tail", "--estimate"], "no such option: --estimate, did you mean --estimates?; see hatcast tail --help"),
         (["doctor", "surplus"], "hatcast doctor: got unexpected extra argument"),
         (
             ["budget", "--config", "/none/hatcast.toml"],

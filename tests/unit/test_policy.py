@@ -53,8 +53,8 @@ REFUSED = [
     ("upper_bound", None, "add it"),
     ("timezone", None, "add it"),
     ("name", None, "add it"),
-    ("privacy", None, "add it"),
-    ("estimator", None, "add it"),
+    ("privacy", None, "add the table [policy.privacy]"),
+    ("estimator", None, "add the table [policy.estimator]"),
     ("privacy__epsilon", None, "add it"),
     ("privacy__max_hats_per_day", None, "add it"),
     ("privacy__daily_limit", None, "add it"),
@@ -115,7 +115,7 @@ REFUSED = [
     ("privacy__min_users", 0, "1 or more"),
     ("privacy__min_users", 10**20, "1 or more"),
     ("estimator__name", "average", "use one of"),
-    ("estimator__grouping", "random", "bestfit or wraparound"),
+    ("estimator__grouping", "random", "use one of bestfit, wraparound"),
     ("estimator__array_length", "longest", "minimax_sqrt2, minimax_convex, worst_case or an int"),
     ("estimator__array_length", 0, "1 or more"),
     ("cells", "sourceless.txt", "first line"),
@@ -174,7 +174,7 @@ def test_defaults_of_estimators_are_those_of_the_design() -> None:
 @pytest.mark.parametrize(
     ("estimator", "message"),
     [
-        ({"name": "quantile", "quantiles": "tenths"}, "'tenths' is unknown; use fixed or epsilon_dependent"),
+        ({"name": "quantile", "quantiles": "tenths"}, "'tenths' is unknown; use one of fixed, epsilon_dependent"),
         ({"name": "levy", "quantiles": "fixed"}, "is not used by levy; remove it"),
         ({"name": "weighted_mean", "grouping": "bestfit"}, "is not used by weighted_mean; remove it"),
         ({"name": "opt_array_averaging", "array_length": "minimax_convex_printed"}, "is unknown"),

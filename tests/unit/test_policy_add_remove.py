@@ -73,13 +73,13 @@ REFUSED = [
     ("estimator__array_length", None, "policy.estimator.array_length", "is missing"),
     ("estimator__array_length", "median", "policy.estimator.array_length", "depends on counts, which are private here"),
     ("estimator__array_length", 0, "policy.estimator.array_length", "is not a valid length"),
-    ("estimator__array_length", 4.5, "policy.estimator.array_length", "expected"),
+    ("estimator__array_length", 4.5, "policy.estimator.array_length", "4.5 is a number, not text or an integer"),
     ("estimator__grouping", "bestfit", "policy.estimator.grouping", "is not used by capped_ratio; remove it"),
     ("estimator__weight_threshold", 0, "policy.estimator.weight_threshold", "use a number above 0, or leave it out"),
     ("estimator__weight_threshold", -1.0, "policy.estimator.weight_threshold", "is not a number of readings"),
     ("estimator__weight_threshold", float("nan"), "policy.estimator.weight_threshold", "is not a number of readings"),
     ("estimator__weight_threshold", float("inf"), "policy.estimator.weight_threshold", "is not a number of readings"),
-    ("estimator__weight_threshold", "few", "policy.estimator.weight_threshold", "expected"),
+    ("estimator__weight_threshold", "few", "policy.estimator.weight_threshold", "write weight_threshold = 10.0"),
 ]
 
 

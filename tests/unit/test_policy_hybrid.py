@@ -127,7 +127,7 @@ def test_separate_groups_are_for_every_estimator_that_reads_both(name: str) -> N
             {"local_epsilon": 2.0},
             "policy.privacy.local_epsilon: differs from policy.privacy.epsilon, and full_lm has",
         ),
-        ({"name": "pwh"}, {"local_epsilon": 0.0}, "policy.privacy.local_epsilon: 0 is not a valid epsilon"),
+        ({"name": "pwh"}, {"local_epsilon": 0.0}, "policy.privacy.local_epsilon: 0 is not above 0"),
         ({"name": "pwh"}, {"local_epsilon": 11.0}, "policy.privacy.local_epsilon: 11 gives hardly any privacy"),
         ({"name": "pwh"}, {"local_epsilon": 9.0, "daily_limit": 8.0}, "local_epsilon: 9 is above daily_limit 8"),
         ({"name": "pwh"}, {"max_coalition": 3}, "policy.privacy.max_coalition: is for amplification"),

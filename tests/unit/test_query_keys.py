@@ -52,10 +52,10 @@ def changed(query: dict[str, Any], **changes: object) -> dict[str, Any]:
 
 REFUSED: list[tuple[dict[str, Any], dict[str, Any], str | None, str]] = [
     (MEAN, {"nane": "a"}, "nane", "did you mean name?"),
-    (MEAN, {"name": None}, "name", "is missing; add it to [policy.query[0]]"),
+    (MEAN, {"name": None}, "name", "is missing; add it to [[policy.query]], such as"),
     (MEAN, {"kind": None}, "kind", "is missing"),
     (MEAN, {"days": None}, "days", "is missing"),
-    (MEAN, {"days": 7.5}, "days", "expected `int`"),
+    (MEAN, {"days": 7.5}, "days", "7.5 is a number, not an integer"),
     (MEAN, {"name": ""}, "name", "ASCII"),
     (MEAN, {"name": "two words"}, "name", "ASCII"),
     (MEAN, {"name": "a:b"}, "name", "ASCII"),
@@ -64,7 +64,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str | None, str]] = [
     (MEAN, {"kind": "median_speed"}, "kind", "use one of mean_speed, over_speed_limit"),
     (MEAN, {"days": 0}, "days", "use 1 to 366"),
     (MEAN, {"days": 367}, "days", "use 1 to 366"),
-    (MEAN, {"missing_days": "guess"}, "missing_days", "use suppress or leave_out"),
+    (MEAN, {"missing_days": "guess"}, "missing_days", "use one of suppress, leave_out"),
     (MEAN, {"from_": None}, "from", "write the first local date of a period"),
     (MEAN, {"from_": "2022-02-30"}, "from", "is not a date"),
     (MEAN, {"from_": "20220101"}, "from", "is not a date"),

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from hatcast.agents.research.evaluate.simulation import Floats
-from hatcast.stream.errors import HatcastError
+from hatcast.stream.errors import HatcastError, name_fix
 from hatcast.stream.estimators import ESTIMATORS, Estimator, Parameters
 from hatcast.stream.estimators.array_averaging import arrays_of
 from hatcast.stream.estimators.array_length import PRINTED_RULES, RULES
@@ -124,7 +124,7 @@ def parse_contender(text: str) -> Contender:
     """
     name, *settings = text.strip().split(":")
     if name not in ESTIMATORS:
-        raise BadContender(f"--estimators: {name!r} is not an estimator; use some of {', '.join(ESTIMATORS)}")
+        raise BadContender(f"--estimators: {name!r} is not an estimator; {name_fix(name, ESTIMATORS)}")
     keys = ESTIMATORS[name].keys.defaults
     length = keys["array_length"] or _DEFAULT_LENGTH if "array_length" in keys else None
     parsed = Contender(text.strip(), ESTIMATORS[name], keys.get("grouping"), length, keys.get("quantiles"))

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from hatcast.agents.research.evaluate.simulation import Draws, Floats
-from hatcast.stream.errors import HatcastError
+from hatcast.stream.errors import HatcastError, name_fix
 from hatcast.stream.hybrid import (
     HYBRID_ESTIMATORS,
     HybridEstimator,
@@ -128,8 +128,8 @@ def parse_estimators(text: str) -> list[HybridEstimator]:
     names = [name.strip() for name in text.split(",")]
     unknown = [name for name in names if name not in _CONTENDERS]
     if unknown:
-        known = ", ".join(_CONTENDERS)
-        raise HatcastError(f"--estimators: {unknown[0]!r} is not an estimator of the hybrid model; use some of {known}")
+        fix = name_fix(unknown[0], _CONTENDERS)
+        raise HatcastError(f"--estimators: {unknown[0]!r} is not an estimator of the hybrid model; {fix}")
     return [_CONTENDERS[name] for name in dict.fromkeys(names)]
 
 
