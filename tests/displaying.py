@@ -69,6 +69,43 @@ def estimate(hour: int, cell: str = CELLS[0], stage: str = "live", road: float =
     return json.dumps(head | more).encode()
 
 
+def answered(slot: str = "09:00", cell: str = CELLS[0], query: str = "month-speed", **more: Any) -> bytes:
+    """An answer to a query over 31 days, as bytes; `more` replaces and adds fields."""
+    policy, first, last = (
+        more.pop(*each) for each in (("policy", "city"), ("first_date", "2021-12-03"), ("last_date", "2022-01-02"))
+    )
+    record = {
+        "release_id": f"{policy}/{last}T{slot}/{cell}/{query}",
+        "policy_id": "b2:" + "0" * 32,
+        "status": "released",
+        "seq": 52,
+        "query": query,
+        "kind": "mean_speed",
+        "cell": cell,
+        "date": last,
+        "slot": slot,
+        "start": f"{first}T{slot}:00+05:30",
+        "end": f"{last}T{int(slot[:2]) + 1:02}{slot[2:]}:00+05:30",
+        "first_date": first,
+        "last_date": last,
+        "days": 31,
+        "days_used": 31,
+        "user_days": 527,
+        "mean": 21.836,
+        "raw": 21.836,
+        "unit": "km/h",
+        "noise": {"kind": "laplace", "scale": 1.005},
+        "interval95": [18.824, 24.848],
+        "covers": "noise",
+        "epsilon": 0.138888889,
+        "epsilon_user_day": 12.361111121,
+        "most_hats": 89,
+        "relation": "replace",
+        "released_at": "2022-01-02T04:35:03.120Z",
+    }
+    return json.dumps(record | more).encode()
+
+
 def filed(record: bytes, partition: int, offset: int) -> HatRecord:
     """A release or an estimate, as the map indexes it."""
     read = (read_estimate if b'"estimate_id"' in record else read_release)(record, partition, offset)
@@ -111,6 +148,9 @@ def publish(made: Feed, records: Iterable[bytes]) -> None:
         for record in records:
             if b'"epsilon_sum"' in record:
                 changes.budget(read_budget(record, made.position.budget[0]), 0)
+                continue
+            if b'"first_date"' in record:
+                changes.answer(record)
                 continue
             partition = sum(json.loads(record)["cell"].encode()) % len(made.position.means)
             if b'"estimate_id"' in record:

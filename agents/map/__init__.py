@@ -1,8 +1,9 @@
-"""Live map: a web page, a JSON API and an event stream, from `hats.means`, `hats.estimates` and `hats.budget` only.
+"""Live map: a web page, a JSON API and an event stream, from the public output topics only.
 
-    Kafka -> topic_reader.Reader -> history.History -> rendering (JSON, GeoJSON) -> api -> HTTP clients
+    Kafka -> topic_reader.Reader -> history.History, answers.Answers -> rendering (JSON, GeoJSON) -> api -> HTTP clients
                                  '-> feed.Changes -> subscribers.Hub -> one shared Chunk -> every open page
 
-The map reads no other topic and no Redis, so it cannot show anything that is not public. It stores each record's bytes
-and passes them on unchanged: the page and the API show the decimals of the topic.
+The map reads releases, estimates, answers and budget, no other topic and no Redis, so it cannot show anything that is
+not public. It stores each record's bytes and passes them on unchanged: the page and the API show the decimals of the
+topic.
 """

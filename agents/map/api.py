@@ -15,6 +15,7 @@ from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.history import PolicyHistory, SlotRecords
 from hatcast.agents.map.parameters import (
     RequestError,
+    parse_answers,
     parse_cell,
     parse_kind,
     parse_policy,
@@ -23,7 +24,14 @@ from hatcast.agents.map.parameters import (
     reject_unknown,
 )
 from hatcast.agents.map.record import Kind
-from hatcast.agents.map.rendering import cell_history, cell_view, estimates_view, geojson_view, releases_view
+from hatcast.agents.map.rendering import (
+    answers_view,
+    cell_history,
+    cell_view,
+    estimates_view,
+    geojson_view,
+    releases_view,
+)
 from hatcast.agents.map.responses import Body, accepts_gzip, prefers
 from hatcast.agents.map.subscribers import Disconnected, Viewer
 
@@ -50,6 +58,8 @@ class Api:
         router.add_get("/api/v1/slots", self._slots)
         router.add_get("/api/v1/cells/{cell}", partial(self._cell, Kind.RELEASES))
         router.add_get("/api/v1/cells/{cell}/estimates", partial(self._cell, Kind.ESTIMATES))
+        router.add_get("/api/v1/queries", self._queries)
+        router.add_get("/api/v1/cells/{cell}/queries", self._cell_queries)
         router.add_get("/api/v1/status", self._status)
         router.add_get("/api/v1/events", self._events, allow_head=False)
 
@@ -75,7 +85,8 @@ class Api:
         """Return the stored slots of a policy."""
         reject_unknown(request.query, "policy")
         name = self._policy(request)
-        versions = [policy and policy.version for policy in (self._feed.policy(kind, name) for kind in Kind)]
+        stored = [*self._policies(name), self._feed.answers.policies.get(name)]
+        versions = [policy and policy.version for policy in stored]
         names = self._feed.histories[Kind.RELEASES].names()  # the list of policies changes with other policies too
         body = self._body(
             ("slots", name),
@@ -97,6 +108,38 @@ class Api:
             ("cell", kind, name, cell, str(begin), str(end)),
             policy.version,
             lambda: Body(cell_view(kind, name, cell, cell_history(policy, cell, begin, end)), JSON, level=_GZIP_LEVEL),
+        )
+        return body.respond(request)
+
+    async def _queries(self, request: web.Request) -> web.StreamResponse:
+        """Return answers to queries over days: of each query the newest period, or as requested."""
+        reject_unknown(request.query, "policy", "query", "period", "slot")
+        query, period, slot = parse_answers(request.query)
+        name = self._policy(request)
+        stored = self._feed.answers.policies.get(name)
+        records = [] if stored is None else stored.find(query, period, slot)
+        if not records and (query, period, slot) != (None, None, None):
+            raise RequestError(404, "no such answer is stored; /api/v1/slots lists the stored ones under queries")
+        body = self._body(
+            ("queries", name, query or "", period or "", slot or ""),
+            stored and stored.version,
+            lambda: Body(answers_view(name, records), JSON, level=_GZIP_LEVEL),
+        )
+        return body.respond(request)
+
+    async def _cell_queries(self, request: web.Request) -> web.StreamResponse:
+        """Return the stored answers to queries over days about one cell."""
+        reject_unknown(request.query, "policy")
+        cell = parse_cell(request.match_info["cell"])
+        name = self._policy(request)
+        stored = self._feed.answers.policies.get(name)
+        records = [] if stored is None else stored.of_cell(cell)
+        if not records and not any(policy and cell in policy.seen for policy in self._policies(name)):
+            raise RequestError(404, "no answer about this cell; /api/v1/slots lists the stored ones under queries")
+        body = self._body(
+            ("cell queries", name, cell),
+            stored and stored.version,
+            lambda: Body(answers_view(name, records, cell=cell), JSON, level=_GZIP_LEVEL),
         )
         return body.respond(request)
 
@@ -143,9 +186,12 @@ class Api:
             raise RequestError(503, "the releases are still being read: try again in a moment")
         requested = parse_policy(request.query)
         name = self._feed.select_policy(requested)
-        if requested is not None and all(self._feed.policy(kind, name) is None for kind in Kind):
+        if requested is not None and not any(self._policies(name)) and name not in self._feed.answers.policies:
             raise RequestError(404, "no release of this policy; /api/v1/slots lists the policies")
         return name
+
+    def _policies(self, name: str) -> list[PolicyHistory | None]:
+        return [self._feed.policy(kind, name) for kind in Kind]
 
     def _slot(self, policy: PolicyHistory | None, requested: str | None) -> SlotRecords | None:
         if requested is None:

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 _CELL: Final = re.compile(r"[0-9a-f]{15}")
 _SLOT: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}")
 _POLICY: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_ANSWER_FORMS: Final = {
+    "query": (_POLICY, "the name of a query"),
+    "period": (re.compile(r"\d{4}-\d{2}-\d{2}"), 'the first date of a period, such as "2021-11-15"'),
+    "slot": (re.compile(r"\d{2}:\d{2}"), 'the local start of a slot, such as "09:00"'),
+}
 _INSTANT: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}:\d{2})")
 _INSTANT_HINT: Final = 'write an instant with an offset, such as "2022-01-02T09:00:00+05:30" (in a URL "+" is "%2B")'
 
@@ -53,6 +58,20 @@ def parse_slot(query: Mapping[str, str]) -> str | None:
             400, 'slot: write a slot\'s local start, such as "2022-01-02T09:00"; /api/v1/slots lists the slots'
         )
     return slot
+
+
+def parse_answers(query: Mapping[str, str]) -> tuple[str | None, str | None, str | None]:
+    """Return the parameters `query`, `period` (a first date) and `slot` (a time), each None without it.
+
+    Raises RequestError.
+    """
+    found = []
+    for name, (form, hint) in _ANSWER_FORMS.items():
+        value = query.get(name)
+        if value is not None and not form.fullmatch(value):
+            raise RequestError(400, f"{name}: write {hint}; /api/v1/slots lists them under queries")
+        found.append(value)
+    return found[0], found[1], found[2]
 
 
 def parse_kind(query: Mapping[str, str]) -> Kind | None:

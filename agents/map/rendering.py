@@ -1,6 +1,6 @@
 """Response bodies of the API, as bytes. They embed records unchanged: no number is decoded and encoded again."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import h3.api.basic_str as h3
@@ -12,14 +12,18 @@ from hatcast.agents.map.record import HatRecord, Kind
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
-def slots_view(releases: History, estimates: History, name: str) -> bytes:
-    """Render the slots, cells and colour range of a policy: those of releases, and under `estimates` its estimates'."""
+def slots_view(releases: History, estimates: History, queries: Sequence[Mapping[str, Any]], name: str) -> bytes:
+    """Render the slots, cells and colour range of a policy: those of releases, and under `estimates` its estimates'.
+
+    queries   the stored periods of its queries over days
+    """
     return _ENCODE(
         {
             "policies": releases.names(),
             "policy": name,
             **_slots(releases.policies.get(name)),
             "estimates": _slots(estimates.policies.get(name)),
+            "queries": queries,
         }
     )
 
@@ -65,6 +69,11 @@ def geojson_view(name: str, slot: SlotRecords | None) -> bytes:
 def cell_view(kind: Kind, name: str, cell: str, records: Iterable[HatRecord]) -> bytes:
     """Render the records of one cell, in the given order."""
     return _ENCODE({"policy": name, "cell": cell, kind: [msgspec.Raw(each.record) for each in records]})
+
+
+def answers_view(name: str, records: Iterable[bytes], **head: str) -> bytes:
+    """Render answers to queries over days, in the given order; `head`, further fields, such as the cell."""
+    return _ENCODE({"policy": name, **head, "queries": [msgspec.Raw(each) for each in records]})
 
 
 def cell_history(policy: PolicyHistory, cell: str, from_ms: int | None, to_ms: int | None) -> list[HatRecord]:

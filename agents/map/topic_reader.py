@@ -1,4 +1,4 @@
-"""Reader of `hats.means`, `hats.budget` and `hats.estimates`, from the beginning, committed records only.
+"""Reader of the topics of releases, budget, estimates and answers, from the beginning, committed records only.
 
 It is in no consumer group, commits no offsets and stores nothing: the compacted topics are read anew at every start.
 """
@@ -118,7 +118,8 @@ class Reader:
         log.info("reading a topic that exists now", topics=sorted({*self._found.missing} - {*found.missing}))
         positions = {each: await self._consumer.position(each) for each in self._consumer.assignment()}
         self._found = found
-        self._feed.add_estimates(found.start().estimates)
+        if not self._feed.position.estimates:
+            self._feed.add_estimates(found.start().estimates)
         self._consumer.assign(found.partitions())
         for partition, offset in positions.items():
             self._consumer.seek(partition, offset)
@@ -139,6 +140,8 @@ class Reader:
             changes.budget(read_budget(value, record.offset), record.partition)
         elif record.topic == self._topics.estimates:
             changes.add(read_estimate(value, record.partition, record.offset))
+        elif record.topic == self._topics.queries:
+            changes.answer(value)
         else:
             METERS.set_to_current_time(DISPLAY_LAST_RELEASE)
             if (release := read_release(value, record.partition, record.offset)) is not None:
@@ -150,5 +153,7 @@ class Reader:
         if str(self._skipped).rstrip("0") == "1":
             where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
             log.warning(
-                "skipped a record that is not a release, an estimate or a budget", so_far=self._skipped, **where
+                "skipped a record that is not a release, an estimate, an answer or a budget",
+                so_far=self._skipped,
+                **where,
             )

@@ -25,6 +25,7 @@ class Topics:
     means: tuple[str, int]
     budget: tuple[str, int]
     estimates: tuple[str, int]
+    queries: tuple[str, int]
 
     @classmethod
     def find(cls, settings: Settings) -> Self:
@@ -37,24 +38,30 @@ class Topics:
         except KafkaException:
             raise HatcastError(f"lost the connection to {broker_name(settings)}: check that it runs") from None
         sizes = {name: len(topic.partitions) for name, topic in metadata.topics.items()}
-        names = (settings.topics.means, settings.topics.budget, settings.topics.estimates)
+        topics = settings.topics
+        names = (topics.means, topics.budget, topics.estimates, topics.queries)
         return cls(str(metadata.cluster_id), *((name, sizes.get(name, 0)) for name in names))
 
     @property
     def missing(self) -> list[str]:
         """Names of the topics that do not exist yet."""
-        return [name for name, size in (self.means, self.budget, self.estimates) if not size]
+        return [name for name, size in self._all if not size]
 
     def with_new(self, found: Self) -> Self:
         """Return these topics, and with them those of `found` that were missing."""
-        if found.cluster != self.cluster or self.estimates[1]:
+        if found.cluster != self.cluster:
             return self
-        return replace(self, estimates=found.estimates)
+        estimates = self.estimates if self.estimates[1] else found.estimates
+        queries = self.queries if self.queries[1] else found.queries
+        return replace(self, estimates=estimates, queries=queries)
+
+    @property
+    def _all(self) -> tuple[tuple[str, int], ...]:
+        return self.means, self.budget, self.estimates, self.queries
 
     def partitions(self) -> list[TopicPartition]:
         """Return all partitions."""
-        topics = (self.means, self.budget, self.estimates)
-        return [TopicPartition(name, number) for name, size in topics for number in range(size)]
+        return [TopicPartition(name, number) for name, size in self._all for number in range(size)]
 
     def start(self) -> Position:
         """Return the position before the first record."""
@@ -65,7 +72,7 @@ class Topics:
 def find_topics(settings: Settings) -> Topics:
     """Wait for a broker and look the topics up. Blocks.
 
-    Without a topic of estimates only releases are shown until it exists.
+    A topic of estimates or of answers that does not exist yet is read once it does.
     Raises HatcastError if no broker answers or another topic is missing.
     """
     wait_for_broker(settings)

@@ -23,7 +23,7 @@ from tests.displaying import CELLS, budget, release
 from tests.integration.tables import DEFAULTS, merged, toml
 from tests.services.data import ROOT
 
-TOPICS: Final = ("hats.means", "hats.budget", "hats.estimates")
+TOPICS: Final = ("hats.means", "hats.budget", "hats.estimates", "hats.queries")
 HOURS: Final = 24
 GROUPS: Final = (
     '{"central":{"mean":33.870,"raw":33.870,"interval95":[33.220,34.520],"users":300,"epsilon":1.0},'

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.monitoring.kinds import Process
-from tests.displaying import CELLS, budget, estimate, release
+from tests.displaying import CELLS, answered, budget, estimate, release
 from tests.exposed import undeclared, unset
 from tests.integration.harness import Pipeline, WorkerProcess, open_pipeline
 from tests.integration.health import is_ready, missing, scraped
@@ -84,7 +84,7 @@ def test_what_was_committed_is_shown_byte_for_byte_and_what_was_aborted_is_not(p
     assert unset(page, Process.DISPLAY) == set()
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(f"{url_of(display)}metrics", timeout=30)
-    assert '"skipped a record that is not a release, an estimate or a budget"' in display.logged()
+    assert '"skipped a record that is not a release, an estimate, an answer or a budget"' in display.logged()
     assert "whatever it holds" not in display.logged()
     assert display.terminate() == 0
 
@@ -118,7 +118,7 @@ def test_estimates_are_shown_beside_the_releases_each_policys_apart(pipeline: Pi
     assert settled in shown(display, f"cells/{CELLS[0]}/estimates")
     assert estimate(0) not in shown(display, f"cells/{CELLS[0]}/estimates")
     assert b"estimate_id" not in shown(display)
-    assert '"skipped a record that is not a release, an estimate or a budget"' in display.logged()
+    assert '"skipped a record that is not a release, an estimate, an answer or a budget"' in display.logged()
     assert "valu" not in display.logged()
     assert display.terminate() == 0
 
@@ -136,23 +136,25 @@ def sorted_by_cell(*records: bytes) -> list[bytes]:
     return sorted(records, key=lambda record: str(json.loads(record)["cell"]))
 
 
-def test_a_topic_of_estimates_that_is_created_later_is_shown_and_no_release_is_missed(pipeline: Pipeline) -> None:
+def test_topics_that_are_created_later_are_shown_and_no_release_is_missed(pipeline: Pipeline) -> None:
     """As where no worker of this version has started yet."""
     ensure_topics(pipeline.settings)
-    topic = pipeline.settings.topics.estimates
-    pipeline.kafka.delete_topics([topic])
+    topic, queries = pipeline.settings.topics.estimates, pipeline.settings.topics.queries
+    pipeline.kafka.delete_topics([topic, queries])
     send(pipeline, release(0))
     display = pipeline.start("display", "--port", 0, "--metrics-listen", "127.0.0.1:0")
     pipeline.wait(lambda: is_ready(display) and bool(url_of(display)), "a map that is ready", display)
     assert release(0) in shown(display)
     assert json.loads(shown(display, "estimates"))["estimates"] == []
-    assert display.logged().count('"a topic does not exist yet: showing the others until it does"') == 1
-    assert topic not in pipeline.kafka.topics(), "and it makes none"
+    assert display.logged().count('"a topic does not exist yet: showing the others until it does"') == 2
+    assert not {topic, queries} & pipeline.kafka.topics(), "and it makes none"
 
     ensure_topics(pipeline.settings)
     send(pipeline, estimate(0), topic=topic)
     pipeline.wait(lambda: estimate(0) in shown(display, "estimates"), "the estimates", display)
-    assert display.logged().count('"reading a topic that exists now"') == 1
+    send(pipeline, answered(), topic=queries)
+    pipeline.wait(lambda: answered() in shown(display, "queries"), "the answer", display)
+    assert display.logged().count('"reading a topic that exists now"') in (1, 2)
     send(pipeline, release(1))
     pipeline.wait(lambda: release(1) in shown(display), "a map that goes on", display)
     assert json.loads(shown(display, "slots"))["slots"][0]["slot"] == "2022-01-02T09:00"

@@ -1,6 +1,7 @@
 // Entry point of the page: creates the views and connects them to the model.
 
 import { Address, readAddress } from "./address.js";
+import { Answers } from "./answers.js";
 import { Budget } from "./budget.js";
 import { byId, element, setText } from "./dom.js";
 import { Freshness } from "./freshness.js";
@@ -28,6 +29,7 @@ const views = [
   new Legend(model, byId("legend"), byId("legend-title")),
   new Panel(model, byId("cell-body")),
   new Budget(model, byId("budget")),
+  new Answers(model, byId("answers"), byId("answers-body")),
   new Freshness(model, byId("connection"), byId("freshness")),
   { draw: drawPolicies },
   { draw: drawKinds },

@@ -27,6 +27,7 @@ export class Model extends EventTarget {
     this.layers = { releases: new Layer(), estimates: new Layer() };
     this.unit = "km/h";
     this.budgets = new Map(); // date -> record
+    this.queries = []; // the stored periods of queries over days, the newest of each query first
     this.slot = null; // the slot on display
     this.following = true;
   }
@@ -99,6 +100,7 @@ export class Model extends EventTarget {
     this.policy = view.policy;
     this.layers.releases.applySlots(view);
     this.layers.estimates.applySlots(view.estimates);
+    this.queries = view.queries ?? [];
     this.#showAvailable();
   }
 

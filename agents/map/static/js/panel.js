@@ -1,6 +1,7 @@
 // Panel of the selected cell: its value, its interval, its last days, and its record as published.
 
 import { explanation, summary } from "./card.js";
+import { CellAnswers } from "./cell_answers.js";
 import { chart } from "./chart.js";
 import { element } from "./dom.js";
 import { parseExact } from "./exact.js";
@@ -14,11 +15,13 @@ export class Panel {
   #model;
   #node;
   #history = { releases: new Map(), estimates: new Map() }; // slot -> record of the selected cell
+  #answers;
   #requested = "";
   #drawnKey = "";
 
   constructor(model, node) {
     this.#model = model;
+    this.#answers = new CellAnswers(model);
     this.#node = node;
   }
 
@@ -33,8 +36,9 @@ export class Panel {
     const latest = slots.length === 0 ? "" : slots[slots.length - 1].slot;
     const request = `${policy} ${selected} ${kind} ${latest}`;
     if (request !== this.#requested) this.#load(request, selected, policy);
+    this.#answers.request(selected);
     const found = { releases: this.#records("releases", selected), estimates: this.#records("estimates", selected) };
-    const key = `${request} ${slot} ${layers.releases.version} ${layers.estimates.version} ${found.releases.size} ${found.estimates.size}`;
+    const key = `${request} ${slot} ${layers.releases.version} ${layers.estimates.version} ${found.releases.size} ${found.estimates.size} ${this.#answers.version}`;
     if (key === this.#drawnKey) return;
     this.#drawnKey = key;
     const open = [...this.#node.querySelectorAll("details[open]")].map((each) => each.className);
@@ -84,6 +88,7 @@ export class Panel {
       element("p", { class: "key" }, kind === "estimates" ? "Line and band: speed of the road and its 95 % interval, dashed where predicted. Rings: releases, with their noise." : "Dots and band: means, and their noise in 95 of 100 cases."),
       ...explanation(record, found.releases.get(slot)),
       hours(slots, records, kind),
+      ...(slot === null ? [] : this.#answers.view(slot.slice(11))),
       record === undefined ? null : published(record),
     ].filter((part) => part !== null);
   }

@@ -40,6 +40,9 @@ export function dayOf(text) {
   return `${DAYS[new Date(Date.UTC(year, month - 1, day)).getUTCDay()]} ${day} ${MONTHS[month - 1]} ${year}`;
 }
 
+// 2022-01-02 -> 2 Jan 2022
+export const dateOf = (text) => dayOf(text).slice(4);
+
 export const clockOf = (text) => text.slice(11, 16);
 
 export const hoursOf = (slot) => `${clockOf(slot.start)}–${clockOf(slot.end)}`;
