@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from hatcast.agents.batch.fold import FoldResult, Job, fold_dump, fold_recording
+from hatcast.agents.batch.hints import hints
 from hatcast.agents.batch.retention import RetainChunks, RetainNothing, RetainTotals, Retention
 from hatcast.agents.cli.batch_tables import ShownRelease, releases_table, show_answers, show_hats, show_outcomes
 from hatcast.agents.cli.options import config_option, days_of, json_option
@@ -25,7 +26,7 @@ from hatcast.agents.worker.folds import fold_maker, report_fold_maker
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.users import FoldUsers
-from hatcast.stream.policy.policy import Relation
+from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 
@@ -141,6 +142,7 @@ class _Files:
 def _fold(given: _Files, retention: Retention, ledger: "LedgerFile | None" = None) -> FoldResult:
     """Fold all files, continuing the ledger's earlier runs. Without a ledger and a user key, use a random key."""
     settings, started_ms = given.settings, now_ms()
+    shows_counts = ledger is None or settings.policy.relation is Relation.REPLACE  # else they are private
     own_key = settings.user_key or secrets.token_bytes(KEY_BYTES)
     pseudonyms = Pseudonyms(own_key) if ledger is None else ledger.users.pseudonyms
     calendar = Calendar(settings.policy)
@@ -159,7 +161,7 @@ def _fold(given: _Files, retention: Retention, ledger: "LedgerFile | None" = Non
             make = fold_maker(settings.policy, calendar, vehicles, settings, dump.head.partitions)
             folded = fold_dump(dump, job(vehicles, start_bar(len(recording))), make)
     if given.reports is None:
-        return _warn_incomplete(folded)
+        return _warn(folded, settings.policy, shows_counts=shows_counts)
     with _progress() as start_bar, open_recording([given.reports], DUMP) as recording:
         dump = Dump(recording, str(given.reports))
         if dump.head.topic == settings.topics.telemetry:
@@ -167,14 +169,13 @@ def _fold(given: _Files, retention: Retention, ledger: "LedgerFile | None" = Non
                 f"{given.reports} is a dump of telemetry: give --reports the output of `hatcast dump reports`"
             )
         make_reports = report_fold_maker(settings.policy, calendar, devices, dump.head.partitions)
-        return _warn_incomplete(
-            folded.merged_with(fold_dump(dump, job(devices, start_bar(len(recording))), make_reports))
-        )
+        folded = folded.merged_with(fold_dump(dump, job(devices, start_bar(len(recording))), make_reports))
+    return _warn(folded, settings.policy, shows_counts=shows_counts)
 
 
-def _warn_incomplete(folded: FoldResult) -> FoldResult:
-    """Warn about partitions that were not folded to their ends."""
-    for warning in folded.ahead:
+def _warn(folded: FoldResult, policy: Policy, *, shows_counts: bool) -> FoldResult:
+    """Warn about partitions that were not folded to their ends, and about files with few accepted records."""
+    for warning in (*folded.ahead, *(hints(folded.outcomes, policy) if shows_counts else ())):
         click.echo(warning, err=True)
     return folded
 

@@ -11,7 +11,7 @@ import click
 
 from hatcast.agents.cli.options import config_option, json_option, metrics_listen_option
 from hatcast.agents.config.settings import Address, Settings, load_settings
-from hatcast.stream.errors import SettingError
+from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.policy.toml_tables import duration_ms
 from hatcast.stream.readings.formats import FORMATS
 
@@ -237,5 +237,7 @@ def _run(
     options = LiveOptions(feed, given["buffer"], polled, given["seconds"], listen)
     summary = asyncio.run(run_live(settings, options, connect))
     summary.show(as_json=given["as_json"])
+    if summary.never_reached:
+        raise HatcastError(f"{summary.never_reached}: check that it runs, and its address, port and TLS options")
     if summary.unconfirmed:
         sys.exit(1)

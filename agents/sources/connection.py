@@ -99,6 +99,13 @@ class SourceConnection:
         self._connected_s = monotonic_s()
         log.info("source reached", source=source.name, where=source.where, losses=self.losses)
 
+    def never_reached(self, source: Source) -> str:
+        """Return one line if the source has never answered; empty if it has."""
+        if self._ever_connected:
+            return ""
+        reason = f" ({self._logged_reason})" if self._logged_reason else ""
+        return f"{source.name} at {source.where} was never reached{reason}"
+
     def state(self) -> str:
         """Return the readiness of the source for `/readyz`."""
         return READY if self.is_connected else "not connected"

@@ -53,6 +53,7 @@ class LiveSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     records      readings that Kafka has confirmed
     unconfirmed  messages, heartbeats included, that Kafka had not confirmed at the shutdown timeout
+    never_reached   the source and the reason, if it never answered; else empty
     """
 
     topic: str
@@ -65,6 +66,7 @@ class LiveSummary(msgspec.Struct, frozen=True, kw_only=True):
     losses: int
     unconfirmed: int
     seconds: float
+    never_reached: str = ""
 
     def show(self, *, as_json: bool) -> None:
         """Print it to standard output."""
@@ -133,6 +135,7 @@ async def run_live(settings: Settings, options: LiveOptions, connect: Callable[[
         losses=connection.losses,
         unconfirmed=unconfirmed,
         seconds=round(monotonic_s() - started_s, 3),
+        never_reached=connection.never_reached(source),
     )
 
 

@@ -17,6 +17,7 @@ from tests.exposed import figures
 from tests.integration.bridging import SECONDS, arrived, body, bridge, sent, stopped, until
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.services import KafkaServer, RedisServer
+from tests.services.lifecycle import free_ports
 from tests.services.mosquitto import PASSWORD, USER, Mosquitto
 
 HFP = (
@@ -169,3 +170,26 @@ def test_a_broker_that_will_never_let_us_in_ends_the_bridge_in_one_line_without_
     assert says in str(refusal.value)
     assert password not in str(refusal.value)
     assert password not in repr(access)
+
+
+def test_a_broker_that_never_answers_fails_the_command_with_its_reason(pipeline: Pipeline) -> None:
+    with free_ports(1) as (port,):
+        done = pipeline.hatcast(
+            "feed",
+            "mqtt",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            "--topic",
+            "a",
+            "--format",
+            "jsonl",
+            "--for",
+            "1",
+        )
+    assert done.code == 1
+    last = done.err.splitlines()[-1]
+    assert last.startswith(f"hatcast: mqtt at 127.0.0.1:{port}")
+    assert "was never reached (" in last
+    assert last.endswith("check that it runs, and its address, port and TLS options")

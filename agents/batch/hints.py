@@ -1,0 +1,67 @@
+"""Hints for files of which few records, or none, were accepted: the likely cause, from the outcomes."""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.reading import Outcome
+
+_SHARE: Final = 0.5  # of the records: one such outcome alone is more than that of the policy's usual rejects
+
+_CAUSES: Final[Mapping[Outcome, Callable[[Policy], str]]] = MappingProxyType(
+    {
+        Outcome.UNDECODABLE: lambda _: "they are not in the format that --format names: docs/feeds.md",
+        Outcome.BAD_PLACE: lambda _: "their places are not latitudes and longitudes in degrees",
+        Outcome.BAD_VALUE: lambda policy: (
+            f"their speeds are negative, or above policy.reject_above ({_km_h(policy.reject_above)}): check the unit"
+        ),
+        Outcome.BAD_TIME: lambda _: (
+            "their times are later than their arrivals, or not times: check the time zone, and that times have an"
+            " offset such as +05:30"
+        ),
+        Outcome.ARRIVED_IN_FUTURE: lambda _: (
+            "they are dated in the future of this machine's clock: check the recording's time zone, and the clock"
+        ),
+        Outcome.OUTSIDE_DATES: lambda policy: f"they are from before policy.from ({policy.from_date})",
+        Outcome.OUTSIDE_HOURS: lambda policy: (
+            f"in {policy.timezone} their hours are not in policy.hours [{policy.hours[0]}, {policy.hours[1]}): is"
+            " policy.timezone that of the recording?"
+        ),
+        Outcome.OUTSIDE_CELLS: lambda _: "their cells are not in the file of policy.cells: is it of this city?",
+        Outcome.LATE: lambda _: "they arrived after their hours had closed: is the recording in order of arrival?",
+        Outcome.WRONG_PARTITION: lambda _: "their partitions are not those of their vehicles",
+        Outcome.ZERO: lambda _: "their speeds are 0, which policy.drop_zero rejects",
+        Outcome.OTHER_POLICY: lambda _: "devices sent them for another policy_id",
+    }
+)
+_USUAL: Final = frozenset({Outcome.ZERO})  # stopped buses: no hint unless nothing is accepted
+
+
+def hints(outcomes: Mapping[str, int], policy: Policy) -> Iterator[str]:
+    """Yield a line if no record was accepted, or if one unusual outcome has more than half of the records.
+
+    outcomes   as of `FoldResult`: outcome -> records; those of devices' reports have the prefix `reports.`
+    """
+    for prefix, kind in (("", "records"), ("reports.", "reports")):
+        counts: dict[Outcome, int] = {each: outcomes.get(f"{prefix}{each}", 0) for each in Outcome}
+        del counts[Outcome.HEARTBEAT]
+        if prefix and not any(counts.values()):
+            continue
+        yield from _hint(counts, kind, policy)
+
+
+def _hint(counts: Mapping[Outcome, int], kind: str, policy: Policy) -> Iterator[str]:
+    records, accepted = sum(counts.values()), counts[Outcome.ACCEPTED]
+    if not records:
+        yield f"hint: the files have no {kind}: are they the right ones, and complete?"
+        return
+    most = max((each for each in counts if each is not Outcome.ACCEPTED), key=lambda each: counts[each])
+    if most not in _CAUSES or (accepted and (counts[most] <= _SHARE * records or most in _USUAL)):
+        return
+    start = f"{accepted:,}" if accepted else "none"
+    yield f"hint: {start} of {records:,} {kind} accepted; {counts[most]:,} are {most}: {_CAUSES[most](policy)}"
+
+
+def _km_h(milli: int | None) -> str:
+    return "none" if milli is None else f"{milli / 1000:g} km/h"
