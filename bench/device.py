@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -103,7 +102,7 @@ class Round:
         """End the slot of all devices; return seconds of CPU, seconds of wall time, and bytes of the state file."""
         slot = self._rules.calendar.slot_at(MORNING)
         cells = sorted(h3.grid_disk(h3.latlng_to_cell(21.2, 72.8, 7), _RING))[:hats]
-        own = [OwnHat(f"BUS-{n}", slot, cell, Fraction(30_000 + n)) for cell in cells for n in range(devices)]
+        own = [OwnHat(f"BUS-{n}", slot, cell, 1, 30_000 + n) for cell in cells for n in range(devices)]
         with self._open() as (outbox, reporter):
 
             def end() -> None:

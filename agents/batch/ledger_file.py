@@ -106,6 +106,25 @@ class LedgerFile:
                     self._count_change(date)
                     self._reserve(date, {CELL_SELECTION: reservations(self.policy, date)[CELL_SELECTION]}, total)
 
+    def reserve_clustering(self, query: str, date: str, epsilon_nano: int) -> bool:
+        """Reserve an epsilon (1e-9) for each user of a local date, once for each query name; False without room.
+
+        Raises HatcastError if the file cannot be written.
+        """
+        if self._places(query, [date]).get(date):
+            return True
+        day, total, cost = self._day(date), self._total(), Reserved(1, epsilon_nano)
+        if not day.has_room(self.policy, cost.amount, total):
+            return False
+        try:
+            with transaction(self._database, self._path):
+                self._count_change(date)
+                self._reserve(date, {query: cost}, total)
+        except BaseException:
+            self._days.clear()  # they may include a reservation that was rolled back
+            raise
+        return True
+
     def _store(self, release: Release | QueryRelease | TrackerRelease, total: Total, now_ms: int) -> bytes:
         run, ours = self._database.execute, (release.date, self.policy.name)
         self._count_change(release.date)

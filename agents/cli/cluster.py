@@ -1,5 +1,6 @@
 """`hatcast cluster`: private K-means over recordings."""
 
+from datetime import date
 from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack
 
@@ -14,8 +15,20 @@ from hatcast.agents.cli.recordings import format_option
 from hatcast.agents.config.settings import load_settings
 from hatcast.stream.readings.formats import FORMATS
 
-_RELEASE_OPTIONS: Final = {"feed_format": "--format", "config": "--config", "blend": "--blend", "slots": "--slots"}
+_RELEASE_OPTIONS: Final = {
+    "feed_format": "--format",
+    "config": "--config",
+    "blend": "--blend",
+    "slots": "--slots",
+    "live": "--live",
+}
 _EVALUATE_OPTIONS: Final = {"dimensions": "--dimensions", "users": "--users", "runs": "--runs"}
+_LIVE_OPTIONS: Final = {
+    "date": "--date",
+    "round_seconds": "--round-seconds",
+    "ledger": "--ledger",
+    "state": "--state",
+}
 _PAPER_EPSILON: Final = 7.0
 _PAPER_LOCAL: Final = 0.99
 
@@ -32,6 +45,11 @@ class _Options(TypedDict):
     local: float | None
     blend: str
     slots: str | None
+    live: bool
+    date: str | None
+    round_seconds: float
+    ledger: Path | None
+    state: Path | None
     evaluate: bool
     dimensions: int
     users: int
@@ -41,7 +59,23 @@ class _Options(TypedDict):
     as_json: bool
 
 
-@click.command(epilog="Example:  hatcast cluster day.csv.gz --format capmetro --epsilon 4 --slots 09:00,13:00,18:00")
+def _local_date(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    if text is None:
+        return None
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise click.BadParameter("write YYYY-MM-DD") from None
+
+
+_EPILOG: Final = """\b
+Examples:
+  hatcast cluster day.csv.gz --format capmetro --epsilon 4 --slots 09:00,13:00,18:00
+  hatcast cluster --live --date 2022-01-02 --epsilon 4 --slots 09:00,13:00,18:00 --state day.db
+"""
+
+
+@click.command(epilog=_EPILOG)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
 @format_option
 @config_option
@@ -69,6 +103,25 @@ class _Options(TypedDict):
     help="Both groups (pwh), or only one.",
 )
 @click.option("--slots", metavar="HH:MM,..", help="Slots: the coordinates.  [default: all slots of the policy's hours]")
+@click.option("--live", is_flag=True, help="In rounds, with devices that answer over Kafka: `hatcast device`.")
+@click.option("--date", metavar="DATE", callback=_local_date, help="With --live: the local date.")
+@click.option(
+    "--round-seconds",
+    type=click.FloatRange(min=1),
+    default=60,
+    show_default=True,
+    help="With --live: how long devices have for an answer.",
+)
+@click.option(
+    "--ledger",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="With --live and FILEs: the ledger file of `hatcast batch` that charges their users.",
+)
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="With --live: state file of this clustering. The same file and options go on with it, or print its result.",
+)
 @click.option(
     "--evaluate", is_flag=True, help="Simulate on synthetic data instead, and compare with the result without noise."
 )
@@ -91,6 +144,12 @@ def command(**given: Unpack[_Options]) -> None:
 
     Each vehicle's day (or vehicle, by the policy's unit) is a vector of its mean speeds by slot. The output is K noisy
     centres, at a cost of --epsilon for each user. No ledger records this cost, and every further run adds to it.
+
+    --live does it for one date, with devices that add their own noise and with trusted users: those of the telemetry
+    topic, whom the ledger of the workers charges, or those of FILEs, whom --ledger charges. Without room in the ledger
+    it is refused. Begin it before the day is over: a sealed day cannot be charged. The result is printed and sent to
+    hats.clusters.
+
     --evaluate releases nothing: it draws data like the paper's, and nothing that it prints is private.
     """
     if given["evaluate"]:
@@ -102,11 +161,47 @@ def command(**given: Unpack[_Options]) -> None:
         _evaluate(given)
         return
     _reject(_EVALUATE_OPTIONS, "is for --evaluate")
+    if given["live"]:
+        _reject({"local": "--local"}, "is not for --live: a device is local if it answers")
+        _live(given)
+        return
+    _reject(_LIVE_OPTIONS, "is for --live")
     if not given["files"] or given["feed_format"] is None:
         raise click.UsageError("name files and their --format, or --evaluate")
     if given["epsilon"] is None:
         raise click.UsageError("name the --epsilon that each user pays; nothing is printed without noise")
     _release(given, given["epsilon"], given["feed_format"])
+
+
+def _live(given: _Options) -> None:
+    from hatcast.agents.cli.cluster_live import LiveArguments, run
+
+    day, epsilon, state, files = given["date"], given["epsilon"], given["state"], given["files"]
+    if day is None or epsilon is None or state is None:
+        raise click.UsageError("--live needs --date, --epsilon and --state")
+    if bool(files) != (given["ledger"] is not None) or bool(files) != (given["feed_format"] is not None):
+        raise click.UsageError("--live takes trusted users from telemetry, or from FILEs with --format and --ledger")
+    if files and given["blend"] == "lm_only":
+        raise click.UsageError("--blend lm_only has no trusted users: remove the files")
+    run(
+        LiveArguments(
+            config=given["config"],
+            date=day,
+            slots=given["slots"],
+            epsilon=epsilon,
+            clusters=given["clusters"],
+            iterations=given["iterations"],
+            seed=given["seed"],
+            blend=given["blend"],
+            state=state,
+            round_s=given["round_seconds"],
+            files=files,
+            feed_format=given["feed_format"],
+            ledger=given["ledger"],
+            plot_file=given["plot_file"],
+            as_json=given["as_json"],
+        )
+    )
 
 
 def _reject(options: dict[str, str], reason: str) -> None:

@@ -77,6 +77,12 @@ def _own_id(_: click.Context, __: click.Parameter, text: str | None) -> str | No
 @click.option(
     "--max-hats-per-day", type=click.IntRange(min=1), help="Most reports a day, if fewer than the policy allows."
 )
+@click.option(
+    "--cluster-epsilon",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="E",
+    help="Answer `hatcast cluster --live`: all clusterings of a day cost at most this.  [default: answer none]",
+)
 @config_option
 @json_option
 def command(*, files: tuple[str, ...], config: Path, as_json: bool, **given: Any) -> None:
@@ -90,6 +96,9 @@ def command(*, files: tuple[str, ...], config: Path, as_json: bool, **given: Any
     This hides how fast the bus went (relation "replace"): the operator never learns the mean, only the noisy value. It
     does not hide where and when the bus was: a report names its hexagon and slot, and all reports of a day have the
     same random id, so they can be linked to one device. The id changes every day.
+
+    With --cluster-epsilon it answers private K-means of its days too, with noise of its own, and then runs until it is
+    stopped; the state file then holds its own sums of the last days.
 
     The first hexagons of a day are reported, up to max_hats_per_day and up to daily_limit. A live device that is killed
     loses the readings of the open slot; it never reports a slot twice.
@@ -125,12 +134,16 @@ def _options(files: tuple[str, ...], given: dict[str, Any]) -> DeviceOptions:
         (live and fleet, "a fleet needs a recording or --synthetic"),
         (live and given["speedup"] is not None, "--speedup is for recordings"),
         (fleet and given["vehicle"] is not None, "--vehicle is for one device, not for a fleet"),
+        (synthetic and given["cluster_epsilon"] is not None, "--cluster-epsilon is not for --synthetic"),
         (fleet and given["state"] is None, "a fleet needs --state FILE, a new file for each trial"),
     ):
         if wrong:
             raise click.UsageError(message)
     return DeviceOptions(
-        state=given["state"] or _default_state(), most_hats=given["max_hats_per_day"], with_end=not given["no_end"]
+        state=given["state"] or _default_state(),
+        most_hats=given["max_hats_per_day"],
+        with_end=not given["no_end"],
+        cluster_epsilon=given["cluster_epsilon"],
     )
 
 

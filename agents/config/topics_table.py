@@ -18,6 +18,8 @@ _NAMED: Final = (
     "estimates",
     "dead_letters",
     "reports",
+    "clusters",
+    "cluster_answers",
 )  # topics, by their keys
 _NAME_MAX: Final = 249  # Kafka's own limit
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
@@ -37,6 +39,8 @@ class TopicsTable(msgspec.Struct, frozen=True, kw_only=True):
     estimates: str = "hats.estimates"
     dead_letters: str = "hats.dead-letters"
     reports: str = "reports"
+    clusters: str = "hats.clusters"
+    cluster_answers: str = "cluster-answers"
 
     @property
     def registry(self) -> str:

@@ -22,17 +22,24 @@ LATENESS_MIN_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class OwnHat:
-    """A device's mean in one HAT. Private: it is perturbed once and then discarded.
+    """A device's readings in one HAT. Private: the mean is perturbed once; docs/device.md says what is stored.
 
     vehicle  canonical id
     cell     H3 index
-    mean     milli-units, of values clipped to [0, U]
+    count    number of readings
+    total    their sum, milli-units, of values clipped to [0, U]
     """
 
     vehicle: str
     slot: Slot
     cell: int
-    mean: Fraction
+    count: int
+    total: int
+
+    @property
+    def mean(self) -> Fraction:
+        """The mean, milli-units."""
+        return Fraction(self.total, self.count)
 
 
 class Rules:
@@ -115,7 +122,7 @@ class OwnMeans:
                 break
             for cell, hat in slot.hats.items():
                 for vehicle, sums in hat.users.items():
-                    yield OwnHat(vehicle.decode(), slot.slot, cell, Fraction(sums.total, sums.count))
+                    yield OwnHat(vehicle.decode(), slot.slot, cell, sums.count, sums.total)
         fold.take_changed()
         for day in fold.days.values():
             day.over = fold.is_over(day.date)

@@ -8,6 +8,7 @@ from typing import Final
 import structlog
 
 from hatcast.agents.clock import now_ms
+from hatcast.agents.device.clusterings import Clusterings
 from hatcast.agents.device.fold import OwnMeans
 from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.perturbation import Reporter
@@ -28,13 +29,21 @@ class LiveRun:
     readings   number of its readings so far
     """
 
-    def __init__(self, means: OwnMeans, reporter: Reporter, outbox: Outbox, clock: Callable[[], int] = now_ms) -> None:
-        """Args: `clock`, ms UTC."""
+    def __init__(
+        self,
+        means: OwnMeans,
+        reporter: Reporter,
+        outbox: Outbox,
+        clock: Callable[[], int] = now_ms,
+        clusterings: Clusterings | None = None,
+    ) -> None:
+        """Args: `clock`, ms UTC; `clusterings` that it answers meanwhile."""
         self.readings = 0
         self._means = means
         self._reporter = reporter
         self._outbox = outbox
         self._clock = clock
+        self._clusterings = clusterings
 
     def run(
         self,
@@ -56,6 +65,8 @@ class LiveRun:
                 stop.wait(_POLL_S)
             self._report(self._clock())
             self._outbox.poll()
+            if self._clusterings is not None:
+                self._clusterings.poll(ended=False)
             if ended and (not with_end or self._means.due_ms is None):
                 return True
         return False

@@ -1,4 +1,4 @@
-"""Producer of stored reports: sends each until the broker acknowledges it, or until the operator would reject it."""
+"""Producer of stored reports or answers: sends each until the broker has it, or until the operator would reject it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 import structlog
 from confluent_kafka import KafkaError
 
-from hatcast.agents.device.store import Store, Stored
+from hatcast.agents.device.stored import Marks, Stored
 from hatcast.agents.kafka.queued_producer import QUEUE_FULL_WAIT_S, PolledProducer, one_line
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.partitioner import by_murmur2
@@ -30,7 +30,7 @@ class Outbox(PolledProducer[Stored]):
         options: Mapping[str, Any],
         topic: str,
         partitions: int,
-        store: Store,
+        store: Marks,
         *,
         live: Callable[[], int] | None,
     ) -> None:

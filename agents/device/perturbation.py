@@ -7,7 +7,8 @@ from decimal import Decimal
 import h3.api.basic_int as h3
 
 from hatcast.agents.device.fold import OwnHat, Rules
-from hatcast.agents.device.store import ReportTimes, Store, Stored, VehicleHat
+from hatcast.agents.device.store import ReportTimes, Store
+from hatcast.agents.device.stored import Stored, VehicleHat
 from hatcast.stream.hybrid import Report, encode_report, report
 from hatcast.stream.mechanisms import Noise
 
@@ -31,7 +32,9 @@ class Tally:
 class Reporter:
     """Draws the reports of one device, or of a fleet."""
 
-    def __init__(self, rules: Rules, store: Store, noise: Noise) -> None:
+    def __init__(self, rules: Rules, store: Store, noise: Noise, *, with_sums: bool = False) -> None:
+        """Args: `with_sums`, store the device's own sums too, which answers to clusterings need."""
+        self._with_sums = with_sums
         self.tally = Tally()
         self._rules = rules
         self._store = store
@@ -61,6 +64,8 @@ class Reporter:
         if store.is_forgotten(slot.date):
             self.tally.forgotten += 1
             return None
+        if self._with_sums:
+            store.answers.add_sums(key, hat.count, hat.total)
         if store.is_reported(key):
             self.tally.reported_before += 1
             return None

@@ -3,13 +3,15 @@
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from hatcast.agents.clock import monotonic_s, now_ms
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.device.answers import AnswerTally
+from hatcast.agents.device.clusterings import Clusterings, open_clusterings
 from hatcast.agents.device.fold import OwnMeans, Rules
 from hatcast.agents.device.live import Arrived, LiveRun
 from hatcast.agents.device.outbox import Outbox
@@ -29,6 +31,7 @@ from hatcast.stream.readings.recording import Recording
 from hatcast.stream.replay.heartbeats import RecordingPass
 
 _FINISH_S: Final = 10.0  # what the broker does not acknowledge until then is sent at the next start
+_POLL_S: Final = 0.2
 _FAR_MS: Final = 1 << 60  # no limit ahead of now: the pace keeps a city from running ahead of the wall clock
 
 ReadingFilter = Callable[[Reading], bool]
@@ -38,35 +41,46 @@ ReadingFilter = Callable[[Reading], bool]
 class DeviceOptions:
     """Options of the user.
 
-    state      path of the state file
-    most_hats  most reports a day; None: as many as the policy allows
-    with_end   report the last slot too, after the source has ended
+    state            path of the state file
+    most_hats        most reports a day; None: as many as the policy allows
+    with_end         report the last slot too, after the source has ended
+    cluster_epsilon  the most that clusterings of one local date may cost; None: answer none
     """
 
     state: Path
     most_hats: int | None = None
     with_end: bool = True
+    cluster_epsilon: float | None = None
 
 
 class _Device:
     """Components of a device or a fleet, in any mode."""
 
-    def __init__(self, settings: Settings, rules: Rules, store: Store, outbox: Outbox) -> None:
-        # Imported here: noise takes seconds to load, and most errors are found before.
-        from hatcast.stream.mechanisms.system import SystemNoise
-
-        self.settings = settings
+    def __init__(
+        self, rules: Rules, store: Store, outbox: Outbox, reporter: Reporter, clusterings: Clusterings | None
+    ) -> None:
         self.rules = rules
         self.store = store
         self.outbox = outbox
         self.means = OwnMeans(rules)
-        self.reporter = Reporter(rules, store, SystemNoise())
+        self.reporter = reporter
+        self.clusterings = clusterings
         self._began_s = monotonic_s()
+
+    def answer(self, stop: threading.Event) -> None:
+        """Answer rounds of clusterings after the readings have ended, until `stop` is set."""
+        while self.clusterings is not None and not stop.is_set():
+            self.clusterings.poll(ended=True, seconds=_POLL_S)
+            self.outbox.poll()
 
     def summary(self, *, finished: bool) -> Summary:
         """Wait for the broker, then return the results."""
         all_sent = self.outbox.finish(_FINISH_S)
         tally = self.reporter.tally
+        answers = AnswerTally()
+        if self.clusterings is not None:
+            self.clusterings.finish()
+            answers = self.clusterings.tally
         return Summary(
             topic=self.outbox.topic,
             partitions=self.outbox.partitions,
@@ -79,6 +93,8 @@ class _Device:
             expired=self.outbox.expired,
             unsent=0 if all_sent else len(self.store.unsent()),
             ticks=self.outbox.heartbeats,
+            answered=answers.answered,
+            rejected=answers.rejected,
             seconds=round(monotonic_s() - self._began_s, 3),
             finished=finished,
         )
@@ -86,20 +102,28 @@ class _Device:
 
 @contextmanager
 def _open_device(settings: Settings, options: DeviceOptions, *, live: bool) -> Iterator[_Device]:
-    """Open a device and send its unsent reports.
+    """Open a device and send its unsent reports and answers.
 
-    Raises HatcastError if the policy, the state file, Kafka or the topic is not usable.
+    Raises HatcastError if the policy, the state file, Kafka or a topic is not usable.
     """
     rules = Rules(settings.policy, options.most_hats)
     topic = settings.topics.reports
     partitions = len(topic_range(settings, topic))
-    with (
-        open_store(options.state) as store,
-        Outbox(confluent_options(settings), topic, partitions, store, live=now_ms if live else None) as outbox,
-    ):
-        device = _Device(settings, rules, store, outbox)
+    # Imported here: noise takes seconds to load, and most errors are found before.
+    from hatcast.stream.mechanisms.system import SystemNoise
+
+    noise, epsilon = SystemNoise(), options.cluster_epsilon
+    with ExitStack() as stack:
+        store = stack.enter_context(open_store(options.state))
+        outbox = stack.enter_context(
+            Outbox(confluent_options(settings), topic, partitions, store, live=now_ms if live else None)
+        )
+        clusterings = None
+        if epsilon is not None:
+            clusterings = stack.enter_context(open_clusterings(settings, rules, store, noise, epsilon))
+        reporter = Reporter(rules, store, noise, with_sums=clusterings is not None)
         outbox.send(store.unsent())
-        yield device
+        yield _Device(rules, store, outbox, reporter, clusterings)
 
 
 def run_recording(
@@ -121,6 +145,9 @@ def run_recording(
         finished = run.run(passage, recording, accepts, heartbeats=heartbeats, say=bar.show)
         if finished and options.with_end:
             finished = run.end(passage.end_ms() if heartbeats else None, bar.note)
+        if finished and device.clusterings is not None:
+            bar.note("answering clusterings until it is stopped")
+            device.answer(pace.stop)
         return device.summary(finished=finished)
 
 
@@ -152,6 +179,8 @@ def run_live(
 ) -> Summary:
     """Run one device on live readings. Raises HatcastError."""
     with _open_device(settings, options, live=True) as device:
-        run = LiveRun(device.means, device.reporter, device.outbox)
+        run = LiveRun(device.means, device.reporter, device.outbox, clusterings=device.clusterings)
         finished = run.run(source, accepts, stop, with_end=options.with_end)
+        if finished:
+            device.answer(stop)
         return device.summary(finished=finished)

@@ -1,7 +1,8 @@
 """State file of a device, in SQLite: daily ids, and reports as the bytes that are sent.
 
 A report is committed and synced to disk before it is sent; a draw that was not committed was never sent. So even after
-a kill no HAT gets a second value and no day exceeds its limit. The file does not hold means.
+a kill no HAT gets a second value and no day exceeds its limit. The same holds for answers to clusterings, `answers`.
+The file holds the device's own sums only if it answers them.
 """
 
 import secrets
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from hatcast.agents import sqlite
+from hatcast.agents.device.answer_store import AnswerStore
+from hatcast.agents.device.stored import Stored, VehicleHat
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid import ID_BYTES
 
@@ -36,32 +39,6 @@ INSERT INTO forgotten VALUES ('');
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """Stored report; every attempt sends the same bytes.
-
-    id         key on the topic
-    sent_ms    time (ms UTC) at which it was first due, wall clock or recorded
-    closes_ms  watermark (ms UTC) from which the operator rejects it
-    """
-
-    number: int
-    id: str
-    body: bytes
-    sent_ms: int
-    closes_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class VehicleHat:
-    """HAT of one vehicle: it is reported once."""
-
-    vehicle: str
-    date: str
-    slot: str
-    cell: str
-
-
-@dataclass(frozen=True, slots=True)
 class ReportTimes:
     """Times of a report in ms UTC, see `Stored`."""
 
@@ -70,10 +47,14 @@ class ReportTimes:
 
 
 class Store:
-    """Open state file. Only one process can open it at a time."""
+    """Open state file. Only one process can open it at a time.
+
+    answers   its answers to clusterings
+    """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._sql = connection
+        self.answers = AnswerStore(connection)
         self._forgotten_before = str(connection.execute("SELECT before FROM forgotten").fetchone()[0])
 
     @contextmanager
@@ -106,11 +87,14 @@ class Store:
         return rows.fetchone() is not None
 
     def spent(self, vehicle: str, day: str) -> tuple[int, int]:
-        """Return (number of reports, their charges in 1e-9 epsilon) of a vehicle's local date, under all policies."""
+        """Return (number of reports, charges in 1e-9 epsilon) of a vehicle's local date, under all policies.
+
+        The charges are those of its reports and of the clusterings that it has answered.
+        """
         reports, cost = self._sql.execute(
             "SELECT count(*), coalesce(sum(cost_nano), 0) FROM reports WHERE vehicle = ? AND date = ?", (vehicle, day)
         ).fetchone()
-        return int(reports), int(cost)
+        return int(reports), int(cost) + self.answers.spent(vehicle, day)
 
     def id_of(self, vehicle: str, day: str) -> str:
         """Return the vehicle's id of a local date: drawn at random once, then stored."""
@@ -162,6 +146,7 @@ class Store:
             self._sql.execute("UPDATE forgotten SET before = ?", (before,))
             self._sql.execute("DELETE FROM reports WHERE date < ?", (before,))
             self._sql.execute("DELETE FROM ids WHERE date < ?", (before,))
+            self.answers.forget(before)
         self._forgotten_before = before
 
 

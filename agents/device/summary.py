@@ -17,6 +17,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     expired          reports that were too late to be sent
     unsent           reports to send at the next start
     ticks            heartbeat records sent
+    answered         rounds of clusterings answered now
+    rejected         rounds with parameters that the policy does not allow, or for which no budget was left
     finished         False: stopped before its end
     """
 
@@ -31,6 +33,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     expired: int
     unsent: int
     ticks: int
+    answered: int
+    rejected: int
     seconds: float
     finished: bool
 
@@ -45,5 +49,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
             (self.forgotten, "HATs are too old for the state file and may have been reported"),
             (self.expired, "reports were too late to be sent"),
             (self.unsent, "reports are stored and will be sent at the next start"),
+            (self.answered, "rounds of clusterings were answered"),
+            (self.rejected, "rounds of clusterings were rejected: other parameters, or no budget left"),
             as_json=as_json,
         )

@@ -13,6 +13,7 @@ from hatcast.stream.policy.policy import Relation
 from hatcast.stream.units import DAY_MS
 
 DEAD_LETTERS_MS: Final = DAY_MS
+ANSWERS_MS: Final = 7 * DAY_MS
 UNLIMITED: Final = "-1"  # Kafka's value for unlimited retention
 
 TIMESTAMP_TYPE: Final = "message.timestamp.type"
@@ -142,16 +143,7 @@ def output_topics(settings: Settings, telemetry_partitions: int) -> list[TopicSp
 
     Ledger recovery reads releases and budget, so only compaction may delete records there.
     """
-    compacted = {
-        CLEANUP: _exactly("compact"),
-        COMPRESSION: Rule(
-            default="producer",
-            expected="producer, gzip or uncompressed, which every client can read",
-            accepts=lambda value: value in ("producer", "gzip", "uncompressed"),
-            is_fatal=lambda value: not is_readable(value),
-        ),
-        MAX_MESSAGE_BYTES: _at_least(WORKER_BATCH_BYTES),
-    }
+    compacted = _compacted()
     short_lived = {
         CLEANUP: _exactly("delete", fatal=False),
         RETENTION: Rule(
@@ -163,9 +155,9 @@ def output_topics(settings: Settings, telemetry_partitions: int) -> list[TopicSp
         MAX_MESSAGE_BYTES: _at_least(WORKER_BATCH_BYTES, fatal_below=0),  # rejected letters are counted
     }
     topics = settings.topics
-    reports = [reports_topic(settings, telemetry_partitions)] if settings.policy.takes_reports else []
+    with_devices = [reports_topic(settings, telemetry_partitions), *clustering_topics(settings, telemetry_partitions)]
     return [
-        *reports,
+        *(with_devices if settings.policy.takes_reports else []),
         TopicSpec(topics.means, telemetry_partitions, compacted),
         TopicSpec(topics.queries, telemetry_partitions, compacted),
         TopicSpec(topics.budget, 1, compacted),
@@ -178,6 +170,38 @@ def output_topics(settings: Settings, telemetry_partitions: int) -> list[TopicSp
 def reports_topic(settings: Settings, telemetry_partitions: int) -> TopicSpec:
     """Return the specification of the device reports topic: same retention and timestamps as telemetry."""
     return TopicSpec(settings.topics.reports, telemetry_partitions, telemetry_topic(settings).rules)
+
+
+def clustering_topics(settings: Settings, telemetry_partitions: int) -> list[TopicSpec]:
+    """Return the specifications of the topics of clusterings with devices: rounds and results, and answers."""
+    answers = {  # a clustering takes minutes, and may be taken up again for days
+        CLEANUP: _exactly("delete"),
+        RETENTION: Rule(
+            default=str(ANSWERS_MS),
+            expected=f"at least {ANSWERS_MS} (7 days), or -1 (unlimited)",
+            accepts=lambda value: value == UNLIMITED or int(value) >= ANSWERS_MS,
+            is_fatal=lambda _: False,
+        ),
+        MAX_MESSAGE_BYTES: _at_least(WORKER_BATCH_BYTES),
+    }
+    topics = settings.topics
+    return [
+        TopicSpec(topics.clusters, 1, _compacted()),
+        TopicSpec(topics.cluster_answers, telemetry_partitions, answers),
+    ]
+
+
+def _compacted() -> dict[str, Rule]:
+    return {
+        CLEANUP: _exactly("compact"),
+        COMPRESSION: Rule(
+            default="producer",
+            expected="producer, gzip or uncompressed, which every client can read",
+            accepts=lambda value: value in ("producer", "gzip", "uncompressed"),
+            is_fatal=lambda value: not is_readable(value),
+        ),
+        MAX_MESSAGE_BYTES: _at_least(WORKER_BATCH_BYTES),
+    }
 
 
 def readable_codecs() -> list[str]:
@@ -235,7 +259,7 @@ def _partition_findings(spec: TopicSpec, state: TopicState, settings: Settings) 
     topics = settings.topics
     if spec.name == topics.telemetry or spec.partitions in (None, state.partitions):
         return []
-    harmless = spec.name in (topics.budget, topics.dead_letters)
+    harmless = spec.name in (topics.budget, topics.dead_letters, topics.clusters)
     fix = "set another topic under [topics] before the first start, and hatcast creates it"
     if harmless:
         fix = "no action needed: records are in partition 0, and the others stay empty"

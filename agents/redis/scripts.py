@@ -14,7 +14,7 @@ from hatcast.agents.redis.errors import SCRIPT_ERRORS, Damaged
 _BOOKING: Final = frozenset(
     {
         *("adopt", "answer", "book_spent", "commit", "discard", "restore_budget", "restore_day", "restore_reservation"),
-        *("supersede", "unreserve"),
+        *("reserve_clustering", "supersede", "unreserve"),
     }
 )
 _PRELUDES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(  # shared part -> scripts that it precedes

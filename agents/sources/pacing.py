@@ -15,12 +15,13 @@ class Pace:
 
     speedup   60: a recorded hour a minute; 0: unlimited
     ahead_ms  no record is due before its time - ahead_ms by the wall clock
+    stop      set when the feed has to stop
     """
 
     def __init__(self, speedup: float, ahead_ms: int, stop: threading.Event) -> None:
         self._speedup = speedup
         self.ahead_ms = ahead_ms
-        self._stop = stop
+        self.stop = stop
         self._first_ms: int | None = None
         self._began_s = 0.0
         self._due_ms = -1
@@ -29,13 +30,13 @@ class Pace:
         """Wait until a record is due, calling `meanwhile` now and then; return False if the feed has to stop first."""
         if self._first_ms is None:
             self._first_ms, self._began_s = timestamp_ms, monotonic_s()
-        while not self._stop.is_set():
+        while not self.stop.is_set():
             if timestamp_ms <= self._due_ms:
                 return True
             missing_s = self._update_due(timestamp_ms, self._first_ms)
             if missing_s > 0:
                 meanwhile()
-                self._stop.wait(min(max(missing_s, _SLEEP_MIN_S), _SLEEP_MAX_S))
+                self.stop.wait(min(max(missing_s, _SLEEP_MIN_S), _SLEEP_MAX_S))
         return False
 
     def _update_due(self, timestamp_ms: int, first_ms: int) -> float:

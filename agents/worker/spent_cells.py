@@ -5,22 +5,17 @@ used. `hats.budget` then has a record of each day, from which a Redis that lost 
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 import structlog
 from aiokafka import AIOKafkaProducer
 
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.kafka.producers import Message
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.spent_cells import SpentStore
-from hatcast.agents.release.budget_records import budget_message
-from hatcast.stream.accounting.ledger import DaySummary
+from hatcast.agents.release.announcing import announce_days
 
 log = structlog.get_logger()
-
-_SENDS: Final = 100  # concurrent
 
 
 class SpentCells:
@@ -50,26 +45,5 @@ class SpentCells:
             return
         announced = False
         while not announced:
-            for start in range(0, len(dates), _SENDS):
-                await self._announce(dates[start : start + _SENDS])
+            await announce_days(self._settings, self._ledger, self._producer, dates)
             announced = await self._store.confirm()
-
-    async def _announce(self, dates: Sequence[str]) -> None:
-        """Send the budget records of these days; resend those that changed meanwhile: the newest must be last."""
-        waiting = list(dates)
-        while waiting:
-            days = {date: await self._ledger.summary(date) for date in waiting}
-            # In a thread: composing charges for the first time imports dp-accounting.
-            messages = await asyncio.to_thread(self._messages, days)
-            sent = [
-                await self._producer.send(m.topic, m.value, key=m.key, partition=m.partition, headers=m.headers)
-                for m in messages
-            ]
-            await asyncio.gather(*sent)
-            waiting = [
-                date for date, day in days.items() if (await self._ledger.summary(date)).sequence != day.sequence
-            ]
-
-    def _messages(self, days: Mapping[str, DaySummary]) -> list[Message]:
-        topics, policy = self._settings.topics, self._settings.policy
-        return [budget_message(topics, policy, date, day) for date, day in days.items()]

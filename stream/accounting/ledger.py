@@ -167,15 +167,19 @@ class DayLedger:
 
     def _spend(self, policy: Policy, amount: int, total: Total, *, is_spent: bool = False) -> bool:
         """Add the amount (1e-9) to the total if both limits allow it; if `is_spent`, whatever the limits."""
+        if not is_spent and not self.has_room(policy, amount, total):
+            return False
+        self.limit = _smaller_limit(self.limit, policy.daily_limit_nano)
+        total.spent, total.limit = total.spent + amount, _smaller_limit(total.limit, policy.total_limit_nano)
+        return True
+
+    def has_room(self, policy: Policy, amount: int, total: Total) -> bool:
+        """Return whether day and total may grow by an amount (1e-9), under the policy's limits and the stored ones."""
         day_limit = _smaller_limit(self.limit, policy.daily_limit_nano)
         total_limit = _smaller_limit(total.limit, policy.total_limit_nano)
-        if not is_spent and day_limit is not None and self.cost + amount > day_limit:
+        if day_limit is not None and self.cost + amount > day_limit:
             return False
-        if not is_spent and total_limit is not None and total.spent + amount > total_limit:
-            return False
-        self.limit = day_limit
-        total.spent, total.limit = total.spent + amount, total_limit
-        return True
+        return total_limit is None or total.spent + amount <= total_limit
 
 
 def user_charges(levels: Mapping[int, int], cap: int | None, queries: Iterable[Reserved]) -> Counter[int]:

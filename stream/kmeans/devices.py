@@ -12,6 +12,7 @@ Each message costs epsilon / (tau + 1), against the operator too:
 The answers use the true vector instead of the noisy one, so its noise does not blur the clusters.
 """
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Protocol
 
@@ -20,7 +21,7 @@ import numpy as np
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.kmeans.setting import Setting
 from hatcast.stream.kmeans.tally import checked, nearest
-from hatcast.stream.mechanisms import Noise
+from hatcast.stream.mechanisms import LaplaceNoise, Noise
 
 
 class Reports(Protocol):
@@ -39,6 +40,19 @@ class Reports(Protocol):
         ...
 
 
+def noisy_vector(vector: Sequence[int], setting: Setting, noise: LaplaceNoise) -> list[int]:
+    """Return a vector in [0, top]^d with noise in each coordinate, in steps, for `setting.local_epsilon`."""
+    distance, epsilon = setting.local_distance, setting.local_epsilon
+    return [noise.laplace(value, distance, epsilon).value for value in vector]
+
+
+def randomised_cluster(true_cluster: int, setting: Setting, noise: Noise) -> int:
+    """Return the index of a cluster by randomised response around the true one, for `setting.local_epsilon`."""
+    weights, costs = np.ones(setting.clusters, np.int64), np.ones(setting.clusters, np.int64)
+    costs[true_cluster] = 0
+    return noise.choose(weights, costs, Fraction(setting.local_epsilon))
+
+
 class Devices:
     """The local users, with vectors int64 [L, d] in [0, top]. Raises ValueError for other vectors."""
 
@@ -47,21 +61,13 @@ class Devices:
         self._noise = noise
         self._setting = setting
         self._left = setting.iterations
-        distance, epsilon = setting.local_distance, setting.local_epsilon
-        self.vectors: Integers = np.array(
-            [[noise.laplace(value, distance, epsilon).value for value in row] for row in vectors.tolist()], np.int64
-        ).reshape(vectors.shape)
+        noisy = [noisy_vector(row, setting, noise) for row in vectors.tolist()]
+        self.vectors: Integers = np.array(noisy, np.int64).reshape(vectors.shape)
 
     def clusters(self, centres: Integers) -> Integers:
         """See Reports. Raises ValueError after `setting.iterations` calls, because epsilon is split for that many."""
         if not self._left:
             raise ValueError("devices answer once per iteration, and no more")
         self._left -= 1
-        rate = Fraction(self._setting.local_epsilon)
-        weights, costs = np.ones(len(centres), np.int64), np.ones(len(centres), np.int64)
-        answers = []
-        for true_cluster in nearest(self._true, centres).tolist():
-            costs[true_cluster] = 0
-            answers.append(self._noise.choose(weights, costs, rate))
-            costs[true_cluster] = 1
-        return np.array(answers, np.int64)
+        true = nearest(self._true, centres).tolist()
+        return np.array([randomised_cluster(each, self._setting, self._noise) for each in true], np.int64)

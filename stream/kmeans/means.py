@@ -48,7 +48,11 @@ def central_means(vectors: Integers, centres: Integers, setting: Setting, noise:
     The variance includes the noise on the count: mean' - mean is about (noise on the sum - mean x noise on the count)
     / N.
     """
-    counts, sums = noisy_tally(vectors, centres, setting, noise)
+    return means_of_tally(*noisy_tally(vectors, centres, setting, noise), setting)
+
+
+def means_of_tally(counts: Integers, sums: Integers, setting: Setting) -> Means:
+    """Return the means of noisy counts [K], `setting.unit` steps per user, and noisy sums [K, d]."""
     users = counts / setting.unit
     floored = np.maximum(users, 1.0)[:, None]
     means = sums / floored
@@ -58,13 +62,22 @@ def central_means(vectors: Integers, centres: Integers, setting: Setting, noise:
 
 def local_means(reports: Reports, centres: Integers, setting: Setting) -> Means:
     """Return the means of the local users, from their reports. Uses up one call of `Reports.clusters`."""
-    answers, vectors = reports.clusters(centres), reports.vectors
-    number, clusters = len(answers), setting.clusters
+    return means_of_answers(*tally_answers(reports.clusters(centres), reports.vectors, setting), setting)
+
+
+def tally_answers(answers: Integers, vectors: Integers, setting: Setting) -> tuple[Floats, Floats]:
+    """Return the number of devices that answered each cluster [K], and the sums of their noisy vectors [K, d]."""
+    answered = np.bincount(answers, minlength=setting.clusters).astype(np.float64)
+    sums = np.zeros((setting.clusters, setting.dimensions))
+    np.add.at(sums, answers, vectors.astype(np.float64))
+    return answered, sums
+
+
+def means_of_answers(answered: Floats, sums: Floats, setting: Setting) -> Means:
+    """Return the means of what `tally_answers` returns, without the bias of randomised response."""
+    number, clusters = answered.sum(), setting.clusters
     e = math.exp(setting.local_epsilon)
     p, q = e / (clusters + e - 1), 1 / (clusters + e - 1)
-    answered = np.bincount(answers, minlength=clusters).astype(np.float64)
-    sums = np.zeros((clusters, setting.dimensions))
-    np.add.at(sums, answers, vectors.astype(np.float64))
     users = (answered - q * number) / (p - q)
     floored = np.maximum(users, 1.0)[:, None]
     means = (sums - q * sums.sum(axis=0)) / (p - q) / floored

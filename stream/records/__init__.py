@@ -6,6 +6,7 @@ optional field is present.
 """
 
 from hatcast.stream.records.budget import BUDGET, BudgetRecord, EpsilonDelta, ReservedRecord, SpentRecord
+from hatcast.stream.records.clusters import ClusterAnswerRecord, ClusterRecord, ClustersRecord
 from hatcast.stream.records.estimates import ESTIMATE, EstimateRecord, NormalRecord
 from hatcast.stream.records.inputs import ReportRecord, TelemetryRecord
 from hatcast.stream.records.noise import NoiseRecord
@@ -19,6 +20,9 @@ __all__ = [
     "QUERY",
     "RELEASE",
     "BudgetRecord",
+    "ClusterAnswerRecord",
+    "ClusterRecord",
+    "ClustersRecord",
     "CountsRecord",
     "EpsilonDelta",
     "EstimateRecord",

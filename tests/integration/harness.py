@@ -293,7 +293,7 @@ def open_pipeline(
 ) -> Iterator[Pipeline]:
     """A pipeline with a name that no other has. `title` is for people; `changes` to the configuration's tables."""
     name = f"t-{title}-{os.getpid():x}-{uuid.uuid4().hex[:6]}"
-    roles = ("means", "queries", "budget", "estimates", "dead_letters", "reports")
+    roles = ("means", "queries", "budget", "estimates", "dead_letters", "reports", "clusters", "cluster_answers")
     topics = {role: f"{name}.{role}" for role in roles}
     table = merged(
         DEFAULTS,

@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 
 from hatcast.agents.redis.adoption import AdoptionBatch, Answered, Position, Published
 from hatcast.agents.redis.attempts import Attempt, RecoveryCheck
+from hatcast.agents.redis.clusterings import ClusteringStore
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.identity import claim_user_key
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
@@ -165,6 +166,7 @@ class Stage:
             ),
             "supersede": lambda: recovery.supersede(here, published(name, "9:00", 2 * NANO)),
             "store_tracker": lambda: ledger.tracker.store(DAY, b"state", self.token),
+            "reserve_clustering": lambda: ClusteringStore(self.redis, name, self.policy).reserve("c", NEXT, NANO),
             "sweep": lambda: self.partition.sweep(DAY),
         }
 

@@ -7,7 +7,6 @@ import stat
 import subprocess
 import sys
 from contextlib import closing
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,8 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.device.fold import OwnHat
 from hatcast.agents.device.outbox import Outbox
 from hatcast.agents.device.perturbation import Reporter
-from hatcast.agents.device.store import ReportTimes, Store, VehicleHat, open_store
+from hatcast.agents.device.store import ReportTimes, Store, open_store
+from hatcast.agents.device.stored import VehicleHat
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.mechanisms.system import SystemNoise
@@ -29,14 +29,13 @@ TIMES = ReportTimes(NOON, NOON + HOUR)
 
 
 def hat(vehicle: str = "bus", date: str = "2022-01-02", cell: int = 0x87608B0D2FFFFFF) -> OwnHat:
-    return OwnHat(vehicle, Slot(date, "12:00", NOON, NOON + HOUR, None), cell, Fraction(30_000))
+    return OwnHat(vehicle, Slot(date, "12:00", NOON, NOON + HOUR, None), cell, 1, 30_000)
 
 
 # Draws two reports and is killed at a named step: before the commit, or after it and before anything is sent.
 # Its noise is another one each time, without OpenDP, which takes seconds to load.
 DYING = """
 import os, secrets, signal, sys
-from fractions import Fraction
 from pathlib import Path
 from hatcast.agents.clock import now_ms
 from hatcast.agents.device.perturbation import Reporter
@@ -51,7 +50,7 @@ class Chance:
         return Noisy(value + secrets.randbelow(10**9), 1.0)
 
 slot = Slot("2022-01-02", "12:00", NOON, NOON + HOUR, None)
-hats = [OwnHat("bus", slot, cell, Fraction(30_000)) for cell in (0x87608b0d2ffffff, 0x87608b0d3ffffff)]
+hats = [OwnHat("bus", slot, cell, 1, 30_000) for cell in (0x87608b0d2ffffff, 0x87608b0d3ffffff)]
 commit = Store.commit
 
 def dying(self):

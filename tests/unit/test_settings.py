@@ -42,6 +42,8 @@ def test_a_prefix_stands_before_every_topic_name_that_is_not_written() -> None:
         "surat.hats.estimates",
         "surat.hats.dead-letters",
         "surat.reports",
+        "surat.hats.clusters",
+        "surat.cluster-answers",
         "surat.telemetry.hatcast",
     )
     assert topics().means == "hats.means"

@@ -210,6 +210,8 @@ ALLOWED: Final = {
     "agents/cli/cells.py": "BadArea, whose texts are ours",
     "agents/cli/dump.py": "the operating system's, of a file that was named",
     "agents/device/store.py": "SQLite's, which name tables and files and hold no values",
+    "agents/research/cluster/live/state.py": "the same",
+    "agents/research/cluster/live/exchange.py": "librdkafka's: brokers and topics",
     "agents/demo/embedded/__main__.py": "a text of ours",
     "agents/research/figures.py": "the operating system's, of a file that was named",
     "agents/config/template.py": "the same",

@@ -12,7 +12,14 @@ import yaml
 
 from hatcast.agents.config.settings import DEFAULT_FILE, Settings, load_settings
 from hatcast.agents.kafka.cloud_events import CONTENT_TYPE, SPEC_VERSION, event_type
-from hatcast.agents.kafka.topic_rules import CLEANUP, TopicSpec, output_topics, reports_topic, telemetry_topic
+from hatcast.agents.kafka.topic_rules import (
+    CLEANUP,
+    TopicSpec,
+    clustering_topics,
+    output_topics,
+    reports_topic,
+    telemetry_topic,
+)
 from tools.schemas.golden import golden_files, read_golden
 from tools.schemas.json_schema import FOLDER, SUFFIX
 from tools.schemas.records import RECORDS, Action, RecordType
@@ -42,7 +49,11 @@ def document() -> Object:
     """Return the AsyncAPI document."""
     settings = load_settings(FOLDER.parent / DEFAULT_FILE, {})
     partitions = settings.kafka.partitions
-    inputs = telemetry_topic(settings), reports_topic(settings, partitions)
+    inputs = (
+        telemetry_topic(settings),
+        reports_topic(settings, partitions),
+        *clustering_topics(settings, partitions),
+    )
     topics = {topic.name: topic for topic in (*inputs, *output_topics(settings, partitions))}
     return {
         "asyncapi": "3.0.0",

@@ -11,6 +11,8 @@ import msgspec
 from hatcast.agents.kafka.dead_letters import DeadLetter
 from hatcast.stream.records import (
     BudgetRecord,
+    ClusterAnswerRecord,
+    ClustersRecord,
     EstimateRecord,
     QueryRecord,
     ReleaseRecord,
@@ -111,6 +113,25 @@ _ALL: Final = (
         key="estimate_id",
         key_of=("estimate_id",),
         event_id="estimate_id/stage",
+    ),
+    RecordType(
+        name="clusters",
+        type_=ClustersRecord,
+        topic="clusters",
+        action=Action.SEND,
+        summary="Rounds and results of private K-means with devices, public.",
+        key="clusters_id",
+        key_of=("clusters_id",),
+        event_id="clusters_id",
+    ),
+    RecordType(
+        name="cluster-answer",
+        type_=ClusterAnswerRecord,
+        topic="cluster_answers",
+        action=Action.RECEIVE,
+        summary="Devices' answers to the rounds of a clustering, with noise of their own.",
+        key="the device's id in that clustering",
+        key_of=("id",),
     ),
     RecordType(
         name="dead-letter",

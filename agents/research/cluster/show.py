@@ -22,6 +22,13 @@ def cost_notice(released: Released) -> str:
     )
 
 
+def live_notice(record: dict[str, Any], unit: str) -> str:
+    """Return one line on the charge of a live clustering."""
+    trusted, query = _UNITS.get(unit, "each user"), record.get("ledger")
+    charged = "" if query is None else f"; the ledger has charged it to {trusted} of {record['date']} as {query}"
+    return f"this clustering costs a user epsilon {record['epsilon']:g}, and each device has counted it itself{charged}"
+
+
 def table_of(record: dict[str, Any]) -> Table:
     """Return a table of `Released.record`: a row per slot, a column per cluster."""
     clusters, users = record["clusters"], record["users"]

@@ -8,13 +8,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hatcast.agents.batch.fold import Job, fold_recording
+from hatcast.agents.batch.fold import Job, fold_dump, fold_recording
 from hatcast.agents.batch.retention import RetainChunks
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
+from hatcast.agents.recordings.dump_file import DUMP, Dump
 from hatcast.agents.recordings.files import open_recording
+from hatcast.agents.worker.folds import fold_maker
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.estimators.grouping import Integers
+from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import columns
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.kmeans.hat_vectors import Contributions, hat_vectors, slots_of_day
@@ -51,18 +54,36 @@ def select_slots(policy: Policy, wanted: Sequence[str] | None) -> list[str]:
 
 
 def read_vectors(
-    files: Sequence[Path], feed: Format, settings: Settings, slots: Sequence[str], progress: Callable[[int], None]
+    files: Sequence[Path],
+    feed: Format,
+    settings: Settings,
+    slots: Sequence[str],
+    progress: Callable[[int], None],
+    date: str | None = None,
 ) -> Vectors:
-    """Return the vectors of all users of recordings. The user key is that of the settings, or a new one."""
+    """Return the vectors of all users of recordings, or of a dump of telemetry (`feed` DUMP).
+
+    The user key is that of the settings, or a new one.
+
+    date   the local date whose users are returned; None: all
+    """
     pseudonyms = Pseudonyms(settings.user_key or secrets.token_bytes(KEY_BYTES))
-    retained = RetainChunks()
+    retained, users = RetainChunks(), FoldUsers(pseudonyms)
+    job = Job(settings.policy, users, now_ms(), retained, progress)
     with open_recording(files, feed) as recording:
-        fold_recording(recording, Job(settings.policy, FoldUsers(pseudonyms), now_ms(), retained, progress))
-    users, steps = hat_vectors(_contributions(retained), slots, settings.policy)
-    return Vectors(slots, users, steps, pseudonyms.key)
+        if feed is DUMP:
+            dump = Dump(recording, ", ".join(map(str, files)))
+            calendar = Calendar(settings.policy)
+            fold_dump(dump, job, fold_maker(settings.policy, calendar, users, settings, dump.head.partitions))
+        else:
+            fold_recording(recording, job)
+    found, steps = hat_vectors(_contributions(retained, date), slots, settings.policy)
+    return Vectors(slots, found, steps, pseudonyms.key)
 
 
-def _contributions(retained: RetainChunks) -> Iterator[Contributions]:
+def _contributions(retained: RetainChunks, date: str | None) -> Iterator[Contributions]:
     for hat in retained.hats():
+        if date is not None and hat.slot.partition("/")[0] != date:
+            continue
         for chunk in retained.chunks(hat).readings:
             yield hat.slot.partition("/")[2], *columns(chunk)

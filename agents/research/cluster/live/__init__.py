@@ -1,0 +1,12 @@
+"""`hatcast cluster --live`: K-means in rounds, with devices and trusted users.
+
+The proof: docs/proofs.md, "Clusterings with devices".
+
+plan       public parameters of a clustering
+state      state file: the plan, and of each round its bytes and its noisy numbers
+exchange   rounds out, answers in
+charge     the ledger's charge of the trusted users
+trusted    the trusted users' vectors
+rounds     the iterations; the only module that draws noise
+run        all of it
+"""

@@ -1,0 +1,168 @@
+"""The iterations of a live clustering. A round is stored before it is sent, and its noisy numbers before their use."""
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Protocol
+
+import numpy as np
+
+from hatcast.agents.clock import now_ms
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.research.cluster.live.exchange import Answers
+from hatcast.agents.research.cluster.live.plan import Plan
+from hatcast.agents.research.cluster.live.state import RoundNumbers, State
+from hatcast.stream.errors import HatcastError
+from hatcast.stream.estimators.grouping import Integers
+from hatcast.stream.kmeans.lloyd import Clusters, WeightedMeans, iterate
+from hatcast.stream.kmeans.means import blend, means_of_answers, means_of_tally, tally_answers
+from hatcast.stream.kmeans.messages import Round, decode_round, encode, speeds_of
+from hatcast.stream.kmeans.tally import noisy_tally
+from hatcast.stream.mechanisms import LaplaceNoise
+from hatcast.stream.policy.policy import Policy
+
+SEND = Callable[[str, bytes], None]
+"""Sends a record of `hats.clusters` with its key, and waits until Kafka has it."""
+
+
+class Collects(Protocol):
+    """Reads answers to rounds."""
+
+    answers: Answers
+
+    def collect(self, number: int, closes_ms: int, note: Callable[[int], object]) -> None:
+        """Read the answers to a round until it is over."""
+        ...
+
+
+class LiveRounds:
+    """Rounds of one clustering; a run that follows another one goes on where that one stopped."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        state: State,
+        central: Integers | None,
+        devices: tuple[SEND, Collects] | None,
+        noise: LaplaceNoise,
+        round_ms: int,
+    ) -> None:
+        """Args:
+        central:   int64 [n, d], vectors of the trusted users in steps; None without them
+        devices:   how rounds are sent, and the reader of the answers; None without devices
+        round_ms:  how long devices have for their answers
+        """
+        self._policy = settings.policy
+        self._state = state
+        self._chosen = state.plan.chosen
+        self._setting = self._chosen.setting(settings.policy)
+        self._central = central
+        self._devices = devices
+        self._noise = noise
+        self._round_ms = round_ms
+        self._number = 0
+        self._note: Callable[[str], object] = lambda _: None
+
+    def run(self, note: Callable[[str], object]) -> Clusters:
+        """Return the clusters after all rounds. Raises HatcastError if there are too few users.
+
+        note   gets a sentence about what is waited for
+        """
+        self._note = note
+        return iterate(self._means_around, self._setting)
+
+    def _means_around(self, centres: Integers) -> WeightedMeans:
+        self._number += 1
+        numbers = self._state.numbers(self._number)
+        if numbers is None:
+            numbers = self._hold(self._number, centres)
+            self._state.end_round(self._number, numbers)
+        return self._means(numbers)
+
+    def _hold(self, number: int, centres: Integers) -> RoundNumbers:
+        """Return the noisy numbers of a round: the only place where the trusted users' noise is drawn."""
+        answered, local_sums, devices = None, None, 0
+        if self._devices is not None:
+            send, reader = self._devices
+            body, closes_ms = self._begun(number, centres)
+            send(f"{self._state.plan.clustering}/{number}", body)
+            reader.collect(number, closes_ms, lambda count: self._note(f"round {number}: {count} devices answered"))
+            clusters, vectors = reader.answers.of_round(number)
+            devices = len(clusters)
+            if devices:
+                tallied = tally_answers(np.array(clusters, np.int64), np.array(vectors, np.int64), self._setting)
+                answered, local_sums = tallied[0].tolist(), tallied[1].tolist()
+        elif self._state.round(number) is None:
+            self._state.begin_round(number, b"", 0)
+        central = 0 if self._central is None else len(self._central)
+        # Both numbers are public under `replace`. Later rounds may have fewer devices: the noise is there for each.
+        if central + devices < (max(self._policy.min_users, 1) if number == 1 else 1):
+            raise HatcastError(
+                f"{central} trusted users and {devices} devices are fewer than policy.privacy.min_users: nothing is"
+                " released"
+            )
+        counts, sums = None, None
+        if self._central is not None and central:
+            noisy = noisy_tally(self._central, centres, self._setting, self._noise)
+            counts, sums = noisy[0].tolist(), noisy[1].tolist()
+        return RoundNumbers(
+            counts=counts, sums=sums, answered=answered, local_sums=local_sums, central=central, devices=devices
+        )
+
+    def _begun(self, number: int, centres: Integers) -> tuple[bytes, int]:
+        """Return the stored record of a round, or store it now."""
+        stored = self._state.round(number)
+        named = tuple(speeds_of(centre, self._policy) for centre in centres.tolist())
+        if stored is None:
+            closes_ms = now_ms() + self._round_ms
+            body = encode(round_of(self._state.plan, self._policy, number, named, closes_ms))
+            self._state.begin_round(number, body, closes_ms)
+            return body, closes_ms
+        begun = decode_round(stored[0])
+        if begun is None or begun.centres != named:
+            raise HatcastError(
+                "the state file was written by another version of hatcast, which computes other centres: go on with"
+                " that version, or start a new clustering with another --state"
+            )
+        return stored
+
+    def _means(self, numbers: RoundNumbers) -> WeightedMeans:
+        central = local = None
+        if numbers.counts is not None and numbers.sums is not None:
+            central = means_of_tally(
+                np.array(numbers.counts, np.int64), np.array(numbers.sums, np.int64), self._setting
+            )
+        if numbers.answered is not None and numbers.local_sums is not None:
+            local = means_of_answers(np.array(numbers.answered), np.array(numbers.local_sums), self._setting)
+        if central is not None and local is not None:
+            return blend(central, local)
+        if central is not None:
+            return central, np.ones(central.means.shape)
+        assert local is not None  # noqa: S101 - `_hold` raises without users
+        return local, np.zeros(local.means.shape)
+
+
+def round_of(
+    plan: Plan, policy: Policy, number: int, centres: tuple[tuple[Decimal, ...], ...], closes_ms: int
+) -> Round:
+    """Return the record of a round. centres: km/h, on the policy's grid."""
+    chosen = plan.chosen
+    return Round(
+        clusters_id=f"{plan.clustering}/{number}",
+        clustering=plan.clustering,
+        policy=policy.name,
+        policy_id=policy.policy_id,
+        date=chosen.date,
+        slots=chosen.slots,
+        epsilon=chosen.epsilon,
+        iterations=chosen.iterations,
+        seed=chosen.seed,
+        round=number,
+        closes=closes_ms,
+        centres=centres,
+    )
+
+
+def total_users(state: State) -> tuple[int, int]:
+    """Return the numbers of trusted users and of devices in the first round, which has ended."""
+    first = state.numbers(1)
+    return (0, 0) if first is None else (first.central, first.devices)

@@ -1,0 +1,173 @@
+"""Messages of a live clustering: rounds of the operator, and answers of devices.    [docs/specification/topics.md]
+
+A round has all public parameters of its clustering and the current centres. A device answers each round once: with the
+cluster nearest to its own vector by randomised response, and in its first answer with the noisy vector too. The proof:
+docs/proofs.md, "Clusterings with devices".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Annotated, Final
+
+import msgspec
+import numpy as np
+
+from hatcast.stream.errors import SettingError
+from hatcast.stream.estimators.grouping import Integers
+from hatcast.stream.kmeans.hat_vectors import slots_of_day, top_of
+from hatcast.stream.kmeans.setting import Setting
+from hatcast.stream.mechanisms.grid import Grid
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.records.fields import Date, DeviceId, PolicyId, Slot
+
+EPSILON_MAX: Final = 10.0  # a larger epsilon hides hardly anything; policies have the same limit
+_SCALES: Final = 40  # accepted noise beyond [0, top], in scales: an honest device exceeds it once in e**40 coordinates
+_PLACES: Final = 40  # accepted digits before or after the point; 1E-999999999 would be a very long number
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True, tag_field="status", tag="round"):
+    """One round of a clustering.
+
+    clusters_id  `clustering/round`: the record's key
+    clustering   random id: 32 hexadecimal digits
+    round        from 1 to `iterations`
+    centres      current centres, km/h by slot
+    closes       ms UTC: later answers are not counted
+    """
+
+    clusters_id: str
+    clustering: DeviceId
+    policy: str
+    policy_id: PolicyId
+    date: Date
+    slots: tuple[Slot, ...]
+    epsilon: float
+    iterations: int
+    seed: int
+    round: int
+    closes: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+    centres: tuple[tuple[Decimal, ...], ...]
+
+    @property
+    def parameters(self) -> bytes:
+        """The parameters that are the same in all rounds of a clustering."""
+        fixed = (self.policy_id, self.date, self.slots, len(self.centres), self.iterations, self.epsilon, self.seed)
+        return _ENCODER.encode(fixed)
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One answer of a device.
+
+    id        of the device in this clustering, random: 32 hexadecimal digits; the record's key
+    cluster   index of a cluster, from 0, by randomised response
+    vector    noisy vector, km/h by slot; only in the device's first answer
+    """
+
+    clustering: DeviceId
+    round: int
+    id: DeviceId
+    cluster: int
+    vector: tuple[Decimal, ...] | None = None
+
+
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+_ROUND: Final = msgspec.json.Decoder(Round)
+_ANSWER: Final = msgspec.json.Decoder(Answer)
+
+
+def encode(message: Round | Answer) -> bytes:
+    """Encode a round or an answer."""
+    return _ENCODER.encode(message)
+
+
+def decode_round(raw: bytes) -> Round | None:
+    """Decode a round; return None for anything else, such as a result. Never raises."""
+    try:
+        return _ROUND.decode(raw)
+    except (msgspec.MsgspecError, ValueError, ArithmeticError):
+        return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """A round that a device may answer under its own policy. centres: int64 [K, d], steps."""
+
+    round: Round
+    setting: Setting
+    centres: Integers
+
+
+def accepted(round_: Round, policy: Policy) -> Request | None:
+    """Return what a round requests; None if it is not one that the policy of the device allows.
+
+    It must name the same policy_id, slots of the policy, no epsilon above EPSILON_MAX, and centres in the cube of the
+    policy's upper bound, on its grid.
+    """
+    slots = slots_of_day(policy)
+    if round_.policy_id != policy.policy_id or not 0 < round_.epsilon <= EPSILON_MAX or not round_.slots:
+        return None
+    if list(round_.slots) != [slot for slot in slots if slot in round_.slots]:
+        return None
+    top = top_of(policy)
+    try:
+        setting = Setting(len(round_.slots), top, len(round_.centres), round_.iterations, round_.epsilon, round_.seed)
+    except SettingError:
+        return None
+    centres = [steps_of(centre, policy) for centre in round_.centres]
+    if not 1 <= round_.round <= setting.iterations or not all(_is_within(centre, setting) for centre in centres):
+        return None
+    return Request(round_, setting, np.array(centres, np.int64))
+
+
+def _is_within(centre: list[int] | None, setting: Setting) -> bool:
+    return centre is not None and len(centre) == setting.dimensions and all(0 <= each <= setting.top for each in centre)
+
+
+def decode_answer(raw: bytes, setting: Setting, policy: Policy) -> tuple[Answer, list[int] | None] | None:
+    """Decode an answer to a clustering; return it with its vector in steps, or None if it is not acceptable.
+
+    A vector must be on the grid and within 40 scales of the noise around the cube, which bounds a device's influence. A
+    wrong answer within these limits cannot be told from noise. Never raises.
+    """
+    try:
+        answer = _ANSWER.decode(raw)
+    except (msgspec.MsgspecError, ValueError, ArithmeticError):
+        return None
+    if not (0 <= answer.cluster < setting.clusters and 1 <= answer.round <= setting.iterations):
+        return None
+    if answer.vector is None:
+        return answer, None
+    steps = steps_of(answer.vector, policy)
+    beyond = _SCALES * setting.local_scale
+    if steps is None or len(steps) != setting.dimensions:
+        return None
+    if any(not -beyond <= each <= setting.top + beyond for each in steps):
+        return None
+    return answer, steps
+
+
+def speeds_of(steps: Sequence[int], policy: Policy) -> tuple[Decimal, ...]:
+    """Return coordinates in steps as km/h, exact, without trailing zeros: 40.0, 21.31."""
+    grid = Grid(policy.grid)
+    return tuple(Decimal(_shortened(grid.text(each))) for each in steps)
+
+
+def _shortened(text: str) -> str:
+    whole, _, digits = text.partition(".")
+    return f"{whole}.{digits.rstrip('0') or '0'}"
+
+
+def steps_of(speeds: Sequence[Decimal], policy: Policy) -> list[int] | None:
+    """Return km/h in grid steps; None if a number is not on the grid or has too many digits."""
+    if not all(map(_is_short, speeds)):
+        return None
+    steps = [Fraction(each) * 1000 / Grid(policy.grid).milli for each in speeds]
+    return [each.numerator for each in steps] if all(each.denominator == 1 for each in steps) else None
+
+
+def _is_short(value: Decimal) -> bool:
+    """Return whether the number of digits is small enough for exact arithmetic."""
+    _, digits, exponent = value.as_tuple()
+    return isinstance(exponent, int) and abs(exponent) <= _PLACES and len(digits) <= 2 * _PLACES
