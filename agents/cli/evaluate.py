@@ -14,7 +14,7 @@ from hatcast.agents.cli.evaluate_worst import WorstJob, evaluate_worst
 from hatcast.agents.cli.options import epsilons_of, json_option, plot_option
 from hatcast.agents.cli.progress import progress_bars
 from hatcast.agents.cli.recordings import format_option, more_argument, policy_option
-from hatcast.agents.research.evaluate import hybrid, hybrid_show, show
+from hatcast.agents.research.evaluate import hybrid, hybrid_map, hybrid_show, show
 from hatcast.agents.research.evaluate.comparison import Hat, compare
 from hatcast.agents.research.evaluate.contenders import DEFAULT, default_estimators, parse_contender
 from hatcast.agents.research.evaluate.inputs import hat_of_counts, hat_of_recording
@@ -175,9 +175,10 @@ def _hybrid(given: Options) -> None:
     with progress_bars() as add_bar:
         curves = hybrid.curves(cases, estimators, runs, seed, add_bar("simulating", hybrid.number_of_points(cases)))
         amplified = hybrid.amplifications(cases[len(cases) // 2])
+        maps = hybrid_map.heatmaps(cases[len(cases) // 2], estimators)
     title = f"hybrid model: {users:,} users, {share:.3g} of them central, eps {epsilons[0]:g}"
     if given["plot_file"] is not None:
-        hybrid_show.plot(curves, amplified, title, given["plot_file"])
+        hybrid_show.plot(curves, maps, amplified, title, given["plot_file"])
     if not given["as_json"]:
         Console().print(*hybrid_show.tables_of(curves, amplified, title))
         return
@@ -192,9 +193,10 @@ def _hybrid(given: Options) -> None:
         "seed": seed,
         "estimators": [each.name for each in estimators],
         "delta": hybrid.DELTA,
+        "heatmap_sigma": cases[len(cases) // 2].sigma,
         "amplified_sigma": cases[len(cases) // 2].sigma,
     }
-    click.echo(msgspec.json.encode({"settings": settings, **hybrid_show.as_json(curves, amplified)}))
+    click.echo(msgspec.json.encode({"settings": settings, **hybrid_show.as_json(curves, maps, amplified)}))
 
 
 def _days(given: Options, limits: str) -> None:

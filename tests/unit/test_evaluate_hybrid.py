@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from hatcast.agents.research.evaluate.hybrid import AXES, Case, curves, parse_estimators, squared_errors
+from hatcast.agents.research.evaluate.hybrid_map import heatmaps
 from hatcast.agents.research.evaluate.simulation import Draws
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid import HYBRID_ESTIMATORS
-from hatcast.stream.hybrid.mean_squared_error import error_of
+from hatcast.stream.hybrid.mean_squared_error import error_of, improvement
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.mechanisms.system import SystemNoise
 from tests.unit.test_evaluate_command import evaluate
@@ -37,7 +38,7 @@ def test_simulated_points_lie_on_the_theory_lines() -> None:
     assert len(found) == 2 * 3 * len(AXES)
     for curve in found:
         assert len(curve.points) == 7
-        xs, ys = (np.array(each) for each in zip(*curve.line, strict=True))
+        xs, ys, _ = (np.array(each) for each in zip(*curve.line, strict=True))
         for point in curve.points:
             assert abs(point.simulated - point.theory) < 6 * point.standard_error, curve
             # Between two points of the line it is nearly straight, but for the peak where the better baseline changes.
@@ -71,7 +72,7 @@ def test_json_has_what_the_lemmas_say_and_what_was_simulated(tmp_path: Path) -> 
     done = evaluate("--hybrid", "--json", "--runs", 200, "--sigma", "0.289", "--estimators", "kvh,pwh", "--plot", out)
     assert done.stderr.strip() == "a simulation: nothing that it prints is private"
     found = json.loads(done.stdout)
-    assert set(found) == {"settings", "improvement", "amplification"}
+    assert set(found) == {"settings", "improvement", "heatmap", "amplification"}
     assert found["settings"]["users"] == 10_000
     assert set(found["improvement"]) == {"users", "share", "epsilon"}
     for axis, rows in found["improvement"].items():
@@ -85,6 +86,38 @@ def test_json_has_what_the_lemmas_say_and_what_was_simulated(tmp_path: Path) -> 
     text = "".join(ET.parse(out).getroot().itertext())
     assert "kvh, sigma 0.289 U" in text
     assert "relative improvement R" in text
+    assert "r, over the worse baseline" in text
+    assert "R of pwh," in text
+
+
+def test_the_heatmap_has_the_papers_ranges_and_the_improvement_of_the_lemmas() -> None:
+    case = replace(PLAIN, users=2_000)
+    for each, heatmap in zip(parse_estimators("kvh,pwh"), heatmaps(case, parse_estimators("kvh,pwh")), strict=True):
+        ends = [float(axis[at]) for axis in (heatmap.shares, heatmap.epsilons) for at in (0, -1)]
+        assert ends == pytest.approx([0.001, 0.1, 0.1, 10])
+        row, column = 10, 30
+        here = replace(case, share=float(heatmap.shares[column]), epsilon=float(heatmap.epsilons[row])).setting
+        assert heatmap.improvements[row, column] == float(improvement(error_of(each, here), here))
+        assert not np.isnan(heatmap.improvements).any()
+    few = heatmaps(replace(PLAIN, users=100), parse_estimators("kvh"))[0]
+    assert np.isnan(few.improvements[:, few.shares < 0.01]).all(), "no central user"
+
+
+def test_lines_have_the_improvement_over_the_worse_baseline() -> None:
+    for curve in curves([PLAIN], parse_estimators("kvh"), 2, 1):
+        xs, better, worse = (np.array(each) for each in zip(*curve.line, strict=True))
+        assert (worse >= better).all()
+        for point in curve.points:
+            assert float(np.interp(np.log(point.x), np.log(xs), np.log(worse))) == pytest.approx(
+                np.log(point.over_worse), abs=0.02
+            )
+
+
+def test_the_table_has_both_ratios() -> None:
+    done = evaluate("--hybrid", "--runs", 20, "--sigma", "0.289", "--estimators", "kvh")
+    rows = [line for line in done.stdout.splitlines() if "kvh, 0.289" in line]
+    assert ["r of kvh" in line for line in rows] == [False, True] * len(AXES)
+    assert "2.247" in rows[1], "at 10,000 users"
 
 
 def test_the_same_seed_simulates_the_same() -> None:

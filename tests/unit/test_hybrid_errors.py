@@ -136,6 +136,16 @@ def test_the_printed_conditions_of_pwh_are_wrong_both_ways(users: int, share: Fr
     assert (improvement(privacy_weighted(setting), setting) > 1) == (not printed)
 
 
+def test_a_constant_weight_is_worse_than_both_baselines_one_user_earlier_than_printed() -> None:
+    """Section 5: w = 0.001, U = 1, sigma = 1/6, c = 0.01, epsilon = 0.1; it prints n >= 10,058."""
+
+    def worse_than_both(users: int) -> bool:
+        setting = laplace_setting(Fraction(users), Fraction(1, 100), Fraction(1), Fraction(1, 10), Fraction(1, 36))
+        return improvement_over_the_worse(hybrid(setting, Fraction(1, 1000)), setting) < 1
+
+    assert [worse_than_both(users) for users in (9_000, 10_056, 10_057, 10_058, 10**6)] == [False, False, *[True] * 3]
+
+
 def test_lemma_3_6_has_a_wrong_sign_and_lemma_3_8_is_right() -> None:
     """n_crit: TCM-only is better up to there in 3.6 (noise given), from there in 3.8 (Laplace noise)."""
     for setting in GRID:

@@ -114,12 +114,12 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One estimator at one sigma along one axis. line: (x, R) by the lemmas; points: simulated."""
+    """One estimator at one sigma along one axis. line: (x, R, r) by the lemmas; points: simulated."""
 
     axis: str
     estimator: str
     sigma: float
-    line: tuple[tuple[float, float], ...]
+    line: tuple[tuple[float, float, float], ...]
     points: tuple[Point, ...]
 
 
@@ -183,15 +183,17 @@ def number_of_points(cases: Sequence[Case]) -> int:
     return len(cases) * sum(map(len, AXES.values()))
 
 
-def _line(axis: str, case: Case, estimator: HybridEstimator) -> list[tuple[float, float]]:
+def _line(axis: str, case: Case, estimator: HybridEstimator) -> list[tuple[float, float, float]]:
     ends = AXES[axis]
     xs = np.geomspace(ends[0], ends[-1], LINE_POINTS).tolist()
-    settings = [(x, case.at(axis, x)) for x in xs]
-    return [
-        (x, float(improvement(error_of(estimator, each.setting), each.setting)))
-        for x, each in settings
-        if each.has_both_groups
-    ]
+    found = []
+    for x in xs:
+        here = case.at(axis, x)
+        if here.has_both_groups:
+            error = error_of(estimator, here.setting)
+            ratios = improvement(error, here.setting), improvement_over_the_worse(error, here.setting)
+            found.append((x, float(ratios[0]), float(ratios[1])))
+    return found
 
 
 def _points(axis: str, case: Case, estimators: Sequence[HybridEstimator], runs: int, draws: Draws) -> dict[str, Point]:

@@ -1,5 +1,6 @@
 """Comparison of the hybrid model as tables, as JSON and as a plot."""
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -7,15 +8,18 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.table import Table
 
 from hatcast.agents.research.evaluate.hybrid import AXES, DELTA, Amplification, Curve
+from hatcast.agents.research.evaluate.hybrid_map import Heatmap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _DIGITS: Final = 4
+_COLUMNS: Final = 4  # of heatmaps
 _COLOURS: Final = ("tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple")
 _STYLES: Final = ("-", "--", ":", "-.")
 _NAMES: Final = {"users": "users n", "share": "central share c", "epsilon": "epsilon"}
 _MEASURE: Final = "relative improvement R"
+_WORSE: Final = "r, over the worse baseline"
 
 
 def tables_of(curves: Sequence[Curve], amplifications: Sequence[Amplification], title: str) -> Iterator[Table]:
@@ -27,7 +31,8 @@ def tables_of(curves: Sequence[Curve], amplifications: Sequence[Amplification], 
         table = Table(
             title=f"{title}: {_MEASURE} against {_NAMES[axis]}",
             title_justify="left",
-            caption=f"By the lemmas; simulated ones are up to {off:.1f} of their standard errors away.",
+            caption=f"By the lemmas; simulated R are up to {off:.1f} of their standard errors away. R is over the "
+            "better of the baselines tcm_only and full_lm, r over the worse one.",
         )
         table.add_column("estimator, sigma / U", overflow="fold")
         for point in max((row.points for row in rows), key=len):
@@ -35,6 +40,9 @@ def tables_of(curves: Sequence[Curve], amplifications: Sequence[Amplification], 
         for row in rows:
             cells = [f"{point.theory:.3f}" for point in row.points]
             table.add_row(f"{row.estimator}, {row.sigma:g}", *cells)
+        table.add_section()
+        for row in rows:
+            table.add_row(f"r of {row.estimator}, {row.sigma:g}", *(f"{point.over_worse:.4g}" for point in row.points))
         yield table
     table = Table(title=f"{_amplified()} against {_NAMES['share']}", title_justify="left")
     table.add_column("coalition of local users")
@@ -45,10 +53,14 @@ def tables_of(curves: Sequence[Curve], amplifications: Sequence[Amplification], 
     yield table
 
 
-def as_json(curves: Sequence[Curve], amplifications: Sequence[Amplification]) -> dict[str, Any]:
-    """Return the curves and amplifications.
+def as_json(
+    curves: Sequence[Curve], maps: Sequence[Heatmap], amplifications: Sequence[Amplification]
+) -> dict[str, Any]:
+    """Return the curves, heatmaps and amplifications.
 
-    {"improvement": {axis: {estimator: {sigma: [point]}}}, "amplification": {coalition: [[share, epsilon]]}}
+    {"improvement": {axis: {estimator: {sigma: [point]}}},
+     "heatmap": {estimator: {"sigma": .., "share": [..], "epsilon": [..], "improvement": [row of each epsilon]}},
+     "amplification": {coalition: [[share, epsilon]]}}
     """
     improvement: dict[str, dict[str, dict[str, Any]]] = {}
     for curve in curves:
@@ -66,23 +78,56 @@ def as_json(curves: Sequence[Curve], amplifications: Sequence[Amplification]) ->
         f"{each.coalition:g}": [[share, round(epsilon, _DIGITS)] for share, epsilon in each.points]
         for each in amplifications
     }
-    return {"improvement": improvement, "amplification": public}
+    heatmap = {
+        each.estimator: {
+            "sigma": each.sigma,
+            "share": [float(f"{share:.4g}") for share in each.shares],
+            "epsilon": [float(f"{epsilon:.4g}") for epsilon in each.epsilons],
+            "improvement": [
+                [None if math.isnan(number) else round(number, _DIGITS) for number in row]
+                for row in each.improvements.tolist()
+            ],
+        }
+        for each in maps
+    }
+    return {"improvement": improvement, "heatmap": heatmap, "amplification": public}
 
 
-def plot(curves: Sequence[Curve], amplifications: Sequence[Amplification], title: str, path: Path) -> None:
-    """Plot lemmas as lines and simulations as points, a panel per axis. Raises HatcastError if it cannot be written."""
+def plot(
+    curves: Sequence[Curve], maps: Sequence[Heatmap], amplifications: Sequence[Amplification], title: str, path: Path
+) -> None:
+    """Plot R and r, a panel per axis, and heatmaps of R with the amplification below. Lemmas are lines.
+
+    Raises HatcastError if it cannot be written.
+    """
     from hatcast.agents.research.figures import open_figure
 
-    with open_figure(path, title, (8.5, 7.2)) as figure:
-        first, *others, last = figure.subplots(2, 2).flat
-        for axis, panel in zip(AXES, (first, *others), strict=True):
-            _improvements(panel, [curve for curve in curves if curve.axis == axis])
-            panel.set(xlabel=_NAMES[axis], ylabel=_MEASURE)
-        _public(last, amplifications)
-        figure.legend(*first.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    rows = math.ceil((len(maps) + 1) / _COLUMNS)
+    with open_figure(path, title, (11, 6.8 + 3.2 * rows)) as figure:
+        better, worse, below = figure.subfigures(3, 1, squeeze=False, height_ratios=[1, 1, rows]).flat
+        for row, measure, shown in ((better, _MEASURE, 1), (worse, _WORSE, 2)):
+            for axis, panel in zip(AXES, row.subplots(1, 3), strict=True):
+                _improvements(panel, [curve for curve in curves if curve.axis == axis], shown)
+                panel.set(xlabel=_NAMES[axis], ylabel=measure)
+        panels = below.subplots(rows, min(_COLUMNS, len(maps) + 1), squeeze=False).flat
+        for panel, each in zip(panels, maps, strict=False):
+            _heatmap(panel, each)
+        _public(panels[len(maps)], amplifications)
+        for panel in panels[len(maps) + 1 :]:
+            panel.set_axis_off()
+        labelled = better.axes[0].get_legend_handles_labels()
+        figure.legend(*labelled, loc="outside lower center", ncols=3, frameon=False)
 
 
-def _improvements(panel: "Axes", curves: Sequence[Curve]) -> None:
+def _heatmap(panel: "Axes", heatmap: Heatmap) -> None:
+    drawn = panel.pcolormesh(heatmap.shares, heatmap.epsilons, heatmap.improvements, shading="nearest", rasterized=True)
+    panel.figure.colorbar(drawn, ax=panel, shrink=0.9)
+    panel.set(xscale="log", yscale="log", xlabel=_NAMES["share"], ylabel=_NAMES["epsilon"])
+    panel.set_title(f"R of {heatmap.estimator},\nsigma {heatmap.sigma:g} U", fontsize=9)
+
+
+def _improvements(panel: "Axes", curves: Sequence[Curve], shown: int) -> None:
+    """Draw R (shown: 1) with what was simulated, or r (shown: 2), on a logarithmic scale."""
     names = [*dict.fromkeys(curve.estimator for curve in curves)]
     sigmas = [*dict.fromkeys(curve.sigma for curve in curves)]
     for curve in curves:
@@ -91,7 +136,10 @@ def _improvements(panel: "Axes", curves: Sequence[Curve]) -> None:
         colour = _COLOURS[sigmas.index(curve.sigma) % len(_COLOURS)]
         style = _STYLES[names.index(curve.estimator) % len(_STYLES)]
         label = f"{curve.estimator}, sigma {curve.sigma:g} U"
-        panel.plot(*zip(*curve.line, strict=True), style, color=colour, linewidth=1, label=label)
+        points = [*zip(*curve.line, strict=True)]
+        panel.plot(points[0], points[shown], style, color=colour, linewidth=1, label=label)
+        if shown == 2:
+            continue
         panel.errorbar(
             [point.x for point in curve.points],
             [point.simulated for point in curve.points],
@@ -103,6 +151,8 @@ def _improvements(panel: "Axes", curves: Sequence[Curve]) -> None:
         )
     panel.axhline(1, color="black", linewidth=0.5)
     panel.set_xscale("log")
+    if shown == 2:
+        panel.set_yscale("log")
     panel.grid(visible=True, which="major", linewidth=0.3)
 
 
@@ -110,9 +160,9 @@ def _public(panel: "Axes", amplifications: Sequence[Amplification]) -> None:
     for each, style in zip(amplifications, _STYLES, strict=False):
         panel.plot(*zip(*each.points, strict=True), style, color="black", linewidth=1, label=f"{each.coalition:.0%}")
     panel.set(xscale="log", yscale="log", xlabel=_NAMES["share"])
-    panel.set_title(_amplified(), fontsize=9)
+    panel.set_title(_amplified().replace(" (", "\n("), fontsize=9)
     panel.grid(visible=True, which="major", linewidth=0.3)
-    panel.legend(title="local users in a coalition", frameon=False)
+    panel.legend(title="in a coalition", frameon=False, fontsize=7, title_fontsize=7)
 
 
 def _amplified() -> str:
