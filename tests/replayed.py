@@ -20,6 +20,8 @@ NOW = 1_800_000_000_000  # in 2027
 
 
 def policy_of(**changes: Any) -> Policy:
+    """`files`: what the files hold that keys name; the rest are keys of [policy]."""
+    files: Mapping[str, str] = changes.pop("files", {})
     table = {
         "name": "test",
         "upper_bound": 65.0,
@@ -29,7 +31,7 @@ def policy_of(**changes: Any) -> Policy:
         "estimator": {"name": "baseline"},
     }
     keys = {"baseline": EstimatorKeys(frozenset(Relation), {})}
-    return read_policy(table | changes, keys, lambda _: "")
+    return read_policy(table | changes, keys, lambda name: files.get(name, ""))
 
 
 def golden_policy(golden: Mapping[str, Any]) -> Policy:

@@ -101,7 +101,11 @@ def _hours_of(_: click.Context, __: click.Parameter, text: str | None) -> tuple[
 @click.option(
     "--users", default="10", show_default=True, callback=_users_of, help="A busy cell has more than this a day."
 )
-@click.option("--cells", type=click.Path(path_type=Path), help="Write the busy cells to this file, for policy.cells.")
+@click.option(
+    "--cells",
+    type=click.Path(path_type=Path),
+    help="Write the busy cells to this file, for policy.cells or, of a finer --resolution, policy.fine_cells.",
+)
 @click.option(
     "--private",
     type=float,

@@ -124,6 +124,9 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "drop_zero": "drop readings of exactly 0",
         "timezone": "such as `Asia/Kolkata`; days and slots are local there",
         "h3_resolution": "resolution of the hexagons, 0 to 15",
+        "resolutions": "instead of `h3_resolution`, coarse to fine, such as `[7, 8]`: "
+        "[fine hexagons where they are listed](#hexagons-of-several-sizes)",
+        "fine_cells": "a file as for `cells`, of cells of the finer resolutions; required with `resolutions`",
         "slot_length": "a number of whole minutes that divides a day",
         "hours": "local slots that start in [9, 21) are released",
         "lateness": "how long after its end a slot accepts readings",

@@ -48,6 +48,7 @@ class ReadingFold(PartitionFold[V], Generic[V]):
         super().__init__(policy, calendar, users, belongs, policy.upper_bound)
         self._decode = decode
         self._resolution = policy.h3_resolution
+        self._fine_cell_at = None if policy.fine is None else policy.fine.cell_at
         self._interval = policy.min_interval_ms
         self._times: dict[str | int | float, int] = {}
         self._values: dict[tuple[float | str, str], int] = {}
@@ -90,7 +91,9 @@ class ReadingFold(PartitionFold[V], Generic[V]):
         outside = slot.slot.outside
         if outside is not None:
             return outside
-        cell = _cell_at(latitude, longitude, self._resolution)
+        cell = None if self._fine_cell_at is None else self._fine_cell_at(latitude, longitude)  # type: ignore[arg-type]  # both are floats
+        if cell is None:
+            cell = _cell_at(latitude, longitude, self._resolution)
         if self.policy.cells is not None and cell not in self.policy.cells:
             return _CELLS
         if watermark >= slot.closes_ms:

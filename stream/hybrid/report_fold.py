@@ -40,6 +40,7 @@ class ReportFold(PartitionFold[bytes]):
         """
         self._parameters = HybridParameters.of(policy)
         self._shift = report_bound(self._parameters)
+        self._resolutions = {policy.h3_resolution, *(() if policy.fine is None else policy.fine.resolutions)}
         super().__init__(policy, calendar, users, belongs, 2 * self._shift)
 
     def _fold(self, timestamp: int, watermark: int, value: bytes) -> str:
@@ -52,17 +53,23 @@ class ReportFold(PartitionFold[bytes]):
         if not accepts(report.value, report.epsilon, self._parameters):
             return _BAD_VALUE
         cell = h3.str_to_int(report.cell)
-        if not h3.is_valid_cell(cell) or h3.get_resolution(cell) != self.policy.h3_resolution:
+        if not h3.is_valid_cell(cell) or h3.get_resolution(cell) not in self._resolutions:
             return _BAD_PLACE
         slot = self._slot_or_outcome(report, timestamp, watermark)
         if isinstance(slot, str):
             return slot
-        if self.policy.cells is not None and cell not in self.policy.cells:
+        if not self._is_listed(cell):
             return _CELLS
         device = self._vehicles.get(report.id) or self._add_vehicle(report.id)
         if device is None:
             return _UNDECODABLE
         return self._enter(device, slot, cell, _STEP, steps_of(report.value, self._parameters) + self._shift)
+
+    def _is_listed(self, cell: int) -> bool:
+        fine, cells = self.policy.fine, self.policy.cells
+        if fine is not None and h3.get_resolution(cell) != self.policy.h3_resolution:
+            return cell in fine.cells
+        return cells is None or cell in cells
 
     def _slot_or_outcome(self, report: Report, timestamp: int, watermark: int) -> OpenSlot | str:
         """Return the open slot of a report, or the outcome that rejects it. Opens slots of accepted reports only."""

@@ -1,4 +1,4 @@
-"""The cells file that `policy.cells` names: source of the list, its privacy cost, and one H3 index a line."""
+"""Cells files, of `policy.cells` and `policy.fine_cells`: their source, their privacy cost, and one H3 index a line."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -65,11 +65,12 @@ class CellsFile:
         return "\n".join([*lines, *(h3.int_to_str(cell) for cell in sorted(self.cells))]) + "\n"
 
 
-def read_cells_file(text: str, where: str, resolution: int) -> CellsFile:
+def read_cells_file(text: str, where: str, *resolutions: int) -> CellsFile:
     """Parse a cells file; lines that begin with # are comments.
 
-    where   the configuration key, for error messages
-    Raises SettingError for a first line without a source, for a line that is not an H3 index of that resolution, and
+    where         the configuration key, for error messages
+    resolutions   of the cells
+    Raises SettingError for a first line without a source, for a line that is not an H3 index of such a resolution, and
     for a private list without its cost.
     """
     first, *rest = text.splitlines() or [""]
@@ -85,9 +86,11 @@ def read_cells_file(text: str, where: str, resolution: int) -> CellsFile:
         if is_key and source == "private" and key in ("epsilon", "days"):
             cost[key] = value.strip('"')
             continue
-        if not h3.is_valid_cell(_index(index)) or h3.get_resolution(_index(index)) != resolution:
+        if not h3.is_valid_cell(_index(index)) or h3.get_resolution(_index(index)) not in resolutions:
             raise SettingError(
-                where, f"line {number} is not an H3 index of resolution {resolution}", "correct or remove it"
+                where,
+                f"line {number} is not an H3 index of resolution {' or '.join(map(str, resolutions))}",
+                "correct or remove it",
             )
         cells.add(_index(index))
     return CellsFile(source, frozenset(cells), _selection_cost(cost, where) if source == "private" else None)

@@ -29,6 +29,7 @@ from hatcast.stream.policy.estimator_keys import ChosenKeys, EstimatorKeys, Rela
 from hatcast.stream.policy.hybrid_keys import GroupMeans, HybridKeys, HybridUse, NoiseKind
 from hatcast.stream.policy.query import Query
 from hatcast.stream.policy.query_keys import check_queries, read_queries
+from hatcast.stream.policy.resolutions import FineCells, fine_cells_of, with_coarse_resolution
 from hatcast.stream.policy.table import PolicyTable, canonical, min_users_of
 from hatcast.stream.policy.toml_tables import decode_table, duration_ms
 from hatcast.stream.policy.tracker_keys import (
@@ -60,8 +61,10 @@ class Policy:
 
     canonical       JSON by RFC 8785 without the name; policy_id is its hash
     replaces, from_date   the previous policy, and the first local date of this one (YYYY-MM-DD)
-    cells           H3 indexes; None: all cells
-    selection_cost  privacy cost of a private selection of `cells`; None: none
+    h3_resolution   of the cells; with `fine` of those outside of the listed finer cells
+    fine            listed cells of finer resolutions; None: all cells have one resolution
+    cells           H3 indexes, with the finer ones; None: all cells
+    selection_cost  privacy cost of a private selection of `cells` or of finer cells; None: none
     grid            km/h; releases are multiples of it
     delta           of the (epsilon, delta) that is shown for a day; with Gaussian noise every bound holds with it
     total_limit     of all days of one user, for unit `user` only
@@ -86,6 +89,7 @@ class Policy:
     drop_zero: bool
     timezone: str
     h3_resolution: int
+    fine: FineCells | None = field(repr=False)
     slot_length_ms: int
     hours: tuple[int, int]
     lateness_ms: int
@@ -155,9 +159,10 @@ def read_policy(
     read_cells   returns the text of a file of cells that a key names
     Raises SettingError with the key, the problem and the fix.
     """
-    given = decode_table(with_tracker_defaults(table), PolicyTable, "policy")
+    given = with_coarse_resolution(decode_table(with_tracker_defaults(table), PolicyTable, "policy"), table)
     listed, cells_content = cells_of(given, read_cells)
-    cells = None if listed is None else listed.cells
+    finer, fine, fine_content = fine_cells_of(given, listed, read_cells)
+    cells = None if listed is None else listed.cells | (frozenset() if fine is None else fine.cells)
     check_values(given)
     check_transition(given)
     reject_above = reject_above_of(given)
@@ -182,6 +187,7 @@ def read_policy(
         canonical(
             given, durations, cells_content, keys.used(), [query.canonical for query in queries], tracker_canonical
         )
+        | fine_content
     )
     return Policy(
         name=given.name,
@@ -194,13 +200,14 @@ def read_policy(
         drop_zero=given.drop_zero,
         timezone=given.timezone,
         h3_resolution=given.h3_resolution,
+        fine=fine,
         slot_length_ms=durations["slot_length"],
         hours=given.hours,
         lateness_ms=durations["lateness"],
         max_ahead_ms=durations["max_ahead"],
         min_interval_ms=durations["min_interval"],
         cells=cells,
-        selection_cost=None if listed is None else listed.cost,
+        selection_cost=next((each.cost for each in (listed, finer) if each is not None and each.cost), None),
         grid=Decimal(repr(given.grid)),
         unit=given.privacy.unit,
         relation=relation,

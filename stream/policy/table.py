@@ -79,6 +79,8 @@ class PolicyTable(msgspec.Struct, frozen=True, kw_only=True):
     drop_zero: bool = True
     timezone: Annotated[str, such_as("Asia/Kolkata")]
     h3_resolution: int = 7
+    resolutions: tuple[int, ...] | None = None
+    fine_cells: str | None = None
     slot_length: str = "1h"
     hours: tuple[int, int] = (9, 21)
     lateness: str = "5m"
@@ -161,7 +163,7 @@ def differing_keys(stored: bytes, given: bytes) -> str:
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in table.items():
-        if isinstance(value, Mapping) and key != "cells":
+        if isinstance(value, Mapping) and key not in ("cells", "fine_cells"):
             flat |= _flatten(value, f"{prefix}{key}.")
         else:
             flat[prefix + key] = value

@@ -181,7 +181,7 @@ def _watched(given: PolicyTable, table: TrackerTable, read_cells: Callable[[str]
         text = read_cells(table.watch)
     except SettingError as error:  # it names `cells`
         raise SettingError(where, "cannot be read", "name a readable file") from error
-    watched = read_cells_file(text, where, given.h3_resolution)
+    watched = read_cells_file(text, where, *(given.resolutions or (given.h3_resolution,)))
     if watched.source != "public":
         raise SettingError(where, "must be public", 'list cells that were chosen without data, with source = "public"')
     if not watched.cells:

@@ -4,7 +4,21 @@ from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 
-from hatcast.stream.records.fields import CELL, DATE, NAME, TIME, Cell, Date, Instant, PolicyId, Slot, Speed, When, text
+from hatcast.stream.records.fields import (
+    CELL,
+    DATE,
+    NAME,
+    TIME,
+    Cell,
+    Date,
+    Instant,
+    PolicyId,
+    Remainder,
+    Slot,
+    Speed,
+    When,
+    text,
+)
 
 
 class NormalRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +49,7 @@ class EstimateRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         ),
     ]
     cell: Cell
+    remainder: Remainder | None = None
     date: Date
     slot: Slot
     start: Instant

@@ -42,6 +42,9 @@ Name = Annotated[str, text(f"^{NAME}$", "ASCII letters, digits, '-', '_' and '.'
 Date = Annotated[str, _dated(f"^{DATE}$", "date", "local date, YYYY-MM-DD")]
 Slot = Annotated[str, text(f"^{TIME}$", "local start of the slot, HH:MM")]
 Cell = Annotated[str, text(f"^{CELL}$", "H3 index")]
+Remainder = Annotated[
+    bool, msgspec.Meta(description="present and true if listed finer cells overlap this one: it counts the rest only")
+]
 DeviceId = Annotated[str, text("^[0-9a-f]{32}$", "random, new each local day; also the record's key")]
 PolicyId = Annotated[str, text("^b2:[0-9a-f]{32}$", "BLAKE2b-128 of the canonical policy")]
 Instant = Annotated[

@@ -18,6 +18,7 @@ from hatcast.stream.records.fields import (
     Number,
     PolicyId,
     Relation,
+    Remainder,
     Slot,
     When,
     text,
@@ -54,6 +55,7 @@ class QueryRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         msgspec.Meta(description="mean of the vehicles' daily means, or number of vehicles a day above `speed_limit`"),
     ]
     cell: Cell
+    remainder: Remainder | None = None
     date: Annotated[Date, msgspec.Meta(description="last date with this slot; the query is answered after it")]
     slot: Slot
     start: Instant

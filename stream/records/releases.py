@@ -18,6 +18,7 @@ from hatcast.stream.records.fields import (
     Number,
     PolicyId,
     Relation,
+    Remainder,
     Slot,
     When,
     text,
@@ -97,6 +98,7 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     ]
     seq: Number | None = None
     cell: Cell
+    remainder: Remainder | None = None
     date: Date
     slot: Slot
     start: Instant

@@ -7,14 +7,21 @@ import msgspec
 
 from hatcast.stream.accounting.ledger import decimal
 from hatcast.stream.fold.hats import Slot
+from hatcast.stream.policy.policy import Policy
 
 JSON: Final = msgspec.json.Encoder()
 
 
-def place_fields(cell: str, slot: Slot, start: datetime, end: datetime) -> dict[str, Any]:
+def cell_fields(policy: Policy, cell: str) -> dict[str, Any]:
+    """Return the record fields for a cell."""
+    is_remainder = policy.fine is not None and policy.fine.is_remainder(cell)
+    return {"cell": cell, "remainder": True} if is_remainder else {"cell": cell}
+
+
+def place_fields(policy: Policy, cell: str, slot: Slot, start: datetime, end: datetime) -> dict[str, Any]:
     """Return the record fields for a cell and slot."""
     return {
-        "cell": cell,
+        **cell_fields(policy, cell),
         "date": slot.date,
         "slot": slot.name,
         "start": start.isoformat(),

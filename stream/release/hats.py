@@ -111,7 +111,7 @@ class Release:
         """
         hidden = self.policy.relation is Relation.ADD_REMOVE
         head = {"release_id": self.release_id, "policy_id": self.policy.policy_id, "status": self.status.value}
-        tail = place_fields(self.cell, self.slot, self.start, self.end)
+        tail = place_fields(self.policy, self.cell, self.slot, self.start, self.end)
         if isinstance(self.estimate, Blend):
             tail |= blend_fields(self.estimate, self.policy, "km/h")
         elif self.estimate is not None:

@@ -14,7 +14,7 @@ from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.policy.query import Kind
 from hatcast.stream.queries import KINDS, Answer, Period, Query, RetainedDay, answer_of
-from hatcast.stream.release.encoding import exact_json, record_parts, utc_text
+from hatcast.stream.release.encoding import cell_fields, exact_json, record_parts, utc_text
 from hatcast.stream.release.hats import Status, estimate_fields, release_id
 from hatcast.stream.release.schedule import released_at_ms
 
@@ -114,7 +114,7 @@ class QueryRelease:
         tail: dict[str, Any] = {
             "query": query.name,
             "kind": query.kind.value,
-            "cell": self.cell,
+            **cell_fields(policy, self.cell),
             "date": closing.date,
             "slot": closing.name,
             "start": self.start,

@@ -142,7 +142,7 @@ class TrackerRelease:
         policy, query = self.policy, self.query
         head = {"release_id": self.release_id, "policy_id": policy.policy_id, "status": self.status.value}
         local = self.calendar.local
-        tail = place_fields(self.cell, self.slot, local(self.slot.start_ms), local(self.end_ms))
+        tail = place_fields(policy, self.cell, self.slot, local(self.slot.start_ms), local(self.end_ms))
         if query is not None:
             tail |= estimate_fields(query.estimate(policy), policy, "km/h")
         if self.hat is not None:

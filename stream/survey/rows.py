@@ -75,7 +75,7 @@ class RowCollector(ReadingFold[Reading]):
         days:    first and last local date, both included; other readings are `outside_dates`. None: all dates
         now_ms:  start time of the survey: records beyond now_ms + max_ahead arrived in the future
         """
-        finest = replace(policy, h3_resolution=resolutions[-1], from_date=None)
+        finest = replace(policy, h3_resolution=resolutions[-1], fine=None, from_date=None)
         super().__init__(finest, Calendar(finest), FoldUsers(pseudonyms), _identity, None)
         self.pending = 0
         self._resolutions = tuple(resolutions)

@@ -51,6 +51,7 @@ class SmootherSetting:
     last_slot     returns the name of the last slot of a local date; None: a date ends with its settlement, or with the
                   next one
     is_tracker    whether the records are those of a tracker
+    remainders    coarse cells that overlap a listed finer cell
     """
 
     name: str
@@ -59,6 +60,7 @@ class SmootherSetting:
     cells: Sequence[str]
     last_slot: Callable[[str], str | None]
     is_tracker: bool = False
+    remainders: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, policy: Policy) -> Self:
@@ -76,7 +78,8 @@ class SmootherSetting:
             )[1]
 
         cells = sorted(h3.int_to_str(cell) for cell in policy.cells or ())
-        return cls(policy.name, policy.policy_id, policy.upper_bound / _MILLI, cells, last_slot, is_tracker)
+        rest = frozenset() if policy.fine is None else frozenset(map(h3.int_to_str, policy.fine.remainders))
+        return cls(policy.name, policy.policy_id, policy.upper_bound / _MILLI, cells, last_slot, is_tracker, rest)
 
 
 class Smoother:
@@ -204,6 +207,7 @@ class Smoother:
             policy_id=self._setting.policy_id,
             stage=stage,
             cell=cell,
+            remainder=True if cell in self._setting.remainders else None,
             date=like.date,
             slot=like.slot,
             start=like.start,

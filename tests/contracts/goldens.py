@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import h3.api.basic_str as h3
 import msgspec
 import numpy as np
 
@@ -85,7 +86,8 @@ def policy(name: str, *queries: Mapping[str, Any], **changes: Any) -> Policy:
     privacy = {"epsilon": 1.0, "max_hats_per_day": 89, "daily_limit": 105.0} | changes.pop("privacy", {})
     table = {"name": name, "upper_bound": 65.0, "timezone": "Asia/Kolkata", "privacy": privacy, "query": queries}
     keys = {**ESTIMATOR_KEYS, **HYBRID_KEYS}
-    return read_policy(table | {"estimator": {"name": "array_averaging"}} | changes, keys, lambda _: "")
+    fine = f'source = "public"\n{CELL}'
+    return read_policy(table | {"estimator": {"name": "array_averaging"}} | changes, keys, lambda _: fine)
 
 
 def hidden(*queries: Mapping[str, Any]) -> Policy:
@@ -115,6 +117,13 @@ SEPARATE: Final = policy(
     estimator={"name": "pwh", "noise": "gaussian", "groups": "separate"},
 )
 SPEED: Final = policy("surat-speed", MEAN, FAST)
+MIXED: Final = policy(
+    "surat-mixed",
+    {**FAST, "days": 1},
+    resolutions=[6, 7],
+    fine_cells="fine.txt",
+)
+COARSE: Final = h3.cell_to_parent(CELL)
 PRESENCE: Final = hidden({**FAST, "days": 1})
 
 
@@ -157,14 +166,16 @@ def crowd(users: Sequence[tuple[int, int]]) -> list[Row]:
     return [Row(bus.to_bytes(8, "big"), count, total, total // count, 1) for bus, (count, total) in enumerate(users)]
 
 
-def released(of: Policy, users: Sequence[tuple[int, int]], *draws: int) -> Release:
+def released(of: Policy, users: Sequence[tuple[int, int]], *draws: int, cell: str = CELL) -> Release:
     rows = crowd(users)
     return release_of(
-        of, Calendar(of), f"{DATE}/{SLOT}", CELL, HatChunks([pack(rows)] if rows else []), Scripted(draws)
+        of, Calendar(of), f"{DATE}/{SLOT}", cell, HatChunks([pack(rows)] if rows else []), Scripted(draws)
     )
 
 
-def answered(of: Policy, name: str, days: Mapping[str, Sequence[tuple[int, int]]], *draws: int) -> QueryRelease:
+def answered(
+    of: Policy, name: str, days: Mapping[str, Sequence[tuple[int, int]]], *draws: int, cell: str = CELL
+) -> QueryRelease:
     (asked,) = (one for one in query_periods_of(of, Calendar(of), DATE, SLOT) if one.query.name == name)
     kept = {
         date: RetainedDay(
@@ -172,7 +183,7 @@ def answered(of: Policy, name: str, days: Mapping[str, Sequence[tuple[int, int]]
         )
         for date, users in days.items()
     }
-    return query_release_of(asked, Calendar(of), CELL, kept, Scripted(draws))
+    return query_release_of(asked, Calendar(of), cell, kept, Scripted(draws))
 
 
 def releases() -> Iterator[tuple[str, Release | TrackerRelease]]:
@@ -184,6 +195,8 @@ def releases() -> Iterator[tuple[str, Release | TrackerRelease]]:
         yield f"{relation}_suppressed", released(of, few, 0, 0)
         yield f"{relation}_budget_exhausted", exhausted_of(of, calendar, f"{DATE}/{SLOT}", CELL)
         yield f"{relation}_incomplete", incomplete_of(of, calendar, f"{DATE}/{SLOT}", CELL)
+    yield "replace_released_remainder", released(MIXED, CROWD, -441, cell=COARSE)
+    yield "replace_released_finer", released(MIXED, CROWD, -441)
     yield "devices_released", blended(DEVICES, CROWD, [31_001, -41_250, 77_503], -441)
     yield "devices_gaussian_released", blended(GAUSSIAN, CROWD, [31_001, -41_250, 77_503], -441)
     yield "devices_alone_released", blended(ALONE, CROWD, [21_007 + 3_001 * device for device in range(12)])
@@ -200,6 +213,7 @@ def answers() -> Iterator[tuple[str, QueryRelease]]:
     yield "replace_too_few_user_days", answered(SPEED, "two-days", {DATE: CROWD[:5], NEXT_DATE: CROWD[:3]})
     yield "replace_missing_days", answered(SPEED, "two-days", {DATE: CROWD})
     yield "replace_budget_exhausted", answered(SPEED, "two-days", both, 1_234).exhausted()
+    yield "replace_released_remainder", answered(MIXED, "over-50", {DATE: CROWD}, 1_125, cell=COARSE)
     yield "add_remove_released", answered(PRESENCE, "over-50", {DATE: CROWD}, 1_125)
     yield "add_remove_missing_days", answered(PRESENCE, "over-50", {})
     yield "add_remove_budget_exhausted", answered(PRESENCE, "over-50", {DATE: CROWD}, 0).exhausted()
@@ -248,6 +262,9 @@ def estimates() -> Iterator[tuple[str, EstimateRecord]]:
     for estimate in estimates_of(SPEED, [first, msgspec.structs.replace(first, **other, **times)]):
         if estimate.cell == CELL:
             yield estimate.stage, estimate
+    rest = numbered(released(MIXED, CROWD, -441, cell=COARSE).record(NOW_MS), 4711)
+    for estimate in estimates_of(MIXED, [msgspec.json.decode(rest, type=ReleaseRecord)]):
+        yield f"{estimate.stage}_remainder", estimate
 
 
 CHOSEN: Final = Chosen(

@@ -13,6 +13,7 @@ import h3.api.basic_int as h3
 from hypothesis import strategies as st
 
 from hatcast.stream.fold.contributions import Fold
+from hatcast.stream.policy.cells_file import CellsFile
 from hatcast.stream.policy.policy import Policy
 from tests.folding import ABSENT, DAY, HOUR, MINUTE, fold_of, record
 from tests.laws.fold_oracle import EPOCH, MS, Rules
@@ -26,7 +27,11 @@ NIGHTS = {
     "Australia/Lord_Howe": 1_712_415_600_000,
     "Asia/Kolkata": 1_641_081_600_000,
 }
-PLACES = [(60.17, 24.94), (60.25, 24.94), (21.2, 72.8)]
+PLACES = [(60.17, 24.94), (60.25, 24.94), (21.2, 72.8), (60.172, 24.94)]
+FINE = [
+    frozenset({h3.latlng_to_cell(*PLACES[0], 8)}),
+    frozenset(h3.latlng_to_cell(*PLACES[at], 7 + at) for at in (1, 2)),
+]
 ODD_PLACES = [(0, 0), (0.0, 24.0), (91, 24.0), (60, -180.5), ("nan", 24.0), (60, "inf"), (None, 1), ("1", 1), (True, 1)]
 VEHICLES = ["bus", "bus", " bus\n", "caf\u00e9", "cafe\u0301", "é" * 64]
 ODD_VEHICLES = ["", "  ", 7, None, ABSENT, "é" * 65, "x" * 129]
@@ -68,6 +73,7 @@ class Case:
             policy.min_interval_ms,
             policy.h3_resolution,
             policy.cells,
+            frozenset() if policy.fine is None else policy.fine.cells,
             policy.upper_bound,
             policy.reject_above,
             policy.drop_zero,
@@ -96,7 +102,11 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def a_policy(chance: Random, zone: str) -> Policy:
+    fine = chance.choice([None, None, *FINE])
+    sizes: dict[str, Any] = {} if fine is None else {"resolutions": [7, 8, 9], "fine_cells": "fine.txt"}
     policy = policy_of(
+        files={"fine.txt": CellsFile("public", fine or frozenset()).text([])},
+        **sizes,
         timezone=zone,
         slot_length=chance.choice(["1h", "1h", "30m", "15m", "24h"]),
         hours=chance.choice([[0, 24], [0, 24], [2, 4], [3, 23]]),
@@ -106,7 +116,7 @@ def a_policy(chance: Random, zone: str) -> Policy:
         reject_above=chance.choice([150.0, 150.0, "none"]),
         privacy={"epsilon": 1.0, "max_hats_per_day": chance.choice([1, 2, 3, 40]), "daily_limit": 105.0},
     )
-    cells = frozenset(h3.latlng_to_cell(*place, policy.h3_resolution) for place in PLACES[:2])
+    cells = frozenset(h3.latlng_to_cell(*place, policy.h3_resolution) for place in PLACES[:2]) | (fine or frozenset())
     first_date = chance.choice([None, None, None, (EPOCH + NIGHTS[zone] * MS).date().isoformat()])
     return replace(policy, cells=chance.choice([None, None, cells]), from_date=first_date)
 

@@ -42,6 +42,7 @@ class Rules:
     min_interval: int
     resolution: int
     cells: frozenset[int] | None
+    fine: frozenset[int]
     upper_bound: int
     reject_above: int | None
     drop_zero: bool
@@ -101,7 +102,10 @@ def outcome(  # noqa: C901, PLR0911, PLR0912
     minutes = int(slot[:2]) * 60 + int(slot[3:])
     if not rules.hours[0] * 60 <= minutes < rules.hours[1] * 60:
         return "outside_hours"
-    cell = h3.latlng_to_cell(lat, lon, rules.resolution)
+    cell = next(
+        (at for finer in range(15, rules.resolution, -1) if (at := h3.latlng_to_cell(lat, lon, finer)) in rules.fine),
+        h3.latlng_to_cell(lat, lon, rules.resolution),
+    )
     if rules.cells is not None and cell not in rules.cells:
         return "outside_cells"
     if state.clock >= end + rules.lateness:

@@ -94,6 +94,20 @@ def test_an_honest_report_is_counted_once_with_its_own_value() -> None:
 
 
 @pytest.mark.parametrize(
+    ("cell", "outcome"),
+    [
+        (CELL, "accepted"),
+        (h3.cell_to_parent(CELL), "accepted"),
+        (OTHER_CELL, "outside_cells"),
+        (h3.cell_to_center_child(CELL), "bad_place"),
+    ],
+)
+def test_a_report_of_a_finer_cell_is_taken_only_if_it_is_listed(cell: str, outcome: str) -> None:
+    policy = policy_of(resolutions=[6, 7], fine_cells="fine.txt")  # which lists CELL
+    assert outcomes([(OVER, sent(cell=cell, policy_id=policy.policy_id))], fold_of(policy)) == {outcome: 1}
+
+
+@pytest.mark.parametrize(
     ("changes", "outcome"),
     [
         ({"policy_id": "b2:" + "0" * 32}, "other_policy"),

@@ -177,6 +177,20 @@ def test_a_surveyed_list_is_accepted_under_replace_and_refused_under_add_remove(
         austin("--config", config, "--cells", tmp_path / "cells.txt")
 
 
+def test_a_list_of_fine_cells_is_surveyed_for_a_policy_of_several_sizes_that_names_it(
+    tmp_path: Path, austin: Austin
+) -> None:
+    sizes = 'resolutions = [7, 8]\nfine_cells = "fine.txt"\ncells = "all"'
+    config = config_of(tmp_path / "hatcast.toml", "all")
+    config.write_text(config.read_text().replace('cells = "all"', sizes))
+    austin("--config", config, "--resolution", 8, "--users", 8, "--cells", tmp_path / "fine.txt")
+    fine = load_settings(config, {}).policy.fine
+    assert fine is not None
+    assert len(fine.cells) == len((tmp_path / "fine.txt").read_text().splitlines()) - 2
+    coarse = json.loads(austin("--config", config, "--json").stdout)
+    assert coarse == json.loads(austin("--config", config_of(tmp_path / "plain.toml", "all"), "--json").stdout)
+
+
 def test_without_a_busy_cell_no_file_is_written(tmp_path: Path, austin: Austin) -> None:
     with pytest.raises(HatcastError, match="no cell of resolution 9 has more than 1000 users"):
         austin("--cells", tmp_path / "cells.txt", "--users", 1000, "--resolution", 9)

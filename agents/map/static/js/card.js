@@ -4,12 +4,17 @@ import { element } from "./dom.js";
 import { GROUPS, STAGE_SENTENCES, WHY } from "./texts.js";
 import { intervalOf, isEstimate, spanOf, stateOf, valueOf } from "./values.js";
 
+const REMAINDER = "Only buses outside of the smaller hexagons count here: those inside are counted there.";
 const SURPRISE = 3; // standard deviations
 const MEANING = "In 95 of 100 cases the mean speed of the road is in this interval. It covers the noise of the releases, which buses happened to pass, and what the model leaves open.";
 
 export function summary(record) {
   if (record === undefined) return [element("p", { class: "figure" }, "Nothing was published for this hour.")];
-  return isEstimate(record) ? ofEstimate(record) : ofRelease(record);
+  return [...(isEstimate(record) ? ofEstimate(record) : ofRelease(record)), ...remainderOf(record)];
+}
+
+function remainderOf({ remainder }) {
+  return remainder === undefined ? [] : [element("p", { class: "hint", id: "cell-remainder" }, REMAINDER)];
 }
 
 function ofRelease(release) {

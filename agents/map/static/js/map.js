@@ -6,6 +6,7 @@ import { Graticule } from "./graticule.js";
 import { intervalOf, isEstimate, opacityOf, spanOf, stateOf, statusOf, valueOf } from "./values.js";
 
 const HOVERS = matchMedia("(hover: hover)").matches; // without hover, a tap opens the panel, which shows the same
+const OVERLAY_Z = 400; // of Leaflet's overlay pane; the next pane is at 500
 const WORLD = { center: [20, 0], zoom: 2 };
 
 // Keep tooltips inside the map: Leaflet lets them cross its edge, where they are cut off.
@@ -74,7 +75,7 @@ export class MapView {
 
   #make(cell) {
     if (!h3.isValidCell(cell)) return null;
-    const polygon = L.polygon(ringOf(cell), { weight: 1.25, bubblingMouseEvents: false });
+    const polygon = L.polygon(ringOf(cell), { weight: 1.25, bubblingMouseEvents: false, pane: this.#paneOf(h3.getResolution(cell)) });
     polygon.on("click", () => this.#model.select(cell));
     if (HOVERS) {
       const tip = new Tip({ sticky: true, className: "tip", opacity: 1 }, polygon);
@@ -83,6 +84,14 @@ export class MapView {
     polygon.addTo(this.#map);
     this.#polygons.set(cell, polygon);
     return polygon;
+  }
+
+  // A pane for each size of hexagons: small ones are drawn over the large ones that they lie in.
+  #paneOf(resolution) {
+    const name = `resolution-${resolution}`;
+    const pane = this.#map.getPane(name) ?? this.#map.createPane(name);
+    pane.style.zIndex = OVERLAY_Z + resolution;
+    return name;
   }
 
   #tip(cell) {
