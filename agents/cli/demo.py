@@ -21,6 +21,8 @@ class _Options(TypedDict):
     seconds: float | None
     port: int | None
     config: Path | None
+    hybrid: bool
+    share: float | None
     keep: bool
     as_json: bool
 
@@ -38,13 +40,26 @@ class _Options(TypedDict):
 @click.option(
     "--speedup",
     type=click.FloatRange(min=0),
-    help="600: an hour in 6 s; 0: as fast as possible.  [default: 600; a long recording in about a minute]",
+    help="600: an hour in 6 s; 0: as fast as possible.  [default: 600, of a city with --hybrid 300; a long recording in"
+    " about a minute]",
 )
 @click.option("--for", "seconds", type=click.FloatRange(min=0), metavar="SECONDS", help="Stop after this time.")
 @click.option(
     "--port", type=click.IntRange(0, 65535), help="Port of the map; 0: any free port.  [default: 8080, if free]"
 )
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Take [policy] from this hatcast.toml.")
+@click.option(
+    "--hybrid",
+    is_flag=True,
+    help="Blend readings of vehicles that trust the operator with noisy reports of the others' devices, by the paper's"
+    " PWH or by the policy in --config.",
+)
+@click.option(
+    "--share",
+    type=click.FloatRange(0, 1),
+    metavar="C",
+    help="Share of the vehicles that trust the operator, for --hybrid; the others get devices.  [default: 0.1]",
+)
 @click.option("--keep", is_flag=True, help="Keep the map after the end of the recordings, until Ctrl-C or --for.")
 @click.option("--json", "as_json", is_flag=True, help="Print releases and answers as JSON lines, for programs.")
 def command(**given: Unpack[_Options]) -> None:
@@ -53,9 +68,14 @@ def command(**given: Unpack[_Options]) -> None:
     Without options it follows a synthetic city until Ctrl-C. With --feed it ends when the last slot of the recordings
     is released, and the queries over days are answered whose periods they complete. It needs no installation or
     configuration, and leaves nothing behind.
+
+    With --hybrid, or a --config whose policy takes reports of devices, only a share of the vehicles sends readings.
+    Each of the others has a device, the code of `hatcast device`, which adds its own noise before it sends.
     """
     if bool(given["files"]) != (given["feed_format"] is not None):
         raise click.UsageError("give --feed and --format together: a file and its format")
+    if given["share"] is not None and not given["hybrid"] and given["config"] is None:
+        raise click.UsageError("--share is for --hybrid: give both")
     if given["keep"] and not given["files"]:
         raise click.UsageError("--keep is for recordings: the synthetic city, and its map, run until Ctrl-C")
     # Ctrl-C ends the command silently until the demo's event loop handles it. The services start during the imports.
@@ -73,6 +93,8 @@ def command(**given: Unpack[_Options]) -> None:
             speedup=given["speedup"],
             seconds=given["seconds"],
             port=given["port"],
+            hybrid=given["hybrid"] or given["share"] is not None,
+            share=given["share"],
             keep=given["keep"],
         )
         run_demo(services, options, view)

@@ -16,6 +16,7 @@ from hatcast.agents.config.settings import (
 )
 from hatcast.agents.config.topics_table import TopicsTable
 from hatcast.agents.demo.embedded import PARTITIONS, Addresses
+from hatcast.agents.device.fold import Rules
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.units import DAY_MS
 
@@ -28,12 +29,16 @@ TOPIC_NAMES: Final = (
     TOPICS.estimates,
     TOPICS.dead_letters,
     TOPICS.registry,
+    TOPICS.reports,
 )
 VEHICLES: Final = 300  # in the synthetic city
 SPEEDUP: Final = 600.0  # an hour in 6 s
+HYBRID_VEHICLES: Final = 600  # devices need company: the noise of one is wider than all speeds
+HYBRID_SPEEDUP: Final = 300.0  # of that city: as many readings a second
 WHOLE_RECORDING_S: Final = 60.0  # a recording of more than 10 hours is sent faster, to take about this long
 CITY_AGE_MS: Final = 30 * DAY_MS  # the city's time starts this long ago: at this pace it lasts over an hour
 CITY_HOUR: Final = "08:00"
+SHARE: Final = 0.1  # of the buses that trust the operator, of a hybrid policy: c of the paper    [H 2.2]
 MAP_HOST: Final = "127.0.0.1"
 MAP_PORT: Final = 8080
 MAP_TITLE: Final = "Bus speeds, hour by hour"
@@ -47,16 +52,22 @@ RECORDED_ZONES: Final[Mapping[str, str]] = {
 }  # by format of a recording
 
 
-def demo_settings(addresses: Addresses, config: Path | None, feed_format: str | None) -> Settings:
+def demo_settings(
+    addresses: Addresses, config: Path | None, feed_format: str | None, *, hybrid: bool = False
+) -> Settings:
     """Return settings for the embedded services. Of the file `config`, only [policy] is used.
 
     feed_format   format of the recording; None: the synthetic city
+    hybrid        the policy has to take reports of devices
     Raises HatcastError if the file cannot be read or its policy is invalid.
     """
     if config is not None:
         given = load_settings(config, environment={})
     else:
-        given = parse_settings({"policy": demo_policy(feed_format)}, Path(), {})
+        policy = hybrid_policy(feed_format) if hybrid else demo_policy(feed_format)
+        given = parse_settings({"policy": policy}, Path(), {})
+    if hybrid or given.policy.takes_reports:
+        Rules(given.policy, None)  # raises now what would otherwise fail in the devices
     return dataclasses.replace(
         given,
         kafka=KafkaTable(bootstrap_servers=addresses.kafka, partitions=PARTITIONS),
@@ -86,6 +97,19 @@ def demo_policy(feed_format: str | None) -> dict[str, Any]:
         "hours": [0, 24],
         "privacy": {"daily_limit": 5.0},
         "estimator": {"name": "tracker"},
+    }
+
+
+def hybrid_policy(feed_format: str | None) -> dict[str, Any]:
+    """Return the default [policy] of `--hybrid`: `pwh`, which has to know nothing about the city.
+
+    The hexagons are larger than a tracker's: a device's noise is hidden only by many other devices.
+    """
+    return demo_policy(feed_format) | {
+        "name": "demo-hybrid",
+        "h3_resolution": 6,
+        "privacy": {"epsilon": 1.0, "local_epsilon": 1.0, "max_hats_per_day": 89, "daily_limit": 89.0},
+        "estimator": {"name": "pwh"},
     }
 
 

@@ -6,8 +6,11 @@ closes.
 
 import os
 import sys
+import tempfile
 import threading
+from collections.abc import Callable, Collection
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,9 +19,20 @@ from redis.exceptions import RedisError
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
-from hatcast.agents.demo.defaults import SPEEDUP, VEHICLES, WHOLE_RECORDING_S, city_start_ms, demo_settings
+from hatcast.agents.demo.defaults import (
+    HYBRID_SPEEDUP,
+    HYBRID_VEHICLES,
+    SPEEDUP,
+    VEHICLES,
+    WHOLE_RECORDING_S,
+    city_start_ms,
+    demo_settings,
+)
 from hatcast.agents.demo.embedded import PARTITIONS
+from hatcast.agents.demo.fleet import Fleet, open_fleet, vehicles_with_devices
 from hatcast.agents.demo.messages import Began, Ended, Failed, FeedMessage, Job, Note
+from hatcast.agents.device.run import FAR_MS, as_records
+from hatcast.agents.device.sources import vehicles_in
 from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.redis.clients import SyncRedis
@@ -33,6 +47,7 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.partitioner import PARTITIONERS
+from hatcast.stream.readings.recording import Recording
 from hatcast.stream.replay.heartbeats import Replay, Router, WholeDays
 
 _SHUTDOWN_S: Final = 2.0  # for a clean shutdown, before the process exits in any case
@@ -44,7 +59,8 @@ def main() -> None:
     stop = threading.Event()
     threading.Thread(target=_exit_with_input, args=(stop,), daemon=True).start()
     try:
-        settings = demo_settings(job.addresses, None if job.config is None else Path(job.config), job.format)
+        config = None if job.config is None else Path(job.config)
+        settings = demo_settings(job.addresses, config, job.format, hybrid=job.hybrid)
         with closing(connect_redis(settings)) as redis:
             if job.files:
                 _send_files(settings, job, redis, stop)
@@ -72,30 +88,45 @@ def send(message: FeedMessage) -> None:
 
 
 def _send_city(settings: Settings, job: Job, redis: SyncRedis, stop: threading.Event) -> None:
-    speedup = SPEEDUP if job.speedup is None else job.speedup
+    vehicles, default = (HYBRID_VEHICLES, HYBRID_SPEEDUP) if settings.policy.takes_reports else (VEHICLES, SPEEDUP)
+    speedup = default if job.speedup is None else job.speedup
     start = city_start_ms(now_ms(), settings.policy)
-    send(Began(records=None, first_ms=start, last_ms=None, speedup=speedup))
-    calendar = Calendar(settings.policy)
-    city = make_city(CityOptions(vehicles=VEHICLES, speedup=speedup), calendar)
+    calendar, router = Calendar(settings.policy), _router(settings)
+    city = make_city(CityOptions(vehicles=vehicles, speedup=speedup), calendar)
+    groups = _groups(settings, job, lambda: city.vehicles)
+    send(Began(records=None, first_ms=start, last_ms=None, speedup=speedup, **groups.counts))
+    pace = Pace(speedup, 0, stop)
     with _producer(settings, redis, stop) as producer:
-        producer.send_all(city_messages(city.readings(start), _router(settings), start), Pace(speedup, 0, stop))
+        if not groups.takes_reports:
+            producer.send_all(city_messages(city.readings(start), router, start), pace)
+            return
+        plan = Replay(settings.policy, calendar, router, FAR_MS, groups.devices)
+        with open_fleet(settings, groups.devices, pace, _folder()) as fleet:
+            passed = plan.with_heartbeats(as_records(city.readings(start)))
+            producer.send_all(plan.messages_of(fleet.pass_on(passed)), pace)
 
 
 def _send_files(settings: Settings, job: Job, redis: SyncRedis, stop: threading.Event) -> None:
-    names, feed = ", ".join(job.files), FORMATS[job.format or ""]
+    names, feed, policy = ", ".join(job.files), FORMATS[job.format or ""], settings.policy
     with open_recording(job.files, feed) as recording, _producer(settings, redis, stop) as producer:
         if recording.first_ms is None or recording.last_ms is None:
             raise RecordingError(names, f"holds no {job.format} record", "check the file and --format")
         first = recording.first_ms
-        last = min(recording.last_ms, now_ms() + settings.policy.max_ahead_ms)  # later records are not sent
+        last = min(recording.last_ms, now_ms() + policy.max_ahead_ms)  # later records are not sent
         speedup = _speedup(last - first) if job.speedup is None else job.speedup
-        send(Began(records=len(recording), first_ms=first, last_ms=last, speedup=speedup))
-        plan = _passage(settings.policy)(settings.policy, Calendar(settings.policy), _router(settings), now_ms())
-        pace = replay_pace(settings.policy, speedup, stop)
-        listener = ProgressListener(lambda _records, _at: None, lambda sentence: send(Note(text=sentence)))
-        if not send_recording(recording, plan, producer, pace, with_end=True, listener=listener):
+        groups = _groups(settings, job, lambda: vehicles_in(recording))
+        send(Began(records=len(recording), first_ms=first, last_ms=last, speedup=speedup, **groups.counts))
+        plan = _passage(policy)(policy, Calendar(policy), _router(settings), now_ms(), groups.devices)
+        pace = replay_pace(policy, speedup, stop)
+        if not groups.takes_reports:
+            listener = ProgressListener(lambda _records, _at: None, _note)
+            finished = send_recording(recording, plan, producer, pace, with_end=True, listener=listener)
+        else:
+            with open_fleet(settings, groups.devices, pace, _folder()) as fleet:
+                finished = _send_both(recording, plan, producer, fleet, pace)
+        if not finished:
             return
-    if producer.records and plan.undecodable == producer.records:
+    if producer.records and plan.undecodable == producer.records and not groups.devices:
         raise RecordingError(names, f"holds no {job.format} record that can be decoded", "check the file and --format")
     send(
         Ended(
@@ -105,6 +136,54 @@ def _send_files(settings: Settings, job: Job, redis: SyncRedis, stop: threading.
             arrived_before_1970=plan.arrived_before_1970,
         )
     )
+
+
+def _send_both(recording: Recording, plan: Replay, producer: RecordedProducer, fleet: Fleet, pace: Pace) -> bool:
+    """Send a recording as telemetry and as reports of devices; return False if stopped before its end."""
+    passed = plan.with_heartbeats(recording)
+    finished = producer.send_all(plan.messages_of(fleet.pass_on(passed)), pace)
+    finished = finished and fleet.end(plan.end_ms(), _note) and producer.send_all(plan.end(), pace)
+    producer.finish()
+    return finished
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """Vehicles by group.
+
+    takes_reports   whether the policy uses reports of devices
+    devices         vehicles with devices; their readings are not sent
+    vehicles        number of all vehicles; 0 if the policy takes no reports
+    """
+
+    takes_reports: bool
+    devices: frozenset[str] = frozenset()
+    vehicles: int = 0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Fields of `Began`."""
+        if not self.takes_reports:
+            return {}
+        return {"trusting": self.vehicles - len(self.devices), "devices": len(self.devices)}
+
+
+def _groups(settings: Settings, job: Job, vehicles: Callable[[], Collection[str]]) -> _Groups:
+    """Choose who trusts the operator. `vehicles`: called only if the policy takes reports."""
+    if not settings.policy.takes_reports:
+        return _Groups(takes_reports=False)
+    found = vehicles()
+    return _Groups(takes_reports=True, devices=vehicles_with_devices(found, job.share), vehicles=len(found))
+
+
+def _note(sentence: str) -> None:
+    """Send a sentence to the user, without the option in parentheses, which is that of another command."""
+    send(Note(text=sentence.partition(" (")[0]))
+
+
+def _folder() -> Path:
+    """Return the demo's own folder, which is deleted at its end."""
+    return Path(tempfile.gettempdir())
 
 
 def _passage(policy: Policy) -> type[Replay]:

@@ -10,6 +10,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     config    path of a hatcast.toml whose [policy] is used; None: the demo's policy
     speedup   None: chosen to fit the recording; 0: as fast as possible
+    hybrid    the policy has to take reports of devices
+    share     share of the vehicles that trust the operator, if the policy takes reports
     """
 
     addresses: Addresses
@@ -17,6 +19,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()
     format: str | None = None
     speedup: float | None = None
+    hybrid: bool = False
+    share: float = 1.0
 
 
 class Began(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -24,12 +28,15 @@ class Began(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     records             number of records; None: endless
     first_ms, last_ms   ms UTC of the first and last arrival; None: unknown
+    trusting, devices   number of vehicles that send readings, and of those with devices; None: all send readings
     """
 
     records: int | None
     first_ms: int
     last_ms: int | None
     speedup: float
+    trusting: int | None = None
+    devices: int | None = None
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -16,6 +16,7 @@ _ROWS_MAX: Final = 16
 _OTHER_LINES: Final = 20  # of the page without the rows, with the introduction above it
 _SUPPRESSED_ROWS: Final = 2
 _STRIP_WIDTH: Final = 24
+_SHORT_STRIP: Final = 10  # beside the groups of a hybrid policy
 _BAR_WIDTH: Final = 40
 
 
@@ -26,6 +27,8 @@ def page(state: State, width: int, height: int) -> RenderableType:
     facts.add_column()
     facts.add_row("clock", texts.clock_line(state))
     facts.add_row("readings", texts.outcome_line(state.outcomes))
+    if state.policy.takes_reports:
+        facts.add_row("reports", texts.outcome_line(state.report_outcomes))
     facts.add_row(*_budget(state, min(_BAR_WIDTH, width - 45)))
     if state.policy.queries:
         facts.add_row("queries", texts.queries_line(state))
@@ -37,17 +40,30 @@ def page(state: State, width: int, height: int) -> RenderableType:
 def releases_table(state: State, rows: int) -> Table:
     """Return a table of the latest releases, newest slot first, with at most a few suppressed ones."""
     top = state.policy.upper_bound / 1000
-    table = _table("mean km/h", top)
+    is_hybrid = state.policy.takes_reports
+    width = _SHORT_STRIP if is_hybrid else _STRIP_WIDTH
+    table = _table("mean km/h", top, width)
+    if is_hybrid:
+        table.padding = (0, 1)
+        table.add_column("users", justify="right", no_wrap=True)
+        table.add_column("weights", no_wrap=True)
     for release in _shown_releases(state, rows):
         when = f"{texts.day(release.date)} {release.slot}"
         if release.mean is None:
-            table.add_row(when, release.cell, Text(texts.mean(release)), "", style="dim")
+            table.add_row(when, release.cell, Text(texts.mean(release)), style="dim")
         else:
-            strip = Text(noise_strip(release.mean, texts.spread(release), top), style="cyan")
-            table.add_row(when, release.cell, texts.mean(release), strip)
+            strip = Text(noise_strip(release.mean, texts.spread(release), top, width), style="cyan")
+            table.add_row(when, release.cell, texts.mean(release), strip, *_groups(release))
     for _ in range(rows - table.row_count):
         table.add_row()
     return table
+
+
+def _groups(release: Published) -> Iterator[str]:
+    """Yield users and weights of both groups of a hybrid policy's release."""
+    if release.users is not None and release.weight is not None:
+        yield f"{release.users.central:,}+{release.users.local:,}"
+        yield f"{release.weight:.2f}+{1 - release.weight:.2f}"
 
 
 def estimates_table(state: State, rows: int) -> Table:
@@ -79,13 +95,13 @@ def answers_table(state: State) -> Table:
     return table
 
 
-def _table(value: str, top: float) -> Table:
-    """Return an empty table. value: heading of its third column; top: the end of the scale, km/h."""
+def _table(value: str, top: float, width: int = _STRIP_WIDTH) -> Table:
+    """Return an empty table. value: heading of its third column; top: the end of the scale, km/h; width: of it."""
     table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="bold")
     table.add_column("slot", no_wrap=True)
     table.add_column("hexagon (H3)", no_wrap=True)
     table.add_column(value, justify="right", no_wrap=True)
-    table.add_column(f"0{f'{top:g}':>{_STRIP_WIDTH - 1}}", no_wrap=True)
+    table.add_column(f"0{f'{top:g}':>{width - 1}}", no_wrap=True)
     return table
 
 

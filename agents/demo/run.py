@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.config.settings import Address, Settings
-from hatcast.agents.demo.defaults import MAP_HOST, MAP_PORT, demo_settings
+from hatcast.agents.demo.defaults import MAP_HOST, MAP_PORT, SHARE, demo_settings
 from hatcast.agents.demo.embedded import PARTITIONS, Addresses, Services, end_child, start_child
 from hatcast.agents.demo.messages import Began, Ended, Failed, FeedMessage, Job, Note
 from hatcast.agents.demo.observer import Ends, OutputConsumer, StoredState, source_ends
@@ -45,6 +45,8 @@ class DemoOptions:
 
     seconds   time limit; None: until Ctrl-C or the end of the recording
     port      of the map; None: `MAP_PORT`, or any free port if that is in use
+    hybrid    the policy has to take reports of devices
+    share     share of the vehicles that trust the operator; None: `SHARE`
     keep      keep the map after the end of the recording, until Ctrl-C or the time limit
     """
 
@@ -54,6 +56,8 @@ class DemoOptions:
     speedup: float | None = None
     seconds: float | None = None
     port: int | None = None
+    hybrid: bool = False
+    share: float | None = None
     keep: bool = False
 
     @property
@@ -69,6 +73,8 @@ class DemoOptions:
             files=tuple(map(str, self.files)),
             format=self.format,
             speedup=self.speedup,
+            hybrid=self.hybrid,
+            share=SHARE if self.share is None else self.share,
         )
 
 
@@ -79,7 +85,7 @@ def run_demo(services: Services, options: DemoOptions, view: View) -> None:
     Raises HatcastError if the file or the policy is invalid, or a process ends unexpectedly.
     """
     with _log_file(services.folder) as log_path:
-        settings = demo_settings(services.wait(), options.config, options.format)
+        settings = demo_settings(services.wait(), options.config, options.format, hybrid=options.hybrid)
         try:
             asyncio.run(_Demo(settings, services, options, view).run())
         except HatcastError:

@@ -26,8 +26,18 @@ class Noise(msgspec.Struct, frozen=True):
     scale: float | None = None
 
 
+class Users(msgspec.Struct, frozen=True):
+    """Number of users of each group in a release of a hybrid policy."""
+
+    central: int
+    local: int
+
+
 class Published(msgspec.Struct, frozen=True, kw_only=True):
-    """Displayed fields of a record of `hats.means`; `mean` and `noise` are None unless released."""
+    """Displayed fields of a record of `hats.means`; `mean` and `noise` are None unless released.
+
+    weight, users   of a hybrid policy: weight of the mean of those who trust the operator, users of both groups
+    """
 
     release_id: str
     status: Status
@@ -37,6 +47,8 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
     mean: float | None = None
     noise: Noise | None = None
     interval95: tuple[float, float] | None = None
+    weight: float | None = None
+    users: Users | None = None
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):

@@ -68,9 +68,11 @@ def introduction(state: State, began: Began) -> Iterator[tuple[str, str]]:
             f" never more than {policy.daily_limit:g} a day"
         )
     else:
-        what = "mean speeds of buses per hour and hexagon, with noise that hides how fast any one bus went"
+        charge = policy.epsilon if policy.hybrid is None else policy.hybrid.charged(policy.epsilon)
+        each = "" if policy.hybrid is None else "each bus alike, "
+        what = f"mean speeds of buses per hour and hexagon, {each}with noise that hides how fast any one bus went"
         budget = (
-            f"the most privacy that one bus's day has lost, in epsilon: {policy.epsilon:g} for each mean that it is"
+            f"the most privacy that one bus's day has lost, in epsilon: {charge:g} for each mean that it is"
             f" part of (at most {policy.max_hats_per_day}); never more than {policy.daily_limit:g} a day"
         )
     yield "map", f"{state.map_url} in a browser"
@@ -92,8 +94,27 @@ def introduction(state: State, began: Began) -> Iterator[tuple[str, str]]:
         )
         yield "suppressed", f"fewer than {policy.min_users} buses were there, so no mean is published"
     yield "budget", budget
+    if began.trusting is not None and began.devices is not None:
+        yield from _groups(policy, began.trusting, began.devices)
     for query in policy.queries:
         yield query.name, f"a query over {_days(query.days)}: its answers come after the last of them"
+
+
+def _groups(policy: Policy, trusting: int, devices: int) -> Iterator[tuple[str, str]]:
+    """Yield rows about the two groups of a hybrid policy."""
+    local = policy.epsilon if policy.hybrid is None else policy.hybrid.local_epsilon
+    share = f"{trusting / max(trusting + devices, 1):.0%}"
+    trust = (
+        f"{trusting:,} of {trusting + devices:,} buses, a share of {share}, trust the operator and send their readings;"
+        f" the operator adds noise to their mean, epsilon {policy.epsilon:g}"
+    )
+    others = (
+        f"the other {devices:,} do not: each has a device (hatcast device), which adds its own noise to its own mean,"
+        f" epsilon {local:g}, and sends nothing else"
+    )
+    yield "trust", trust
+    yield "devices", others
+    yield "weights", "of the mean of those who trust + of the mean of the devices' reports, in what is released"
 
 
 def _source(state: State, began: Began) -> tuple[str, str]:
@@ -101,7 +122,8 @@ def _source(state: State, began: Began) -> tuple[str, str]:
     if 0 < began.speedup <= 3600:
         pace = f"an hour in {3600 / began.speedup:.2g} s"
     if not state.origin.files:
-        return "made up", f"the city and its {VEHICLES} buses; {pace}"
+        buses = VEHICLES if began.trusting is None else began.trusting + (began.devices or 0)
+        return "made up", f"the city and its {buses} buses; {pace}"
     times = ""
     if began.last_ms is not None:
         first, last = (f"{state.calendar.local(instant):%Y-%m-%d %H:%M}" for instant in (began.first_ms, began.last_ms))
@@ -135,6 +157,14 @@ def mean(release: Published, plus_minus: str = "±") -> str:
     if release.mean is None or release.noise is None:
         return "budget spent" if release.status == "budget_exhausted" else release.status
     return f"{release.mean:.1f} {plus_minus} {spread(release):.1f}"
+
+
+def groups(release: Published) -> str:
+    """Return both groups of a hybrid policy's release with their weights; "" of other policies."""
+    users, weight = release.users, release.weight
+    if users is None or weight is None:
+        return ""
+    return f"  {users.central:,} trust (weight {weight:.2f}), {users.local:,} devices ({1 - weight:.2f})"
 
 
 def spread(release: Published) -> float:
@@ -175,7 +205,7 @@ def line(release: Published, policy: Policy) -> str:
     """Return a release as one line of ASCII."""
     start = f"{release.date} {release.slot}  {release.cell}  "
     if release.mean is not None:
-        return f"{start}{mean(release, '+-'):>12} km/h"
+        return f"{start}{mean(release, '+-'):>12} km/h{groups(release)}"
     if release.status == "suppressed":
         return f"{start}suppressed: fewer than {policy.min_users} buses"
     return f"{start}{_WITHOUT_MEAN.get(release.status, release.status)}"
@@ -257,6 +287,8 @@ def summary(state: State, seconds: float) -> Iterator[str]:
     if state.settled_dates and state.policy.tracker is not None:
         yield f"settled {', '.join(sorted(state.settled_dates))}"
     yield f"readings {outcome_line(state.outcomes)}"
+    if state.policy.takes_reports:
+        yield f"reports of devices {outcome_line(state.report_outcomes)}"
     if state.not_sent:
         yield f"{state.not_sent:,} more records arrived in the future or before 1970 and were not sent"
     yield from (budget_line(budget) for _, budget in sorted(state.budgets.items())[-3:])

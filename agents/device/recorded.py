@@ -46,19 +46,29 @@ class RecordedRun:
         """
         seen = 0
         for timestamp, recorded in passage.with_heartbeats(records):
-            if not self._advance(timestamp):
+            if not self.take(timestamp, recorded, accepts, heartbeats=heartbeats):
                 return False
-            if recorded is not None:
-                seen += 1
-                reading = recorded.reading
-                if reading is not None and accepts(reading):
-                    self.readings += 1
-                    self._means.add(now_ms(), timestamp, reading)
-            elif heartbeats:
-                self._outbox.send_heartbeats(timestamp)
+            seen += recorded is not None
             if not seen % _POLL_EVERY or recorded is None:
                 self._outbox.poll()
                 say(seen, timestamp)
+        return True
+
+    def take(
+        self, timestamp: int, recorded: Recorded | None, accepts: Callable[[Reading], bool], *, heartbeats: bool
+    ) -> bool:
+        """Wait for a record of the pass, report the slots due before it, and fold it; return False if stopped before.
+
+        recorded   None: a heartbeat record
+        """
+        if not self._advance(timestamp):
+            return False
+        if recorded is None:
+            if heartbeats:
+                self._outbox.send_heartbeats(timestamp)
+        elif recorded.reading is not None and accepts(recorded.reading):
+            self.readings += 1
+            self._means.add(now_ms(), timestamp, recorded.reading)
         return True
 
     def end(self, heartbeat_ms: int | None, note: Callable[[str], object]) -> bool:

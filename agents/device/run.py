@@ -32,7 +32,7 @@ from hatcast.stream.replay.heartbeats import RecordingPass
 
 _FINISH_S: Final = 10.0  # what the broker does not acknowledge until then is sent at the next start
 _POLL_S: Final = 0.2
-_FAR_MS: Final = 1 << 60  # no limit ahead of now: the pace keeps a city from running ahead of the wall clock
+FAR_MS: Final = 1 << 60  # no limit ahead of now: the pace keeps a city from running ahead of the wall clock
 
 ReadingFilter = Callable[[Reading], bool]
 
@@ -53,7 +53,7 @@ class DeviceOptions:
     cluster_epsilon: float | None = None
 
 
-class _Device:
+class Device:
     """Components of a device or a fleet, in any mode."""
 
     def __init__(
@@ -101,14 +101,18 @@ class _Device:
 
 
 @contextmanager
-def _open_device(settings: Settings, options: DeviceOptions, *, live: bool) -> Iterator[_Device]:
+def open_device(
+    settings: Settings, options: DeviceOptions, *, live: bool, partitions: int | None = None
+) -> Iterator[Device]:
     """Open a device and send its unsent reports and answers.
 
+    partitions   of topic `reports`; None: ask Kafka
     Raises HatcastError if the policy, the state file, Kafka or a topic is not usable.
     """
     rules = Rules(settings.policy, options.most_hats)
     topic = settings.topics.reports
-    partitions = len(topic_range(settings, topic))
+    if partitions is None:
+        partitions = len(topic_range(settings, topic))
     # Imported here: noise takes seconds to load, and most errors are found before.
     from hatcast.stream.mechanisms.system import SystemNoise
 
@@ -123,7 +127,7 @@ def _open_device(settings: Settings, options: DeviceOptions, *, live: bool) -> I
             clusterings = stack.enter_context(open_clusterings(settings, rules, store, noise, epsilon))
         reporter = Reporter(rules, store, noise, with_sums=clusterings is not None)
         outbox.send(store.unsent())
-        yield _Device(rules, store, outbox, reporter, clusterings)
+        yield Device(rules, store, outbox, reporter, clusterings)
 
 
 def run_recording(
@@ -137,7 +141,7 @@ def run_recording(
 ) -> Summary:
     """Run devices over a recording. `heartbeats`: see RecordedRun.run. Raises HatcastError."""
     with (
-        _open_device(settings, options, live=False) as device,
+        open_device(settings, options, live=False) as device,
         ProgressBar(device.rules.calendar, len(recording)) as bar,
     ):
         run = RecordedRun(device.means, device.reporter, device.outbox, pace)
@@ -153,19 +157,20 @@ def run_recording(
 
 def run_city(settings: Settings, city: CityOptions, options: DeviceOptions, stop: threading.Event) -> Summary:
     """Run a fleet in a synthetic city until `stop` is set. Raises HatcastError."""
-    with _open_device(settings, options, live=False) as device, ProgressBar(device.rules.calendar, None) as bar:
+    with open_device(settings, options, live=False) as device, ProgressBar(device.rules.calendar, None) as bar:
         calendar = device.rules.calendar
         now = now_ms()
         start = default_start_ms(now, city.speedup, settings.retention_ms, None)
         run = RecordedRun(device.means, device.reporter, device.outbox, Pace(city.speedup, 0, stop))
-        records = _as_records(make_city(city, calendar).readings(start))
+        records = as_records(make_city(city, calendar).readings(start))
         run.run(
-            RecordingPass(settings.policy, calendar, _FAR_MS), records, FleetFilter(None), heartbeats=True, say=bar.show
+            RecordingPass(settings.policy, calendar, FAR_MS), records, FleetFilter(None), heartbeats=True, say=bar.show
         )
         return device.summary(finished=True)
 
 
-def _as_records(readings: Iterable[tuple[int, Reading]]) -> Iterator[tuple[int, Recorded]]:
+def as_records(readings: Iterable[tuple[int, Reading]]) -> Iterator[tuple[int, Recorded]]:
+    """Yield (arrival, record) of a synthetic city's (arrival, reading)."""
     for arrival, reading in readings:
         yield arrival, Recorded(b"", reading, arrival)
 
@@ -178,7 +183,7 @@ def run_live(
     stop: threading.Event,
 ) -> Summary:
     """Run one device on live readings. Raises HatcastError."""
-    with _open_device(settings, options, live=True) as device:
+    with open_device(settings, options, live=True) as device:
         run = LiveRun(device.means, device.reporter, device.outbox, clusterings=device.clusterings)
         finished = run.run(source, accepts, stop, with_end=options.with_end)
         if finished:

@@ -162,8 +162,12 @@ class Replay(RecordingPass):
 
     def messages(self, records: Iterable[tuple[int, Recorded]]) -> Iterator[Message]:
         """Yield records and heartbeat records in order. See `with_heartbeats`."""
+        yield from self.messages_of(self.with_heartbeats(records))
+
+    def messages_of(self, passed: Iterable[tuple[int, Recorded | None]]) -> Iterator[Message]:
+        """Yield the messages of what `with_heartbeats` yields."""
         partitions = self._router.partitions
-        for timestamp, recorded in self.with_heartbeats(records):
+        for timestamp, recorded in passed:
             if recorded is None:
                 yield from heartbeats(partitions, timestamp)
                 continue

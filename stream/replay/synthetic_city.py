@@ -103,6 +103,11 @@ class City:
         self._rush = 0.0
         self._duty = 1.0
 
+    @property
+    def vehicles(self) -> list[str]:
+        """Ids of all buses."""
+        return [bus.vehicle for bus in self._buses]
+
     def _bus(self, number: int, vehicles: int) -> _Bus:
         route = self.routes[number % len(self.routes)]
         metres = self._random.random() * route.length_m

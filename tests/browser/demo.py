@@ -65,14 +65,14 @@ class Demo:
 
 
 @contextmanager
-def run_demo(port: int | None = None) -> Iterator[Demo]:
-    """A demo with the defaults, as soon as its map has a mean."""
+def run_demo(*options: str, port: int | None = None) -> Iterator[Demo]:
+    """A demo, with the defaults but for these options, as soon as its map has a mean."""
     number = free_port() if port is None else port
     with tempfile.TemporaryDirectory(prefix="hatcast-test-", dir="/tmp") as folder:
         printed = Path(folder) / "printed.txt"
         with printed.open("wb") as output:
             process = subprocess.Popen(
-                [ROOT / "scripts" / "demo", "--port", str(number)],
+                [ROOT / "scripts" / "demo", "--port", str(number), *options],
                 env=os.environ | {"TMPDIR": folder},
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -25,6 +25,7 @@ function ofRelease(release) {
     element("p", { class: "figure" }, element("strong", { id: "cell-mean" }, release.mean), ` ${release.unit ?? ""}`),
     element("p", {}, "Noise, 95 %: ", element("span", { class: "numbers", id: "cell-interval" }, intervalOf(release) === null ? "unknown" : spanOf(release))),
     ...groupsOf(release),
+    ...blendOf(release),
   ];
 }
 
@@ -37,6 +38,20 @@ function groupsOf({ groups, unit }) {
   ]);
   return [element("dl", { id: "cell-groups" }, ...lines)];
 }
+
+// What the operator and the devices of a hybrid policy contribute: users, weight, and the epsilon of the noise that hides each.
+function blendOf(release) {
+  const { users, weight, epsilon, device_epsilon: own } = release;
+  if (users === undefined || weight === undefined) return [];
+  const parts = [
+    ["central", weight, `${epsilon}, noise of the operator`],
+    ["local", rest(weight), `${own}, noise of each device`],
+  ];
+  const lines = parts.flatMap(([name, part, hidden]) => [element("dt", {}, GROUPS[name]), element("dd", { class: "numbers" }, `${users[name]}, weight ${part}, epsilon ${hidden}`)]);
+  return [element("dl", { id: "cell-blend" }, ...lines)];
+}
+
+const rest = (weight) => String(Number((1 - Number(weight)).toFixed(6)));
 
 function ofEstimate(estimate) {
   const { road, unit, stage } = estimate;
@@ -57,6 +72,7 @@ export function explanation(record, release) {
   return [
     element("p", { class: "hint", id: "cell-meaning" }, MEANING),
     element("dl", { id: "cell-details" }, ...details.flatMap(([name, text]) => [element("dt", {}, name), element("dd", {}, text)])),
+    ...(release === undefined ? [] : blendOf(release)),
   ];
 }
 
