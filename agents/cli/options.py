@@ -34,6 +34,13 @@ plot_option = click.option(
     callback=_check_plot_file,
     help="Also write a plot: out.svg, out.png or out.pdf.",
 )
+map_option = click.option(
+    "--map",
+    "map_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    callback=_check_plot_file,
+    help="Also draw a map of the cells: map.svg, map.png or map.pdf. It loads nothing, so it has no streets.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 

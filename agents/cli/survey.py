@@ -14,7 +14,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from hatcast.agents.cli.options import days_of, json_option, plot_option
+from hatcast.agents.cli.options import days_of, json_option, map_option, plot_option
 from hatcast.agents.clock import now_ms
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.cells_file import CellsFile, SelectionCost
@@ -40,6 +40,7 @@ class _Options(TypedDict):
     candidates: Path | None
     max_hats: int | None
     plot_file: Path | None
+    map_file: Path | None
     as_json: bool
 
 
@@ -118,6 +119,7 @@ def _hours_of(_: click.Context, __: click.Parameter, text: str | None) -> tuple[
 )
 @click.option("--max-hats", type=click.IntRange(1, 65535), help="K, instead of the policy's max_hats_per_day.")
 @plot_option
+@map_option
 @json_option
 def command(**given: Unpack[_Options]) -> None:
     """Count recordings as HATs of H3 resolutions 5 to 9, to choose a resolution, cells and K.
@@ -147,8 +149,9 @@ def _private_of(given: _Options) -> _Private | None:
         return None
     if candidates is None or days is None or target is None:
         raise click.UsageError("--private needs --candidates, --days (which are charged) and --cells")
-    if given["plot_file"] is not None:
-        raise click.UsageError("--plot is not private and --private is: choose one")
+    for option, path in (("--plot", given["plot_file"]), ("--map", given["map_file"])):
+        if path is not None:
+            raise click.UsageError(f"{option} is not private and --private is: choose one")
     return _Private(epsilon, candidates, days, target)
 
 
@@ -157,7 +160,7 @@ def _check_targets(given: _Options) -> None:
     target = given["cells"]
     if target is not None and target.exists():
         raise HatcastError(f"--cells: {target} exists already; name another file, or remove it")
-    for option, path in (("--cells", target), ("--plot", given["plot_file"])):
+    for option, path in (("--cells", target), ("--plot", given["plot_file"]), ("--map", given["map_file"])):
         if path is not None and not path.parent.is_dir():
             raise HatcastError(f"{option}: folder {path.parent} does not exist; create it, or name another")
 
@@ -176,6 +179,10 @@ def _survey(given: _Options) -> None:
         Console().print(show.table_of(counts, policy, users))
     if given["plot_file"] is not None:
         show.plot(counts, policy, given["plot_file"])
+    if given["map_file"] is not None:
+        from hatcast.agents.research.survey.cell_map import draw_map
+
+        draw_map(counts, policy, users, given["map_file"])
     if target is None:
         return
     if not counts.busy:

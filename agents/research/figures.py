@@ -12,8 +12,8 @@ from hatcast.stream.errors import HatcastError
 
 
 @contextmanager
-def open_figure(path: Path, title: str, size: tuple[float, float]) -> Iterator[Figure]:
-    """Yield a figure of this size in inches, and write it in the format of the file's suffix.
+def open_figure(path: Path, title: str, size: tuple[float, float], option: str = "--plot") -> Iterator[Figure]:
+    """Yield a figure of this size in inches, and write it in the format of the file's suffix. option: for the error.
 
     Raises HatcastError if it cannot be written.
     """
@@ -24,7 +24,7 @@ def open_figure(path: Path, title: str, size: tuple[float, float]) -> Iterator[F
         try:
             figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
         except (OSError, ValueError) as error:
-            raise HatcastError(f"--plot: {path} cannot be written ({error}); name a file such as out.svg") from None
+            raise HatcastError(f"{option}: {path} cannot be written ({error}); name a file such as out.svg") from None
 
 
 @contextmanager

@@ -1,5 +1,6 @@
-"""Survey statistics of one H3 resolution. Exact, not private.    [T III.A]"""
+"""Survey statistics of one H3 resolution. Exact, not private.    [T III.A, III.B]"""
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,10 +11,17 @@ Histogram = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Summary of a distribution of integers. A quantile is the smallest value that this share does not exceed."""
+    """Summary of a distribution of integers. A quantile is the smallest value that this share does not exceed.
+
+    deviation   standard deviation of the sample (divided by n - 1), as in the report; 0 for a single number
+    """
 
     mean: float
+    deviation: float
+    minimum: int
+    p25: int
     median: int
+    p75: int
     p95: int
     maximum: int
 
@@ -22,23 +30,32 @@ class Summary:
 class Resolution:
     """Statistics of recordings at one H3 resolution. Not private. HATs without a reading do not count.
 
-    cells, hats         number with at least one reading
+    cells, hats         number with at least one reading; a HAT is a cell, a slot and a date
+    cell_slots          number of pairs of a cell and a slot with a reading on any date: the HATs of the report
     edge_km, area_km2   H3's world averages
     busy_cells          number of cells whose mean of daily users is above the threshold in every slot
     users               histogram of users per HAT
+    hat_readings        histogram of readings per HAT
     readings            histogram of readings per user and HAT
     hats_per_user_day   histogram of HATs per user and day with a reading
     """
 
     resolution: int
     cells: int
+    cell_slots: int
     hats: int
     edge_km: float
     area_km2: float
     busy_cells: int
     users: Histogram
+    hat_readings: Histogram
     readings: Histogram
     hats_per_user_day: Histogram
+
+    @property
+    def busy_share(self) -> float:
+        """Share of busy cells among the cells with a reading."""
+        return self.busy_cells / self.cells
 
     def dropped_shares(self) -> dict[int, float]:
         """Return the share that K at the median, 95 % quantile and maximum of HATs per user-day would drop, by K."""
@@ -48,10 +65,19 @@ class Resolution:
 
 
 def summarize(histogram: Histogram) -> Summary:
-    """Return mean, median, 95 % quantile and maximum. Raises ValueError for an empty histogram."""
+    """Return the summary. Raises ValueError for an empty histogram."""
+    minimum, number = quantile(histogram, 0), sum(histogram.values())
+    total = sum(value * times for value, times in histogram.items())
+    squares = sum(value * value * times for value, times in histogram.items())
+    # In integers: n times the sum of squared deviations, which floats of large sums would lose.
+    scatter = number * squares - total * total
     return Summary(
-        mean=sum(value * times for value, times in histogram.items()) / sum(histogram.values()),
+        mean=total / number,
+        deviation=math.sqrt(scatter / (number * (number - 1))) if number > 1 else 0.0,
+        minimum=minimum,
+        p25=quantile(histogram, 25),
         median=quantile(histogram, 50),
+        p75=quantile(histogram, 75),
         p95=quantile(histogram, 95),
         maximum=max(histogram),
     )

@@ -63,6 +63,7 @@ def test_a_survey_is_what_the_oracle_of_the_fold_counts_in_whatever_order_record
         busy = the_busy(state, slots_of(case.policy), users, found.number_of_days)
         assert next(each for each in found.resolutions if each.resolution == resolution).busy_cells == len(busy)
         assert resolution != case.policy.h3_resolution or found.busy == busy
+        assert resolution != case.policy.h3_resolution or found.cells == sorted({key[2] for key in state.contributions})
 
 
 def the_busy(state: fold_oracle.State, slots: list[int], users: Fraction, days: int) -> list[int]:
@@ -77,6 +78,11 @@ def is_as_counted(found: Survey, resolution: int, state: fold_oracle.State) -> N
     users = Counter((day, slot, cell) for day, slot, cell, _ in keys)
     assert each.users == Counter(users.values())
     assert each.readings == Counter(count for count, *_ in keys.values())
+    readings: Counter[tuple[str, str, int]] = Counter()
+    for (day, slot, cell, _), (count, *_) in keys.items():
+        readings[day, slot, cell] += count
+    assert each.hat_readings == Counter(readings.values())
+    assert each.cell_slots == len({(slot, cell) for _, slot, cell in users})
     assert each.hats_per_user_day == Counter(Counter((day, user) for day, _, _, user in keys).values())
     assert (each.cells, each.hats) == (len({cell for _, _, cell in users}), len(users))
     assert found.number_of_days == len({day for day, *_ in keys})

@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import h3.api.basic_int as h3
 import pytest
 from click.testing import CliRunner, Result
 
@@ -20,6 +21,7 @@ from hatcast.agents.batch.retention import RetainTotals
 from hatcast.agents.cli.survey import command
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.recordings.files import open_recording
+from hatcast.agents.research.survey.cell_map import rings_of
 from hatcast.agents.research.survey.run import Job, survey
 from hatcast.agents.research.survey.settings import survey_policy
 from hatcast.agents.research.survey.spill import Spill
@@ -117,6 +119,11 @@ def test_four_days_of_austin_come_to_the_figures_of_the_documentation() -> None:
     assert found["resolutions"]["7"]["edge_km"] == pytest.approx(1.406475763)
     assert found["resolutions"]["7"]["dropped_by_cap"] == {"57": 0.067025, "71": 0.002972, "79": 0.0, "89": 0.0}
     assert len(found["busy_cells"]) == 21
+    report = found["resolutions"]["7"]
+    assert (report["cell_slots"], report["busy_share"]) == (1092, 0.2143)
+    keys = ("mean", "deviation", "min", "p25", "median", "p75", "max")
+    assert [report["users_of_a_hat"][key] for key in keys] == [8.1576, 9.4065, 1, 2, 5, 12, 65]
+    assert [report["readings_of_a_hat"][key] for key in keys] == [12.4532, 15.6798, 1, 2, 7, 17, 117]
 
 
 def test_hats_users_and_readings_are_those_of_batch_without_a_cap() -> None:
@@ -160,6 +167,33 @@ def test_a_plot_has_a_line_a_resolution(tmp_path: Path, austin: Austin) -> None:
     text = "".join(ET.parse(out).getroot().itertext())
     assert all(f"resolution {each}" in text for each in (5, 6, 7, 8, 9))
     assert "Not private" in text
+
+
+def test_a_map_has_every_cell_and_loads_nothing(tmp_path: Path, austin: Austin) -> None:
+    out = tmp_path / "map.svg"
+    found = json.loads(austin("--map", out, "--json").stdout)
+    text = out.read_text()
+    tree = ET.parse(out).getroot()
+    words = "".join(tree.itertext())
+    busy, cells = len(found["busy_cells"]), found["resolutions"]["7"]["cells"]
+    assert f"{busy} busy cells" in words
+    assert f"{cells - busy} other cells" in words
+    assert "Not private" in words
+    assert " km" in words, "a scale"
+    drawn = [each.get("style", "") for each in tree.iter("{http://www.w3.org/2000/svg}path")]
+    assert sum("#4caf50" in style for style in drawn) == busy + 1, "and the key"
+    references = [value for each in tree.iter() for key, value in each.attrib.items() if key.endswith("href")]
+    assert all(value.startswith("#") for value in references)
+    assert "<script" not in text
+    assert "<image" not in text
+    assert "@import" not in text
+
+
+def test_cells_on_both_sides_of_the_date_line_are_drawn_side_by_side() -> None:
+    cells = [h3.latlng_to_cell(-16.8, longitude, 6) for longitude in (179.99, -179.99)]
+    longitudes = [longitude for ring in rings_of(cells) for longitude, _ in ring]
+    assert max(longitudes) - min(longitudes) < 1
+    assert rings_of([]) == []
 
 
 # The cells that it writes
@@ -289,6 +323,7 @@ def test_temporary_files_that_cannot_be_written_are_one_clear_line(tmp_path: Pat
         ("--private", 0, "--candidates", "c.txt", "--cells", "o.txt", "--days", "2017-03-21,2017-03-21"),
         ("--private", "nan", "--candidates", "c.txt", "--cells", "o.txt", "--days", "2017-03-21,2017-03-21"),
         ("--private", 1, "--candidates", "c", "--cells", "o", "--days", "2017-03-21,2017-03-21", "--plot", "p.svg"),
+        ("--private", 1, "--candidates", "c", "--cells", "o", "--days", "2017-03-21,2017-03-21", "--map", "m.svg"),
         ("--candidates", "c.txt"),
         ("--users", "-1"),
         ("--users", "many"),
@@ -297,6 +332,7 @@ def test_temporary_files_that_cannot_be_written_are_one_clear_line(tmp_path: Pat
         ("--days", "2017-03-21"),
         ("--resolution", 16),
         ("--plot", "out.nonsense"),
+        ("--map", "out.html"),
     ],
 )
 def test_wrong_usage_is_told_as_such(arguments: tuple[object, ...], austin: Austin) -> None:

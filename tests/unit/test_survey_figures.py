@@ -1,6 +1,7 @@
 """Quantiles and what a cap drops, against sorted lists."""
 
 from collections import Counter
+from statistics import stdev
 
 import pytest
 from hypothesis import given
@@ -26,6 +27,14 @@ def test_a_spread_is_that_of_all_values(given_values: list[int]) -> None:
     assert summary.mean == pytest.approx(sum(given_values) / len(given_values))
     assert summary.maximum == max(given_values)
     assert summary.median == sorted(given_values)[(len(given_values) - 1) // 2]
+    assert (summary.minimum, summary.p25) == (min(given_values), quantile(Counter(given_values), 25))
+    assert (summary.p75, summary.p95) == tuple(quantile(Counter(given_values), percent) for percent in (75, 95))
+    expected = stdev(given_values) if len(given_values) > 1 else 0
+    assert summary.deviation == pytest.approx(expected)
+
+
+def test_the_deviation_of_large_numbers_is_exact() -> None:
+    assert summarize({10**9: 1, 10**9 + 2: 1}).deviation == pytest.approx(2**0.5)
 
 
 @given(values, st.integers(0, 70))

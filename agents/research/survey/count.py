@@ -13,6 +13,7 @@ from hatcast.stream.survey.figures import Resolution
 from hatcast.stream.survey.selection import Counts
 
 _TOTALS: Final = {"cell": pl.Int64, "slot": pl.Int32, "users": pl.Int64}
+_DATE: Final = _TOTALS | {"readings": pl.Int64}
 
 
 class ResolutionCounter:
@@ -24,11 +25,12 @@ class ResolutionCounter:
     def __init__(self, resolution: int) -> None:
         self.resolution = resolution
         self._users: Counter[int] = Counter()
+        self._hat_readings: Counter[int] = Counter()
         self._readings: Counter[int] = Counter()
         self._hats_per_user_day: Counter[int] = Counter()
         self._totals = pl.DataFrame(schema=_TOTALS)
         self._hats = 0
-        self._date = pl.DataFrame(schema=_TOTALS)
+        self._date = pl.DataFrame(schema=_DATE)
 
     def add_part(self, part: pl.DataFrame) -> None:
         """Add all rows of some users of the current date."""
@@ -43,14 +45,18 @@ class ResolutionCounter:
         )
         self._readings += _histogram(entered["readings"])
         self._hats_per_user_day += _histogram(entered.group_by("user").len()["len"])
-        self._date = _sum_users([self._date, _totals_of(entered)])
+        hats = entered.group_by("cell", "slot").agg(
+            pl.len().cast(pl.Int64).alias("users"), pl.col("readings").cast(pl.Int64).sum()
+        )
+        self._date = pl.concat([self._date, hats]).group_by("cell", "slot").agg(pl.col("users", "readings").sum())
 
     def end_date(self) -> None:
         """Complete the current date: later parts belong to another one."""
-        hats, self._date = self._date, pl.DataFrame(schema=_TOTALS)
+        hats, self._date = self._date, pl.DataFrame(schema=_DATE)
         self._users += _histogram(hats["users"])
+        self._hat_readings += _histogram(hats["readings"])
         self._hats += len(hats)
-        self._totals = _sum_users([self._totals, hats])
+        self._totals = _sum_users([self._totals, hats.drop("readings")])
 
     def counts(self, slots: Sequence[int]) -> tuple[list[int], Counts]:
         """Return the cells with a reading, and daily users summed over dates [cells, slots]."""
@@ -62,11 +68,13 @@ class ResolutionCounter:
         return Resolution(
             resolution=self.resolution,
             cells=self._totals["cell"].n_unique(),
+            cell_slots=len(self._totals),
             hats=self._hats,
             edge_km=h3.average_hexagon_edge_length(self.resolution, unit="km"),
             area_km2=h3.average_hexagon_area(self.resolution, unit="km^2"),
             busy_cells=busy_cells,
             users=self._users,
+            hat_readings=self._hat_readings,
             readings=self._readings,
             hats_per_user_day=self._hats_per_user_day,
         )

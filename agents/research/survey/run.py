@@ -55,13 +55,15 @@ class Survey:
 
     days        first and last of the D dates that means are over
     outcomes    records by outcome; `accepted`: before `min_interval`
-    busy        cells of the policy's resolution with more than N users a day in every slot
+    cells       cells of the policy's resolution with a reading
+    busy        those of them with more than N users a day in every slot
     """
 
     days: Days
     number_of_days: int
     outcomes: dict[str, int]
     resolutions: list[Resolution]
+    cells: list[int]
     busy: list[int]
 
 
@@ -101,12 +103,14 @@ def survey(job: Job) -> Survey:
                 each.end_date()
             job.progress("counting days", 1)
     number = len(dates) if job.days is None else _number(job.days)
-    busy = {each.resolution: busy_cells(*each.counts(slots), job.users, number) for each in counters}
+    counts = {each.resolution: each.counts(slots) for each in counters}
+    busy = {resolution: busy_cells(*found, job.users, number) for resolution, found in counts.items()}
     return Survey(
         days=(date.fromisoformat(dates[0]), date.fromisoformat(dates[-1])) if job.days is None else job.days,
         number_of_days=number,
         outcomes={outcome: records for outcome, records in rows.outcomes.items() if records},
         resolutions=[each.figures(len(busy[each.resolution])) for each in counters],
+        cells=counts[policy.h3_resolution][0],
         busy=busy[policy.h3_resolution],
     )
 

@@ -12,6 +12,7 @@ from hatcast.stream.policy.policy import Policy
 from hatcast.stream.survey.figures import Histogram, Resolution, dropped_share, summarize
 
 _CAPS_MAX: Final = 512  # points of a curve
+_DIGITS: Final = 4
 
 
 def table_of(survey: Survey, policy: Policy, users: Fraction) -> Table:
@@ -34,7 +35,7 @@ def table_of(survey: Survey, policy: Policy, users: Fraction) -> Table:
 
 
 def _column(each: Resolution, cap: int) -> dict[str, str]:
-    users, readings, hats = summarize(each.users), summarize(each.readings), summarize(each.hats_per_user_day)
+    own, hats = summarize(each.readings), summarize(each.hats_per_user_day)
 
     def with_drop(value: int) -> str:
         return f"{value} ({dropped_share(each.hats_per_user_day, value):.1%})"
@@ -43,23 +44,40 @@ def _column(each: Resolution, cap: int) -> dict[str, str]:
         "edge, km": f"{each.edge_km:.3g}",
         "area, km2": f"{each.area_km2:.3g}",
         "cells": f"{each.cells:,}",
+        "busy cells": f"{each.busy_cells:,}",
+        "busy, of all": f"{each.busy_share:.1%}",
+        "cells x slots": f"{each.cell_slots:,}",
         "HATs": f"{each.hats:,}",
-        "users, median": f"{users.median}",
-        "users, 95 %": f"{users.p95}",
-        "readings, median": f"{readings.median}",
-        "readings, 95 %": f"{readings.p95}",
+        **_rows_of("users", each.users),
+        **_rows_of("readings", each.hat_readings),
+        "own, median": f"{own.median}",
+        "own, 95 %": f"{own.p95}",
         "day, median": with_drop(hats.median),
         "day, 95 %": with_drop(hats.p95),
         "day, most": with_drop(hats.maximum),
         f"at K = {cap}": f"({dropped_share(each.hats_per_user_day, cap):.1%})",
-        "busy cells": f"{each.busy_cells:,}",
+    }
+
+
+def _rows_of(name: str, histogram: Histogram) -> dict[str, str]:
+    """Return the rows of a distribution, those of the report and the 95 % quantile."""
+    summary = summarize(histogram)
+    return {
+        f"{name}, mean": f"{summary.mean:.1f}",
+        f"{name}, std": f"{summary.deviation:.1f}",
+        f"{name}, 25 %": f"{summary.p25:,}",
+        f"{name}, median": f"{summary.median:,}",
+        f"{name}, 75 %": f"{summary.p75:,}",
+        f"{name}, 95 %": f"{summary.p95:,}",
+        f"{name}, most": f"{summary.maximum:,}",
     }
 
 
 def _caption(survey: Survey, policy: Policy, users: Fraction) -> str:
     return (
-        "HATs with a reading. users: of a HAT; readings: of a user in a HAT; day: HATs of a user's day, in brackets "
-        "the share of all (user, HAT) that K = max_hats_per_day of that number would drop. Busy cells have "
+        "HATs (cell, slot and date) with a reading; cells x slots: with a reading on any date. users and readings: of "
+        "a HAT, std their standard deviation; own: readings of a user in a HAT; day: HATs of a user's day, in "
+        "brackets the share of all (user, HAT) that K = max_hats_per_day of that number would drop. Busy cells have "
         f"{busy_criterion(policy, users, survey.days)} of {policy.timezone}; "
         f"means are over {_number_of_days(survey.number_of_days)}."
     )
@@ -82,11 +100,14 @@ def _resolution_json(each: Resolution, policy: Policy) -> dict[str, Any]:
     }
     return {
         "cells": each.cells,
+        "cell_slots": each.cell_slots,
         "hats": each.hats,
         "edge_km": each.edge_km,
         "area_km2": each.area_km2,
         "busy_cells": each.busy_cells,
+        "busy_share": round(each.busy_share, _DIGITS),
         "users_of_a_hat": _spread_json(each.users),
+        "readings_of_a_hat": _spread_json(each.hat_readings),
         "readings_of_a_user_and_hat": _spread_json(each.readings),
         "hats_of_a_user_day": _spread_json(each.hats_per_user_day),
         "dropped_by_cap": {str(cap): round(share, 6) for cap, share in sorted(drops.items())},
@@ -96,8 +117,12 @@ def _resolution_json(each: Resolution, policy: Policy) -> dict[str, Any]:
 def _spread_json(histogram: Histogram) -> dict[str, Any]:
     spread = summarize(histogram)
     return {
-        "mean": round(spread.mean, 4),
+        "mean": round(spread.mean, _DIGITS),
+        "deviation": round(spread.deviation, _DIGITS),
+        "min": spread.minimum,
+        "p25": spread.p25,
         "median": spread.median,
+        "p75": spread.p75,
         "p95": spread.p95,
         "max": spread.maximum,
         "histogram": {str(value): histogram[value] for value in sorted(histogram)},
