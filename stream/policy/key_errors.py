@@ -118,7 +118,7 @@ def _kinds(kind: Any) -> list[str]:
         if origin is tuple and inner[-1] is not Ellipsis:
             words.append(f"a list of {len(inner)} integers")
         elif origin is tuple:
-            words.append("a list of tables")
+            words.append("a list of integers" if inner[0] is int else "a list of tables")
         elif origin is dict or (isinstance(origin, type) and issubclass(origin, msgspec.Struct)):
             words.append("a table")
         else:

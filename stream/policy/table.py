@@ -79,8 +79,8 @@ class PolicyTable(msgspec.Struct, frozen=True, kw_only=True):
     drop_zero: bool = True
     timezone: Annotated[str, such_as("Asia/Kolkata")]
     h3_resolution: int = 7
-    resolutions: tuple[int, ...] | None = None
-    fine_cells: str | None = None
+    resolutions: Annotated[tuple[int, ...] | None, such_as([7, 8])] = None
+    fine_cells: Annotated[str | None, such_as("fine.txt")] = None
     slot_length: str = "1h"
     hours: tuple[int, int] = (9, 21)
     lateness: str = "5m"

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import h3
 import pytest
 
 from hatcast.stream.errors import SettingError
@@ -14,6 +15,7 @@ from hatcast.stream.units import NANO
 
 CELL = "87608b0d2ffffff"
 FILES = {
+    "six.txt": f'source = "public"\n{h3.cell_to_parent(CELL)}\n',
     "none.txt": 'source = "public"\n',
     "watched.txt": f'source = "public"\n{CELL}\n',
     "surveyed.txt": f'source = "survey"\n{CELL}\n',
@@ -45,6 +47,15 @@ def test_a_tracker_policy_has_keys_of_its_own() -> None:
     assert json.loads(watching.canonical)["tracker"]["watch"]["cells"] == [CELL]
     assert len({made.policy_id, watching.policy_id, tracked({"share": 0.4}).policy_id}) == 3
     assert tracked({"share": 0.3}).policy_id == made.policy_id
+
+
+def test_a_tracker_watches_cells_of_every_size() -> None:
+    sizes = {"resolutions": [6, 7], "fine_cells": "watched.txt"}
+    mixed = tracked({"watch": "watched.txt"}, **sizes)
+    assert mixed.tracker is not None
+    assert mixed.tracker.watch == {CELL}
+    with pytest.raises(SettingError, match="is not an H3 index of resolution 5 or 6"):
+        tracked({"watch": "watched.txt"}, resolutions=[5, 6], fine_cells="six.txt")
 
 
 def test_what_queries_over_days_cost_is_left_out_of_a_trackers_limit() -> None:

@@ -122,6 +122,21 @@ WRONG = [
         "kafka: 9092 is an integer, not a table; write [kafka] on a line of its own, and its keys below",
     ),
     (
+        "[policy.privacy]",
+        'resolutions = [7, "8"]\n[policy.privacy]',
+        "policy.resolutions: '8' is text, not a list of integers; write resolutions = [7, 8]",
+    ),
+    (
+        "[policy.privacy]",
+        "resolutions = 8\n[policy.privacy]",
+        "policy.resolutions: 8 is an integer, not a list of integers; write resolutions = [7, 8]",
+    ),
+    (
+        "[policy.privacy]",
+        "fine_cells = true\n[policy.privacy]",
+        'policy.fine_cells: true is a boolean, not text; write fine_cells = "fine.txt"',
+    ),
+    (
         "[policy.estimator]",
         "[policy.query]\ndays = 7\n[policy.estimator]",
         (
