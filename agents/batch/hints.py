@@ -35,7 +35,8 @@ _CAUSES: Final[Mapping[Outcome, Callable[[Policy], str]]] = MappingProxyType(
         Outcome.OTHER_POLICY: lambda _: "devices sent them for another policy_id",
     }
 )
-_USUAL: Final = frozenset({Outcome.ZERO})  # stopped buses: no hint unless nothing is accepted
+# Stopped buses, and what the policy leaves out on purpose: no hint unless nothing is accepted.
+_USUAL: Final = frozenset({Outcome.ZERO, Outcome.OUTSIDE_DATES, Outcome.OUTSIDE_HOURS, Outcome.OUTSIDE_CELLS})
 
 
 def hints(outcomes: Mapping[str, int], policy: Policy) -> Iterator[str]:

@@ -65,6 +65,15 @@ def create_or_check(database: sqlite3.Connection, path: Path) -> None:
             database.execute(f"PRAGMA user_version = {_VERSION}")
 
 
+def check_readable(database: sqlite3.Connection, path: Path) -> None:
+    """Raise HatcastError if the file is not a ledger, or of a version whose charges this one cannot read."""
+    application, version = sqlite.identity(database) or (None, None)
+    if application != _APPLICATION_ID:
+        raise HatcastError(f"{path}: is not a ledger of hatcast; name another file with --ledger")
+    if version not in (_WITHOUT_USERS, _VERSION):
+        raise HatcastError(f"{path}: was written by another version of hatcast; use that one, or another file")
+
+
 @contextmanager
 def transaction(database: sqlite3.Connection, path: Path) -> Iterator[None]:
     """Run the block as one transaction; roll back if it raises. Raises HatcastError if the file cannot be written."""

@@ -13,11 +13,12 @@ from types import MappingProxyType
 from typing import Final
 
 from hatcast.agents.batch.ledger_database import PRAGMAS, create_or_check, transaction, unusable_error
+from hatcast.agents.batch.ledger_days import LedgerDays
 from hatcast.agents.batch.ledger_policies import claim_policy
 from hatcast.agents.batch.ledger_users import NO_USERS, Entered, Users, claim_user_key
 from hatcast.agents.batch.tracker_days import TrackerDays
 from hatcast.agents.sqlite import open_locked
-from hatcast.stream.accounting.ledger import DayLedger, DaySummary, PolicyDay, Reserved, Total
+from hatcast.stream.accounting.ledger import DayLedger, Reserved, Total
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import CELL_SELECTION, reservations
@@ -27,11 +28,10 @@ from hatcast.stream.release.queries import QueryRelease
 from hatcast.stream.release.tracker_records import TrackerRelease
 
 _MAX_SPENT: Final = 2**63 - 1  # 1e-9: SQLite's largest integer
-_DAYS: Final = 8  # cached in memory: releases are ordered by date
 _NONE_ENTERED: Final[Mapping[str, Entered]] = MappingProxyType({})
 
 
-class LedgerFile:
+class LedgerFile(LedgerDays):
     """The records and day ledgers in a file, for one policy. Created by `open_ledger`.
 
     users     users of the HATs that have a record
@@ -39,18 +39,10 @@ class LedgerFile:
     """
 
     def __init__(self, database: sqlite3.Connection, path: Path, policy: Policy, users: Users) -> None:
-        self._database = database
+        super().__init__(database, policy)
         self._path = path
-        self.policy = policy
         self.users = users
         self.tracker = TrackerDays(database, path, policy.name)
-        self._days: dict[str, DayLedger] = {}
-
-    @property
-    def until(self) -> str | None:
-        """The first local date of our next policy; None if there is none, so that all days are ours."""
-        row = self._database.execute("SELECT from_date FROM successors WHERE name = ?", (self.policy.name,)).fetchone()
-        return None if row is None else str(row[0])
 
     def find(self, release_id: str) -> bytes | None:
         """Return the one record of a HAT or an answer, or None."""
@@ -212,48 +204,6 @@ class LedgerFile:
             )
         self._database.execute("UPDATE days SET day_limit = ? WHERE date = ?", (day.limit, date))
         self._database.execute("UPDATE total SET spent = ?, total_limit = ?", (total.spent, total.limit))
-
-    def summary(self, date: str) -> DaySummary:
-        """Return a day's ledger, as published on `hats.budget`."""
-        day, name, run = self._day(date), self.policy.name, self._database.execute
-        ours = day.policies.get(name) or PolicyDay(self.policy.max_hats_per_day)
-        (sequence,) = run("SELECT sequence FROM days WHERE date = ?", (date,)).fetchone() or (0,)
-        (releases,) = run("SELECT releases FROM spent WHERE date = ? AND policy = ?", (date, name)).fetchone() or (0,)
-        fineness = run("SELECT fineness, charges FROM fineness WHERE date = ? AND policy = ?", (date, name)).fetchall()
-        return DaySummary(
-            releases=releases,
-            epsilon_sum=sum(ours.costs.values()),  # not summed by SQLite, which rounds beyond 64 bits
-            epsilon_user_day=day.cost,
-            shared=day.cost > ours.cost,
-            limit=day.limit,
-            sequence=sequence,
-            levels=day.levels,
-            total=self._total(),
-            policy_levels=day.policy_levels(name),
-            fineness=dict(fineness),
-            queries=dict(ours.queries),
-        )
-
-    def _day(self, date: str) -> DayLedger:
-        """Return a day's charges, cached: this process has locked the file, so no other process adds any."""
-        if (known := self._days.get(date)) is not None:
-            return known
-        if len(self._days) == _DAYS:
-            self._days.clear()
-        run, day = self._database.execute, DayLedger()
-        (day.limit,) = run("SELECT day_limit FROM days WHERE date = ?", (date,)).fetchone() or (None,)
-        caps = dict(run("SELECT policy, cap FROM spent WHERE date = ?", (date,)).fetchall())
-        for policy, place, epsilon in run("SELECT policy, place, epsilon FROM costs WHERE date = ?", (date,)):
-            day.policies.setdefault(policy, PolicyDay(caps[policy])).add_charge(place, epsilon)
-        for policy, query, *reserved in run(
-            "SELECT policy, query, places, epsilon FROM reservations WHERE date = ?", (date,)
-        ):
-            day.policies.setdefault(policy, PolicyDay(caps[policy])).queries[query] = Reserved(*reserved)
-        self._days[date] = day
-        return day
-
-    def _total(self) -> Total:
-        return Total(*self._database.execute("SELECT spent, total_limit FROM total").fetchone())
 
 
 @contextmanager

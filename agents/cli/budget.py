@@ -44,11 +44,18 @@ class _Options(TypedDict):
     explain: bool
     days: int | None
     report: bool
+    ledger: Path | None
 
 
 @click.command(epilog="Example:  hatcast budget --explain --days 31")
 @config_option
 @json_option
+@click.option(
+    "--ledger",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Read this ledger file of `hatcast batch --ledger` and not Redis.",
+)
 @click.option("--explain", is_flag=True, help="Explain in words what one bus's day can lose. Works without Redis.")
 @click.option(
     "--days", type=click.IntRange(1, DAYS_MAX), help=f"With --explain: also over this many days.  [default: {_DAYS}]"
@@ -61,20 +68,22 @@ class _Options(TypedDict):
 def command(**given: Unpack[_Options]) -> None:
     """Show the spent budget by day: the most that one bus's day may have cost, its limit, what today can still cost.
 
-    With --json the days are the records of hats.budget.
+    With --json the days are the records of hats.budget. With --ledger they are those of a file of `hatcast batch`.
     """
     if given["explain"] and given["report"]:
         raise click.UsageError("choose one of --explain and --report")
     if given["days"] is not None and not given["explain"]:
         raise click.UsageError("--days belongs to --explain")
+    if given["report"] and given["ledger"] is not None:
+        raise click.UsageError("--report is for the report's settings: leave --ledger out")
     if given["report"]:
         _report(as_json=given["as_json"])
         return
     settings = load_settings(given["config"])
     if given["explain"]:
-        _explain(settings, given["days"] or _DAYS, as_json=given["as_json"])
+        _explain(settings, given["days"] or _DAYS, given["ledger"], as_json=given["as_json"])
         return
-    days, next_policy = asyncio.run(_read(settings))
+    days, next_policy = _read_days(settings, given["ledger"])
     if given["as_json"]:
         click.echo(msgspec.json.encode(days))
         return
@@ -93,6 +102,20 @@ async def read_budget(settings: Settings, timeout_s: float = CONNECT_SECONDS) ->
     """Return the records of `hats.budget`, made from the ledger, oldest day first. Raises HatcastError."""
     days, _ = await _read(settings, timeout_s)
     return days
+
+
+def _read_days(
+    settings: Settings, ledger: Path | None, timeout_s: float = CONNECT_SECONDS
+) -> tuple[list[dict[str, Any]], tuple[str, str] | None]:
+    """Return the records, and (name, first date) of the next policy, from a ledger file or from Redis."""
+    if ledger is None:
+        return asyncio.run(_read(settings, timeout_s))
+    from hatcast.agents.batch.ledger_days import read_ledger
+
+    policy = settings.policy
+    with read_ledger(ledger, policy) as file:
+        days = [msgspec.json.decode(budget_record(policy, date, file.summary(date))) for date in file.dates]
+        return days, file.next_policy
 
 
 async def _read(
@@ -115,11 +138,13 @@ async def _read(
     return days, None if next_policy is None else (next_policy.name, next_policy.from_date)
 
 
-def _explain(settings: Settings, days: int, *, as_json: bool) -> None:
+def _explain(settings: Settings, days: int, file: Path | None, *, as_json: bool) -> None:
     ledger: list[dict[str, Any]] | str
     try:
-        ledger = asyncio.run(read_budget(settings, _EXPLAIN_TIMEOUT_S))
+        ledger, _ = _read_days(settings, file, _EXPLAIN_TIMEOUT_S)
     except HatcastError as error:
+        if file is not None:  # which was named; Redis need not be there
+            raise
         ledger = str(error)
     if as_json:
         click.echo(msgspec.json.encode(figures(settings.policy, days, ledger)))

@@ -53,10 +53,9 @@ def figures(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | str) -
         "policy_id": policy.policy_id,
         "unit": policy.unit,
         "relation": policy.relation.value,
-        "hat": {"epsilon": loss.epsilon / NANO, "with_queries": loss.per_hat / NANO}
-        | _with_delta(delta_per_hat, policy),
+        **_hat(policy, loss),
         "day": {
-            "hats": loss.most_hats,
+            **({"hats": loss.most_hats} if policy.tracker is None or policy.queries else {}),
             "epsilon_hats": loss.hats / NANO,
             "queries": [
                 {
@@ -87,6 +86,14 @@ def figures(policy: Policy, days: int, ledger: Sequence[dict[str, Any]] | str) -
             "most": max((_record(day).epsilon_user_day for day in ledger), default=0.0),
         },
     }
+
+
+def _hat(policy: Policy, loss: DayLoss) -> dict[str, Any]:
+    """Return the cost of a HAT. A tracker's releases have none of their own: then only that of the queries, if any."""
+    costs = {} if policy.tracker is not None else {"epsilon": loss.epsilon / NANO}
+    if policy.tracker is None or policy.queries:
+        costs["with_queries"] = loss.per_hat / NANO
+    return {"hat": costs | _with_delta(delta_per_hat, policy)} if costs else {}
 
 
 def _with_delta(delta: Callable[[Policy], float], policy: Policy) -> dict[str, float]:

@@ -33,6 +33,7 @@ _QUESTIONS = {
     "kafka": "Bootstrap servers of Kafka",
     "redis": "URL of Redis",
     "telemetry_format": f"Format of the telemetry ({', '.join(FORMATS)})",
+    "telemetry_retention": "Retention of the telemetry, 72h or more; none to replay old recordings",
 }
 _OF_RELEASES = ("epsilon", "max_hats_per_day")  # keys that a tracker does not have
 _PLAIN_ESTIMATOR = "array_averaging"  # if one of them is given, and no estimator
@@ -98,6 +99,13 @@ def _hours(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int
     help="Format of the telemetry; `hatcast feed` sends jsonl.  [default: jsonl]",
 )
 @click.option(
+    "--retention",
+    "telemetry_retention",
+    metavar="DURATION",
+    help="Retention of the telemetry topic; none keeps what `hatcast feed replay` sends from old recordings.  [default:"
+    " 72h; none with --recording]",
+)
+@click.option(
     "--yes", "-y", is_flag=True, help="Ask nothing: use defaults for missing options. Implied without a terminal."
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
@@ -113,6 +121,8 @@ def command(
     if config.exists() and not force:  # before the questions
         raise HatcastError(f"{config} exists already: name another file with --config, or overwrite it with --force")
     _check_usage(given, recordings)
+    if recordings and given["telemetry_retention"] is None:
+        given["telemetry_retention"] = "none"  # the recording may be replayed; with 72h Kafka would delete it
     answers = _ask(given, config.parent) if _on_terminal() and not yes else _from_options(given)
     try:
         if recordings:
@@ -130,6 +140,10 @@ def command(
         click.echo(
             f"Workers expect {answers.telemetry_format} on topic telemetry. If `hatcast feed` is to send, which sends"
             f" {_DEFAULTS.telemetry_format}, set telemetry_format to that"
+        )
+    if answers.telemetry_retention == "none":
+        click.echo(
+            'Kafka keeps all telemetry (telemetry_retention = "none"): set 72h or more before live telemetry is sent'
         )
     if check_services:
         click.get_current_context().invoke(_doctor(), config=config, as_json=False)

@@ -116,8 +116,9 @@ def release_line(release: DisplayedRelease | None) -> Text:
 def _with_estimate(line: Text, estimate: DisplayedRelease, road: DisplayedNormal) -> Text:
     """Add an estimate: the road's mean speed, and that of the HAT if there is a release."""
     low, high = road.interval95
-    line.append(f"{road.value!s:>8} {estimate.unit}", style="bold")
-    line.append(f"  {low} to {high}".ljust(22), style="dim")
+    # With two decimals each, so that they are below each other: the record may have fewer.
+    line.append(f"{road.value:8.2f} {estimate.unit}", style="bold")
+    line.append(f"  {low:6.2f} to {high:6.2f}".ljust(22), style="dim")
     if isinstance(estimate.mean, DisplayedNormal):
-        line.append(f"  HAT {estimate.mean.value}")
+        line.append(f"  HAT {estimate.mean.value:6.2f}")
     return line.append(f"  {estimate.stage}", style="green")

@@ -63,6 +63,7 @@ class Answers:
     kafka: str = "localhost:9092"
     redis: str = "redis://localhost:6379/0"
     telemetry_format: str = "jsonl"
+    telemetry_retention: str = "72h"
 
     @property
     def limit(self) -> float:
@@ -81,6 +82,8 @@ def render_template(answers: Answers) -> str:
     kafka = _line("bootstrap_servers", answers.kafka, "HATCAST_KAFKA_BOOTSTRAP_SERVERS overrides it")
     redis = _line("url", answers.redis, "HATCAST_REDIS_URL overrides it")
     form = _line("telemetry_format", answers.telemetry_format, "format of the records: docs/feeds.md")
+    remark = 'if hatcast creates the topic; "none" to replay recordings into it'
+    retention = _line("telemetry_retention", answers.telemetry_retention, remark)
     name = _line("name", answers.name, "")
     bound = _line("upper_bound", answers.upper_bound, "km/h; larger values count as this. The noise grows with it")
     zone = _line("timezone", answers.timezone, "days and their budgets are local days there")
@@ -100,7 +103,7 @@ def render_template(answers: Answers) -> str:
 [topics]
 telemetry = "telemetry"               # key = vehicle id, one reading per record
 {form}
-telemetry_retention = "72h"           # if hatcast creates the topic; "none" to replay recordings into it
+{retention}
 
 # Every key of [policy] is part of the privacy guarantee, public, and hashed into the policy_id of each release. Once
 # a worker has started with a policy, the policy cannot change: write a new one, which `replaces` it.

@@ -15,7 +15,13 @@ import structlog
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.registry import Facts, PolicyRecord, Registry, Topics, UserKey, policy_key
-from hatcast.agents.kafka.registry.checks import check_facts, check_policy_name, check_policy_record, with_current_key
+from hatcast.agents.kafka.registry.checks import (
+    check_facts,
+    check_policy_name,
+    check_policy_record,
+    policies_beside_a_tracker,
+    with_current_key,
+)
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import with_retries
 from hatcast.agents.redis.identity import check_policy, claim_policy, claim_user_key, restore_user_key
@@ -74,6 +80,13 @@ class Registration:
             log.info("policy registered", policy=policy.name, policy_id=policy.policy_id)
         elif before.user_key != registered.record.user_key:
             log.warning("another user key is registered: Redis has lost the first one", policy=policy.name)
+        if beside := policies_beside_a_tracker(facts, registered.record):
+            log.warning(
+                "a tracker books whole days: of these policies only the first on a day releases anything; stop all but"
+                " one, or let one replace the other",
+                policy=policy.name,
+                beside=beside,
+            )
         await with_retries(settings, registered.restore)
         return registered
 

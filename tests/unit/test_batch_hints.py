@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.batching import CONFIG, batch, config
-from tests.folding import DAY, NOON, record
+from tests.folding import DAY, HOUR, NOON, record
 
 __all__ = ["config"]  # the fixture
 
@@ -97,6 +97,12 @@ def test_buses_that_stand_most_of_the_time_get_no_line(tmp_path: Path, config: P
     path = tmp_path / "log.jsonl"
     path.write_bytes(b"\n".join([record(), *(record(speed=0.0, time=NOON + at) for at in range(1_000, 5_000, 1_000))]))
     assert batch(path, "--format", "jsonl", "--config", config).stderr == ""
+
+
+def test_a_night_outside_of_the_hours_gets_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b"\n".join([record(), *(record(time=NOON + 8 * HOUR + at) for at in range(0, 9_000, 1_000))]))
+    assert batch(path, "--format", "jsonl", "--config", written(tmp_path, "hours = [9, 18]")).stderr == ""
 
 
 def test_private_counts_give_no_line(tmp_path: Path) -> None:

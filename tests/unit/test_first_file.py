@@ -116,6 +116,7 @@ def test_a_recording_chooses_the_keys_that_plan_finds(tmp_path: Path) -> None:
     assert (
         "Workers expect capmetro on topic telemetry. If `hatcast feed` is to send, which sends jsonl" in result.output
     )
+    assert load_settings(path, {}).retention_ms is None  # or Kafka would delete it when it is replayed
     written = load_settings(path, {}).policy.tracker
     assert written is not None
     # The same as `hatcast plan` for this policy.
@@ -208,7 +209,7 @@ def test_on_a_terminal_it_asks_for_what_no_option_names_and_again_what_is_wrong(
 ) -> None:
     monkeypatch.setattr("hatcast.agents.cli.init._on_terminal", lambda: True)
     path = tmp_path / "hatcast.toml"
-    answers = ["Mars/Olympus", "Asia/Kolkata", "eighty", "80", "levy", "0.5", "20", "", "", "", "itms"]
+    answers = ["Mars/Olympus", "Asia/Kolkata", "eighty", "80", "levy", "0.5", "20", "", "", "", "itms", "5", "none"]
     result = run(path, "--name", "asked", input="\n".join(answers) + "\n")
     assert result.exit_code == 0, result.output
     assert "not a known time zone" in result.output
@@ -217,12 +218,14 @@ def test_on_a_terminal_it_asks_for_what_no_option_names_and_again_what_is_wrong(
     assert (policy.epsilon, policy.max_hats_per_day, policy.daily_limit) == (0.5, 20, 10.0)
     assert policy.estimator == "levy"
     assert load_settings(path, {}).topics.telemetry_format == "itms"
+    assert load_settings(path, {}).retention_ms is None
+    assert "set 72h or more before live telemetry is sent" in result.output
 
 
 def test_on_a_terminal_a_tracker_is_asked_for_its_limit_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hatcast.agents.cli.init._on_terminal", lambda: True)
     path = tmp_path / "hatcast.toml"
-    result = run(path, input="\n".join(["", "Asia/Kolkata", "", "", "-1", "2", "", "", ""]) + "\n")
+    result = run(path, input="\n".join(["", "Asia/Kolkata", "", "", "-1", "2", "", "", "", ""]) + "\n")
     assert result.exit_code == 0, result.output
     policy = load_settings(path, {}).policy
     assert (policy.estimator, policy.daily_limit) == (TRACKER, 2.0)

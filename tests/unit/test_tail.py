@@ -141,6 +141,19 @@ def test_an_estimate_shows_the_road_and_with_a_release_the_hat(stage: str, line:
     assert " ".join(release_line(read_release(value.encode())).plain.split()) == line
 
 
+def test_estimates_are_below_each_other_whatever_digits_they_have() -> None:
+    shown = []
+    for value, low, high in (("42.43", "33.60", "51.26"), ("9.5", "-1", "20")):
+        road = f'{{"value":{value},"sd":4.5,"interval95":[{low},{high}]}}'
+        place = f'"cell":"{CELL}","date":"d","slot":"s","end":"2022-01-02T10:00:00Z"'
+        text = f'{{{place},"unit":"km/h","road":{road},"stage":"live"}}'
+        shown.append(release_line(read_release(text.encode())).plain)
+    assert [[at for at, sign in enumerate(line) if sign == "."] for line in shown[:1]] == [
+        [at for at, sign in enumerate(line) if sign == "."] for line in shown[1:]
+    ]
+    assert len({line.index("live") for line in shown}) == 1
+
+
 def test_answers_alone_are_a_table_whose_columns_have_names() -> None:
     def rows(days: Mapping[str, RetainedDay], query: Mapping[str, Any]) -> str:
         _, calendar, asked = asked_of(query)

@@ -20,6 +20,15 @@ def test_a_bus_can_lose_the_daily_limit_whatever_it_does() -> None:
     assert "500" not in texts
 
 
+def test_figures_that_a_tracker_does_not_have_are_left_out() -> None:
+    found = figures(TRACKER, 1, "no ledger")
+    assert "hat" not in found
+    assert "hats" not in found["day"]
+    plain = figures(SPEED, 1, "no ledger")
+    assert plain["hat"]["epsilon"] == SPEED.epsilon
+    assert plain["day"]["hats"] == SPEED.most_hats
+
+
 def test_the_days_of_a_tracker_compose_and_one_day_is_pure() -> None:
     over, single = figures(TRACKER, 31, "no ledger")["over_days"], figures(TRACKER, 1, "no ledger")["day"]
     assert over["bound"] == 31 * 5
