@@ -23,6 +23,7 @@ COMMANDS: Final[dict[str, str]] = {
     "tail": "Follow the releases.",
     "display": "Serve a live map and its JSON API.",
     "budget": "Show the spent privacy budget, by day.",
+    "query": "Request the speed limit of a query over days, once a period.",
     "status": "Operator: offsets, watermarks, outcomes, open HATs.",
     "contributions": "Operator: open contributions. Reads raw data, not private.",
     "dump": "Operator: write a topic as lines, for `batch --format kafka`.",

@@ -121,6 +121,12 @@ def _check_release(
     """Raise UsageError if these options do not fit each other or the policy."""
     if days is not None and (ledger is None or settings.policy.relation is not Relation.ADD_REMOVE):
         raise click.UsageError('--days is for --ledger under relation = "add_remove"')
+    for query in settings.policy.queries if ledger is not None else ():
+        if query.on_request:
+            raise click.UsageError(
+                f"the query {query.name!r} takes requests, which need workers: for --ledger write its speed_limit"
+                " and no on_request"
+            )
     if reports is not None and not settings.policy.takes_reports:
         raise click.UsageError(f"--reports is for estimators that read reports; {settings.policy.estimator} does not")
     if reports is None and settings.policy.takes_reports and ledger is not None:

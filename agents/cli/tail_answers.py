@@ -35,6 +35,8 @@ def answer_row(answer: DisplayedRelease | None) -> Text:
         return Text.assemble(_row(*names), "  ", (answer.status.replace("_", " ") + reason, "yellow"))
     interval = "" if answer.interval95 is None else f"{answer.interval95[0]} to {answer.interval95[1]}"
     row = Text.assemble(_row(*names, f"{answer.mean} {answer.unit}"), "  ", (interval, "dim"))
+    if answer.speed_limit is not None:
+        row.append(f"  faster than {answer.speed_limit} km/h", style="dim")
     if answer.days_used < answer.days:
         row.append(f"  from {answer.days_used} of {answer.days} days", style="yellow")
     return row

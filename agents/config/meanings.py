@@ -53,7 +53,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "policy.query.epsilon": "this or `scale`",
     "policy.query.scale": "this or `epsilon`",
     "policy.query.min_n": "required for `mean_speed`",
-    "policy.query.speed_limit": "required for `over_speed_limit`",
+    "policy.query.speed_limit": "required for `over_speed_limit` without `on_request`",
 }
 _SUBTABLES: Final = frozenset(
     {"policy.privacy", "policy.estimator", "policy.tracker", "policy.query"}
@@ -192,6 +192,8 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "then U / (`min_n` B), or 1 / (`days` B)",
         "min_n": "only `mean_speed`: an answer with fewer user-days is `suppressed`; 1 or more",
         "speed_limit": "only `over_speed_limit`: km/h in [0, `upper_bound`); strictly faster vehicles count",
+        "on_request": "only `over_speed_limit` under `replace`: `hatcast query` may request a speed limit for each "
+        "period ([queries](queries.md#a-limit-of-your-choice)); without a request `speed_limit` is used",
         "missing_days": "a period with missing days has no answers; `leave_out`: it is answered over the other days",
     },
 }

@@ -34,8 +34,8 @@ class DisplayedRelease(msgspec.Struct, frozen=True):
     """Fields of a release that are displayed. Its values are absent unless it is `released`. Numbers keep their digits.
 
     A `query` that is a text, and the fields after it, belong to the answer to a query over days: its first and last
-    date, its number of dates, how many of them it used, and why it is suppressed. `stage` and `road` belong to an
-    estimate. `groups` are those of a hybrid policy that publishes each group's own mean.
+    date, its number of dates, how many of them it used, its speed limit, and why it is suppressed. `stage` and `road`
+    belong to an estimate. `groups` are those of a hybrid policy that publishes each group's own mean.
     """
 
     cell: str
@@ -54,6 +54,7 @@ class DisplayedRelease(msgspec.Struct, frozen=True):
     last_date: str = ""
     days: int = 1
     days_used: int = 1
+    speed_limit: Decimal | None = None
     reason: str = ""
     stage: str = ""
     road: DisplayedNormal | None = None

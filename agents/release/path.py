@@ -36,6 +36,7 @@ from hatcast.agents.redis.proposals import Committed
 from hatcast.agents.release.batches import MAX_BATCH, Due, batches_of, release_partition_of
 from hatcast.agents.release.budget_records import budget_message
 from hatcast.agents.release.counters import count_published
+from hatcast.agents.release.requests import RequestedLimits
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.readings.partitioner import by_murmur2
@@ -51,6 +52,7 @@ class ReleaseContext:
     """Parts of a worker that all kinds of release use.
 
     failures   failure log of the release loop
+    limits     requested speed limits; None: no query of the policy takes requests
     """
 
     settings: Settings
@@ -59,6 +61,7 @@ class ReleaseContext:
     recovery: LedgerRecovery
     noise: Noise
     failures: FailureLog = field(default_factory=lambda: FailureLog("release"))
+    limits: RequestedLimits | None = None
 
 
 class ReleasePath(ABC, Generic[D, L, P]):

@@ -60,6 +60,9 @@ class QueryReleaser(ReleasePath[DueAnswer, Retained, AnswerProposal]):
     def __init__(self, context: ReleaseContext, retained: RetainedStore) -> None:
         super().__init__(context, context.settings.topics.queries, context.ledger.commit_answers)
         self._retained = retained
+        self._limits = context.limits
+        if self._limits is None and any(query.on_request for query in self._policy.queries):
+            raise ValueError("queries that take requests need the registry")
         self._answered_state: object = None  # everything was answered when it was read
         self._by_cell = self._policy.relation is Relation.ADD_REMOVE
 
@@ -113,7 +116,9 @@ class QueryReleaser(ReleasePath[DueAnswer, Retained, AnswerProposal]):
         `add_remove`, other workers have not committed all of their answers.
         """
         due = []
-        for period in periods:
+        for open_period in periods:
+            # Before the first draw, and of the same value in every worker: see RequestedLimits.
+            period = open_period if self._limits is None else await self._limits.decide(open_period)
             users = await self._users(period)
             public_ms = released_at_ms(period.closing, self._policy) if self._by_cell else None
             for cell in sorted(users if cells is None else cells):

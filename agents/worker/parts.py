@@ -16,6 +16,7 @@ from hatcast.agents.redis.sealing import SealStore
 from hatcast.agents.release.estimates import EstimatePublisher
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.release.path import ReleaseContext
+from hatcast.agents.release.requests import RequestedLimits
 from hatcast.agents.worker.connections import Connections
 from hatcast.agents.worker.folds import fold_maker, report_fold_maker
 from hatcast.agents.worker.policy_transition import PolicyTransition
@@ -114,6 +115,7 @@ def make_releases(
         await registry.write(lambda facts: change(facts.values))
 
     sealer = Sealer(settings, store, ledger, SealStore(connections.redis, settings.topics.telemetry), recovery, write)
-    context = ReleaseContext(settings, store, ledger, recovery, SystemNoise())
+    limits = RequestedLimits(settings.policy.name, registry)
+    context = ReleaseContext(settings, store, ledger, recovery, SystemNoise(), limits=limits)
     retained = RetainedStore(connections.redis, settings.policy.name, connections.partitions)
     return ReleaseLoop(context, retained, assigned, sealer.round)

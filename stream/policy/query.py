@@ -55,7 +55,8 @@ class Query:
     epsilon       as configured; None if `scale` is configured
     scale         B, of the Laplace noise in milli-units (of km/h, or of vehicles); None if `epsilon` is configured
     min_n         `mean_speed` is suppressed below this number of user-days; 0 for the other kind
-    speed_limit   milli-units, of `over_speed_limit`; 0 for the other kind
+    speed_limit   milli-units, of `over_speed_limit`; 0 for the other kind; None: not answered unless one is requested
+    on_request    an operator may request a speed limit for each period, once; `speed_limit` is used without a request
     canonical     the part that is hashed into policy_id
     """
 
@@ -67,9 +68,10 @@ class Query:
     epsilon: float | None
     scale: Fraction | None
     min_n: int
-    speed_limit: int
+    speed_limit: int | None
     missing_days: MissingDays
     canonical: dict[str, str | int | float] = field(compare=False, repr=False)
+    on_request: bool = False
 
     def period_of(self, day: str) -> Period | None:
         """Return the period that contains a local date; None before the first period."""

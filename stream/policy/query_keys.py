@@ -80,6 +80,7 @@ def _query(given: PolicyTable, table: QueryTable, relation: Relation, where: str
     first = _first_date(given, table, where)
     speed_limit = None if table.speed_limit is None else to_milli(table.speed_limit, "km/h")
     optional = {"min_n": table.min_n, "speed_limit": speed_limit, "epsilon": table.epsilon, "scale": table.scale}
+    optional["on_request"] = True if table.on_request else None  # left out: a policy of before keeps its id
     return Query(
         name=table.name,
         kind=kind,
@@ -89,7 +90,7 @@ def _query(given: PolicyTable, table: QueryTable, relation: Relation, where: str
         epsilon=table.epsilon,
         scale=None if table.scale is None else Fraction(repr(table.scale)) * 1000,
         min_n=table.min_n or 0,
-        speed_limit=speed_limit or 0,
+        speed_limit=speed_limit if kind is Kind.OVER_SPEED_LIMIT else 0,
         missing_days=MissingDays(table.missing_days),
         canonical={
             "name": table.name,
@@ -99,6 +100,7 @@ def _query(given: PolicyTable, table: QueryTable, relation: Relation, where: str
             "missing_days": table.missing_days,
             **{key: value for key, value in optional.items() if value is not None},
         },
+        on_request=table.on_request,
     )
 
 
@@ -111,8 +113,9 @@ def _check_kind(given: PolicyTable, table: QueryTable, kind: Kind, relation: Rel
                 "mean_speed divides by the number of user-days, which add_remove hides",
                 f'use "{Kind.OVER_SPEED_LIMIT}", or relation = "replace"',
             )
-        if table.speed_limit is not None:
-            raise SettingError(f"{where}.speed_limit", "is not used by mean_speed", "remove it")
+        for key, is_given in (("speed_limit", table.speed_limit is not None), ("on_request", table.on_request)):
+            if is_given:
+                raise SettingError(f"{where}.{key}", "is not used by mean_speed", "remove it")
         if table.min_n is None or not 1 <= table.min_n <= 10**9:
             raise SettingError(
                 f"{where}.min_n",
@@ -122,14 +125,22 @@ def _check_kind(given: PolicyTable, table: QueryTable, kind: Kind, relation: Rel
         return
     if table.min_n is not None:
         raise SettingError(f"{where}.min_n", f"is not used by {kind}", "remove it")
+    if table.on_request and relation is Relation.ADD_REMOVE:
+        raise SettingError(
+            f"{where}.on_request",
+            "needs public instants of requests, which add_remove has not",
+            'write a speed_limit instead, or relation = "replace"',
+        )
     limit = table.speed_limit
+    if limit is None and table.on_request:
+        return
     if limit is None or not 0 <= limit < given.upper_bound:
         raise SettingError(
             f"{where}.speed_limit",
             "is missing"
             if limit is None
             else f"{limit:g} is not below upper_bound {given.upper_bound:g}, so no speed exceeds it",
-            "write km/h in [0, upper_bound), such as 50.0",
+            "write km/h in [0, upper_bound), such as 50.0" + ("" if table.on_request else ", or on_request = true"),
         )
 
 

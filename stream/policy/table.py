@@ -65,6 +65,7 @@ class QueryTable(msgspec.Struct, frozen=True, kw_only=True):
     scale: Annotated[float | None, such_as(1.0)] = None
     min_n: Annotated[int | None, such_as(310)] = None
     speed_limit: Annotated[float | None, such_as(50.0)] = None
+    on_request: bool = False
     missing_days: str = "suppress"
 
 

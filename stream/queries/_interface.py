@@ -21,8 +21,9 @@ Column = NDArray[np.int64]
 
 
 class Reason(StrEnum):
-    """Reason for suppression. Both are public under `replace`; under `add_remove` only MISSING_DAYS occurs."""
+    """Reason for suppression. All are public under `replace`; under `add_remove` only MISSING_DAYS occurs."""
 
+    NOT_REQUESTED = "not_requested"
     TOO_FEW_USER_DAYS = "too_few_user_days"
     MISSING_DAYS = "missing_days"
 
@@ -113,6 +114,8 @@ def answerer(
         present = [day for day in days.values() if day is not None]
         user_days = sum(len(day.counts) for day in present)
         public_user_days = None if policy.relation == "add_remove" else user_days
+        if query.speed_limit is None:
+            return Answer(None, Reason.NOT_REQUESTED, missing, public_user_days)
         if not present or (missing and query.missing_days is MissingDays.SUPPRESS):
             return Answer(None, Reason.MISSING_DAYS, missing, public_user_days)
         if user_days < query.min_n:

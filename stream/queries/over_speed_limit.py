@@ -20,6 +20,8 @@ class OverSpeedLimit:
 
     def value(self, days: Sequence[RetainedDay], query: Query) -> Fraction:
         """Return the mean number. See QueryKind."""
+        if query.speed_limit is None:
+            raise ValueError("no speed limit was requested: the query is not answered")
         over = sum(int((day.maxima > query.speed_limit).sum()) for day in days)
         return Fraction(1000 * over, len(days))
 

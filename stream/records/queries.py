@@ -37,7 +37,7 @@ class QueryRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         When("status", ("suppressed",), has=("reason",)),
         When("status", ("released", "suppressed"), allows=("missing", "user_days")),
         When("relation", ("replace",), has=("seq",), allows=("user_days",)),
-        When("kind", ("over_speed_limit",), has=("speed_limit",)),
+        When("kind", ("over_speed_limit",), allows=("speed_limit",)),
     )
 
     release_id: Annotated[
@@ -64,10 +64,13 @@ class QueryRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     last_date: Annotated[Date, msgspec.Meta(description="last local date of the period, included")]
     days: Annotated[int, msgspec.Meta(ge=1, description="number of dates in the period")]
     days_used: Annotated[int, msgspec.Meta(ge=0, description="number of dates with data")]
-    speed_limit: Annotated[float, msgspec.Meta(ge=0, description="km/h; of over_speed_limit")] | None = None
+    speed_limit: Annotated[float, msgspec.Meta(ge=0, description="km/h; of over_speed_limit, if known")] | None = None
     missing: Annotated[tuple[Date, ...], msgspec.Meta(description="dates without data")] = ()
     reason: (
-        Annotated[Literal["too_few_user_days", "missing_days"], msgspec.Meta(description="why the query is suppressed")]
+        Annotated[
+            Literal["too_few_user_days", "missing_days", "not_requested"],
+            msgspec.Meta(description="why the query is suppressed"),
+        ]
         | None
     ) = None
     user_days: Annotated[int, msgspec.Meta(ge=0, description="N; present only if counts are public")] | None = None

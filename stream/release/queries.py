@@ -41,6 +41,10 @@ class QueryPeriod:
         """Query name and closing slot, unique within the policy."""
         return self.query.name, self.closing.key
 
+    def with_limit(self, milli: int) -> "QueryPeriod":
+        """Return the period with a requested speed limit in milli-units."""
+        return replace(self, query=replace(self.query, speed_limit=milli))
+
     def release_id(self, cell: str) -> str:
         """Return `policy/dateTslot/cell/query`; it never changes."""
         return f"{release_id(self.policy, self.closing.key, cell)}/{self.query.name}"
@@ -124,7 +128,7 @@ class QueryRelease:
             "days": period.days,
             "days_used": 0 if self.answer is None else period.days - len(self.answer.missing),
         }
-        if query.kind is Kind.OVER_SPEED_LIMIT:
+        if query.kind is Kind.OVER_SPEED_LIMIT and query.speed_limit is not None:
             tail["speed_limit"] = query.speed_limit / 1000
         if self.answer is not None:
             tail |= self._answer_fields(self.answer)

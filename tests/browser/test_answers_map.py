@@ -117,3 +117,10 @@ def test_an_answer_that_comes_is_shown_and_one_without_a_value_says_why(answered
     expect(page.locator("#answers tbody tr")).to_have_count(len(hexagons()) + 1)
     expect(page.locator("#answers tr", has_text=cell)).to_contain_text("too few buses")
     expect(page.locator("#answers-count")).to_contain_text(f"{len(hexagons())} of {len(hexagons()) + 1} hexagons")
+    unasked = record | {"query": "open", "kind": "over_speed_limit", "release_id": f"city/2022-01-02T08:00/{cell}/open"}
+    answered_day.publish(
+        [json.dumps(unasked | {"status": "suppressed", "reason": "not_requested"}).encode()], TOPICS[3]
+    )
+    page.select_option("#answers-period", "open 2021-12-03")
+    expect(page.locator("#answers tbody td").first).to_have_text("no limit was requested")
+    expect(page.locator("#answers-meaning")).to_contain_text("None was requested for these days.")

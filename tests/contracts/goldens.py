@@ -124,6 +124,9 @@ MIXED: Final = policy(
     fine_cells="fine.txt",
 )
 COARSE: Final = h3.cell_to_parent(CELL)
+REQUESTED: Final = policy(
+    "surat-requests", {key: value for key, value in FAST.items() if key != "speed_limit"} | {"on_request": True}
+)
 PRESENCE: Final = hidden({**FAST, "days": 1})
 
 
@@ -212,6 +215,7 @@ def answers() -> Iterator[tuple[str, QueryRelease]]:
     yield "replace_released_day_missing", answered(SPEED, "over-50", {DATE: CROWD}, 2_125)
     yield "replace_too_few_user_days", answered(SPEED, "two-days", {DATE: CROWD[:5], NEXT_DATE: CROWD[:3]})
     yield "replace_missing_days", answered(SPEED, "two-days", {DATE: CROWD})
+    yield "replace_not_requested", answered(REQUESTED, "over-50", both)
     yield "replace_budget_exhausted", answered(SPEED, "two-days", both, 1_234).exhausted()
     yield "replace_released_remainder", answered(MIXED, "over-50", {DATE: CROWD}, 1_125, cell=COARSE)
     yield "add_remove_released", answered(PRESENCE, "over-50", {DATE: CROWD}, 1_125)

@@ -1,5 +1,6 @@
 """What tests of queries over days share: a release loop that answers them, and what has to be true afterwards."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, closing
@@ -8,12 +9,13 @@ from typing import Any, Final
 import pytest
 
 from hatcast.agents.kafka.producers import TransactionalProducers
+from hatcast.agents.redis.proposals import Committed
 from hatcast.agents.release.loop import ReleaseLoop
-from hatcast.agents.release.queries import QueryReleaser
+from hatcast.agents.release.queries import DueAnswer, QueryReleaser
 from tests.integration.days import DATES, EPSILON, expected
 from tests.integration.harness import Pipeline
 from tests.integration.readings import Sample, Stores
-from tests.integration.test_release import ALL, releasing
+from tests.integration.test_release import ALL, CrashError, CrashingPublishers, crash_after, releasing
 
 ANSWERS: Final = 2 * 4 + 12  # of `mean` and `over` one for each place and hour, of `daily` also for each day
 
@@ -29,6 +31,24 @@ async def answering(
     async with releasing(pipeline, stores, publishers, owned=owned, queries=True) as releaser:
         assert releaser.queries is not None
         yield releaser, releaser.queries
+
+
+async def crash_at(step: str, pipeline: Pipeline, stores: Stores) -> None:
+    """A round of a worker that crashes right after this step of an answer."""
+    publishers = CrashingPublishers if step == "sent" else TransactionalProducers
+    with pytest.raises(CrashError):
+        async with answering(pipeline, stores, publishers) as (releaser, queries):
+            if step == "sent":  # of an answer, not of a HAT
+                releaser._publishers.__class__ = TransactionalProducers
+                wrapped = queries.send
+
+                async def send(release_partition: int, waiting: Sequence[tuple[DueAnswer, Committed]]) -> None:
+                    releaser._publishers.__class__ = CrashingPublishers
+                    await wrapped(release_partition, waiting)
+
+                setattr(queries, "send", send)  # noqa: B010 - a step, wrapped from outside
+            crash_after(queries, step)
+            await releaser.round(asyncio.Event())
 
 
 def answers(pipeline: Pipeline) -> dict[str, dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
@@ -10,11 +10,8 @@ from typing import Any
 
 import pytest
 
-from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.policy_transition import NextPolicy, PolicyTransitionStore
-from hatcast.agents.redis.proposals import Committed
-from hatcast.agents.release.queries import DueAnswer
 from hatcast.stream.fold.packing import unpack
 from tests.integration.answering import (
     ANSWERS,
@@ -22,13 +19,14 @@ from tests.integration.answering import (
     answers,
     assert_charged_once,
     assert_true,
+    crash_at,
     kept_keys,
 )
 from tests.integration.days import DATES, DAY_MS, END_MS, POLICY, QUERIES, cell, days, expected
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import Stores, open_stores, store_closed
 from tests.integration.tables import PARTITIONS
-from tests.integration.test_release import ALL, STEPS, CrashError, CrashingPublishers, crash_after
+from tests.integration.test_release import ALL, STEPS
 from tests.services import KafkaServer, RedisServer
 
 HATS = 12  # two places in two hours of three days
@@ -48,20 +46,7 @@ def test_after_a_crash_at_any_step_another_worker_leaves_one_true_answer_and_kee
     async def crash_then_finish() -> None:
         async with open_stores(pipeline) as stores:
             await store_closed(stores, pipeline.settings.policy, days(), END_MS)
-            publishers = CrashingPublishers if step == "sent" else TransactionalProducers
-            with pytest.raises(CrashError):
-                async with answering(pipeline, stores, publishers) as (releaser, queries):
-                    if step == "sent":  # of an answer, not of a HAT
-                        releaser._publishers.__class__ = TransactionalProducers
-                        wrapped = queries.send
-
-                        async def send(release_partition: int, waiting: Sequence[tuple[DueAnswer, Committed]]) -> None:
-                            releaser._publishers.__class__ = CrashingPublishers
-                            await wrapped(release_partition, waiting)
-
-                        setattr(queries, "send", send)  # noqa: B010 - a step, wrapped from outside
-                    crash_after(queries, step)
-                    await releaser.round(asyncio.Event())
+            await crash_at(step, pipeline, stores)
             async with answering(pipeline, stores) as (releaser, _):
                 await releaser.round(asyncio.Event())
                 assert await releaser.hats.due_releases(ALL) == []

@@ -15,6 +15,7 @@ from aiokafka.errors import KafkaError
 
 from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.kafka.producers import Message, ProducerGone, TransactionalProducers
+from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.recovery import LedgerRecovery
 from hatcast.agents.redis.contributions import HatStore
@@ -25,6 +26,7 @@ from hatcast.agents.release.hats import DueRelease
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.release.path import ReleaseContext, ReleasePath
 from hatcast.agents.release.queries import QueryReleaser
+from hatcast.agents.release.requests import RequestedLimits
 from hatcast.stream.mechanisms.system import SystemNoise
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Stores, open_stores, store_closed, traffic
@@ -115,7 +117,10 @@ async def releasing(
     made = publishers(settings.topics.telemetry, settings.policy.name, aiokafka_options(settings))
     recovery = recovery_of(pipeline, stores.redis, made, kind_of_recovery)
     retained = RetainedStore(stores.redis, settings.policy.name, PARTITIONS)
-    context = ReleaseContext(settings, HatStore(stores.partitions), stores.ledger, recovery, SystemNoise())
+    limits = RequestedLimits(settings.policy.name, Registry(settings))
+    context = ReleaseContext(
+        settings, HatStore(stores.partitions), stores.ledger, recovery, SystemNoise(), limits=limits
+    )
     seal = sealer_of(pipeline, stores.redis, stores.ledger, recovery).seal if seals else None
     loop = ReleaseLoop(context, retained, owned, seal)
     if not queries:

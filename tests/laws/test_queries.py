@@ -3,6 +3,7 @@
 import inspect
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query import Kind, Query
-from hatcast.stream.queries import KINDS, QueryKind, RetainedDay
+from hatcast.stream.queries import KINDS, QueryKind, Reason, RetainedDay, answer_of
 from hatcast.stream.release.queries import query_periods_of, query_release_of
 from tests.replayed import policy_of
 from tests.support import Scripted
@@ -133,6 +134,30 @@ def test_a_user_who_comes_or_goes_on_one_date_moves_over_speed_limit_by_at_most_
     kind, more = Kind.OVER_SPEED_LIMIT, [[*day] for day in days]
     more[data.draw(st.integers(0, len(days) - 1))].append(data.draw(rows()))
     assert abs(value(kind, more) - value(kind, days)) <= sensitivity(kind, days) == sensitivity(kind, more)
+
+
+@given(data=st.data(), days=some_days, limit=st.integers(0, U - 1))
+def test_whatever_limit_is_requested_one_user_moves_the_value_by_at_most_the_sensitivity(
+    data: st.DataObject, days: Days, limit: int
+) -> None:
+    """docs/proofs.md, Queries over days, step 9: neither the sensitivity nor the charge depends on the limit."""
+    kind = Kind.OVER_SPEED_LIMIT
+    query = replace(POLICIES[kind].queries[0], speed_limit=limit)
+    moved = [[*day] for day in days]
+    at = data.draw(st.sampled_from([(d, i) for d, day in enumerate(days) for i in range(len(day))]))
+    moved[at[0]][at[1]] = data.draw(rows(days[at[0]][at[1]][0]))
+    values = [KINDS[kind].value([kept(day) for day in each], query) for each in (days, moved)]
+    assert abs(values[0] - values[1]) <= sensitivity(kind, days)
+    assert query.epsilon_nano == POLICIES[kind].queries[0].epsilon_nano
+
+
+def test_a_query_whose_limit_was_not_requested_reads_nothing_and_draws_nothing() -> None:
+    policy = asking(Kind.OVER_SPEED_LIMIT, speed_limit=None, on_request=True)
+    for days in ({"2022-01-01": kept([(1, U, U)])}, {"2022-01-01": kept([(1, 0, 0)])}):
+        answer = answer_of(policy, policy.queries[0], days, Scripted())
+        assert (answer.estimate, answer.reason) == (None, Reason.NOT_REQUESTED)
+    with pytest.raises(ValueError, match="no speed limit was requested"):
+        KINDS[Kind.OVER_SPEED_LIMIT].value([kept([(1, U, U)])], policy.queries[0])
 
 
 def reaches(kind: Kind, query: QueryKind, days: Days, share: Fraction = Fraction(1)) -> bool:

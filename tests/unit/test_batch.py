@@ -117,6 +117,13 @@ def test_estimates_are_of_a_dump_of_the_means_or_of_a_ledger(tmp_path: Path, con
         assert (done.exit_code, "--estimates" in done.stderr) == (2, True)
 
 
+def test_a_ledger_rejects_queries_whose_limit_is_requested_from_workers(tmp_path: Path, config: Path) -> None:
+    table = '[[policy.query]]\nname = "fast"\nkind = "over_speed_limit"\ndays = 1\nepsilon = 0.01\non_request = true\n'
+    config.write_text(f"{config.read_text()}\n{table}")
+    done = batch("x", "--format", "jsonl", "--config", config, "--ledger", tmp_path / "l")
+    assert (done.exit_code, "'fast' takes requests, which need workers" in done.stderr) == (2, True)
+
+
 def test_contributions_and_a_ledger_at_once_are_wrong_usage(tmp_path: Path, config: Path) -> None:
     done = batch("x", "--format", "jsonl", "--config", config, "--contributions", "--ledger", tmp_path / "l")
     assert (done.exit_code, "choose one" in done.stderr) == (2, True)

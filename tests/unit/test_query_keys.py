@@ -88,6 +88,9 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str | None, str]] = [
     (MEAN, {"min_n": 0}, "min_n", "0 is not a number of user-days"),
     (MEAN, {"min_n": 10**9 + 1}, "min_n", "is not a number of user-days"),
     (MEAN, {"speed_limit": 50.0}, "speed_limit", "is not used by mean_speed; remove it"),
+    (MEAN, {"on_request": True}, "on_request", "is not used by mean_speed; remove it"),
+    (FAST, {"on_request": True, "speed_limit": 65.0}, "speed_limit", "is not below upper_bound 65"),
+    (FAST, {"speed_limit": None}, "speed_limit", "such as 50.0, or on_request = true"),
     (FAST, {"min_n": 10}, "min_n", "is not used by over_speed_limit; remove it"),
     (FAST, {"speed_limit": None}, "speed_limit", "is missing; write km/h in [0, upper_bound)"),
     (FAST, {"speed_limit": 65.0}, "speed_limit", "is not below upper_bound 65, so no speed exceeds it"),
@@ -267,3 +270,19 @@ def test_a_default_that_is_written_is_the_same_policy() -> None:
     daily = changed(FAST, days=1)
     assert asking(changed(daily, from_="1970-01-01")).policy_id == asking(changed(daily, from_=None)).policy_id
     assert json.loads(asking(FAST).canonical)["query"] == [FAST | {"speed_limit": 50_000, "missing_days": "suppress"}]
+
+
+def test_a_query_may_leave_its_limit_open_and_costs_what_it_costs_with_one() -> None:
+    fixed, both, left_open = (
+        asking(changed(FAST, **changes))
+        for changes in ({}, {"on_request": True}, {"on_request": True, "speed_limit": None})
+    )
+    assert [policy.queries[0].speed_limit for policy in (fixed, both, left_open)] == [50_000, 50_000, None]
+    assert [policy.queries[0].on_request for policy in (fixed, both, left_open)] == [False, True, True]
+    assert len({policy.policy_id for policy in (fixed, both, left_open)}) == 3
+    assert "on_request" not in fixed.queries[0].canonical, "a policy of before keeps its id"
+    reserved = [reservations(policy, "2022-01-05") for policy in (fixed, both, left_open)]
+    assert reserved[0] == reserved[1] == reserved[2] != {}
+    with pytest.raises(SettingError, match=r"policy.query\[0\].on_request: .*add_remove") as refused:
+        hidden(FAST | {"on_request": True})
+    assert str(refused.value).endswith('write a speed_limit instead, or relation = "replace"')

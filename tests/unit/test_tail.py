@@ -165,7 +165,7 @@ def test_answers_alone_are_a_table_whose_columns_have_names() -> None:
     for query, days, answer, rest in (
         (SPEED, DAYS, "30.040 km/h", "0.000 to 65.000"),
         (SPEED | {"missing_days": "leave_out"}, two, "30.040 km/h", "0.000 to 65.000  from 2 of 3 days"),
-        (FAST, {"2022-01-03": day(20, 51, 60)}, "2.040 vehicles/day", "0.000 to 5.039"),
+        (FAST, {"2022-01-03": day(20, 51, 60)}, "2.040 vehicles/day", "0.000 to 5.039  faster than 50.0 km/h"),
     ):
         row = rows(days, query)
         assert row[names.index("query") :].startswith(str(query["name"]))

@@ -2,18 +2,20 @@
 
 import { STATES, dateOf } from "./texts.js";
 
-const REASONS = { too_few_user_days: "too few buses", missing_days: "a day is missing" };
+const REASONS = { too_few_user_days: "too few buses", missing_days: "a day is missing", not_requested: "no limit was requested" };
 
 export const datesOf = ({ first_date: first, last_date: last }) => (first === last ? dateOf(first) : `${dateOf(first)} to ${dateOf(last)}`);
 
 export function meaningOf({ kind, speed_limit: limit }) {
   if (kind === "mean_speed") return "The mean, over all these days and buses, of a bus's mean speed in this hour of a day.";
+  if (kind === "over_speed_limit" && limit === undefined) return "How many buses a day drove faster than a limit. None was requested for these days.";
   if (kind === "over_speed_limit") return `How many buses a day drove faster than ${limit} km/h at some time in this hour.`;
   return "";
 }
 
 export function nameOf({ kind, speed_limit: limit }) {
   if (kind === "mean_speed") return "mean speed of buses";
+  if (kind === "over_speed_limit" && limit === undefined) return "buses a day faster than a limit";
   return kind === "over_speed_limit" ? `buses a day faster than ${limit} km/h` : kind;
 }
 
