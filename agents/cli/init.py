@@ -184,12 +184,28 @@ def _planned(answers: Answers, folder: Path, recordings: tuple[Path, ...]) -> di
         if not counts.days:
             raise HatcastError(f"--recording: no hexagon and hour has {policy.min_users} buses; name other days")
         bound, objective = policy.upper_bound / 1000, Objective.CELLS
-        plan = grid.plan(counts.first_days(), bound, [answers.limit], objective, add_bar("planning", 1)).plans[0]
+        plans = grid.plan(counts.first_days(), bound, [answers.limit], objective, add_bar("planning", 1))
+    (plan,) = plans.plans
     month = plan.after[max(plan.after)]
     click.echo(
         f"Errors to expect of a mean, in km/h: {plan.first.live:.1f} as an hour closes and {plan.first.end:.1f} at the"
         f" day's end in the first days, {month.live:.1f} and {month.end:.1f} after a month"
     )
+    unworthy = [
+        f"{error:.1f} {when}"
+        for error, when in (
+            (plan.first.live, "as an hour closes in the first days"),
+            (plan.first.end, "at the day's end in the first days"),
+            (month.live, "as an hour closes after a month"),
+            (month.end, "at the day's end after a month"),
+        )
+        if not plans.is_worth_having(error)
+    ]
+    if unworthy:
+        click.echo(
+            f"Not worth having: {', '.join(unworthy)}; a constant, which costs nothing, has {plans.constant:.1f}."
+            " `hatcast plan` shows other limits"
+        )
     return keys_json(plan.keys)
 
 

@@ -121,8 +121,21 @@ def test_a_recording_chooses_the_keys_that_plan_finds(tmp_path: Path) -> None:
     assert written is not None
     # The same as `hatcast plan` for this policy.
     arguments = ["--data", str(few), "--format", "capmetro", "--config", str(path), "--daily-limit", "2", "--json"]
-    planned = json.loads(CliRunner().invoke(plan, arguments).stdout)["plans"]["2"]["keys"]
-    assert (written.share, written.price) == (planned["share"], planned["price"])
+    found = json.loads(CliRunner().invoke(plan, arguments).stdout)
+    planned = found["plans"]["2"]
+    assert (written.share, written.price) == (planned["keys"]["share"], planned["keys"]["price"])
+    # What has a star there is said not to be worth having here.
+    (warning,) = (line for line in result.output.splitlines() if line.startswith("Not worth having: "))
+    named = {
+        f"{planned[stage][name]:.1f} {when} {since}"
+        for stage, since in (("first", "in the first days"), ("30", "after a month"))
+        for name, when in (("live", "as an hour closes"), ("end", "at the day's end"))
+        if not planned[stage]["worth_having"][name]
+    }
+    assert named
+    text, _, constant = warning.removeprefix("Not worth having: ").partition("; ")
+    assert set(text.split(", ")) == named
+    assert f"has {min(found['constant'].values()):.1f}." in constant
 
 
 @pytest.mark.parametrize(
