@@ -63,6 +63,22 @@ def test_under_add_remove_every_listed_cell_of_every_slot_between_is_released_an
     assert " 9 " in shown, "nine HATs are charged"
 
 
+def test_under_add_remove_listed_cells_of_every_size_are_released_whoever_was_there(
+    tmp_path: Path, hidden: Path
+) -> None:
+    """The buses are all in one fine cell, where each reading counts once: its coarse cell is suppressed as if empty."""
+    here = h3.latlng_to_cell(*PLACES[0], 8)
+    fine = sorted([here, h3.latlng_to_cell(*PLACES[1], 8)])
+    (tmp_path / "fine.txt").write_text('source = "public"\n' + "\n".join(fine))
+    sizes = 'resolutions = [7, 8]\nfine_cells = "fine.txt"\ncells ='
+    hidden.write_text(hidden.read_text().replace("cells =", sizes))
+    path, ledger = recording_of(tmp_path / "log.jsonl", NOON), tmp_path / "ledger"
+    found = releases(batch(path, "--format", "jsonl", "--config", hidden, "--ledger", ledger, "--json"))
+    assert [each["cell"] for each in found] == sorted([*CELLS, *fine])
+    assert {each["cell"] for each in found if each["status"] == "released"} == {here}
+    assert {each["cell"] for each in found if each.get("remainder")} == {h3.latlng_to_cell(*at, 7) for at in PLACES[:2]}
+
+
 def test_under_add_remove_the_days_may_be_named_so_that_no_record_decides(tmp_path: Path, hidden: Path) -> None:
     path = recording_of(tmp_path / "log.jsonl", NOON + HOUR)
     arguments = (path, "--format", "jsonl", "--config", hidden, "--json", "--ledger", tmp_path / "ledger", "--days")

@@ -9,6 +9,9 @@ import pytest
 from hatcast.agents.export.folder import STATE, ExportFolder, Progress, open_folder
 from hatcast.agents.export.tables import TABLES, Row
 from hatcast.stream.errors import HatcastError
+from tools.schemas import FOLDER as SCHEMAS
+from tools.schemas.asyncapi import version
+from tools.schemas.golden import read_golden
 
 ESTIMATES, RELEASES = TABLES["estimates"], TABLES["means"]
 DAY = date(2022, 1, 2)
@@ -73,3 +76,16 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         path.write_bytes(path.read_bytes()[:40])
         with pytest.raises(HatcastError, match=r"2022-01-02.parquet is damaged: delete the folder of the export"):
             folder.merge(ESTIMATES, [row("b")])
+
+
+@pytest.mark.parametrize(("topic", "kind"), [("means", "release"), ("estimates", "estimate"), ("queries", "query")])
+def test_a_row_says_whether_its_cell_is_a_remainder(topic: str, kind: str) -> None:
+    found = {}
+    for path in (SCHEMAS / "golden" / version() / kind).glob("*.json"):
+        exported = TABLES[topic].decode(bytes(read_golden(path).value))
+        assert exported is not None
+        found[path.stem] = exported["remainder"]
+    assert {case for case, is_remainder in found.items() if is_remainder} == {
+        case for case in found if case.endswith("_remainder")
+    }
+    assert True in found.values()
