@@ -7,8 +7,9 @@ from typing import Any, Final
 from hatcast.stream.fold.contributions import Fold
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.users import FoldUsers
+from hatcast.stream.fold.values import reading_fold
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import jsonl
+from hatcast.stream.readings.formats import format_with
 from hatcast.stream.readings.partitioner import PARTITIONERS
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 
@@ -31,11 +32,11 @@ def record(**changes: Any) -> bytes:
 def fold_of(policy: Policy, partition: int = 0, partitions: int = 1, partitioner: str = "murmur2") -> Fold:
     """An empty fold of a partition, with rule 10."""
     choose = PARTITIONERS[partitioner]
-    return Fold(
+    return reading_fold(
         policy,
         Calendar(policy),
         FoldUsers(PSEUDONYMS),
-        jsonl.decode,
+        format_with("jsonl", policy.value_units).decode,
         lambda vehicle: choose(vehicle, partitions) == partition,
     )
 
@@ -54,6 +55,16 @@ def contributions(fold: Fold) -> dict[tuple[str, int, bytes], tuple[int, int, in
     """(`date/slot`, cell, pseudonym) -> count, sum, max, seen."""
     return {
         (key, cell, user): (known.count, known.total, known.maximum, known.seen)
+        for key, slot in fold.slots.items()
+        for cell, hat in slot.hats.items()
+        for user, known in hat.users.items()
+    }
+
+
+def other_totals(fold: Fold) -> dict[tuple[str, int, bytes], tuple[int, ...]]:
+    """(`date/slot`, cell, pseudonym) -> totals of the values besides the speed, from their lower ends."""
+    return {
+        (key, cell, user): (*known.others,)
         for key, slot in fold.slots.items()
         for cell, hat in slot.hats.items()
         for user, known in hat.users.items()

@@ -47,6 +47,8 @@ def _type(dotted: str, annotation: object) -> str:
     if isinstance(annotation, types.UnionType):
         kinds = [_type(dotted, part) for part in typing.get_args(annotation) if part is not types.NoneType]
         return " or ".join(kinds)
+    if annotation == tuple[str, ...]:
+        return "array of texts"
     if typing.get_origin(annotation) is tuple:
         return f"array of {len(typing.get_args(annotation))} integers"
     raise ValueError(f"{dotted}: the type {annotation} has no name in _TYPES")

@@ -11,10 +11,10 @@ import h3.api.basic_int as h3
 from hatcast.agents.batch.retention import Retention
 from hatcast.agents.recordings.dump_file import Dump
 from hatcast.agents.worker.early_records import EarlyRecord
-from hatcast.stream.fold.contributions import ReadingFold
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.partition_fold import PartitionFold
 from hatcast.stream.fold.users import FoldUsers
+from hatcast.stream.fold.values import reading_fold
 from hatcast.stream.fold.watermark import min_watermark
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.readings.formats import Recorded
@@ -141,7 +141,7 @@ def fold_recording(records: Iterable[tuple[int, Recorded]], job: Job) -> FoldRes
     At the end every slot is final, as after replay's last heartbeat. Under `add_remove` a record without an arrival
     time is undecodable.
     """
-    partition = _Partition(job, 0, ReadingFold(job.policy, Calendar(job.policy), job.users, _reading_of, None))
+    partition = _Partition(job, 0, reading_fold(job.policy, Calendar(job.policy), job.users, _reading_of, None))
     rest = iter(invalidate_missing_arrivals(records) if job.policy.relation is Relation.ADD_REMOVE else records)
     while taken := list(islice(rest, _RECORDS)):
         arrivals, values = zip(*taken, strict=True)

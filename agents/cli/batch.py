@@ -27,7 +27,7 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy, Relation
-from hatcast.stream.readings.formats import FORMATS
+from hatcast.stream.readings.formats import FORMATS, format_with
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _fold(given: _Files, retention: Retention, ledger: "LedgerFile | None" = Non
     def job(users: FoldUsers, progress: Callable[[int], None]) -> Job:
         return Job(settings.policy, users, started_ms, retention, progress)
 
-    feed = DUMP if given.format == DUMP.name else FORMATS[given.format]
+    feed = DUMP if given.format == DUMP.name else format_with(given.format, settings.policy.value_units)
     with _progress() as start_bar, open_recording(given.paths, feed) as recording:
         if feed is not DUMP:
             folded = fold_recording(recording, job(vehicles, start_bar(len(recording))))

@@ -48,6 +48,21 @@ class ShownGroup(msgspec.Struct):
     users: int
 
 
+class ShownValue(msgspec.Struct):
+    """Displayed fields of one of several values of a release."""
+
+    name: str
+    unit: str
+    mean: float
+    interval95: tuple[float, float]
+
+    @property
+    def numbers(self) -> tuple[str, str]:
+        """Mean and interval as text."""
+        low, high = self.interval95
+        return f"{self.name} {_short(self.mean)} {self.unit}", f"{_short(low)} to {_short(high)}"
+
+
 class ShownRelease(msgspec.Struct):
     """Displayed fields of a release of a HAT, or of an answer to a query."""
 
@@ -59,6 +74,7 @@ class ShownRelease(msgspec.Struct):
     unit: str = ""
     mean: float | None = None
     interval95: tuple[float, float] | None = None
+    values: list[ShownValue] = []
     query: str | dict[str, object] = ""
     first_date: str = ""
     last_date: str = ""
@@ -91,7 +107,10 @@ class ShownRelease(msgspec.Struct):
 
     @property
     def numbers(self) -> tuple[str, str]:
-        """Mean and interval as text."""
+        """Mean and interval as text, a line for each of several values."""
+        if self.values:
+            means, intervals = zip(*(value.numbers for value in self.values), strict=True)
+            return "\n".join(means), "\n".join(intervals)
         unit = {"vehicles/day": "a day"}.get(self.unit, self.unit)
         if self.mean is None:
             return "", ""
@@ -100,6 +119,11 @@ class ShownRelease(msgspec.Struct):
 
 def _span(interval: tuple[float, float]) -> str:
     return "{:.1f} to {:.1f}".format(*interval)
+
+
+def _short(number: float) -> str:
+    """Return a number with a digit after the point, or none from 100 on."""
+    return f"{number:.1f}" if abs(number) < 100 else f"{number:.0f}"
 
 
 def releases_table(releases: list[ShownRelease]) -> Table:

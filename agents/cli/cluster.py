@@ -215,12 +215,13 @@ def _release(given: _Options, epsilon: float, feed_format: str) -> None:
     from hatcast.agents.research.cluster import show
     from hatcast.agents.research.cluster.release import Blend, ClusteringOptions, check_relation, release
     from hatcast.agents.research.cluster.vectors import read_vectors, select_slots
+    from hatcast.agents.research.days import speeds_only
     from hatcast.stream.kmeans.hat_vectors import top_of
     from hatcast.stream.kmeans.setting import Setting
     from hatcast.stream.mechanisms.system import SystemNoise
 
     settings = load_settings(given["config"])
-    policy = settings.policy
+    policy = speeds_only(settings.policy, given["config"])
     check_relation(policy)
     names = given["slots"]
     slots = select_slots(policy, None if names is None else names.split(","))

@@ -16,7 +16,7 @@ from hatcast.agents.config.settings import Address, load_settings
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.sources.replay import run_replay
 from hatcast.agents.sources.synthetic import CityOptions, run_city
-from hatcast.stream.readings.formats import FORMATS
+from hatcast.stream.readings.formats import FORMATS, format_with
 from hatcast.stream.readings.reading import parse_time
 
 _INTERRUPTED: Final = 130
@@ -64,7 +64,7 @@ def replay(
     """
     settings = load_settings(shared["config"])
     with (
-        open_recording(files, FORMATS[feed]) as recording,
+        open_recording(files, format_with(feed, settings.policy.value_units)) as recording,
         stop_on_signals() as stop,
         _operator_server(shared["metrics_listen"]),
     ):

@@ -104,6 +104,9 @@ def release_line(release: DisplayedRelease | None) -> Text:
     if release.interval95 is not None:
         low, high = release.interval95
         line.append(f"  {low} to {high}".ljust(22), style="dim")
+    for value in release.values[1:]:  # the first is the speed, which the record's own fields are about
+        line.append(f"  {value.name} {value.mean} {value.unit}", style="bold")
+        line.append("  {} to {}".format(*value.interval95), style="dim")
     # A query of a settlement may be about one hour, of which there is a release too.
     line.append("  settlement" if is_settlement(release.release_id) else f"  {release.status}", style="green")
     if release.days_used < release.days:

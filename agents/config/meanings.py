@@ -11,7 +11,7 @@ import msgspec
 
 from hatcast.agents.config.settings import DisplayTable, KafkaTable, RedisTable, WorkerTable
 from hatcast.agents.config.topics_table import TopicsTable
-from hatcast.stream.policy.table import EstimatorTable, PolicyTable, PrivacyTable, QueryTable, TrackerTable
+from hatcast.stream.policy.table import EstimatorTable, PolicyTable, PrivacyTable, QueryTable, TrackerTable, ValueTable
 
 TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "kafka": KafkaTable,
@@ -24,6 +24,7 @@ TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "policy.estimator": EstimatorTable,
     "policy.tracker": TrackerTable,
     "policy.query": QueryTable,
+    "policy.value": ValueTable,
 }
 # Text keys that are durations.
 DURATIONS: Final = frozenset(
@@ -54,9 +55,10 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "policy.query.scale": "this or `epsilon`",
     "policy.query.min_n": "required for `mean_speed`",
     "policy.query.speed_limit": "required for `over_speed_limit` without `on_request`",
+    "policy.values": "",
 }
 _SUBTABLES: Final = frozenset(
-    {"policy.privacy", "policy.estimator", "policy.tracker", "policy.query"}
+    {"policy.privacy", "policy.estimator", "policy.tracker", "policy.query", "policy.value"}
 )  # each has its own heading
 
 MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -136,6 +138,9 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "comment lines start with `#` ([survey.md](survey.md) writes such files; a private one also has its charge, "
         '`epsilon = 1.0` and `days = "FIRST,LAST"`). Under `add_remove` a file with `source = "public"` is required',
         "grid": "km/h; releases are multiples of it",
+        "values": '`["speed", "delay"]`: values of each reading that are released together, for one `epsilon` '
+        "([estimators.md](estimators.md#several-values)). Without it the speed alone. Each but `speed` has a table "
+        "`[[policy.value]]`",
     },
     "policy.privacy": {
         "unit": "one vehicle's readings of one local day; `user`: of all time ([privacy.md](privacy.md))",
@@ -195,6 +200,14 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "on_request": "only `over_speed_limit` under `replace`: `hatcast query` may request a speed limit for each "
         "period ([queries](queries.md#a-limit-of-your-choice)); without a request `speed_limit` is used",
         "missing_days": "a period with missing days has no answers; `leave_out`: it is answered over the other days",
+    },
+    "policy.value": {
+        "name": "lower-case letters, digits, `_`: the field of a `jsonl` record, or `delay` of `hfp` ([feeds.md]"
+        "(feeds.md#several-values))",
+        "unit": 'such as `"s"`: of the number in the reading, of the keys below and of what is released',
+        "lower": "smaller values count as this",
+        "upper": "larger values count as this. Noise is in proportion to `upper` - `lower`",
+        "grid": "releases are multiples of it",
     },
 }
 

@@ -14,14 +14,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from hatcast.agents.config.policy_table import policy_of_table
 from hatcast.agents.config.topics_table import TopicsTable
 from hatcast.stream.errors import HatcastError, SettingError, name_fix
-from hatcast.stream.estimators import ESTIMATOR_KEYS, Parameters
-from hatcast.stream.hybrid import HYBRID_ESTIMATORS, HYBRID_KEYS, HybridParameters, check
 from hatcast.stream.policy.key_errors import such_as
-from hatcast.stream.policy.policy import Policy, read_policy
+from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.toml_tables import decode_table, duration_ms
-from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR
 from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.partitioner import PARTITIONERS
 from hatcast.stream.readings.pseudonyms import KEY_BYTES
@@ -190,14 +188,9 @@ def parse_settings(table: Mapping[str, Any], folder: Path, environment: Mapping[
         raise SettingError(
             "topics.telemetry_retention", f"{retention!r} is too short to rebuild a lost Redis", 'use "72h" or more'
         )
-    policy = read_policy(
-        given.policy,
-        {**ESTIMATOR_KEYS, **HYBRID_KEYS, **TRACKER_ESTIMATOR},
-        lambda name: _read(folder, name, "policy.cells"),
+    policy = policy_of_table(
+        given.policy, given.topics.telemetry_format, lambda name: _read(folder, name, "policy.cells")
     )
-    Parameters.of(policy)  # raises now what would otherwise fail when the first slot closes
-    if policy.hybrid is not None:
-        check(HYBRID_ESTIMATORS[policy.estimator], HybridParameters.of(policy))
     return Settings(
         kafka=kafka,
         redis=redis,

@@ -41,11 +41,11 @@ from hatcast.agents.sources.flow_control import FlowControl, stored_offsets
 from hatcast.agents.sources.pacing import Pace
 from hatcast.agents.sources.recorded_producer import RecordedProducer
 from hatcast.agents.sources.replay import ProgressListener, replay_pace, send_recording
-from hatcast.agents.sources.synthetic import CityOptions, city_messages, make_city
+from hatcast.agents.sources.synthetic import CityOptions, check_speeds_only, city_messages, make_city
 from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import FORMATS
+from hatcast.stream.readings.formats import format_with
 from hatcast.stream.readings.partitioner import PARTITIONERS
 from hatcast.stream.readings.recording import Recording
 from hatcast.stream.replay.heartbeats import Replay, Router, WholeDays
@@ -88,6 +88,7 @@ def send(message: FeedMessage) -> None:
 
 
 def _send_city(settings: Settings, job: Job, redis: SyncRedis, stop: threading.Event) -> None:
+    check_speeds_only(settings.policy)
     vehicles, default = (HYBRID_VEHICLES, HYBRID_SPEEDUP) if settings.policy.takes_reports else (VEHICLES, SPEEDUP)
     speedup = default if job.speedup is None else job.speedup
     start = city_start_ms(now_ms(), settings.policy)
@@ -107,7 +108,8 @@ def _send_city(settings: Settings, job: Job, redis: SyncRedis, stop: threading.E
 
 
 def _send_files(settings: Settings, job: Job, redis: SyncRedis, stop: threading.Event) -> None:
-    names, feed, policy = ", ".join(job.files), FORMATS[job.format or ""], settings.policy
+    policy = settings.policy
+    names, feed = ", ".join(job.files), format_with(job.format or "", policy.value_units)
     with open_recording(job.files, feed) as recording, _producer(settings, redis, stop) as producer:
         if recording.first_ms is None or recording.last_ms is None:
             raise RecordingError(names, f"holds no {job.format} record", "check the file and --format")

@@ -30,6 +30,15 @@ class DisplayedGroup(msgspec.Struct, frozen=True):
     users: int
 
 
+class DisplayedValue(msgspec.Struct, frozen=True):
+    """One of several values of a release. Numbers keep their digits."""
+
+    name: str
+    unit: str
+    mean: Decimal
+    interval95: tuple[Decimal, Decimal]
+
+
 class DisplayedRelease(msgspec.Struct, frozen=True):
     """Fields of a release that are displayed. Its values are absent unless it is `released`. Numbers keep their digits.
 
@@ -49,6 +58,7 @@ class DisplayedRelease(msgspec.Struct, frozen=True):
     mean: Decimal | DisplayedNormal | None = None
     unit: str = ""
     interval95: tuple[Decimal, Decimal] | None = None
+    values: tuple[DisplayedValue, ...] = ()
     query: str | dict[str, object] = ""
     first_date: str = ""
     last_date: str = ""

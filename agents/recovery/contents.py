@@ -1,6 +1,6 @@
 """Decode a batch of records of an output partition for the ledger."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -10,6 +10,7 @@ from hatcast.agents.recovery.outputs import Record
 from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.redis.adoption import Answered, Published, Span
 from hatcast.stream.records import BUDGET, BudgetRecord
+from hatcast.stream.release.spending import Fineness
 
 log = structlog.get_logger()
 
@@ -54,7 +55,7 @@ def decode_contents(
     *,
     holds_budgets: bool,
     policy_id: str,
-    fineness: Callable[[float | None], int],
+    fineness: Fineness,
 ) -> Contents:
     """Decode the records of our own domain, and skip those of other domains.
 

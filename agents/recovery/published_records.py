@@ -1,6 +1,5 @@
 """Decode records on `hats.means` and `hats.queries`, reduced to the fields that the ledger needs."""
 
-from collections.abc import Callable
 from datetime import date, datetime
 from typing import Final, Literal
 
@@ -12,11 +11,18 @@ from hatcast.stream.policy.tracker_keys import TRACKER
 from hatcast.stream.queries import TRACKER_QUERIES, Period
 from hatcast.stream.records.fields import Date
 from hatcast.stream.release.hats import is_charged
+from hatcast.stream.release.spending import Fineness
 from hatcast.stream.units import nano_ceil
 
 
 class _Noise(msgspec.Struct):
     scale: float | None = None
+
+
+class _Value(msgspec.Struct):
+    """One of several values of a release."""
+
+    noise: _Noise
 
 
 class _Residual(msgspec.Struct):
@@ -39,6 +45,7 @@ class _Release(msgspec.Struct):
     relation: Relation
     seq: int | None = None
     noise: _Noise | None = None
+    values: list[_Value] = []
     query: str | _Residual | None = None
     estimator: str = ""
     first_date: Date = ""
@@ -68,14 +75,16 @@ class _Release(msgspec.Struct):
 _RELEASE: Final = msgspec.json.Decoder(_Release)
 
 
-def published_of(value: bytes, policy_id: str, fineness: Callable[[float | None], int]) -> Published:
+def published_of(value: bytes, policy_id: str, fineness: Fineness) -> Published:
     """Decode a release or answer record. Raises msgspec.DecodeError, ValueError.
 
     fineness   `hatcast.stream.release.spending.fineness_of` the policy with this id; unknown for other policies
     """
     release = _RELEASE.decode(value)
     hidden = release.relation is Relation.ADD_REMOVE
-    scale = None if release.noise is None else release.noise.scale
+    scales = [each.noise.scale for each in release.values]
+    if not scales:
+        scales = [None if release.noise is None else release.noise.scale]
     if isinstance(release.query, str):  # its charge is its reservation, not the charge of a HAT
         return Published(
             release_id=release.release_id,
@@ -95,7 +104,7 @@ def published_of(value: bytes, policy_id: str, fineness: Callable[[float | None]
         place=f"{release.cell}/{release.slot}",
         charge=release.charge,
         seq=release.seq or 0,
-        fineness=fineness(scale) if release.policy_id == policy_id else 0,
+        fineness=fineness(scales) if release.policy_id == policy_id else 0,
         record=value,
         answered=release.answered(),
         slot_start_ms=int(datetime.fromisoformat(release.start).timestamp() * 1000) if hidden else None,

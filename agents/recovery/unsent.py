@@ -1,7 +1,5 @@
 """Discard records that were committed and never sent, so that the ledger equals the output topics. [decisions/0029]"""
 
-from collections.abc import Callable
-
 import msgspec
 import structlog
 
@@ -10,7 +8,7 @@ from hatcast.agents.recovery.published_records import published_of
 from hatcast.agents.redis.attempts import Attempt
 from hatcast.agents.redis.unsent import UnsentStore
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.release.spending import fineness_of
+from hatcast.stream.release.spending import Fineness, fineness_of
 
 log = structlog.get_logger()
 
@@ -20,7 +18,7 @@ class Unsent:
 
     def __init__(self, policy: Policy, store: UnsentStore) -> None:
         self._policy_id = policy.policy_id
-        self._fineness: Callable[[float | None], int] = fineness_of(policy)
+        self._fineness: Fineness = fineness_of(policy)
         self._store = store
 
     async def discard(self, domain: Domain, attempt: Attempt) -> int:

@@ -15,7 +15,7 @@ from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import load_settings, parse_settings
 from hatcast.agents.demo.defaults import demo_policy
 from hatcast.agents.recordings.files import open_recording
-from hatcast.stream.errors import RecordingError
+from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import columns
 from hatcast.stream.fold.users import FoldUsers
@@ -83,12 +83,19 @@ class Recordings:
 def policy_of_recordings(config: Path | None, feed_format: str) -> Policy:
     """Return the policy of a configuration; without one, the papers' setting for all hours. Raises HatcastError."""
     if config is not None:
-        return load_settings(config).policy
+        return speeds_only(load_settings(config).policy, config)
     table = demo_policy(feed_format) | {
         "privacy": {"epsilon": 1.0, "max_hats_per_day": 89, "daily_limit": 105.0},
         "estimator": {"name": "array_averaging"},
     }
     return parse_settings({"policy": table}, Path(), {}).policy
+
+
+def speeds_only(policy: Policy, config: Path) -> Policy:
+    """Return the policy. Raises HatcastError if it releases several values: these commands read speeds."""
+    if policy.values:
+        raise HatcastError(f"{config}: has policy.values, but this command reads speeds only; remove them in a copy")
+    return policy
 
 
 @contextmanager

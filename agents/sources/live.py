@@ -23,7 +23,7 @@ from hatcast.agents.sources.filter import Filter
 from hatcast.agents.sources.live_producer import SILENCE_LIMIT_S, LiveProducer
 from hatcast.agents.sources.target import live_router
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.readings.formats import FORMATS
+from hatcast.stream.readings.formats import format_with
 from hatcast.stream.replay.heartbeats import HEARTBEAT_MS, Router, heartbeats
 
 IN_FLIGHT: Final = 10_000
@@ -95,6 +95,7 @@ async def run_live(settings: Settings, options: LiveOptions, connect: Callable[[
     Raises HatcastError: Kafka cannot be reached or rejects readings, or the source rejects the connection.
     """
     started_s = monotonic_s()
+    feed = format_with(options.format, settings.policy.value_units)
     stopping = _stopping(options.seconds)
     async with AsyncExitStack() as stack:
         components: dict[str, Callable[[], str]] = {"bridge": lambda: "starting"}
@@ -116,7 +117,7 @@ async def run_live(settings: Settings, options: LiveOptions, connect: Callable[[
         stack.push_async_callback(producer.close)
         METERS.register(BRIDGE_BUFFER, lambda: {(): producer.in_flight / producer.limit})
         stack.callback(METERS.unregister_all)
-        reading_filter = Filter(FORMATS[options.format], router, settings.policy.max_ahead_ms, polled=options.polled)
+        reading_filter = Filter(feed, router, settings.policy.max_ahead_ms, polled=options.polled)
         connection = SourceConnection(reading_filter, producer, stopping)
         components |= {"bridge": lambda: READY, "source": connection.state, "kafka": producer.state}
         work = asyncio.gather(connection.run(source), _send_heartbeats(producer, router, stopping))

@@ -13,7 +13,9 @@ from hatcast.agents.sources.pacing import Pace
 from hatcast.agents.sources.progress import ProgressBar, Summary
 from hatcast.agents.sources.recorded_producer import RecordedProducer
 from hatcast.agents.sources.target import Target, open_target, reject_if_late
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.reading import Reading
@@ -41,6 +43,14 @@ class CityOptions:
     start: int | None = None
     centre: tuple[float, float] | None = None
     seed: int | None = None
+
+
+def check_speeds_only(policy: Policy) -> None:
+    """Raise HatcastError if the policy releases values that a synthetic city does not have."""
+    if policy.values:
+        raise HatcastError(
+            "policy.values: a synthetic city has speeds only; remove them, or replay a recording that has these values"
+        )
 
 
 def make_city(options: CityOptions, calendar: Calendar) -> City:
@@ -80,6 +90,7 @@ def run_city(settings: Settings, options: CityOptions, stop: threading.Event) ->
 
     Raises HatcastError as `open_target` and `reject_if_late` do, or if the broker rejects a record.
     """
+    check_speeds_only(settings.policy)
     calendar = Calendar(settings.policy)
     target = open_target(settings, options.start)
     start = _start(settings, options, target, calendar)

@@ -6,9 +6,10 @@ from hatcast.agents.config.settings import Settings
 from hatcast.stream.fold.contributions import Fold
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.users import FoldUsers
+from hatcast.stream.fold.values import reading_fold
 from hatcast.stream.hybrid.report_fold import ReportFold
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import FORMATS
+from hatcast.stream.readings.formats import format_with
 from hatcast.stream.readings.partitioner import PARTITIONERS, by_murmur2
 
 
@@ -17,10 +18,12 @@ def fold_maker(
 ) -> Callable[[int], Fold]:
     """Return a function that makes the empty fold of a telemetry partition."""
     partition_of = PARTITIONERS[settings.topics.telemetry_partitioner]
-    decode = FORMATS[settings.topics.telemetry_format].decode
+    decode = format_with(settings.topics.telemetry_format, policy.value_units).decode
 
     def make(partition: int) -> Fold:
-        return Fold(policy, calendar, users, decode, lambda vehicle: partition_of(vehicle, partitions) == partition)
+        return reading_fold(
+            policy, calendar, users, decode, lambda vehicle: partition_of(vehicle, partitions) == partition
+        )
 
     return make
 

@@ -37,6 +37,7 @@ class ArrayAveraging:
         frozenset({Relation.REPLACE}),
         MappingProxyType({"grouping": "bestfit", "array_length": "median"}),
         ARRAY_CHOICES,
+        several_values=True,
     )
     shares: Final = NOISE_ONLY
 

@@ -21,7 +21,7 @@ class Baseline:
     """
 
     name: Final = "baseline"
-    keys: Final = EstimatorKeys(frozenset({Relation.REPLACE}), MappingProxyType({}))
+    keys: Final = EstimatorKeys(frozenset({Relation.REPLACE}), MappingProxyType({}), several_values=True)
     shares: Final = NOISE_ONLY
 
     def value(self, users: Users, parameters: Parameters) -> Fraction:

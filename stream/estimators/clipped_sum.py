@@ -31,7 +31,7 @@ class ClippedSum:
     """
 
     name: Final = "clipped_sum"
-    keys: Final = EstimatorKeys(frozenset({Relation.REPLACE}), MappingProxyType({}))
+    keys: Final = EstimatorKeys(frozenset({Relation.REPLACE}), MappingProxyType({}), several_values=True)
     shares: Final = NOISE_ONLY
 
     def value(self, users: Users, parameters: Parameters) -> Fraction:

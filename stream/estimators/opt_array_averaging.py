@@ -22,6 +22,7 @@ class OptArrayAveraging(ArrayAveraging):
         frozenset({Relation.REPLACE}),
         MappingProxyType({"grouping": "bestfit", "array_length": "worst_case"}),
         ARRAY_CHOICES,
+        several_values=True,
     )
 
 

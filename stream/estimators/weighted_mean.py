@@ -24,7 +24,10 @@ class WeightedMean:
 
     name: Final = "weighted_mean"
     keys: Final = EstimatorKeys(
-        frozenset({Relation.REPLACE}), MappingProxyType({"array_length": "median"}), ARRAY_CHOICES
+        frozenset({Relation.REPLACE}),
+        MappingProxyType({"array_length": "median"}),
+        ARRAY_CHOICES,
+        several_values=True,
     )
     shares: Final = NOISE_ONLY
 

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import h3.api.basic_int as h3
 
-from hatcast.stream.fold.open_slots import CHUNK_USERS, Contribution, Day, OpenHat, OpenSlot, UserOfDay
-from hatcast.stream.fold.packing import Row, pack, pack_day, unpack, unpack_day
+from hatcast.stream.fold.open_slots import CHUNK_USERS, Day, OpenHat, OpenSlot, UserOfDay, contribution_of
+from hatcast.stream.fold.packing import pack, pack_day, unpack, unpack_day
 from hatcast.stream.fold.partition_fold import PartitionFold
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ def take_changes(fold: PartitionFold[T]) -> Changes:
         changes.hats.setdefault(key, {})[name] = len(hat.users)
         rows = list(hat.users.items())  # in order of entry, so row i has ordinal i
         for chunk in hat.changed:
-            changes.chunks[key, name, chunk] = pack([_row(*row) for row in _slice(rows, chunk)])
+            changes.chunks[key, name, chunk] = pack([known.row(user) for user, known in _slice(rows, chunk)])
         hat.changed.clear()
     for day in fold.days.values():
         _take_day(day, changes, is_over=fold.is_over(day.date))
@@ -74,10 +74,6 @@ def _take_day(day: Day, changes: Changes, *, is_over: bool) -> None:
 
 def _slice(rows: list[T], chunk: int) -> list[T]:
     return rows[chunk * CHUNK_USERS : (chunk + 1) * CHUNK_USERS]
-
-
-def _row(pseudonym: bytes, known: Contribution) -> Row:
-    return Row(pseudonym, known.count, known.total, known.maximum, known.seen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +115,7 @@ def _hat(chunks: Iterable[bytes]) -> OpenHat:
     hat = OpenHat()
     for chunk in chunks:
         for row in unpack(chunk):
-            hat.users[row.pseudonym] = Contribution(row.count, row.total, row.maximum, row.seen, len(hat.users))
+            hat.users[row.pseudonym] = contribution_of(row, len(hat.users))
     return hat
 
 

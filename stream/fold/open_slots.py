@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from hatcast.stream.fold.hats import Slot
+from hatcast.stream.fold.packing import Row
 
 CHUNK_USERS: Final = 64
 
@@ -30,6 +31,35 @@ class Contribution(msgspec.Struct, gc=False):
     maximum: int
     seen: int
     ordinal: int
+
+    @property
+    def others(self) -> list[int]:
+        """Totals of the values besides the speed; none without `[policy] values`."""
+        return []
+
+    def row(self, pseudonym: bytes) -> Row:
+        """Return the row to pack."""
+        return Row(pseudonym, self.count, self.total, self.maximum, self.seen)
+
+
+class ValuesContribution(Contribution, gc=False):
+    """Contribution with several values.
+
+    others   for each value besides the speed the sum of its distances from `lower`, milli-units: 0 or more
+    """
+
+    others: list[int]
+
+    def row(self, pseudonym: bytes) -> Row:
+        """Return the row to pack."""
+        return Row(pseudonym, self.count, self.total, self.maximum, self.seen, (*self.others,))
+
+
+def contribution_of(row: Row, ordinal: int) -> Contribution:
+    """Return the contribution of an unpacked row."""
+    if row.others:
+        return ValuesContribution(row.count, row.total, row.maximum, row.seen, ordinal, [*row.others])
+    return Contribution(row.count, row.total, row.maximum, row.seen, ordinal)
 
 
 @dataclass(slots=True)

@@ -7,6 +7,11 @@ that it does not need:
     pseudonyms, counts, totals, maxima                         users x width, little-endian
     seen                                                       one code a user, see `pack_seen`
 
+With several values (`[policy] values`) the version is 2, and before `seen` are
+
+    values, width of totals of each                            one byte each: the values besides the speed
+    totals of each                                             users x width, little-endian
+
 For queries over days only a chunk's header, counts, totals and maxima are retained (`strip`; agents/redis/delete.lua
 does the same): neither pseudonyms nor times.
 
@@ -24,6 +29,7 @@ from numpy.typing import NDArray
 from hatcast.stream.readings.pseudonyms import PSEUDONYM_BYTES
 
 VERSION: Final = 1
+VALUES_VERSION: Final = 2
 _HEADER: Final = struct.Struct("5B")
 _WIDTHS: Final = ((1, "B"), (2, "H"), (4, "I"), (8, "Q"))
 _FORMATS: Final = dict(_WIDTHS)
@@ -31,46 +37,65 @@ _DELTAS, _RUNS, _BITMAP = range(3)
 
 
 class Row(msgspec.Struct, gc=False):
-    """One user's contribution to a HAT, with the pseudonym."""
+    """One user's contribution to a HAT, with the pseudonym. others: totals of the values besides the speed."""
 
     pseudonym: bytes
     count: int
     total: int
     maximum: int
     seen: int
+    others: tuple[int, ...] = ()
 
 
 def pack(rows: Sequence[Row]) -> bytes:
     """Pack 1 to 255 users into a chunk."""
     counts, totals, maxima = [r.count for r in rows], [r.total for r in rows], [r.maximum for r in rows]
-    columns = []
-    widths = []
-    for column in (counts, totals, maxima):
-        width, code = _width(max(column))
-        widths.append(width)
-        columns.append(struct.pack(f"<{len(rows)}{code}", *column))
+    widths, columns = _packed((counts, totals, maxima))
+    others: tuple[bytes, ...] = ()
+    if rows[0].others:
+        other_widths, other_columns = _packed(list(zip(*(r.others for r in rows), strict=True)))
+        others = (bytes((len(other_widths), *other_widths)), *other_columns)
     return b"".join(
         (
-            _HEADER.pack(VERSION, len(rows), *widths),
+            _HEADER.pack(VALUES_VERSION if others else VERSION, len(rows), *widths),
             b"".join([r.pseudonym for r in rows]),
             *columns,
+            *others,
             b"".join([pack_seen(r.seen) for r in rows]),
         )
     )
 
 
+def _packed(columns: Sequence[Sequence[int]]) -> tuple[list[int], list[bytes]]:
+    """Return the width of each column, and the columns."""
+    widths, packed = [], []
+    for column in columns:
+        width, code = _width(max(column))
+        widths.append(width)
+        packed.append(struct.pack(f"<{len(column)}{code}", *column))
+    return widths, packed
+
+
 def unpack(chunk: bytes) -> Iterator[Row]:
     """Yield the users of a chunk in order. Raises ValueError for another format version."""
     users, (counts, totals, maxima), at = _columns(chunk)
+    others: list[tuple[int, ...]] = []
+    if chunk[0] == VALUES_VERSION:
+        places, at = _others(chunk, users, at)
+        columns = [struct.unpack_from(f"<{users}{_FORMATS[width]}", chunk, start) for start, width in places]
+        others = list(zip(*columns, strict=True))
     start = _HEADER.size
     for i in range(users):
         pseudonym = chunk[start + i * PSEUDONYM_BYTES : start + (i + 1) * PSEUDONYM_BYTES]
         seen, at = unpack_seen(chunk, at)
-        yield Row(pseudonym, counts[i], totals[i], maxima[i], seen)
+        yield Row(pseudonym, counts[i], totals[i], maxima[i], seen, others[i] if others else ())
 
 
 def columns(chunk: bytes) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the columns that estimators use: pseudonyms (big-endian integers), counts, totals in milli-units."""
+    """Return the columns that estimators use: pseudonyms (big-endian integers), counts, totals in milli-units.
+
+    With several values, totals are those of the speed.
+    """
     users, widths = _read_header(chunk)
     at = _HEADER.size
     pseudonyms = np.frombuffer(chunk, ">u8", users, at)
@@ -78,6 +103,31 @@ def columns(chunk: bytes) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArra
     counts = np.frombuffer(chunk, f"<u{widths[0]}", users, at)
     totals = np.frombuffer(chunk, f"<u{widths[1]}", users, at + users * widths[0])
     return pseudonyms.astype(np.uint64), counts.astype(np.int64), totals.astype(np.int64)
+
+
+def values_columns(chunk: bytes) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return pseudonyms, counts [users] and totals [users, d] of a chunk with several values, speed first.
+
+    Raises ValueError for a chunk of speeds alone.
+    """
+    pseudonyms, counts, speeds = columns(chunk)
+    if chunk[0] != VALUES_VERSION:
+        raise ValueError("contributions have no values but the speed")
+    users, widths = _read_header(chunk)
+    places, _ = _others(chunk, users, _HEADER.size + users * (PSEUDONYM_BYTES + sum(widths)))
+    others = [np.frombuffer(chunk, f"<u{width}", users, start).astype(np.int64) for start, width in places]
+    return pseudonyms, counts, np.column_stack((speeds, *others))
+
+
+def _others(chunk: bytes, users: int, at: int) -> tuple[list[tuple[int, int]], int]:
+    """Return (offset, width) of each further column of totals, and the offset after them."""
+    places, number = [], chunk[at]
+    widths = chunk[at + 1 : at + 1 + number]
+    at += 1 + number
+    for width in widths:
+        places.append((at, width))
+        at += users * width
+    return places, at
 
 
 def strip(chunk: bytes) -> bytes:
@@ -102,8 +152,10 @@ def stripped_columns(chunks: bytes) -> Iterator[tuple[NDArray[np.int64], NDArray
 
 def _read_header(chunk: bytes) -> tuple[int, tuple[int, int, int]]:
     version, users, *widths = _HEADER.unpack_from(chunk)
-    if version != VERSION:
-        raise ValueError(f"contributions have format version {version}, this hatcast reads {VERSION}")
+    if version not in (VERSION, VALUES_VERSION):
+        raise ValueError(
+            f"contributions have format version {version}, this hatcast reads {VERSION} and {VALUES_VERSION}"
+        )
     return users, (widths[0], widths[1], widths[2])
 
 

@@ -137,7 +137,7 @@ class PartitionFold(ABC, Generic[V]):
             rejection = self._count_hat(user, slot, cell)
             if rejection is not None:
                 return rejection
-            hat, known = _add_user(user, slot, cell)
+            hat, known = self._add_user(user, slot, cell)
         elif known.seen >> step & 1:
             return _DUPLICATE
         known.count += 1
@@ -166,6 +166,18 @@ class PartitionFold(ABC, Generic[V]):
         user.entered += 1
         slot.day.changed.add(user.ordinal // CHUNK_USERS)
         return None
+
+    def _add_user(self, user: UserOfDay, slot: OpenSlot, cell: int) -> tuple[OpenHat, Contribution]:
+        """Add a user to a HAT, which is created for its first user."""
+        hat = slot.hats.get(cell)
+        if hat is None:
+            hat = slot.hats[cell] = OpenHat()
+        contribution = hat.users[user.pseudonym] = self._new_contribution(len(hat.users))
+        return hat, contribution
+
+    def _new_contribution(self, ordinal: int) -> Contribution:
+        """Return the contribution of a user without a reading. ordinal: its position in the HAT."""
+        return Contribution(0, 0, 0, 0, ordinal)
 
     def _add_vehicle(self, sent: str) -> Vehicle | None:
         """Return and cache the vehicle of an id that is not in the cache; None if undecodable (rules 3 and 10)."""
@@ -229,15 +241,6 @@ class PartitionFold(ABC, Generic[V]):
             del self.days[date]
         self._vehicles.clear()
         return True
-
-
-def _add_user(user: UserOfDay, slot: OpenSlot, cell: int) -> tuple[OpenHat, Contribution]:
-    """Add a user to a HAT, which is created for its first user."""
-    hat = slot.hats.get(cell)
-    if hat is None:
-        hat = slot.hats[cell] = OpenHat()
-    contribution = hat.users[user.pseudonym] = Contribution(0, 0, 0, 0, len(hat.users))
-    return hat, contribution
 
 
 def cache(entries: dict[K, V], key: K, value: V, size: int) -> V:

@@ -34,6 +34,7 @@ class EstimatorKeys:
     choices            allowed names by key; `array_length` may also be an integer
     weight_threshold   (array_length, epsilon) -> default of that key; None: the estimator does not use the key
     hybrid             inputs of a hybrid estimator; None: the estimator does not use devices' reports
+    several_values     whether it is proved for several values of a reading (hatcast.stream.estimators.values)
     """
 
     relations: frozenset[Relation]
@@ -41,6 +42,7 @@ class EstimatorKeys:
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     weight_threshold: Callable[[int, float], float] | None = None
     hybrid: HybridUse | None = None
+    several_values: bool = False
 
 
 @dataclass(frozen=True, slots=True)

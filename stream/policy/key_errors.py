@@ -15,6 +15,7 @@ from hatcast.stream.errors import SettingError, similar_name
 _INDEX: Final = re.compile(r"\[([0-9]+)\]")
 _SYMBOLS: Final[Mapping[str, str]] = {"K": "max_hats_per_day", "U": "upper_bound"}  # docs/notation.md
 _EXPECTED: Final[Mapping[object, str]] = {str: "text", int: "an integer", float: "a number", bool: "true or false"}
+_LISTS: Final[Mapping[object, str]] = {str: "a list of texts", int: "a list of integers"}
 _SHOWN_MAX: Final = 40  # characters of a wrong value
 
 
@@ -118,7 +119,7 @@ def _kinds(kind: Any) -> list[str]:
         if origin is tuple and inner[-1] is not Ellipsis:
             words.append(f"a list of {len(inner)} integers")
         elif origin is tuple:
-            words.append("a list of integers" if inner[0] is int else "a list of tables")
+            words.append(_LISTS.get(inner[0], "a list of tables"))
         elif origin is dict or (isinstance(origin, type) and issubclass(origin, msgspec.Struct)):
             words.append("a table")
         else:

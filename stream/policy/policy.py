@@ -39,6 +39,7 @@ from hatcast.stream.policy.tracker_keys import (
     tracker_keys,
     with_tracker_defaults,
 )
+from hatcast.stream.policy.value_keys import Value, canonical_values, read_values
 from hatcast.stream.readings.reading import to_milli
 from hatcast.stream.units import nano_ceil, nano_floor
 
@@ -51,6 +52,7 @@ __all__ = [
     "Policy",
     "Query",
     "Relation",
+    "Value",
     "read_policy",
 ]
 
@@ -77,6 +79,7 @@ class Policy:
     tracker         keys of the estimator `tracker`; None: another estimator
     queries         over several days, each answered for every cell and slot
     most_hats       most HATs that one user's day can enter: K, or cells x slots if fewer are listed
+    values          of a reading that are released together, speed first; empty: its speed alone
     """
 
     name: str
@@ -115,6 +118,7 @@ class Policy:
     tracker: TrackerKeys | None
     queries: tuple[Query, ...]
     most_hats: int
+    values: tuple[Value, ...] = ()
 
     @property
     def epsilon_nano(self) -> int:
@@ -130,6 +134,11 @@ class Policy:
     def takes_reports(self) -> bool:
         """Whether releases use devices' reports."""
         return self.hybrid is not None and self.hybrid.use.local
+
+    @property
+    def value_units(self) -> dict[str, str]:
+        """Units of the values besides the speed, by name: what readings carry for this policy."""
+        return {value.name: value.unit for value in self.values[1:]}
 
     @property
     def daily_limit_nano(self) -> int:
@@ -177,17 +186,18 @@ def read_policy(
     relation = Relation(given.privacy.relation)
     if relation is Relation.ADD_REMOVE:
         check_add_remove(given, durations["slot_length"], cells, cells_content)
+    values = read_values(given, relation, estimators)
     queries = read_queries(given, relation)
     _check_without_reports(queries, keys)
     most_hats = most_hats_of(given, durations["slot_length"], cells)
     tracker, tracker_canonical = tracker_keys(given, queries, most_hats, read_cells)
     if tracker is None:
         check_queries(given, queries, most_hats)
+    queried = [query.canonical for query in queries]
     hashed = rfc8785.dumps(
-        canonical(
-            given, durations, cells_content, keys.used(), [query.canonical for query in queries], tracker_canonical
-        )
+        canonical(given, durations, cells_content, keys.used(), queried, tracker_canonical)
         | fine_content
+        | canonical_values(values)
     )
     return Policy(
         name=given.name,
@@ -226,6 +236,7 @@ def read_policy(
         tracker=tracker,
         queries=queries,
         most_hats=most_hats,
+        values=values,
     )
 
 

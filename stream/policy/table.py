@@ -69,6 +69,16 @@ class QueryTable(msgspec.Struct, frozen=True, kw_only=True):
     missing_days: str = "suppress"
 
 
+class ValueTable(msgspec.Struct, frozen=True, kw_only=True):
+    """One `[[policy.value]]` as written: `lower`, `upper` and `grid` in `unit`."""
+
+    name: Annotated[str, such_as("delay")]
+    unit: Annotated[str, such_as("s")]
+    lower: Annotated[float, such_as(-600)]
+    upper: Annotated[float, such_as(3600)]
+    grid: float = 0.001
+
+
 class PolicyTable(msgspec.Struct, frozen=True, kw_only=True):
     """`[policy]` as written: speeds in km/h, durations as text, `from` (a Python keyword) as `from_date`."""
 
@@ -89,10 +99,12 @@ class PolicyTable(msgspec.Struct, frozen=True, kw_only=True):
     min_interval: str = "1s"
     cells: str = "all"
     grid: float = 0.001
+    values: Annotated[tuple[str, ...], such_as(["speed", "delay"])] = ()
     privacy: PrivacyTable
     estimator: EstimatorTable
     tracker: dict[str, Any] | None = None
     query: tuple[dict[str, Any], ...] = ()
+    value: dict[str, Any] | tuple[dict[str, Any], ...] = ()
 
 
 def canonical(

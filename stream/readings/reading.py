@@ -71,6 +71,12 @@ class Reading(msgspec.Struct, gc=False):
     unit: str = "km/h"
 
 
+class ValuesReading(Reading, gc=False):
+    """A reading with the values that a policy releases besides its speed, by name, in the unit of the policy."""
+
+    others: dict[str, float | str] = msgspec.field(default_factory=dict)
+
+
 NOT_FINITE: Final[dict[str, float]] = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -137,3 +143,8 @@ def to_milli(speed: float, unit: str) -> int:
         if -0.499999 < product - nearest < 0.499999:
             return nearest
     return round(Fraction(speed) * UNITS[unit])
+
+
+def in_milli(number: float) -> int:
+    """Convert a finite number to integer milli-units of its own unit, as `to_milli` does for a speed."""
+    return to_milli(number, "km/h")  # milli-units of km/h are what 1 km/h has 1000 of

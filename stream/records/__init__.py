@@ -11,7 +11,7 @@ from hatcast.stream.records.estimates import ESTIMATE, EstimateRecord, NormalRec
 from hatcast.stream.records.inputs import ReportRecord, TelemetryRecord
 from hatcast.stream.records.noise import NoiseRecord
 from hatcast.stream.records.queries import QUERY, QueryRecord
-from hatcast.stream.records.releases import RELEASE, CountsRecord, ReleaseRecord, UsersRecord
+from hatcast.stream.records.releases import RELEASE, CountsRecord, ReleaseRecord, UsersRecord, ValueRecord
 from hatcast.stream.records.tracker import ResidualQueryRecord
 
 __all__ = [
@@ -36,4 +36,5 @@ __all__ = [
     "SpentRecord",
     "TelemetryRecord",
     "UsersRecord",
+    "ValueRecord",
 ]

@@ -10,7 +10,8 @@ from hatcast.stream.records.fields import Cell, Date, DeviceId, PolicyId, Slot
 class TelemetryRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One reading on the telemetry topic. The key is the vehicle's id; an empty value is a heartbeat record.
 
-    This is the canonical format, which hatcast's own sources send; docs/feeds.md lists the other formats.
+    This is the canonical format, which hatcast's own sources send; docs/feeds.md lists the other formats. For a
+    policy with several values each of them but the speed is a further field: a number, with the policy's name and unit.
     """
 
     vehicle: Annotated[str, msgspec.Meta(min_length=1, description="at most 128 bytes of UTF-8")]

@@ -71,11 +71,25 @@ class CountsRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     ) = None
 
 
+class ValueRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One of several values that a HAT was released with, in its own unit. Numbers have the digits of its grid."""
+
+    name: Annotated[str, text("^[a-z][a-z0-9_]{0,39}$", "as in `[policy] values`")]
+    mean: Annotated[float, msgspec.Meta(description="`raw` clipped to the value's range")]
+    raw: Annotated[float, msgspec.Meta(description="the noisy value, a multiple of the value's grid")]
+    unit: Annotated[str, msgspec.Meta(min_length=1, max_length=16, description="unit of all numbers of this value")]
+    noise: NoiseRecord
+    interval95: Annotated[
+        tuple[float, float],
+        msgspec.Meta(description="around `mean`, clipped like it: 95 % of this value's noise is within"),
+    ]
+
+
 class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One release on `hats.means`. Records with equal `release_id` are equal byte for byte."""
 
     RULES: ClassVar = (
-        When("status", ("released",), has=ANSWER, allows=(*BLEND, "query")),
+        When("status", ("released",), has=ANSWER, allows=(*BLEND, "query", "values")),
         When("relation", ("replace",), has=("seq",), allows=("counts",)),
         When("target", allows=("device_epsilon", "delta", *BLEND)),
     )
@@ -111,6 +125,17 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     covers: (
         Annotated[
             Literal["noise"], msgspec.Meta(description="what interval95 covers: noise only, not clipping or sampling")
+        ]
+        | None
+    ) = None
+    values: (
+        Annotated[
+            tuple[ValueRecord, ...],
+            msgspec.Meta(
+                min_length=2,
+                description="of a policy with several values: each of them, the speed first. `mean`, `raw`, `unit`,"
+                " `noise` and `interval95` of the record are those of the speed. All values cost `epsilon` together",
+            ),
         ]
         | None
     ) = None

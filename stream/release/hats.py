@@ -32,6 +32,7 @@ from hatcast.stream.release.counts import counts_fields
 from hatcast.stream.release.encoding import JSON, exact_json, place_fields, record_parts, utc_text
 from hatcast.stream.release.schedule import released_at_ms
 from hatcast.stream.release.spending import day_epsilon, fineness_of
+from hatcast.stream.release.values import ValueEstimates, estimate_values, published_scales, values_fields
 
 
 class Status(StrEnum):
@@ -47,6 +48,9 @@ class Status(StrEnum):
 def is_charged(status: str, relation: str) -> bool:
     """Return whether noise was drawn: under `add_remove` this includes suppressed HATs, where the noise decides."""
     return status == Status.RELEASED or (status == Status.SUPPRESSED and relation == Relation.ADD_REMOVE)
+
+
+AnyEstimate = Estimate | Blend | ValueEstimates
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ class Release:
     start: datetime
     end: datetime
     status: Status
-    estimate: Estimate | Blend | None
+    estimate: AnyEstimate | None
     counts: Mapping[str, Any] | None = None
 
     @property
@@ -97,8 +101,12 @@ class Release:
     @property
     def fineness(self) -> int:
         """Fineness of the noise, equal to what `fineness_of` derives from the published record."""
-        scale = self.estimate.scale if isinstance(self.estimate, Estimate) else None
-        return fineness_of(self.policy)(None if scale is None else float(Grid(self.policy.grid).scale_text(scale)))
+        scales: list[float | None] = [None]
+        if isinstance(self.estimate, ValueEstimates):
+            scales = [*published_scales(self.estimate, self.policy)]
+        elif isinstance(self.estimate, Estimate) and self.estimate.scale is not None:
+            scales = [float(Grid(self.policy.grid).scale_text(self.estimate.scale))]
+        return fineness_of(self.policy)(scales)
 
     def exhausted(self) -> "Release":
         """Return the release of this HAT with status `budget_exhausted` and without the estimate."""
@@ -114,6 +122,8 @@ class Release:
         tail = place_fields(self.policy, self.cell, self.slot, self.start, self.end)
         if isinstance(self.estimate, Blend):
             tail |= blend_fields(self.estimate, self.policy, "km/h")
+        elif isinstance(self.estimate, ValueEstimates):
+            tail |= values_fields(self.estimate, self.policy)
         elif self.estimate is not None:
             tail |= estimate_fields(self.estimate, self.policy, "km/h")
         if self.counts is not None:
@@ -140,20 +150,23 @@ def date_of(release_id: str) -> str:
 
 def release_of(policy: Policy, calendar: Calendar, slot: str, cell: str, chunks: HatChunks, noise: Noise) -> Release:
     """Estimate a final HAT, including its noise. `slot` is `date/name`."""
-    estimate: Estimate | Blend | None
-    users, counts = users_of(chunks.readings), None
-    if policy.hybrid is None:
+    estimate: AnyEstimate | None
+    counts: Mapping[str, Any] | None = None
+    if policy.values:
+        estimate, counts = estimate_values(policy, chunks.readings, noise)
+    elif policy.hybrid is not None:
+        estimate = blend_of(policy, users_of(chunks.readings), chunks.reports, noise)
+    else:
+        users = users_of(chunks.readings)
         estimate = _estimate(policy, users, noise)
         if estimate is not None and policy.relation is Relation.REPLACE:
             counts = counts_fields(users.counts, policy.estimator, Parameters.of(policy))
-    else:
-        estimate = blend_of(policy, users, chunks.reports, noise)
     status = Status.SUPPRESSED if estimate is None else Status.RELEASED
     return replace(_release(policy, calendar, slot, cell, estimate, status), counts=counts)
 
 
 def _release(
-    policy: Policy, calendar: Calendar, slot: str, cell: str, estimate: Estimate | Blend | None, status: Status
+    policy: Policy, calendar: Calendar, slot: str, cell: str, estimate: AnyEstimate | None, status: Status
 ) -> Release:
     date, name = slot.split("/")
     named = calendar.slot_named(date, name)

@@ -4,30 +4,40 @@ Needs only the noise fields of the published records, so a ledger restored from 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hatcast.stream.accounting.composition import ChargeSplit, KnownCharges, composed_epsilon
 from hatcast.stream.accounting.ledger import DaySummary
 from hatcast.stream.estimators import ESTIMATORS, NOISES, Parameters, capped_ratio
+from hatcast.stream.estimators.values import noise_shares
 from hatcast.stream.hybrid import gaussian_epsilon
 from hatcast.stream.mechanisms.grid import Grid, fineness
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.units import NANO
 
+Fineness = Callable[[Sequence[float | None]], int]
+"""Function from the published scales of a record's noise to their least fineness (`mechanisms.grid`)."""
 
-def fineness_of(policy: Policy) -> Callable[[float | None], int]:
-    """Return the function from a record's `noise.scale` (km/h) to the fineness of its noise (`mechanisms.grid`).
 
+def fineness_of(policy: Policy) -> Fineness:
+    """Return the function from a record's `noise.scale` to the fineness of its noise.
+
+    The scale is in the value's unit, None without one; with several values there is one of each, in the policy's order.
     A ratio publishes no scale; its fineness is a function of the policy alone.
     """
     grid, ratio_fineness = Grid(policy.grid), 0
+    if policy.values:
+        grids = [Grid(value.grid) for value in policy.values]
+        return lambda scales: min(
+            (each.fineness(scale) for each, scale in zip(grids, scales, strict=False) if scale is not None), default=0
+        )
     if policy.tracker is not None:
         return lambda _: 0  # its releases charge nothing but its reservation
     if policy.hybrid is not None:
         return lambda _: 0  # two groups, two scales: the record does not determine either fineness
     if policy.estimator == capped_ratio.ESTIMATOR.name:
         ratio_fineness = fineness(capped_ratio.min_scale(Parameters.of(policy)))
-    return lambda scale: ratio_fineness if scale is None else grid.fineness(scale)
+    return lambda scales: ratio_fineness if scales[0] is None else grid.fineness(scales[0])
 
 
 def day_epsilon(policy: Policy, summary: DaySummary) -> float:
@@ -43,6 +53,8 @@ def day_epsilon(policy: Policy, summary: DaySummary) -> float:
     if policy.hybrid is None and (least := summary.least_fineness) is not None:
         shares = ESTIMATORS[policy.estimator].shares
         noises = tuple(share for name, share in shares.items() if name in NOISES)
+        if policy.values:
+            noises = tuple(noise_shares(policy))
         selections = tuple(share for name, share in shares.items() if name not in NOISES)
         ((level, count),) = summary.policy_levels.items()
         known = KnownCharges(level, count, ChargeSplit(noises, selections, least))

@@ -30,6 +30,12 @@ GROUPS: Final = (
     '"local":{"mean":35.402,"raw":35.402,"interval95":[29.015,41.789],"users":1,"epsilon":2.0}}'
 )
 """each group's own mean, in the releases of one hexagon"""
+VALUES: Final = (
+    '[{"name":"speed","mean":33.870,"raw":33.870,"unit":"km/h","noise":{"kind":"laplace","scale":5.418},'
+    '"interval95":[17.640,50.100]},{"name":"delay","mean":252.0,"raw":252.0,"unit":"s",'
+    '"noise":{"kind":"laplace","scale":351.0},"interval95":[-600.0,1303.5]}]'
+)
+"""several values, in the releases of another hexagon"""
 NO_MEAN: Final = {"suppressed": 2, "budget_exhausted": 3, "incomplete": 4}
 _START_S: Final = 60.0
 
@@ -49,6 +55,8 @@ def hour_of(hour: int) -> list[bytes]:
         record = release(hour, cell, None if status else f"{mean:.3f}")
         if cell == CELLS[0]:
             record = record[:-1] + f',"groups":{GROUPS}}}'.encode()
+        if cell == CELLS[1]:
+            record = record[:-1] + f',"values":{VALUES}}}'.encode()
         made.append(record.replace(b'"suppressed"', f'"{status}"'.encode()) if status else record)
     return made
 

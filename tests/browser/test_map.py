@@ -130,6 +130,19 @@ def test_a_cell_shows_each_groups_own_mean(day: Day, open_page: OpenPage) -> Non
     )
 
 
+def test_a_cell_shows_each_of_several_values_beside_the_speed(day: Day, open_page: OpenPage) -> None:
+    page = open_page(day.url)
+    page.click("#show-table")
+    page.locator(f"button[data-cell='{CELLS[1]}']").click()
+    expect(page.locator("#cell-values dt")).to_have_text(["delay"])
+    expect(page.locator("#cell-values dd")).to_have_text(["252.0 s (-600.0 to 1303.5)"])
+    page.get_by_text("The record as published").click()
+    expect(page.locator(".record")).to_contain_text("name delay, mean 252.0")
+    page.locator(f"button[data-cell='{CELLS[0]}']").click()
+    expect(page.locator("#cell-mean")).to_be_visible()
+    expect(page.locator("#cell-values")).to_have_count(0)
+
+
 def test_the_noise_is_told_on_hover(day: Day, open_page: OpenPage) -> None:
     page = open_page(day.url)
     cell, record = next((cell, each) for cell, each in latest(day).items() if "mean" in each)

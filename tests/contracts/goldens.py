@@ -127,6 +127,11 @@ COARSE: Final = h3.cell_to_parent(CELL)
 REQUESTED: Final = policy(
     "surat-requests", {key: value for key, value in FAST.items() if key != "speed_limit"} | {"on_request": True}
 )
+VALUES: Final = policy(
+    "surat-speed-and-delay",
+    values=["speed", "delay"],
+    value=[{"name": "delay", "unit": "s", "lower": -600.0, "upper": 3600.0, "grid": 0.5}],
+)
 PRESENCE: Final = hidden({**FAST, "days": 1})
 
 
@@ -165,11 +170,14 @@ def blended(of: Policy, users: Sequence[tuple[int, int]], reports: Sequence[int]
     return release_of(of, Calendar(of), f"{DATE}/{SLOT}", CELL, chunks, Scripted(draws))
 
 
-def crowd(users: Sequence[tuple[int, int]]) -> list[Row]:
-    return [Row(bus.to_bytes(8, "big"), count, total, total // count, 1) for bus, (count, total) in enumerate(users)]
+def crowd(users: Sequence[tuple[int, ...]]) -> list[Row]:
+    return [
+        Row(bus.to_bytes(8, "big"), count, total, total // count, 1, tuple(others))
+        for bus, (count, total, *others) in enumerate(users)
+    ]
 
 
-def released(of: Policy, users: Sequence[tuple[int, int]], *draws: int, cell: str = CELL) -> Release:
+def released(of: Policy, users: Sequence[tuple[int, ...]], *draws: int, cell: str = CELL) -> Release:
     rows = crowd(users)
     return release_of(
         of, Calendar(of), f"{DATE}/{SLOT}", cell, HatChunks([pack(rows)] if rows else []), Scripted(draws)
@@ -205,6 +213,11 @@ def releases() -> Iterator[tuple[str, Release | TrackerRelease]]:
     yield "devices_alone_released", blended(ALONE, CROWD, [21_007 + 3_001 * device for device in range(12)])
     yield "devices_separate_released", blended(SEPARATE, CROWD, [21_021 + 1_001 * device for device in range(32)], -441)
     yield "devices_suppressed", blended(DEVICES, CROWD[:3], [31_000])
+    yield (
+        "values_released",
+        released(VALUES, [(60, 1_800_000 + 71_001 * bus, 50_000_000) for bus in range(24)], -441, 37),
+    )
+    yield "values_suppressed", released(VALUES, [(60, 1_800_000, 0)] * 9)
     yield from tracked()
 
 

@@ -4,7 +4,7 @@ Drawn from a seeded generator, since most rules need dozens of records; Hypothes
 length, so a failure shrinks to a short log.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -46,6 +46,16 @@ ODD_VALUES: list[bytes | None] = [None, b"", b"{", b"[1]", b"\xff", b"null"]
 STEPS = [0, 0, 0, 1, 1000, MINUTE, 10 * MINUTE, 10 * MINUTE, 30 * MINUTE, -HOUR]
 ODD_ARRIVALS = [-1, -(10**15), 0, 10**15]
 ONE_IN = 25
+VALUES = {
+    "values": ["delay", "speed", "load"],
+    "value": [
+        {"name": "load", "unit": "1", "lower": 0.25, "upper": 1.0, "grid": 0.01},
+        {"name": "delay", "unit": "s", "lower": -600.0, "upper": 3600.0, "grid": 1.0},
+    ],
+}
+DELAYS = [0, 12, -7.5, 61.0005, 0.0015, -600, -600.0006, 3600, 3601, -1e300, 1e300]
+LOADS = [0.3, 1, 0.9999, -0.0, 2]
+ODD_DELAYS = ["nan", "inf", "-inf", "1", True, None, ABSENT, [], {}, 10**400, -(10**400)]
 
 
 @dataclass(frozen=True)
@@ -82,29 +92,32 @@ class Case:
             self.partition,
             self.partitions,
             self.partitioner,
+            tuple((value.name, value.lower, value.upper) for value in policy.values[1:]),
         )
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> Case:
+def cases(draw: st.DrawFn, *, several: bool = False) -> Case:
+    """several: the policy releases several values."""
     chance = draw(st.randoms(use_true_random=True))
     length = draw(st.sampled_from([80, 40, 20]) | st.integers(0, 20))
     zone = chance.choice(sorted(NIGHTS))
     partitions = chance.choice([1, 1, 2, 3])
     return Case(
-        policy=a_policy(chance, zone),
+        policy=a_policy(chance, zone, VALUES if several else {}),
         partition=chance.randrange(partitions),
         partitions=partitions,
         partitioner=chance.choice(["murmur2", "crc32"]),
         now=NIGHTS[zone] + chance.choice([0, HOUR, 2 * DAY]),
-        log=a_log(chance, NIGHTS[zone] - 2 * HOUR, length),
+        log=a_log(chance, NIGHTS[zone] - 2 * HOUR, length, several=several),
     )
 
 
-def a_policy(chance: Random, zone: str) -> Policy:
+def a_policy(chance: Random, zone: str, values: Mapping[str, Any]) -> Policy:
     fine = chance.choice([None, None, *FINE])
     sizes: dict[str, Any] = {} if fine is None else {"resolutions": [7, 8, 9], "fine_cells": "fine.txt"}
     policy = policy_of(
+        **values,
         files={"fine.txt": CellsFile("public", fine or frozenset()).text([])},
         **sizes,
         timezone=zone,
@@ -121,15 +134,16 @@ def a_policy(chance: Random, zone: str) -> Policy:
     return replace(policy, cells=chance.choice([None, None, cells]), from_date=first_date)
 
 
-def a_log(chance: Random, arrival: int, length: int) -> Log:
+def a_log(chance: Random, arrival: int, length: int, *, several: bool = False) -> Log:
     log: Log = []
     for _ in range(length):
         arrival += chance.choice(STEPS)
-        log.append((mostly(chance, [arrival], ODD_ARRIVALS), mostly(chance, [a_record(chance, arrival)], ODD_VALUES)))
+        value = a_record(chance, arrival, several=several)
+        log.append((mostly(chance, [arrival], ODD_ARRIVALS), mostly(chance, [value], ODD_VALUES)))
     return log
 
 
-def a_record(chance: Random, arrival: int) -> bytes:
+def a_record(chance: Random, arrival: int, *, several: bool) -> bytes:
     latitude, longitude = mostly(chance, PLACES, ODD_PLACES)
     return record(
         vehicle=mostly(chance, VEHICLES, ODD_VEHICLES),
@@ -138,6 +152,8 @@ def a_record(chance: Random, arrival: int) -> bytes:
         lon=longitude,
         speed=mostly(chance, SPEEDS, ODD_SPEEDS),
         unit=mostly(chance, UNITS, ODD_UNITS),
+        delay=mostly(chance, DELAYS, ODD_DELAYS) if several else ABSENT,
+        load=mostly(chance, LOADS, ODD_DELAYS) if several else ABSENT,
     )
 
 

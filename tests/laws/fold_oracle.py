@@ -51,6 +51,7 @@ class Rules:
     partition: int
     partitions: int
     partitioner: str
+    values: tuple[tuple[str, int, int], ...] = ()  # besides the speed: name, lower, upper
 
 
 @dataclass
@@ -59,6 +60,8 @@ class State:
     outcomes: Counter[str] = field(default_factory=Counter)
     # (date, slot, cell, user) -> count, sum, max, intervals
     contributions: dict[tuple[str, str, int, str], tuple[int, int, int, frozenset[int]]] = field(default_factory=dict)
+    # the same -> sums of the other values, each clipped
+    others: dict[tuple[str, str, int, str], tuple[int, ...]] = field(default_factory=dict)
 
 
 def fold(rules: Rules, now: int, log: Sequence[tuple[int, bytes | None]]) -> State:
@@ -79,7 +82,7 @@ def outcome(  # noqa: C901, PLR0911, PLR0912
     state.clock = ts if state.clock is None or ts > state.clock else state.clock
     if value is None or value == b"":
         return "tick"
-    record = decoded(value)
+    record = decoded(value, [name for name, _, _ in rules.values])
     if record is None:
         return "undecodable"
     lat, lon = float(record["lat"]), float(record["lon"])
@@ -89,6 +92,9 @@ def outcome(  # noqa: C901, PLR0911, PLR0912
     if rules.reject_above is None:
         milli = 0 if milli is None or milli < 0 else milli
     elif milli is None or milli < 0 or milli > rules.reject_above:
+        return "bad_value"
+    others = [milli_of(record[name], "km/h") for name, _, _ in rules.values]  # 1000 of it are one, whatever it is
+    if rules.reject_above is not None and None in others:
         return "bad_value"
     time = time_of(record["time"])
     if time is None or not LOCAL_DATES[0] <= time < LOCAL_DATES[1] or time > ts + rules.max_ahead:
@@ -123,10 +129,15 @@ def outcome(  # noqa: C901, PLR0911, PLR0912
     count, total, greatest, seen = state.contributions.get(key, (0, 0, 0, frozenset()))
     cut = min(milli, rules.upper_bound)
     state.contributions[key] = (count + 1, total + cut, max(greatest, cut), seen | {interval})
+    known = state.others.get(key, (0,) * len(others))
+    state.others[key] = tuple(
+        old + (lower if other is None else min(max(other, lower), upper))
+        for old, other, (_, lower, upper) in zip(known, others, rules.values, strict=True)
+    )
     return "accepted"
 
 
-def decoded(value: bytes) -> dict[str, Any] | None:  # noqa: PLR0911 - likewise
+def decoded(value: bytes, others: Sequence[str] = ()) -> dict[str, Any] | None:  # noqa: PLR0911 - likewise
     """Rule 3: the fields, with the vehicle in its canonical form and the unit filled in."""
     try:
         record = json.loads(value)
@@ -139,7 +150,7 @@ def decoded(value: bytes) -> dict[str, Any] | None:  # noqa: PLR0911 - likewise
         return None
     if not isinstance(time, str | int | float):
         return None
-    for name in ("lat", "lon", "speed"):
+    for name in ("lat", "lon", "speed", *others):
         number = record.get(name)
         if isinstance(number, bool) or not isinstance(number, int | float | str):
             return None

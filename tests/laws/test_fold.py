@@ -12,7 +12,7 @@ import hatcast.stream.fold.partition_fold
 from hatcast.stream.fold.checkpoint import Changes, Stored, restore, take_changes
 from hatcast.stream.fold.contributions import Fold
 from hatcast.stream.readings.reading import REPORT_OUTCOMES, Outcome
-from tests.folding import PSEUDONYMS, apply, contributions, entered, occurring
+from tests.folding import PSEUDONYMS, apply, contributions, entered, occurring, other_totals
 from tests.laws import fold_oracle
 from tests.laws.fold_logs import Case, cases
 
@@ -27,10 +27,15 @@ def as_the_oracle_says(case: Case) -> bool:
     apply(fold, case.log, case.now)
     table: dict[tuple[str, int, bytes], tuple[int, int, int, int]] = {}
     hats_entered: dict[tuple[str, bytes], int] = {}
+    others: dict[tuple[str, int, bytes], tuple[int, ...]] = {}
     for (date, slot, cell, vehicle), (count, total, greatest, seen) in expected.contributions.items():
         user = PSEUDONYMS.of(vehicle, date)
         table[f"{date}/{slot}", cell, user] = (count, total, greatest, sum(1 << step for step in seen))
         hats_entered[date, user] = hats_entered.get((date, user), 0) + 1
+        sums = expected.others[date, slot, cell, vehicle]
+        lower = (value.lower for value in case.policy.values[1:])
+        others[f"{date}/{slot}", cell, user] = tuple(s - count * low for s, low in zip(sums, lower, strict=True))
+    assert other_totals(fold) == others
     return (occurring(fold), fold.watermark, contributions(fold), {k: n for k, n in entered(fold).items() if n}) == (
         dict(expected.outcomes),
         expected.clock,
@@ -43,6 +48,34 @@ def as_the_oracle_says(case: Case) -> bool:
 @given(cases())
 def test_the_fold_is_what_the_spec_says(case: Case) -> None:
     assert as_the_oracle_says(case)
+
+
+@often
+@given(cases(several=True))
+def test_the_fold_of_several_values_is_what_the_spec_says(case: Case) -> None:
+    assert as_the_oracle_says(case)
+
+
+@often
+@given(cases(several=True), st.integers(0, 80))
+def test_a_restart_does_not_show_in_several_values(case: Case, cut: int) -> None:
+    whole, first, second = case.empty_fold(), case.empty_fold(), case.empty_fold()
+    apply(whole, case.log, case.now)
+    apply(first, case.log[:cut], case.now)
+    changes = take_changes(first)
+    hats: dict[tuple[str, str], list[bytes]] = {}
+    for key, cell, chunk in sorted(changes.chunks):
+        hats.setdefault((key, cell), []).append(changes.chunks[key, cell, chunk])
+    days: dict[str, list[bytes]] = {}
+    for date, chunk in sorted(changes.day_chunks):
+        days.setdefault(date, []).append(changes.day_chunks[date, chunk])
+    restore(second, Stored(changes.watermark, changes.outcomes, hats, days))
+    apply(second, case.log[cut:], case.now)
+    first.drop_closed()
+    assert second.outcomes == whole.outcomes
+    left = other_totals(second)
+    assert left == {key: totals for key, totals in other_totals(whole).items() if key in left}
+    assert contributions(second) == {key: known for key, known in contributions(whole).items() if key in left}
 
 
 @pytest.mark.parametrize("outcome", [each for each in Outcome if each not in REPORT_OUTCOMES])

@@ -73,6 +73,6 @@ def test_the_record_is_one_of_the_contract_and_all_its_fields_are_explained() ->
 
 
 def test_every_key_of_a_query_is_in_the_configurations_table() -> None:
-    section = (DOCS / "configuration.md").read_text().partition("### [[policy.query]]")[2].partition("\n## ")[0]
+    section = (DOCS / "configuration.md").read_text().partition("### [[policy.query]]")[2].partition("\n##")[0]
     keys = {field.encode_name for field in msgspec.structs.fields(QueryTable)}
     assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == keys

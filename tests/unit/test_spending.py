@@ -79,7 +79,7 @@ def test_a_published_record_tells_the_fineness_that_was_booked(name: str, users:
     release = drawn(policy, users)
     assert isinstance(release.estimate, Estimate)
     record = json.loads(b"1".join(release.record(0)))
-    assert fineness_of(policy)(record["noise"]["scale"]) == release.fineness
+    assert fineness_of(policy)([record["noise"]["scale"]]) == release.fineness
     assert release.estimate.scale is not None
     assert release.fineness == 0 or release.estimate.scale == 0 or release.estimate.scale >= 2**release.fineness
 
@@ -92,7 +92,7 @@ def test_a_ratio_has_the_fineness_of_its_coarser_noise_whatever_was_drawn(users:
         estimator={"name": "capped_ratio", "array_length": 40},
     )
     # 40 readings at eps/2 make a scale of 80; that of the numerator, in steps, is far larger.
-    assert fineness_of(policy)(None) == drawn(policy, users).fineness == 6
+    assert fineness_of(policy)([None]) == drawn(policy, users).fineness == 6
 
 
 @pytest.mark.parametrize(

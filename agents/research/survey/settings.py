@@ -16,7 +16,7 @@ _REPORT_POLICY: Final[Mapping[str, Any]] = {
     "privacy": {"epsilon": 1.0, "max_hats_per_day": 89, "daily_limit": 105.0},
     "estimator": {"name": "baseline"},
 }
-_NOT_COUNTED: Final = ("query", "resolutions", "fine_cells")
+_NOT_COUNTED: Final = ("query", "resolutions", "fine_cells", "values", "value")
 
 
 def survey_policy(config: Path | None, feed_format: str, overrides: Mapping[str, Any], max_hats: int | None) -> Policy:
@@ -61,7 +61,7 @@ def read_public_candidates(path: Path, resolution: int) -> list[int]:
 
 
 def _counting_table(table: dict[str, Any]) -> dict[str, Any]:
-    """Return the [policy] table without queries, since nothing is released, and without lists of cells.
+    """Return the [policy] table without queries and values, since nothing is released, and without lists of cells.
 
     The file of `cells` need not exist yet, except under `add_remove`, where the list is public and required. The
     resolution is the coarse one of several.

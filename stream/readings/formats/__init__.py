@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from hatcast.stream.errors import SettingError
 from hatcast.stream.readings.formats import capmetro, gtfs_rt, hfp, itms, jsonl
 from hatcast.stream.readings.formats.interface import Format, Recorded, Table
 
@@ -15,4 +16,22 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
     {each.name: each for each in (jsonl.FORMAT, itms.FORMAT, gtfs_rt.FORMAT, hfp.FORMAT, capmetro.FORMAT)}
 )
 
-__all__ = ["FORMATS", "Format", "Recorded", "Table"]
+
+def format_with(name: str, units: Mapping[str, str]) -> Format:
+    """Return a format whose readings carry the values that a policy releases besides the speed.
+
+    units   by name of the value; empty: the format as it is
+    Raises SettingError if records of this format do not have them.
+    """
+    feed = FORMATS[name]
+    if not units:
+        return feed
+    if feed.values is None:
+        able = [each.name for each in FORMATS.values() if each.values is not None]
+        raise SettingError(
+            "policy.values", f"{name} records have no value but the speed", f"use {' or '.join(able)}, or remove it"
+        )
+    return feed.values(units)
+
+
+__all__ = ["FORMATS", "Format", "Recorded", "Table", "format_with"]

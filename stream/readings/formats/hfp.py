@@ -4,16 +4,20 @@
 
 The vehicle is operator/vehicle of the topic. The payload's operator is the operator of the trip and may change. All
 event types are read. A null position or speed is undecodable.    [digitransit.fi, High-frequency positioning]
+
+Of further values it has `delay`, in seconds: the negative of `dl`, which is negative behind the timetable.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import BinaryIO, Final, Generic, TypeVar
 
 import msgspec
 
+from hatcast.stream.errors import SettingError
 from hatcast.stream.readings.formats._recorded import UNREADABLE, decode_all, lines, split_lines, wrong_format
 from hatcast.stream.readings.formats._speed import speed_of
+from hatcast.stream.readings.formats._values import with_values
 from hatcast.stream.readings.formats.interface import Format, Recorded
 from hatcast.stream.readings.reading import Reading
 
@@ -30,6 +34,13 @@ class _Event(msgspec.Struct, Generic[S], gc=False):
     lon: float = msgspec.field(name="long")
 
 
+class _Timetable(msgspec.Struct, gc=False):
+    dl: msgspec.Raw
+
+
+_DELAY: Final = "delay"
+_DELAY_UNIT: Final = "s"
+_read_timetable: Final = msgspec.json.Decoder(dict[str, _Timetable]).decode
 _read: Final = msgspec.json.Decoder(dict[str, _Event[float]]).decode
 _read_any_speed: Final = msgspec.json.Decoder(dict[str, _Event[msgspec.Raw]]).decode
 _read_any: Final = msgspec.json.Decoder(dict[str, dict[str, object]]).decode
@@ -76,4 +87,28 @@ def _inspect(raw: bytes, reading: Reading | None) -> tuple[object, bool]:
     return event.get("tst"), raw.startswith(b"/hfp/v2/")
 
 
-FORMAT: Final = Format(NAME, decode, records, split)
+def _delay(record: bytes) -> Mapping[str, float | str] | None:
+    """Return the delay of a record; None if it has none: then the vehicle is on no trip."""
+    try:
+        [event] = _read_timetable(record[record.find(b" {") + 1 :]).values()
+        ahead = speed_of(event.dl)
+    except UNREADABLE:
+        return None
+    if ahead is None:
+        return None
+    return {_DELAY: ahead if isinstance(ahead, str) else 0.0 - ahead}
+
+
+def _values(units: Mapping[str, str]) -> Format:
+    """Return the format with delays in its readings. Raises SettingError for another value or unit."""
+    for name, unit in units.items():
+        if name != _DELAY:
+            raise SettingError("policy.values", f"{NAME} records have no {name!r}", f"use {_DELAY!r}, or format jsonl")
+        if unit != _DELAY_UNIT:
+            raise SettingError(
+                "policy.value", f"{NAME} gives {_DELAY} in {_DELAY_UNIT}, not in {unit}", f'write "{_DELAY_UNIT}"'
+            )
+    return with_values(FORMAT, _delay)
+
+
+FORMAT: Final = Format(NAME, decode, records, split, values=_values)

@@ -1,6 +1,6 @@
 """Interface of a telemetry format: it decodes records, splits messages into records, and reads recordings."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO, Literal, Protocol
 
@@ -53,6 +53,8 @@ class Format:
     table    how Parquet rows are passed to `records`: as one JSON object a line, or as CSV; None: the format has no
              columns
     split    splits a message of a live source into records for `decode`
+    values   returns the format with further values in its readings, from their units by name. Raises SettingError if
+             its records do not have one of them. None: they have no values but the speed
     """
 
     name: str
@@ -61,3 +63,4 @@ class Format:
     """(stream, path for error messages) -> records"""
     split: Split = one_record
     table: Table | None = None
+    values: "Callable[[Mapping[str, str]], Format] | None" = None

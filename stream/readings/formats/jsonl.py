@@ -2,19 +2,22 @@
 
 {"vehicle": "GJ05BX1234", "time": "2022-01-02T05:29:43+05:30", "lat": 21.2, "lon": 72.8, "speed": 38, "unit": "km/h"}
 
-In a recording a record may also have `arrival`: its time of arrival at the source, as ISO text or epoch ms.
+In a recording a record may also have `arrival`: its time of arrival at the source, as ISO text or epoch ms. For a
+policy with several values, each value but the speed is a field of its name, a number in the policy's unit.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import BinaryIO, Final
 
 import msgspec
 
+from hatcast.stream.errors import SettingError
 from hatcast.stream.readings.formats._recorded import UNREADABLE, decode_all, lines, split_json, wrong_format
 from hatcast.stream.readings.formats._speed import speed_of
+from hatcast.stream.readings.formats._values import Extract, with_values
 from hatcast.stream.readings.formats.interface import Format, Recorded
-from hatcast.stream.readings.reading import Reading, is_complete
+from hatcast.stream.readings.reading import Reading, ValuesReading, is_complete
 
 NAME: Final = "jsonl"
 
@@ -108,7 +111,11 @@ def canonical_value(recorded: Recorded) -> bytes:
     if reading is None:
         return recorded.raw
     lat, lon, speed = _as_json_number(reading.lat), _as_json_number(reading.lon), _as_json_number(reading.speed)
-    return _write(Reading(reading.vehicle, reading.time, lat, lon, speed, reading.unit))
+    plain = Reading(reading.vehicle, reading.time, lat, lon, speed, reading.unit)
+    if not isinstance(reading, ValuesReading):
+        return _write(plain)
+    others = {name: _as_json_number(value) for name, value in reading.others.items()}
+    return _write(msgspec.structs.asdict(plain) | others)
 
 
 def _as_json_number(value: float | str) -> float | str:
@@ -116,4 +123,33 @@ def _as_json_number(value: float | str) -> float | str:
     return value if isinstance(value, str) or math.isfinite(value) else str(value)
 
 
-FORMAT: Final = Format(NAME, decode, records, split_json, "json")
+def _extract(names: Mapping[str, str]) -> Extract:
+    """Return a function that reads the fields of these names."""
+    fields = msgspec.json.Decoder(msgspec.defstruct("Fields", [(name, msgspec.Raw) for name in names])).decode
+
+    def extract(record: bytes) -> Mapping[str, float | str] | None:
+        try:
+            found = fields(record)
+        except UNREADABLE:
+            return None
+        values: dict[str, float | str] = {}
+        for name in names:
+            value = speed_of(getattr(found, name))
+            if value is None:
+                return None
+            values[name] = value
+        return values
+
+    return extract
+
+
+def _values(units: Mapping[str, str]) -> Format:
+    """Return the format with these fields in its records, each a number in its unit. Raises SettingError."""
+    for name in units:
+        if name in _FIELDS:
+            raise SettingError("policy.values", f"{name!r} is a field of every {NAME} record", "use another name")
+    return with_values(FORMAT, _extract(units))
+
+
+_FIELDS: Final = (*Reading.__struct_fields__, "arrival")
+FORMAT: Final = Format(NAME, decode, records, split_json, "json", _values)

@@ -26,6 +26,7 @@ function ofRelease(release) {
     element("p", {}, "Noise, 95 %: ", element("span", { class: "numbers", id: "cell-interval" }, intervalOf(release) === null ? "unknown" : spanOf(release))),
     ...groupsOf(release),
     ...blendOf(release),
+    ...otherValues(release),
   ];
 }
 
@@ -52,6 +53,14 @@ function blendOf(release) {
 }
 
 const rest = (weight) => String(Number((1 - Number(weight)).toFixed(6)));
+
+// Of a policy with several values: all but the speed, which is the figure above
+function otherValues({ values = [] }) {
+  const others = values.filter(({ name }) => name !== "speed");
+  if (others.length === 0) return [];
+  const lines = others.flatMap(({ name, mean, unit, interval95 }) => [element("dt", {}, name), element("dd", { class: "numbers" }, `${mean} ${unit} (${interval95.join(" to ")})`)]);
+  return [element("dl", { id: "cell-values" }, ...lines)];
+}
 
 function ofEstimate(estimate) {
   const { road, unit, stage } = estimate;

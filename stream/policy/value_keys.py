@@ -1,0 +1,157 @@
+"""`[policy] values`: values of a reading, released together.    [docs/specification/estimators.md, section 4]
+
+Each value is a number of a reading, such as its speed or its delay, with a public range. `speed` is defined by
+`upper_bound` and `grid`; every other value by a table `[[policy.value]]`.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Final
+
+from hatcast.stream.errors import SettingError
+from hatcast.stream.policy.estimator_keys import EstimatorKeys, Relation
+from hatcast.stream.policy.table import PolicyTable, ValueTable
+from hatcast.stream.policy.toml_tables import decode_table
+from hatcast.stream.readings.reading import in_milli, to_milli
+
+SPEED: Final = "speed"
+SPEED_UNIT: Final = "km/h"
+VALUES_MAX: Final = 8
+LARGEST: Final = 1e6  # of a value, in its unit
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_UNIT: Final = re.compile(r"[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]{0,14}[^\s\x00-\x1f\x7f])?")
+_VALUES: Final = "policy.values"
+_VALUE: Final = "policy.value"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value of a reading, and its public range.
+
+    lower, upper   milli-units of `unit`: readings are clipped to this range
+    grid           in `unit`: releases are multiples of it
+    """
+
+    name: str
+    unit: str
+    lower: int
+    upper: int
+    grid: Decimal
+
+    @property
+    def width(self) -> int:
+        """Largest distance of two readings, milli-units."""
+        return self.upper - self.lower
+
+
+def read_values(given: PolicyTable, relation: Relation, estimators: Mapping[str, EstimatorKeys]) -> tuple[Value, ...]:
+    """Return the values of a policy, speed first; () for a policy of speeds alone. Raises SettingError.
+
+    The other keys of the policy, except queries, are already checked.
+    """
+    tables = given.value
+    if isinstance(tables, Mapping):
+        raise SettingError(_VALUE, "is one table", f"write [[{_VALUE}]], with two brackets, for each value but speed")
+    names = given.values
+    if not names:
+        if tables:
+            raise SettingError(_VALUE, "is not used without policy.values", 'add values = ["speed", ..], or remove it')
+        return ()
+    _check_names(names)
+    _check_supported(given, relation, estimators)
+    defined = dict(_value(table, f"{_VALUE}[{at}]") for at, table in enumerate(tables))
+    if len(defined) < len(tables):
+        raise SettingError(_VALUE, "defines a value twice", "give each value one table")
+    others = [name for name in names if name != SPEED]
+    for name in others:
+        if name not in defined:
+            raise SettingError(
+                _VALUES, f"{name!r} is not defined", f"add [[{_VALUE}]] with its name, unit, lower and upper"
+            )
+    for name in defined:
+        if name not in others:
+            raise SettingError(_VALUE, f"{name!r} is not one of policy.values", f"add it to {_VALUES}, or remove it")
+    speed = Value(SPEED, SPEED_UNIT, 0, to_milli(given.upper_bound, SPEED_UNIT), Decimal(repr(given.grid)))
+    return (speed, *(defined[name] for name in others))
+
+
+def canonical_values(values: Sequence[Value]) -> dict[str, Any]:
+    """Return the part of the canonical policy that defines the values; empty for a policy of speeds alone."""
+    return (
+        {
+            "values": [
+                {"name": SPEED}
+                if value.name == SPEED
+                else {
+                    "name": value.name,
+                    "unit": value.unit,
+                    "lower": value.lower,
+                    "upper": value.upper,
+                    "grid": float(value.grid * 1000),
+                }
+                for value in values
+            ]
+        }
+        if values
+        else {}
+    )
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for at, name in enumerate(names):
+        if not _NAME.fullmatch(name):
+            raise SettingError(
+                _VALUES, f"{name!r} is not a name", "use lower-case letters, digits and '_', a letter first"
+            )
+        if name in names[:at]:
+            raise SettingError(_VALUES, f"{name!r} is listed twice", "list each value once")
+    if SPEED not in names:
+        raise SettingError(_VALUES, f"lacks {SPEED!r}", f'add it: values = ["{SPEED}", "{names[0]}"]')
+    if len(names) == 1:
+        raise SettingError(_VALUES, f"lists {SPEED!r} alone, which is the default", "remove it, or list another value")
+    if len(names) > VALUES_MAX:
+        raise SettingError(_VALUES, f"lists {len(names)} values", f"list at most {VALUES_MAX}")
+
+
+def _check_supported(given: PolicyTable, relation: Relation, estimators: Mapping[str, EstimatorKeys]) -> None:
+    """Check that the rest of the policy is proved for several values."""
+    if relation is not Relation.REPLACE:
+        raise SettingError(
+            _VALUES, f"several values are not proved for {relation.value!r}", 'use relation = "replace", or remove it'
+        )
+    proved = [name for name, keys in estimators.items() if keys.several_values]
+    if given.estimator.name not in proved:
+        raise SettingError(
+            _VALUES, f"{given.estimator.name} releases speeds only", f"use one of {', '.join(proved)}, or remove it"
+        )
+    if given.query:
+        raise SettingError(
+            "policy.query", "reads speeds only, but this policy has values", "move the queries to a policy of their own"
+        )
+
+
+def _value(given: Mapping[str, Any], where: str) -> tuple[str, Value]:
+    """Return the name and the value that one table defines."""
+    table = decode_table(given, ValueTable, where)
+    if table.name == SPEED:
+        raise SettingError(
+            f"{where}.name", f"{SPEED!r} is defined by policy.upper_bound and policy.grid", "remove the table"
+        )
+    if not _UNIT.fullmatch(table.unit):
+        raise SettingError(f"{where}.unit", f"{table.unit!r} is not a unit", 'write 1 to 16 characters, such as "s"')
+    for key in ("lower", "upper"):
+        if not abs(getattr(table, key)) <= LARGEST:  # inf and nan too
+            raise SettingError(f"{where}.{key}", f"{getattr(table, key):g} is too large", f"use at most {LARGEST:g}")
+    lower, upper = in_milli(table.lower), in_milli(table.upper)
+    if lower >= upper:
+        raise SettingError(f"{where}.upper", f"{table.upper:g} is not above lower", "write the largest value to count")
+    if not 0 < table.grid <= table.upper - table.lower:
+        raise SettingError(
+            f"{where}.grid", f"{table.grid:g} is not in (0, upper - lower]", "use a small step, such as 0.001"
+        )
+    if Fraction(Decimal(repr(table.grid))).denominator > 10**6:
+        raise SettingError(f"{where}.grid", f"{table.grid:g} is too fine", "use at least 0.000001")
+    return table.name, Value(table.name, table.unit, lower, upper, Decimal(repr(table.grid)))

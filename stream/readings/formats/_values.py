@@ -1,0 +1,32 @@
+"""Formats whose readings carry further values, such as a delay, for policies that release several values."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import BinaryIO
+
+import msgspec
+
+from hatcast.stream.readings.formats.interface import Format, Recorded
+from hatcast.stream.readings.reading import Reading, ValuesReading
+
+Extract = Callable[[bytes], Mapping[str, float | str] | None]
+"""One record -> its further values by name, numbers or texts of `NOT_FINITE`; None if one is missing"""
+
+
+def with_values(feed: Format, extract: Extract) -> Format:
+    """Return a format whose readings are `ValuesReading`s. A record that lacks a value is undecodable."""
+
+    def extended(reading: Reading | None, raw: bytes) -> Reading | None:
+        others = None if reading is None else extract(raw)
+        if reading is None or others is None:
+            return None
+        return ValuesReading(**msgspec.structs.asdict(reading), others=dict(others))
+
+    def decode(value: bytes) -> Reading | None:
+        return extended(feed.decode(value), value)
+
+    def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
+        for recorded in feed.records(stream, path):
+            yield replace(recorded, reading=extended(recorded.reading, recorded.raw))
+
+    return replace(feed, decode=decode, records=records)
