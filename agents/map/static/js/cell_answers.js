@@ -47,7 +47,7 @@ export class CellAnswers {
     const seen = new Set();
     const newest = this.#answers.filter((each) => each.slot === hour && !seen.has(each.query) && seen.add(each.query));
     return [
-      element("h3", {}, "Over several days, in this hour"),
+      element("h3", {}, "Queries over days, in this hour"),
       element("div", { id: "cell-answers" }, ...(newest.length === 0 ? [element("p", { class: "hint" }, "No query was answered for this hour.")] : newest.map(sentence))),
       list(this.#answers),
     ];
