@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from hatcast.agents.research.evaluate.comparison import Errors
@@ -33,6 +34,9 @@ def table_of(found: WorstCases, full: Mapping[float, WorstCase], title: str) -> 
         caption="In km/h; m and arrays are numbers. E_M = bias + noise bounds the mean absolute error of any speeds: "
         "bias is the largest of any speeds, noise the mean of its absolute value. A dash: not used, or not fixed by "
         "counts. full arrays: E^(epsilon) of the papers, for arrays without an empty place.",
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
     )
     table.add_column("estimator", overflow="fold")
     for name in ("eps", "m", "arrays", "tau", "bias", "noise", "E_M"):
@@ -51,7 +55,6 @@ def table_of(found: WorstCases, full: Mapping[float, WorstCase], title: str) -> 
                 "-" if each.arrays is None else f"{each.arrays:.4g}",
                 *map(_text, numbers),
                 f"[bold]{total}[/bold]" if best else total,
-                end_section=epsilon == [*row][-1],
             )
             label = ""
     return table
