@@ -106,6 +106,38 @@ def answered(slot: str = "09:00", cell: str = CELLS[0], query: str = "month-spee
     return json.dumps(record | more).encode()
 
 
+def clustered(clustering: str = "c" * 32, status: str = "released", **more: Any) -> bytes:
+    """A result of a clustering of 2022-01-02 09:00 and 10:00, or a round, as bytes; `more` replaces and adds fields."""
+    record: dict[str, Any] = {
+        "status": status,
+        "clusters_id": f"{clustering}/{'result' if status == 'released' else 1}",
+        "clustering": clustering,
+        "policy": "city",
+        "policy_id": "b2:" + "0" * 32,
+        "date": "2022-01-02",
+        "slots": ["09:00", "10:00"],
+        "epsilon": 4.0,
+        "iterations": 3,
+        "seed": 1,
+    }
+    if status == "round":
+        return json.dumps(record | {"round": 1, "closes": 1641104640000, "centres": [[20.0, 20.0]]} | more).encode()
+    centres = ([18.5, 19.25], [38.125, 36.0])
+    clusters = [
+        {
+            "centre": centre,
+            "users": 212.4 - 50 * at,
+            "noise_deviation": [0.8, 0.8],
+            "central_weight": [0.75, 0.75],
+            "last_moved": 3,
+        }
+        for at, centre in enumerate(centres)
+    ]
+    result = {"relation": "replace", "privacy_unit": "user_day", "blend": "pwh", "unit": "km/h", "clusters": clusters}
+    users = {"users": {"central": 300, "local": 75}, "ledger": f"clustering-{clustering[:12]}"}
+    return json.dumps(record | result | users | more).encode()
+
+
 def filed(record: bytes, partition: int, offset: int) -> HatRecord:
     """A release or an estimate, as the map indexes it."""
     read = (read_estimate if b'"estimate_id"' in record else read_release)(record, partition, offset)
@@ -148,6 +180,9 @@ def publish(made: Feed, records: Iterable[bytes]) -> None:
         for record in records:
             if b'"epsilon_sum"' in record:
                 changes.budget(read_budget(record, made.position.budget[0]), 0)
+                continue
+            if b'"clusters_id"' in record:
+                changes.clustering(record)
                 continue
             if b'"first_date"' in record:
                 changes.answer(record)

@@ -26,8 +26,8 @@ log = structlog.get_logger()
 def command(config: Path, host: str | None, port: int | None, metrics_listen: Address | None, log_level: str) -> None:
     """Serve the live map and its JSON API, until Ctrl-C or SIGTERM.
 
-    It reads only the public topics hats.means, hats.estimates, hats.queries and hats.budget. Put a TLS proxy in front
-    of it before you open it to others; run any number of instances.
+    It reads only the public topics hats.means, hats.estimates, hats.queries, hats.budget and, under a policy with
+    devices, hats.clusters. Put a TLS proxy in front of it before you open it to others; run any number of instances.
     """
     settings = load_settings(config)
     configure_logs(log_level)

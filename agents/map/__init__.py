@@ -3,7 +3,7 @@
     Kafka -> topic_reader.Reader -> history.History, answers.Answers -> rendering (JSON, GeoJSON) -> api -> HTTP clients
                                  '-> feed.Changes -> subscribers.Hub -> one shared Chunk -> every open page
 
-The map reads releases, estimates, answers and budget, no other topic and no Redis, so it cannot show anything that is
-not public. It stores each record's bytes and passes them on unchanged: the page and the API show the decimals of the
-topic.
+The map reads releases, estimates, answers, clusterings and budget, no other topic and no Redis, so it cannot show
+anything that is not public. It stores each record's bytes and passes them on unchanged: the page and the API show the
+decimals of the topic.
 """

@@ -28,6 +28,7 @@ from hatcast.agents.map.rendering import (
     answers_view,
     cell_history,
     cell_view,
+    clusterings_view,
     estimates_view,
     geojson_view,
     releases_view,
@@ -60,6 +61,7 @@ class Api:
         router.add_get("/api/v1/cells/{cell}/estimates", partial(self._cell, Kind.ESTIMATES))
         router.add_get("/api/v1/queries", self._queries)
         router.add_get("/api/v1/cells/{cell}/queries", self._cell_queries)
+        router.add_get("/api/v1/clusterings", self._clusterings)
         router.add_get("/api/v1/status", self._status)
         router.add_get("/api/v1/events", self._events, allow_head=False)
 
@@ -90,7 +92,7 @@ class Api:
         names = self._feed.histories[Kind.RELEASES].names()  # the list of policies changes with other policies too
         body = self._body(
             ("slots", name),
-            (*versions, names),
+            (*versions, names, self._feed.clusterings.ids(name)),
             lambda: Body(self._feed.slots_view(name), JSON, level=_GZIP_LEVEL),
         )
         return body.respond(request)
@@ -140,6 +142,18 @@ class Api:
             ("cell queries", name, cell),
             stored and stored.version,
             lambda: Body(answers_view(name, records, cell=cell), JSON, level=_GZIP_LEVEL),
+        )
+        return body.respond(request)
+
+    async def _clusterings(self, request: web.Request) -> web.StreamResponse:
+        """Return the results of clusterings, the newest first."""
+        reject_unknown(request.query, "policy")
+        name = self._policy(request)
+        stored = self._feed.clusterings
+        body = self._body(
+            ("clusterings", name),
+            tuple(stored.ids(name)),
+            lambda: Body(clusterings_view(name, stored.records(name)), JSON, level=_GZIP_LEVEL),
         )
         return body.respond(request)
 

@@ -3,10 +3,11 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.map.answers import Answers
+from hatcast.agents.map.clusterings import Clusterings
 from hatcast.agents.map.event_id import Position
 from hatcast.agents.map.event_stream import Batch, Chunk, event
 from hatcast.agents.map.freshness import Freshness
@@ -33,10 +34,19 @@ def _record_event(record: HatRecord, position: str = "") -> tuple[Kind, bytes]:
 class Changes:
     """Events of one batch of records."""
 
-    def __init__(self, histories: Histories, answers: Answers, position: Position, *, publish: bool) -> None:
+    def __init__(
+        self,
+        histories: Histories,
+        answers: Answers,
+        clusterings: Clusterings,
+        position: Position,
+        *,
+        publish: bool,
+    ) -> None:
         """Args: `publish`, False while the topics are read to their end, before viewers are admitted."""
         self._histories = histories
         self._answers = answers
+        self._clusterings = clusterings
         self._offsets = {Kind.RELEASES: position.means, Kind.ESTIMATES: position.estimates}
         self._position = position
         self._publish = publish
@@ -62,6 +72,12 @@ class Changes:
         if policy is not None and self._publish:
             self.policies.add(policy)
 
+    def clustering(self, record: bytes) -> None:
+        """Apply a record of `hats.clusters`. The event of a result is that of the slots, as for an answer."""
+        policy = self._clusterings.add(record)
+        if policy is not None and self._publish:
+            self.policies.add(policy)
+
     def events(self) -> Events:
         """Return the events in order, without records that a later one of the batch has evicted or replaced."""
         return [
@@ -79,6 +95,7 @@ class Feed:
         """Args: `keep_ms`, see `History`; `policy`, the name of the default policy."""
         self.histories: Histories = {kind: History(keep_ms) for kind in Kind}
         self.answers = Answers()
+        self.clusterings = Clusterings()
         self.hub = hub
         self.position = position
         self.freshness = Freshness(now_ms())
@@ -100,7 +117,7 @@ class Feed:
     @contextmanager
     def batch(self) -> Iterator[Changes]:
         """Apply a batch of records; send its changes to all viewers at the end of the block."""
-        changes = Changes(self.histories, self.answers, self.position, publish=self._caught_up)
+        changes = Changes(self.histories, self.answers, self.clusterings, self.position, publish=self._caught_up)
         yield changes
         self._initial_chunks.clear()
         slots: Events = [
@@ -144,9 +161,12 @@ class Feed:
         return self.histories[kind].policies.get(name)
 
     def slots_view(self, name: str) -> bytes:
-        """Render the slots of a policy, of both kinds, and the periods of its queries."""
-        index = self.answers.index(name)
-        return slots_view(self.histories[Kind.RELEASES], self.histories[Kind.ESTIMATES], index, name)
+        """Render the slots of a policy, of both kinds, the periods of its queries, and its clusterings."""
+        lists: dict[str, Sequence[Any]] = {
+            "queries": self.answers.index(name),
+            "clusterings": self.clusterings.ids(name),
+        }
+        return slots_view(self.histories[Kind.RELEASES], self.histories[Kind.ESTIMATES], lists, name)
 
     def initial_chunk(self, name: str | None, seen: Position | None, kind: Kind | None = None) -> Chunk:
         """Return a viewer's first events: the changes since `seen`, or a snapshot.

@@ -12,10 +12,10 @@ from hatcast.agents.map.record import HatRecord, Kind
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
-def slots_view(releases: History, estimates: History, queries: Sequence[Mapping[str, Any]], name: str) -> bytes:
+def slots_view(releases: History, estimates: History, more: Mapping[str, Sequence[Any]], name: str) -> bytes:
     """Render the slots, cells and colour range of a policy: those of releases, and under `estimates` its estimates'.
 
-    queries   the stored periods of its queries over days
+    more   lists beside them: the stored periods of its queries over days, and its clusterings
     """
     return _ENCODE(
         {
@@ -23,7 +23,7 @@ def slots_view(releases: History, estimates: History, queries: Sequence[Mapping[
             "policy": name,
             **_slots(releases.policies.get(name)),
             "estimates": _slots(estimates.policies.get(name)),
-            "queries": queries,
+            **more,
         }
     )
 
@@ -52,6 +52,11 @@ def releases_view(policy: PolicyHistory | None, name: str, slot: SlotRecords | N
 def estimates_view(name: str, slot: SlotRecords | None) -> bytes:
     """Render the estimates of a slot, ordered by cell."""
     return _ENCODE({"policy": name, "slot": None if slot is None else _slot(slot), "estimates": _records(slot)})
+
+
+def clusterings_view(name: str, records: Iterable[bytes]) -> bytes:
+    """Render the results of a policy's clusterings."""
+    return _ENCODE({"policy": name, "clusterings": [msgspec.Raw(record) for record in records]})
 
 
 def geojson_view(name: str, slot: SlotRecords | None) -> bytes:

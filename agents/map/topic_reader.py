@@ -142,6 +142,8 @@ class Reader:
             changes.add(read_estimate(value, record.partition, record.offset))
         elif record.topic == self._topics.queries:
             changes.answer(value)
+        elif record.topic == self._topics.clusters:
+            changes.clustering(value)
         else:
             METERS.set_to_current_time(DISPLAY_LAST_RELEASE)
             if (release := read_release(value, record.partition, record.offset)) is not None:
@@ -153,7 +155,7 @@ class Reader:
         if str(self._skipped).rstrip("0") == "1":
             where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
             log.warning(
-                "skipped a record that is not a release, an estimate, an answer or a budget",
+                "skipped a record that is not a release, an estimate, an answer, a clustering or a budget",
                 so_far=self._skipped,
                 **where,
             )

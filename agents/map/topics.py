@@ -26,6 +26,7 @@ class Topics:
     budget: tuple[str, int]
     estimates: tuple[str, int]
     queries: tuple[str, int]
+    clusters: tuple[str, int]
 
     @classmethod
     def find(cls, settings: Settings) -> Self:
@@ -39,13 +40,15 @@ class Topics:
             raise HatcastError(f"lost the connection to {broker_name(settings)}: check that it runs") from None
         sizes = {name: len(topic.partitions) for name, topic in metadata.topics.items()}
         topics = settings.topics
-        names = (topics.means, topics.budget, topics.estimates, topics.queries)
+        # Only policies with devices have clusterings; "" is read by nobody.
+        clusters = topics.clusters if settings.policy.takes_reports else ""
+        names = (topics.means, topics.budget, topics.estimates, topics.queries, clusters)
         return cls(str(metadata.cluster_id), *((name, sizes.get(name, 0)) for name in names))
 
     @property
     def missing(self) -> list[str]:
         """Names of the topics that do not exist yet."""
-        return [name for name, size in self._all if not size]
+        return [name for name, size in self._all if name and not size]
 
     def with_new(self, found: Self) -> Self:
         """Return these topics, and with them those of `found` that were missing."""
@@ -53,11 +56,12 @@ class Topics:
             return self
         estimates = self.estimates if self.estimates[1] else found.estimates
         queries = self.queries if self.queries[1] else found.queries
-        return replace(self, estimates=estimates, queries=queries)
+        clusters = self.clusters if self.clusters[1] else found.clusters
+        return replace(self, estimates=estimates, queries=queries, clusters=clusters)
 
     @property
     def _all(self) -> tuple[tuple[str, int], ...]:
-        return self.means, self.budget, self.estimates, self.queries
+        return self.means, self.budget, self.estimates, self.queries, self.clusters
 
     def partitions(self) -> list[TopicPartition]:
         """Return all partitions."""
@@ -72,7 +76,7 @@ class Topics:
 def find_topics(settings: Settings) -> Topics:
     """Wait for a broker and look the topics up. Blocks.
 
-    A topic of estimates or of answers that does not exist yet is read once it does.
+    A topic of estimates, answers or clusterings that does not exist yet is read once it does.
     Raises HatcastError if no broker answers or another topic is missing.
     """
     wait_for_broker(settings)

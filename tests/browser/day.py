@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import h3
 from confluent_kafka import Producer
@@ -23,7 +23,7 @@ from tests.displaying import CELLS, budget, release
 from tests.integration.tables import DEFAULTS, merged, toml
 from tests.services.data import ROOT
 
-TOPICS: Final = ("hats.means", "hats.budget", "hats.estimates", "hats.queries")
+TOPICS: Final = ("hats.means", "hats.budget", "hats.estimates", "hats.queries", "hats.clusters")
 HOURS: Final = 24
 GROUPS: Final = (
     '{"central":{"mean":33.870,"raw":33.870,"interval95":[33.220,34.520],"users":300,"epsilon":1.0},'
@@ -61,6 +61,10 @@ def hour_of(hour: int) -> list[bytes]:
     return made
 
 
+def _key_of(record: dict[str, Any]) -> str | None:
+    return record.get("release_id") or record.get("estimate_id") or record.get("clusters_id")
+
+
 class Day:
     """The topics, and the map over them, which may be stopped and started again on its port."""
 
@@ -76,14 +80,15 @@ class Day:
 
     def configure(self, policy: str) -> None:
         """Which policy the map shows from its next start on."""
-        table = {"kafka": {"bootstrap_servers": self._kafka}, "policy": {"name": policy}}
+        with_devices = {"name": policy, "estimator": {"name": "pwh"}}  # only such a map reads clusterings
+        table = {"kafka": {"bootstrap_servers": self._kafka}, "policy": with_devices}
         self._config.write_text(toml(merged(DEFAULTS, table)))
 
     def publish(self, records: Iterable[bytes], topic: str = TOPICS[0]) -> None:
         """To the topic, with their keys; returns when they are there."""
         for record in records:
             read = json.loads(record)
-            self._producer.produce(topic, record, key=read.get("release_id") or read.get("estimate_id"))
+            self._producer.produce(topic, record, key=_key_of(read))
         assert self._producer.flush(30) == 0
 
     def start(self) -> None:

@@ -3,6 +3,7 @@
 import { Address, readAddress } from "./address.js";
 import { Answers } from "./answers.js";
 import { Budget } from "./budget.js";
+import { Clusters } from "./clusters.js";
 import { byId, element, setText } from "./dom.js";
 import { Freshness } from "./freshness.js";
 import { Legend } from "./legend.js";
@@ -23,6 +24,7 @@ const model = new Model(wanted.show);
 const source = new Source(model, wanted.policy);
 const views = [
   new Address(model, source, wanted),
+  new Clusters(model, byId("clusters"), byId("clusters-body"), byId("legend-card")), // before the map, which reads its colours
   new MapView(model, byId("map")),
   new Table(model, byId("table-view")),
   new Timeline(model),

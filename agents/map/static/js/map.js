@@ -1,5 +1,6 @@
 // The hexagons. No tiles, so no third-party requests: a graticule and a scale show place and distance.
 
+import { clusterColour } from "./clusters.js";
 import { fillOf } from "./colour.js";
 import { element } from "./dom.js";
 import { Graticule } from "./graticule.js";
@@ -7,6 +8,7 @@ import { intervalOf, isEstimate, opacityOf, spanOf, stateOf, statusOf, valueOf }
 
 const HOVERS = matchMedia("(hover: hover)").matches; // without hover, a tap opens the panel, which shows the same
 const OVERLAY_Z = 400; // of Leaflet's overlay pane; the next pane is at 500
+const CLUSTER_OPACITY = 0.85;
 const WORLD = { center: [20, 0], zoom: 2 };
 
 // Keep tooltips inside the map: Leaflet lets them cross its edge, where they are cut off.
@@ -56,8 +58,12 @@ export class MapView {
   #style(cell, record) {
     const polygon = this.#polygons.get(cell) ?? this.#make(cell);
     if (polygon === null) return;
-    const fill = fillOf(record, this.#model.range);
-    polygon.setStyle({ fillColor: fill ?? "transparent", fillOpacity: fill === null ? 0 : opacityOf(record) });
+    const { byCluster, clusterOf } = this.#model;
+    const cluster = byCluster ? (clusterOf.get(cell) ?? null) : null;
+    const ofCluster = cluster === null ? null : clusterColour(cluster);
+    const fill = byCluster ? ofCluster : fillOf(record, this.#model.range);
+    const opacity = byCluster ? CLUSTER_OPACITY : opacityOf(record);
+    polygon.setStyle({ fillColor: fill ?? "transparent", fillOpacity: fill === null ? 0 : opacity });
     const path = polygon.getElement();
     const classes = ["cell", "leaflet-interactive"];
     if (cell === this.#model.selected) classes.push("chosen");
@@ -71,6 +77,7 @@ export class MapView {
     path.dataset.cell = cell;
     path.dataset.status = record === undefined ? "none" : statusOf(record);
     path.dataset.mean = valueOf(record) ?? "";
+    path.dataset.cluster = cluster === null ? "" : cluster + 1;
   }
 
   #make(cell) {
@@ -105,6 +112,8 @@ export class MapView {
     } else {
       lines.push(element("strong", {}, record === undefined ? "nothing published" : stateOf(record)));
     }
+    const { byCluster, clusterOf } = this.#model;
+    if (byCluster && clusterOf.has(cell)) lines.push(element("span", {}, `cluster ${clusterOf.get(cell) + 1}`));
     return element("div", {}, ...lines, element("code", {}, cell));
   }
 

@@ -28,6 +28,9 @@ export class Model extends EventTarget {
     this.unit = "km/h";
     this.budgets = new Map(); // date -> record
     this.queries = []; // the stored periods of queries over days, the newest of each query first
+    this.clusterings = []; // ids of the stored clusterings, the newest first
+    this.byCluster = false; // whether the map shows clusters in place of speeds
+    this.clusterOf = new Map(); // cell -> index of its cluster, while the map shows clusters
     this.slot = null; // the slot on display
     this.following = true;
   }
@@ -101,6 +104,7 @@ export class Model extends EventTarget {
     this.layers.releases.applySlots(view);
     this.layers.estimates.applySlots(view.estimates);
     this.queries = view.queries ?? [];
+    this.clusterings = view.clusterings ?? [];
     this.#showAvailable();
   }
 
@@ -131,6 +135,11 @@ export class Model extends EventTarget {
     this.#load(this.slot);
     if (index + 1 < this.slots.length) this.#load(this.slots[index + 1].slot);
     this.changed();
+  }
+
+  // Fetch the records of a stored hour that are missing.
+  load(slot) {
+    if (this.slots.some((each) => each.slot === slot)) this.#load(slot);
   }
 
   select(cell) {
