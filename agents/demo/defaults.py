@@ -17,7 +17,8 @@ from hatcast.agents.config.settings import (
 from hatcast.agents.config.topics_table import TopicsTable
 from hatcast.agents.demo.embedded import PARTITIONS, Addresses
 from hatcast.agents.device.fold import Rules
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.errors import HatcastError
+from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.units import DAY_MS
 
 TOPICS: Final = TopicsTable(telemetry_retention="none")
@@ -66,6 +67,12 @@ def demo_settings(
     else:
         policy = hybrid_policy(feed_format) if hybrid else demo_policy(feed_format)
         given = parse_settings({"policy": policy}, Path(), {})
+    if given.policy.relation is Relation.ADD_REMOVE:
+        raise HatcastError(
+            f"policy {given.policy.name!r} releases hours from its first start on only (add_remove), and the demo's"
+            " readings are of the past: release recordings with `hatcast batch --ledger`, or demo a policy with"
+            ' relation = "replace"'
+        )
     if hybrid or given.policy.takes_reports:
         Rules(given.policy, None)  # raises now what would otherwise fail in the devices
     return dataclasses.replace(

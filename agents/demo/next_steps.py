@@ -16,13 +16,15 @@ def next_steps(origin: Origin, policy: Policy) -> Iterator[str]:
     """Yield the next commands, each on its own line below a line that says what it is for."""
     program = own_program()
     yield "next"
+    if origin.files:
+        # A policy that takes reports needs them in a file: the command has a policy of readings alone instead.
+        config = None if policy.takes_reports else origin.config
+        yield "  private means of these files, in a ledger that never charges a mean twice:"
+        yield f"    {_batch(program, origin, config, policy.timezone)}"
     if policy.takes_reports:
         yield "  a device of your own:"
         yield f"    {program} device --help"
-    elif origin.files:
-        yield "  private means of these files, in a ledger that never charges a mean twice:"
-        yield f"    {_batch(program, origin, policy)}"
-    else:
+    if not origin.files:
         yield "  recordings of your own:"
         yield f"    {program} demo --help"
     yield "  a pipeline with your own Kafka and Redis:"
@@ -40,14 +42,17 @@ def own_program() -> str:
     return shlex.quote(os.path.abspath(own))  # noqa: PTH100 - resolve() would follow links out of an environment
 
 
-def _batch(program: str, origin: Origin, policy: Policy) -> str:
-    """Return a command that releases the recordings privately into a new ledger file."""
+def _batch(program: str, origin: Origin, config: Path | None, timezone: str) -> str:
+    """Return a command that releases the recordings privately into a new ledger file.
+
+    config   None: it also writes a configuration
+    """
     name = _free_name()
     files = " ".join(shlex.quote(str(file)) for file in origin.files)
-    config, prepare = origin.config, ""
+    prepare = ""
     if config is None:
         config = Path(f"{name}.toml")
-        prepare = f"{program} init --yes --timezone {policy.timezone} --hours 0,24 --config {config} && "
+        prepare = f"{program} init --yes --timezone {timezone} --hours 0,24 --config {config} && "
     return (
         f"{prepare}{program} batch {files} --format {origin.format} --config {shlex.quote(str(config))}"
         f" --ledger {name}.ledger"

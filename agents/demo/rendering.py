@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hatcast.agents.demo import texts
+from hatcast.agents.demo.introduction import introduction
 from hatcast.agents.demo.messages import Began
 from hatcast.agents.demo.observer import Listener
 from hatcast.agents.demo.page import answers_table, page
@@ -92,7 +93,7 @@ class Lines:
 
     def begin(self, state: State, began: Began) -> None:
         """Print the introduction."""
-        rows = texts.introduction(state, began)
+        rows = introduction(state, began)
         self._print(f"{word:<10}  {text}".replace("±", "+-") for word, text in rows)
 
     def release(self, release: Published, record: bytes, state: State) -> None:
@@ -158,7 +159,7 @@ class Screen:
         rows = Table.grid(padding=(0, 2))
         rows.add_column(style="bold", no_wrap=True)
         rows.add_column()
-        for word, text in texts.introduction(state, began):
+        for word, text in introduction(state, began):
             rows.add_row(word, text)
         self._live.console.print(Text("hatcast demo", style="bold"), rows, Text("Ctrl-C ends it.\n", style="dim"))
 

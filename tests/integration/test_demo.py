@@ -349,6 +349,8 @@ def test_a_hybrid_policy_blends_readings_with_the_reports_of_devices_and_the_dem
     assert f"readings {8 * READINGS * HOURS}: {8 * READINGS * HOURS} counted" in lines, "no reading of the others"
     assert f"reports of devices {12 * HOURS}: {12 * HOURS} counted" in lines
     assert any(line.startswith("trust ") and "8 of 20 buses, a share of 40%," in line for line in lines)
+    (command,) = [line.strip() for line in lines if " batch " in line]
+    assert "init --yes" in command, "a policy without reports: batch has none of them"
 
 
 @pytest.mark.parametrize(("share", "users"), [(0, {"central": 0, "local": BUSES}), (1, {"central": BUSES, "local": 0})])
@@ -386,6 +388,19 @@ def test_devices_without_a_policy_that_takes_their_reports_are_one_clear_line(tm
     code, out, err = finished(temporary, "--hybrid", "--config", edge_config(tmp_path))
     assert (code, out, err.count(b"\n")) == (1, b"", 1)
     assert b"takes no reports: its estimator is baseline; choose a hybrid one" in err
+
+
+def test_a_policy_that_releases_nothing_of_the_past_is_one_clear_line(tmp_path: Path, temporary: Path) -> None:
+    (tmp_path / "cells.txt").write_text('source = "public"\n871126d33ffffff\n')
+    privacy = {"relation": "add_remove", "min_users": None, "max_hats_per_day": 2}
+    estimator = {"name": "capped_ratio", "array_length": 2}
+    policy = {"name": "hidden", "hours": [7, 10], "cells": "cells.txt", "estimator": estimator}
+    table = merged(merged(DEFAULTS, {"policy": policy}), {"policy": {"privacy": privacy}})
+    config = tmp_path / "hatcast.toml"
+    config.write_text(toml(table))
+    code, out, err = finished(temporary, "--config", config)
+    assert (code, out, err.count(b"\n")) == (1, b"", 1)
+    assert b"release recordings with `hatcast batch --ledger`" in err
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.demo import texts
 from hatcast.agents.demo.defaults import demo_policy, hybrid_policy
 from hatcast.agents.demo.fleet import vehicles_with_devices
+from hatcast.agents.demo.introduction import introduction
 from hatcast.agents.demo.messages import Began
 from hatcast.agents.demo.page import noise_strip, page
 from hatcast.agents.demo.rendering import Lines, Screen
@@ -236,7 +237,7 @@ def test_a_settled_day_is_said_once_and_summed_up(capsys: pytest.CaptureFixture[
 def test_every_word_of_the_table_of_a_tracker_is_in_the_introduction() -> None:
     shown = tracked()
     assert shown.began is not None
-    words = {word for word, _ in texts.introduction(shown, shown.began)}
+    words = {word for word, _ in introduction(shown, shown.began)}
     assert {"predicted", "deferred", "suppressed", "budget"} <= words
 
 
@@ -304,10 +305,17 @@ def test_the_introduction_says_who_trusts_whom_and_which_noise_hides_each_group(
     shown = state(**HYBRID)
     assert shown.began is not None
     began = msgspec.structs.replace(shown.began, trusting=60, devices=540)
-    rows = dict(texts.introduction(shown, began))
+    rows = dict(introduction(shown, began))
     assert "60 of 600 buses, a share of 10%, trust the operator" in rows["trust"]
     assert rows["trust"].endswith("epsilon 1")
     assert "the other 540" in rows["devices"]
+    for estimator, hidden in (
+        ("lm_only", "lm_only uses none of them"),
+        ("full_lm", "of a device to the mean of each, eps"),
+    ):
+        privacy = {"epsilon": 2.0, "max_hats_per_day": 40, "daily_limit": 80.0}
+        other = state(privacy=privacy, estimator={"name": estimator})
+        assert hidden in dict(introduction(other, began))["trust"]
     assert "epsilon 2," in rows["devices"]
     assert "epsilon: 2 for each mean" in rows["budget"], "the ledger charges what the group pays that pays more"
 

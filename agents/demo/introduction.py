@@ -1,0 +1,102 @@
+"""Introduction of the demo, for a reader who knows nothing else about hatcast."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from hatcast.agents.demo.defaults import VEHICLES
+from hatcast.agents.demo.embedded import PARTITIONS
+from hatcast.agents.demo.messages import Began
+from hatcast.agents.demo.state import State
+from hatcast.agents.demo.texts import days_text
+from hatcast.stream.policy.policy import Policy
+
+_DEFERRED: Final = (
+    "no query about this hexagon and hour alone: the budget went where it tells more. A day that is over is settled:"
+    " the rest of the budget goes to queries about several hours, and all of the day's hours are estimated again"
+)
+
+
+def introduction(state: State, began: Began) -> Iterator[tuple[str, str]]:
+    """Yield rows of (term, meaning) for the top of the page."""
+    policy = state.policy
+    real = (
+        "the worker with its noise and budget, as in production; a Redis server; Kafka's protocol, from a mock broker"
+        f" ({PARTITIONS} partitions, topics not checked). Only on this machine; all of it is deleted at the end"
+    )
+    if policy.tracker is not None:
+        what = "speeds of the roads per hour and hexagon, from queries with noise that hides how fast any one bus went"
+        budget = (
+            "the most privacy that one bus's day has lost, in epsilon: a bus pays for its own part in each query;"
+            f" never more than {policy.daily_limit:g} a day"
+        )
+    else:
+        charge = policy.epsilon if policy.hybrid is None else policy.hybrid.charged(policy.epsilon)
+        each = "" if policy.hybrid is None else "each bus alike, "
+        what = f"mean speeds of buses per hour and hexagon, {each}with noise that hides how fast any one bus went"
+        budget = (
+            f"the most privacy that one bus's day has lost, in epsilon: {charge:g} for each mean that it is"
+            f" part of (at most {policy.max_hats_per_day}); never more than {policy.daily_limit:g} a day"
+        )
+    yield "map", f"{state.map_url} in a browser"
+    yield "what", what
+    yield "real", real
+    yield _source(state, began)
+    if policy.tracker is not None:
+        yield (
+            "41.3 ± 5.6",
+            "km/h: the road's speed is within ± 5.6 in 95 of 100 cases, by all that was released so far",
+        )
+        yield "predicted", "no query in this hour: it follows from other hours and hexagons"
+        yield "deferred", _DEFERRED
+        yield "suppressed", f"fewer than {policy.min_users} buses were there, so there is no query about the hour"
+    else:
+        yield (
+            "21.3 ± 1.6",
+            "km/h: the mean with its noise, which is within ± 1.6 in 95 of 100 cases; fewer buses, more noise",
+        )
+        yield "suppressed", f"fewer than {policy.min_users} buses were there, so no mean is published"
+    yield "budget", budget
+    if began.trusting is not None and began.devices is not None:
+        yield from _groups(policy, began.trusting, began.devices)
+    for query in policy.queries:
+        yield query.name, f"a query over {days_text(query.days)}: its answers come after the last of them"
+
+
+def _groups(policy: Policy, trusting: int, devices: int) -> Iterator[tuple[str, str]]:
+    """Yield rows about the two groups of a hybrid policy."""
+    local = policy.epsilon if policy.hybrid is None else policy.hybrid.local_epsilon
+    share = f"{trusting / max(trusting + devices, 1):.0%}"
+    trust = (
+        f"{trusting:,} of {trusting + devices:,} buses, a share of {share}, trust the operator and send their readings;"
+        f" {_hidden(policy)}"
+    )
+    others = (
+        f"the other {devices:,} do not: each has a device (hatcast device), which adds its own noise to its own mean,"
+        f" epsilon {local:g}, and sends nothing else"
+    )
+    yield "trust", trust
+    yield "devices", others
+    yield "weights", "of the mean of those who trust + of the mean of the devices' reports, in what is released"
+
+
+def _hidden(policy: Policy) -> str:
+    """Say how the means of those who trust the operator are hidden."""
+    if policy.hybrid is not None and not policy.hybrid.use.central:
+        return f"{policy.estimator} uses none of them"
+    if policy.hybrid is not None and policy.hybrid.use.all_local:
+        return f"the operator adds the noise of a device to the mean of each, epsilon {policy.hybrid.local_epsilon:g}"
+    return f"the operator adds noise to their mean, epsilon {policy.epsilon:g}"
+
+
+def _source(state: State, began: Began) -> tuple[str, str]:
+    pace = f"{began.speedup:,.0f} times the recorded pace" if began.speedup else "as fast as possible"
+    if 0 < began.speedup <= 3600:
+        pace = f"an hour in {3600 / began.speedup:.2g} s"
+    if not state.origin.files:
+        buses = VEHICLES if began.trusting is None else began.trusting + (began.devices or 0)
+        return "made up", f"the city and its {buses} buses; {pace}"
+    times = ""
+    if began.last_ms is not None:
+        first, last = (f"{state.calendar.local(instant):%Y-%m-%d %H:%M}" for instant in (began.first_ms, began.last_ms))
+        times = f", {first} to {last} {state.policy.timezone}"
+    return "recorded", f"{state.origin.name}: {began.records or 0:,} records{times}; {pace}"
