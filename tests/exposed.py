@@ -4,7 +4,7 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from hatcast.agents.monitoring.declarations import METRICS
+from hatcast.agents.monitoring.declarations import METRICS, POLICY_INFO
 from hatcast.agents.monitoring.kinds import Process
 
 LIBRARY: Final = ("process_", "python_")  # of the Prometheus client itself
@@ -20,9 +20,11 @@ def families(page: str) -> set[str]:
 
 
 def figures(page: str, name: str) -> dict[tuple[str, ...], float]:
-    """Values of the labels, in the order of the page -> figure, of the sample `name`."""
+    """Values of the labels, in the order of the page -> figure, of the sample `name`; without a worker's `policy`."""
     return {
-        tuple(sample.labels.values()): sample.value
+        tuple(value for label, value in sample.labels.items() if label != "policy" or name == POLICY_INFO.name): (
+            sample.value
+        )
         for family in text_string_to_metric_families(page)
         for sample in family.samples
         if sample.name == name

@@ -15,6 +15,9 @@ _TITLES: Final = {
     Process.BRIDGE: "Bridges",
     Process.DISPLAY: "The display",
 }
+_OF_A_WORKER: Final = """\
+Each has the label `policy` too: the name of the one policy that the worker runs. So several policies can share a
+Prometheus: aggregate `by (policy)`."""
 _HEAD: Final = """# Metrics
 
 <!-- written by python -m tools.metrics_page from agents/monitoring/declarations.py -->
@@ -37,7 +40,8 @@ def render_page() -> str:
 def _sections() -> Iterator[str]:
     for process, title in _TITLES.items():
         of_process = [metric for metric in METRICS if _owner(metric) == process]
-        yield f"\n## {title}\n\n| name | kind | labels | meaning |\n|---|---|---|---|\n"
+        remark = f"\n{_OF_A_WORKER}\n" if process is Process.WORKER else ""
+        yield f"\n## {title}\n{remark}\n| name | kind | labels | meaning |\n|---|---|---|---|\n"
         yield from (_row(metric) for metric in of_process)
 
 

@@ -16,6 +16,8 @@ _DISPLAY: Final = (Process.DISPLAY,)
 _FAST: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _SLOW: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
 PARTITION: Final = Label("partition")
+POLICY: Final = Label("policy")
+"""Label of every metric of a worker: the name of its one policy, public and the same for the process' life."""
 STATUS: Final = Label("status", ("released", "suppressed", "budget_exhausted", "incomplete", "deferred"))
 # The parts of `/readyz`. A policy that accepts device reports folds two topics, each with its own parts.
 _TOPIC_PARTS: Final = ("redis", "ledger", "group", "partitions", "checkpoint", "clock")
@@ -111,7 +113,7 @@ POLICY_INFO: Final = gauge(
     "hatcast_policy_info",
     "Always 1; the labels are the policy that this worker releases.",
     _WORKER,
-    (Label("policy"), Label("policy_id")),
+    (POLICY, Label("policy_id")),
 )
 
 # Worker: releases.

@@ -16,7 +16,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from hatcast.agents.clock import monotonic_s
-from hatcast.agents.monitoring.declarations import BUILD_INFO, METRICS
+from hatcast.agents.monitoring.declarations import BUILD_INFO, METRICS, POLICY
 from hatcast.agents.monitoring.kinds import Counter, Gauge, Histogram, Kind_co, Metric, Process
 
 Samples = Mapping[tuple[str, ...], float]
@@ -30,6 +30,7 @@ class Meters(Collector):
         self._registry = prometheus.CollectorRegistry()
         self._metrics: dict[str, Any] = {}
         self._callbacks: dict[Gauge, Callable[[], Samples]] = {}
+        self._policy = ""
         prometheus.ProcessCollector(registry=self._registry)
         prometheus.PlatformCollector(registry=self._registry)
         prometheus.GCCollector(registry=self._registry)
@@ -41,6 +42,10 @@ class Meters(Collector):
             if process in metric.processes and metric.kind is not prometheus.Gauge:
                 self._create(metric)
         self.set(BUILD_INFO, 1, version=version("hatcast"), process=process.value)
+
+    def set_policy(self, name: str) -> None:
+        """Add the label `policy` with this value to all metrics of the process; "": none. A worker runs one policy."""
+        self._policy = name
 
     def count(self, counter: Counter, by: float = 1, **labels: str) -> None:
         """Increment a counter. Raises ValueError if a label's value is not declared."""
@@ -86,7 +91,7 @@ class Meters(Collector):
     def render(self, accept: str = "") -> tuple[bytes, str]:
         """Return the body of `/metrics` and its content type, in the format that the header Accept asks for."""
         encode, content_type = choose_encoder(accept)
-        return encode(self._registry), content_type
+        return encode(_PolicyLabel(self._registry, self._policy) if self._policy else self._registry), content_type
 
     def _child(self, metric: Metric[Kind_co], labels: Mapping[str, str]) -> Kind_co:
         _check(metric, labels)
@@ -105,6 +110,22 @@ class Meters(Collector):
                 for values in product(*(label.values for label in metric.labels)):
                     created.labels(*values)
         return created
+
+
+class _PolicyLabel(Collector):
+    """The metrics of a registry, with a label of one value on each of hatcast's own."""
+
+    def __init__(self, registry: prometheus.CollectorRegistry, policy: str) -> None:
+        self._registry = registry
+        self._policy = policy
+
+    def collect(self) -> Iterator[prometheus.Metric]:
+        """Yield the families, which the registry makes anew at each scrape."""
+        for family in self._registry.collect():
+            if family.name.startswith("hatcast_"):
+                own = {POLICY.name: self._policy}
+                family.samples = [sample._replace(labels=dict(sample.labels) | own) for sample in family.samples]
+            yield family
 
 
 def _check(metric: Metric[Any], labels: Mapping[str, str]) -> None:

@@ -156,6 +156,8 @@ class Worker:
 
     async def _serve_health(self) -> None:
         if self._settings.listen is not None:
+            METERS.set_policy(self._settings.policy.name)
+            self._resources.callback(METERS.set_policy, "")
             health = OperatorServer(self._settings.listen, Process.WORKER, self._readiness)
             await health.start()
             self._resources.push_async_callback(health.stop)

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from hatcast.agents.config.settings import Address, parse_address
 from hatcast.agents.monitoring import declarations as declared
-from hatcast.agents.monitoring.declarations import METRICS
+from hatcast.agents.monitoring.declarations import BEHIND, METRICS, POLICY_INFO
 from hatcast.agents.monitoring.kinds import Label, Metric, Process, counter, gauge, histogram
 from hatcast.agents.monitoring.meters import Meters
 from hatcast.agents.monitoring.server import OperatorServer
@@ -105,6 +106,23 @@ def test_what_is_counted_is_on_the_page() -> None:
     assert figures(page, "hatcast_tries_total") == {("good",): 0, ("bad",): 3}
     assert figures(page, "hatcast_warmth_ratio") == {(): 0.5}
     assert figures(page, "hatcast_time_seconds_bucket") == {("0.1",): 1, ("1.0",): 2, ("+Inf",): 2}
+
+
+def test_every_figure_of_a_worker_names_its_policy_and_those_of_the_client_library_do_not() -> None:
+    meters = Meters()
+    meters.expose(Process.WORKER)
+    meters.register(BEHIND, lambda: {("0",): 1.0})
+    meters.set(POLICY_INFO, 1, policy="city", policy_id="b2:1")
+    assert "policy=" not in meters.render()[0].decode().replace("hatcast_policy_info{policy=", "")
+    meters.set_policy("city")
+    shown = [*text_string_to_metric_families(meters.render()[0].decode())]
+    own = [sample for family in shown if family.name.startswith("hatcast_") for sample in family.samples]
+    assert len(own) > 50
+    assert {sample.labels["policy"] for sample in own} == {"city"}
+    assert not any("policy" in each.labels for family in shown for each in family.samples if each not in own)
+    (behind,) = [sample for sample in own if sample.name == BEHIND.name]
+    assert behind.labels == {"partition": "0", "policy": "city"}
+    assert behind.value == 1.0
 
 
 def test_a_label_that_is_not_declared_is_refused_so_that_no_vehicle_can_become_one() -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from hatcast.agents.monitoring.declarations import METRICS
+from hatcast.agents.monitoring.declarations import METRICS, POLICY
 from hatcast.agents.monitoring.kinds import Process
 from tests.promql import named
 from tests.services.absent import absent
@@ -26,7 +26,10 @@ RUNBOOK: Final = (ROOT / "docs" / "runbook.md").read_text()
 SCRAPED: Final = {"instance", "job"}  # labels that Prometheus adds
 OTHERS: Final = {"up", "ALERTS", "process_cpu_seconds_total", "process_resident_memory_bytes"}
 SHOWN: Final = {
-    name: {label.name for label in metric.labels} | SCRAPED | ({"le"} if suffix else set())
+    name: {label.name for label in metric.labels}
+    | SCRAPED
+    | ({"le"} if suffix else set())
+    | ({POLICY.name} if Process.WORKER in metric.processes else set())
     for metric in METRICS
     for suffix in (("_bucket", "_sum", "_count") if metric.buckets else ("",))
     for name in [metric.name + suffix]
@@ -105,7 +108,7 @@ def test_every_alert_says_what_it_means_and_what_to_do(alert: dict[str, Any]) ->
 @every_alert
 def test_every_alert_has_a_section_of_the_runbook(alert: dict[str, Any]) -> None:
     name = alert["alert"]
-    assert alert["annotations"]["runbook_url"] == f"docs/runbook.md#{name.lower()}"
+    assert alert["annotations"]["runbook_url"] == f"{{{{ $externalLabels.runbook }}}}#{name.lower()}"
     section = RUNBOOK.partition(f"\n### {name}\n")[2].partition("\n##")[0]
     assert all(word in section for word in ("Means:", "Look at:", "Do:")), "write a section"
 
@@ -133,6 +136,21 @@ def test_every_series_in_the_tests_of_alerts_exists() -> None:
         for test in yaml.safe_load(path.read_text())["tests"]:
             for each in test["input_series"]:
                 assert unknown(each["series"]) == set(), test["name"]
+
+
+def test_the_runbook_of_an_alert_is_an_absolute_address_that_is_set_in_one_place() -> None:
+    labels = yaml.safe_load((PROMETHEUS / "prometheus.yaml").read_text())["global"]["external_labels"]
+    assert labels == {"runbook": "http://127.0.0.1:8000/runbook/"}, "where scripts/docs serves it"
+    assert "`external_labels`" in RUNBOOK
+
+
+@every_alert
+def test_an_alert_on_a_worker_is_of_one_policy(alert: dict[str, Any]) -> None:
+    of_workers = {name for name in named(alert["expr"]) if "policy" in SHOWN.get(name, ())}
+    if not of_workers or any("display" in name for name in named(alert["expr"])):
+        return  # the map shows the releases of all policies
+    groups = re.findall(r"\b(?:sum|max|min|count)\s*(by \([^)]*\)|without \([^)]*\)|\()", alert["expr"])
+    assert [each for each in groups if not re.match(r"by \(.*\b(policy|instance)\b|without", each)] == []
 
 
 def test_what_is_scraped_and_watched_is_well_formed() -> None:
