@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hatcast.agents.cli.options import config_option, json_option
-from hatcast.agents.worker.preflight import Check, State, examine
+from hatcast.agents.cli.options import accept_gap_option, accept_volatile_state_option, config_option, json_option
+from hatcast.agents.worker.checks import Accepted, Check, State
+from hatcast.agents.worker.preflight import examine
 
 _STYLES = {State.OK: "green", State.WARNING: "yellow", State.PROBLEM: "bold red"}
 
@@ -18,12 +19,15 @@ _STYLES = {State.OK: "green", State.WARNING: "yellow", State.PROBLEM: "bold red"
 @click.command(epilog="Example:  hatcast doctor --config hatcast.toml")
 @config_option
 @json_option
-def command(config: Path, *, as_json: bool) -> None:
+@accept_gap_option
+@accept_volatile_state_option
+def command(config: Path, as_json: bool, accept_gap: bool, accept_volatile_state: bool) -> None:
     """Check the configuration, brokers, topics, Redis, clocks and stored policy; name the fix for each problem.
 
-    Changes nothing. Exits with 1 if a problem would keep a worker from starting or break its guarantees.
+    Changes nothing. Exits with 1 if a problem would keep a worker from starting or break its guarantees. Give it the
+    options that the workers have.
     """
-    checks = list(examine(config))
+    checks = list(examine(config, Accepted(gap=accept_gap, volatile_state=accept_volatile_state)))
     problems = sum(check.state is State.PROBLEM for check in checks)
     if as_json:
         click.echo(msgspec.json.encode({"problems": problems, "checks": checks}))

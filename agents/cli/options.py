@@ -42,6 +42,16 @@ map_option = click.option(
     help="Also draw a map of the cells: map.svg, map.png or map.pdf. It loads nothing, so it has no streets.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+accept_gap_option = click.option(
+    "--accept-gap",
+    is_flag=True,
+    help="Continue after telemetry was deleted unread; unreleased HATs of those days are published as incomplete.",
+)
+accept_volatile_state_option = click.option(
+    "--accept-volatile-state",
+    is_flag=True,
+    help="Start on a Redis that evicts keys or does not persist: for trials, where state may be lost.",
+)
 
 
 def _listen(_: click.Context, __: click.Parameter, text: str | None) -> Address | None:

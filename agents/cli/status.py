@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,14 @@ from hatcast.agents.kafka.registry import Registry
 from hatcast.agents.kafka.topics import topic_range
 from hatcast.agents.redis.connection import connect_redis_async
 from hatcast.agents.redis.contributions import HatStore
+from hatcast.agents.redis.identity import partition_count_error
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.retained import RetainedStore
 from hatcast.agents.redis.slot_progress import Mark, Progress
 from hatcast.agents.release.query_inputs import count_unanswered
+from hatcast.agents.release.tracker_day import read_tracker
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.watermark import min_watermark
@@ -55,11 +58,12 @@ class _Topic:
 
     def report(self, ranges: Sequence[tuple[int, int]]) -> dict[str, Any]:
         """Return the state as JSON. `ranges`: (first, end) offsets of each partition of the topic."""
-        rows = zip(self.offsets, ranges, self.watermarks, strict=True)
+        # A topic may have grown since the first start: what is in its new partitions is not folded.
+        rows = zip_longest(self.offsets, [end for _, end in ranges], self.watermarks)
         return {
             "partitions": [
                 {"partition": partition, "offset": offset, "end": end, "clock": watermark}
-                for partition, (offset, (_, end), watermark) in enumerate(rows)
+                for partition, (offset, end, watermark) in enumerate(rows)
             ],
             "outcomes": {outcome: records for outcome, records in self.outcomes.items() if records},
         }
@@ -92,6 +96,7 @@ async def read_status(settings: Settings) -> dict[str, Any]:
         progress = await ledger.progress.read()
         next_policy = await ledger.next_policy()
         retained = RetainedStore(redis, policy.name, int(partitions))
+        tracker = {} if policy.tracker is None else {"tracker": await read_tracker(store, ledger, policy)}
         queries = {}
         if policy.queries:
             count = await count_unanswered(store, retained, ledger, policy)
@@ -105,11 +110,13 @@ async def read_status(settings: Settings) -> dict[str, Any]:
     return (
         _slots(policy, calendar, progress, store.partitions)
         | queries
+        | tracker
         | {
             "policy": policy.name,
             "policy_id": policy.policy_id,
             **reports.pop(""),
             **reports,
+            "started_with": store.partitions,
             # Every slot that ends at or before this time is final.
             "closed_through": None if watermark is None else calendar.local(watermark - policy.lateness_ms).isoformat(),
             "open_hats": sum(map(len, cells.values())),
@@ -163,6 +170,11 @@ def _show(status: dict[str, Any], settings: Settings) -> None:
         console.print(
             f"unanswered      {status['unanswered']} queries; {len(status['kept_slots'])} slots retained for them"
         )
+    if "tracker" in status:
+        _show_tracker(console, status["tracker"])
+    if len(status["partitions"]) != status["started_with"]:
+        error = partition_count_error(status["policy"], status["started_with"], len(status["partitions"]))
+        console.print(f"partitions      {error}", soft_wrap=True, highlight=False)
     if (next_policy := status["replaced_by"]) is not None:
         console.print(f"replaced        by {next_policy['policy']} from {next_policy['from']} on")
     for name, record in status["registry"]["policies"].items():
@@ -174,6 +186,14 @@ def _show(status: dict[str, Any], settings: Settings) -> None:
         console.print(
             f"spent           {status['total']:g} of {status['total_limit']:g} for all days of a vehicle together"
         )
+
+
+def _show_tracker(console: Console, tracker: Mapping[str, Any]) -> None:
+    console.print(f"tracker         settled through {tracker['settled'] or 'no date yet'}")
+    if tracker["date"] is not None:
+        ended = "it has ended and is being settled" if tracker["ended"] else "it has not ended"
+        closed = "" if tracker["closed"] is None else f"; no more queries: {tracker['closed']}"
+        console.print(f"                at work on {tracker['date']}: {ended}{closed}", highlight=False)
 
 
 def _show_topic(console: Console, calendar: Calendar, name: str, topic: Mapping[str, Any]) -> None:

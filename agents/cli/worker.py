@@ -3,12 +3,29 @@
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import click
 
-from hatcast.agents.cli.options import config_option, metrics_listen_option
+from hatcast.agents.cli.options import (
+    accept_gap_option,
+    accept_volatile_state_option,
+    config_option,
+    metrics_listen_option,
+)
 from hatcast.agents.config.settings import Address, load_settings
 from hatcast.agents.monitoring.logs import configure_logs
+
+
+class _Options(TypedDict):
+    """Parsed command-line options."""
+
+    config: Path
+    metrics_listen: Address | None
+    log_level: str
+    accept_gap: bool
+    accept_volatile_state: bool
+    drain: bool
 
 
 @click.command(epilog="Example:  hatcast worker --config hatcast.toml")
@@ -17,32 +34,33 @@ from hatcast.agents.monitoring.logs import configure_logs
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
+@accept_gap_option
+@accept_volatile_state_option
 @click.option(
-    "--accept-gap",
+    "--drain",
     is_flag=True,
-    help="Continue after telemetry was deleted unread; unreleased HATs of those days are published as incomplete.",
+    help="After the feeds have stopped: close what is open, with the partitions of the policy's first start, and end.",
 )
-@click.option(
-    "--accept-volatile-state",
-    is_flag=True,
-    help="Start on a Redis that evicts keys or does not persist: for trials, where state may be lost.",
-)
-def command(
-    config: Path, metrics_listen: Address | None, log_level: str, accept_gap: bool, accept_volatile_state: bool
-) -> None:
+def command(**given: Unpack[_Options]) -> None:
     """Fold telemetry and release private means, until Ctrl-C or SIGTERM.
 
     Run any number of workers: they share the partitions, and each may be killed at any time.
     """
-    settings = load_settings(config)
-    if metrics_listen is not None:
-        settings = replace(settings, listen=metrics_listen)
-    configure_logs(log_level)
+    settings = load_settings(given["config"])
+    if given["metrics_listen"] is not None:
+        settings = replace(settings, listen=given["metrics_listen"])
+    configure_logs(given["log_level"])
     # Imported after the configuration is read, so that its errors are reported at once.
     from hatcast.agents.kafka.topics import ensure_topics
     from hatcast.agents.redis.durability import ensure_durable
+    from hatcast.agents.worker.drain import check_not_grown, plan_drain
     from hatcast.agents.worker.worker import run_worker
 
-    partitions = ensure_topics(settings)
-    ensure_durable(settings, accept_volatile_state=accept_volatile_state)
-    asyncio.run(run_worker(settings, partitions, accept_gap=accept_gap))
+    drain = None
+    if given["drain"]:
+        partitions, drain = plan_drain(settings, accept_gap=given["accept_gap"])
+    else:
+        check_not_grown(settings)
+        partitions = ensure_topics(settings)
+    ensure_durable(settings, accept_volatile_state=given["accept_volatile_state"])
+    asyncio.run(run_worker(settings, partitions, accept_gap=given["accept_gap"], drain=drain))

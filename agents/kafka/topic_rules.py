@@ -261,6 +261,8 @@ def _partition_findings(spec: TopicSpec, state: TopicState, settings: Settings) 
         return []
     harmless = spec.name in (topics.budget, topics.dead_letters, topics.clusters)
     fix = "set another topic under [topics] before the first start, and hatcast creates it"
+    if state.partitions < spec.partitions:
+        fix += "; or, after telemetry has grown, add partitions by kafka-topics.sh --alter (docs/runbook.md)"
     if harmless:
         fix = "no action needed: records are in partition 0, and the others stay empty"
     elif spec.name == topics.registry:

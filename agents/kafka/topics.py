@@ -13,6 +13,7 @@ from hatcast.agents.kafka.topic_rules import (
     AFTER_MAX,
     BEFORE_MAX,
     MAX_MESSAGE_BYTES,
+    PARTITIONS,
     RETENTION,
     TIMESTAMP_TYPE,
     UNLIMITED,
@@ -39,19 +40,22 @@ _EXISTS: Final = 36
 _BAD_CONFIG: Final = 40
 
 
-def ensure_topics(settings: Settings) -> int:
+def ensure_topics(settings: Settings, started_with: int | None = None) -> int:
     """Create missing topics and check all of them; return the number of telemetry partitions.
 
     Several workers may do this at the same time. Findings that are not fatal are logged as warnings.
+    Args: `started_with`, for a drain, the number of telemetry partitions at the first start: topics may have more.
     Raises HatcastError if the broker is unreachable, a topic cannot be created, or a finding is fatal.
     """
     telemetry = telemetry_topic(settings)
     with admin_client(settings) as admin:
         states = _ensure(admin, settings, [telemetry])
         partitions = states[telemetry.name].partitions
-        outputs = output_topics(settings, partitions)
+        outputs = output_topics(settings, started_with or partitions)
         states |= _ensure(admin, settings, outputs)
     found = [finding for topic in (telemetry, *outputs) for finding in findings(topic, states[topic.name], settings)]
+    if started_with is not None:  # nothing is sent to the partitions that were added, and recovery reads all
+        found = [each for each in found if each.setting != PARTITIONS or int(each.found) < started_with]
     fatal = [finding for finding in found if finding.fatal]
     if fatal:
         more = f" (and {len(fatal) - 1} more: hatcast doctor lists them)" if len(fatal) > 1 else ""
@@ -68,11 +72,15 @@ class TopicReport:
     partitions   name of an existing topic -> number of its partitions
     missing      names of the missing topics
     findings     differences from the specifications
+    denied       name of a missing topic -> the error that a worker would raise when it creates the topic
+    broker_version   of the oldest broker, as far as its protocol shows it; "" if it does not
     """
 
     partitions: Mapping[str, int]
     missing: Sequence[str]
     findings: Sequence[Finding]
+    denied: Mapping[str, HatcastError]
+    broker_version: str
 
 
 def check_topics(settings: Settings, patience_s: float = CONNECT_SECONDS) -> TopicReport:
@@ -83,17 +91,31 @@ def check_topics(settings: Settings, patience_s: float = CONNECT_SECONDS) -> Top
         partitions = states[telemetry.name].partitions if states else settings.kafka.partitions
         outputs = output_topics(settings, partitions)
         states |= _states(admin, settings, [topic.name for topic in outputs])
-    specs = (telemetry, *outputs)
+        specs = (telemetry, *outputs)
+        missing = [topic for topic in specs if topic.name not in states]
+        denied = {topic.name: error for topic in missing if (error := _creation_error(admin, settings, topic))}
+        version = _broker_version(admin)
     return TopicReport(
         partitions={name: state.partitions for name, state in states.items()},
-        missing=[topic.name for topic in specs if topic.name not in states],
+        missing=[topic.name for topic in missing],
         findings=[f for topic in specs if topic.name in states for f in findings(topic, states[topic.name], settings)],
+        denied=denied,
+        broker_version=version,
     )
 
 
-def telemetry_partitions(settings: Settings) -> int:
-    """Return the current number of telemetry partitions. Raises HatcastError if the topic does not exist."""
-    return len(topic_range(settings, settings.topics.telemetry))
+def _broker_version(admin: "KafkaAdminClient") -> str:
+    """Return the version of the oldest broker, such as 4.2."""
+    brokers = [broker["broker_id"] for broker in admin.describe_cluster()["brokers"] if not broker["is_fenced"]]
+    versions = [admin.get_broker_version_data(broker).broker_version for broker in brokers]
+    return ".".join(map(str, min(versions, default=())))
+
+
+def telemetry_partitions(settings: Settings) -> int | None:
+    """Return the current number of telemetry partitions; None if the topic does not exist."""
+    name = settings.topics.telemetry
+    with admin_client(settings) as admin:
+        return _counts(admin, settings, [name]).get(name)
 
 
 def topic_range(settings: Settings, name: str) -> list[tuple[int, int]]:
@@ -198,23 +220,35 @@ def _ensure(admin: "KafkaAdminClient", settings: Settings, specs: Sequence[Topic
 
 def _create(admin: "KafkaAdminClient", settings: Settings, topic: TopicSpec) -> None:
     """Create a topic with the broker's default replication, unless another worker has just created it."""
+    error = _creation_error(admin, settings, topic, validate_only=False)
+    if error is not None:
+        raise error
+
+
+def _creation_error(
+    admin: "KafkaAdminClient", settings: Settings, topic: TopicSpec, *, validate_only: bool = True
+) -> HatcastError | None:
+    """Create a topic, or let the broker check whether it would; return the error, None if there is none."""
     configs = topic.configs
-    error = _request_creation(admin, topic, configs)
+    error = _request_creation(admin, topic, configs, validate_only=validate_only)
     if error is not None and error[0] == _BAD_CONFIG and AFTER_MAX in configs:
         del configs[AFTER_MAX]  # unknown before Kafka 3.6; `findings` warns about it
-        error = _request_creation(admin, topic, configs)
-    if error is not None and error[0] != _EXISTS:
-        raise HatcastError(
-            f"{broker_name(settings)} did not create the topic {topic.name!r} ({error[1]}): grant this user CREATE, or"
-            f" create it with {topic.partitions} partitions and"
-            f" {', '.join(f'{key}={value}' for key, value in configs.items())}"
-        )
+        error = _request_creation(admin, topic, configs, validate_only=validate_only)
+    if error is None or error[0] == _EXISTS:
+        return None
+    return HatcastError(
+        f"{broker_name(settings)} did not create the topic {topic.name!r} ({error[1]}): grant this user CREATE, or"
+        f" create it with {topic.partitions} partitions and"
+        f" {', '.join(f'{key}={value}' for key, value in configs.items())}"
+    )
 
 
-def _request_creation(admin: "KafkaAdminClient", topic: TopicSpec, configs: dict[str, str]) -> tuple[int, str] | None:
+def _request_creation(
+    admin: "KafkaAdminClient", topic: TopicSpec, configs: dict[str, str], *, validate_only: bool
+) -> tuple[int, str] | None:
     """Send the request; return None, or Kafka's error code and text."""
     request = {"num_partitions": topic.partitions, "replication_factor": -1, "configs": configs}
-    answer = admin.create_topics({topic.name: request}, raise_errors=False)["topics"][0]
+    answer = admin.create_topics({topic.name: request}, validate_only=validate_only, raise_errors=False)["topics"][0]
     code = int(answer["error_code"])
     return None if code == 0 else (code, str(answer.get("error_message") or f"error {code}"))
 

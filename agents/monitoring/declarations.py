@@ -101,7 +101,7 @@ FAILURES: Final = counter(
     "hatcast_troubles_total",
     "Failed attempts of a loop, usually because Redis or Kafka did not answer; each is retried.",
     (*_WORKER, *_DISPLAY),
-    (Label("loop", ("ingest", "release", "estimates", "ticks", "succession", "watch", "map")),),
+    (Label("loop", ("ingest", "release", "estimates", "ticks", "succession", "drain", "watch", "map")),),
 )
 READY: Final = gauge(
     "hatcast_ready",

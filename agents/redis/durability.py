@@ -45,11 +45,21 @@ class Durability:
     persistence: Persistence
     eviction: str | None
 
+    @property
+    def is_persistent(self) -> bool:
+        """Return False if a restart certainly loses everything."""
+        return self.persistence is not Persistence.NONE
+
+    @property
+    def keeps_keys(self) -> bool:
+        """Return False if it certainly deletes keys when its memory is full."""
+        return self.eviction in (NO_EVICTION, None)
+
     def weaknesses(self) -> Iterator[str]:
-        """Yield each setting that may lose state, with its fix."""
-        if self.persistence is Persistence.NONE:
+        """Yield each setting for which a worker does not start, with its fix."""
+        if not self.is_persistent:
             yield "it has no persistence: set `appendonly yes`"
-        if self.eviction not in (NO_EVICTION, None):
+        if not self.keeps_keys:
             yield f"its maxmemory-policy is {self.eviction}: set `maxmemory-policy {NO_EVICTION}`"
 
     def unknown(self) -> Iterator[str]:

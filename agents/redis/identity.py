@@ -1,7 +1,7 @@
 """Settings fixed at the first start: the policy under a name, the partition count, the user key."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hatcast.agents.redis.clients import AnyRedis
@@ -16,21 +16,25 @@ from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 async def claim_policy(redis: AnyRedis, keys: DomainKeys, policy: Policy, partitions: int) -> None:
     """Store the policy, its partition count and time zone at a first start; later, check that they are the same.
 
-    Raises HatcastError as `check_policy` does.
+    Raises HatcastError, with what to do: the first of `policy_errors`.
     """
     given = _claims(keys, policy, partitions)
-    _compare(keys, policy, partitions, {key: await _claim(redis, key, fields) for key, fields in given.items()})
+    stored = {key: await _claim(redis, key, fields) for key, fields in given.items()}
+    for _, error in _errors(keys, policy, partitions, stored):
+        raise error
 
 
-async def check_policy(redis: AnyRedis, keys: DomainKeys, policy: Policy, partitions: int) -> None:
-    """Check that `claim_policy` would succeed, without storing anything.
+async def policy_errors(
+    redis: AnyRedis, keys: DomainKeys, policy: Policy, partitions: int
+) -> list[tuple[str, HatcastError]]:
+    """Return the errors of which `claim_policy` would raise the first, without storing anything.
 
-    Raises HatcastError, with what to do: some keys of the policy differ, the partition count differs, another telemetry
-    topic uses the name, or the domain has another time zone.
+    Each has the name of its check: `stored policy` (another telemetry topic uses the name, the domain has another time
+    zone, or some keys of the policy differ) or `stored partitions`.
     """
     stored: dict[str, Any] = {key: await redis.hgetall(key) for key in _claims(keys, policy, partitions)}
     found = {key: {field.decode(): value for field, value in fields.items()} for key, fields in stored.items()}
-    _compare(keys, policy, partitions, found)
+    return [*_errors(keys, policy, partitions, found)]
 
 
 def _claims(keys: DomainKeys, policy: Policy, partitions: int) -> dict[str, Mapping[str, str | bytes]]:
@@ -46,37 +50,48 @@ def _claims(keys: DomainKeys, policy: Policy, partitions: int) -> dict[str, Mapp
     }
 
 
-def _compare(keys: DomainKeys, policy: Policy, partitions: int, found: Mapping[str, Mapping[str, bytes]]) -> None:
-    """Raise HatcastError if the stored values differ from the given ones; missing keys are allowed."""
+def _errors(
+    keys: DomainKeys, policy: Policy, partitions: int, found: Mapping[str, Mapping[str, bytes]]
+) -> Iterator[tuple[str, HatcastError]]:
+    """Yield an error for each stored value that differs from the given one; missing keys are allowed."""
+    name = "stored policy"
     domain = found[keys.owner(policy.name)].get("domain", keys.domain.encode()).decode()
     if domain != keys.domain:
-        raise HatcastError(
-            f"policy {policy.name!r} belongs to telemetry topic {domain!r} on this Redis, not to {keys.domain!r}: start"
-            " under another policy.name"
+        yield (
+            name,
+            HatcastError(
+                f"policy {policy.name!r} belongs to telemetry topic {domain!r} on this Redis, not to {keys.domain!r}:"
+                " start under another policy.name"
+            ),
         )
     zone = found[keys.zone].get("timezone", policy.timezone.encode()).decode()
     if zone != policy.timezone:
-        raise HatcastError(
-            f"policy.timezone {policy.timezone!r}: the other policies of telemetry topic {keys.domain!r} have {zone!r},"
-            " and all must have the same local days: use that"
+        yield (
+            name,
+            HatcastError(
+                f"policy.timezone {policy.timezone!r}: the other policies of telemetry topic {keys.domain!r} have"
+                f" {zone!r}, and all must have the same local days: use that"
+            ),
         )
     stored = found[keys.policy(policy.name)]
-    if not stored:
-        return
-    if stored["policy_id"].decode() != policy.policy_id:
-        raise HatcastError(
-            f"policy {policy.name!r} was started with another {differing_keys(stored['canonical'], policy.canonical)}:"
-            " a policy does not change; restore it, or start the new one under a new policy.name"
+    if stored and stored["policy_id"].decode() != policy.policy_id:
+        differing = differing_keys(stored["canonical"], policy.canonical)
+        yield (
+            name,
+            HatcastError(
+                f"policy {policy.name!r} was started with another {differing}: a policy does not change; restore it, or"
+                " start the new one under a new policy.name"
+            ),
         )
-    if int(stored["partitions"]) != partitions:
-        raise partition_count_error(policy.name, int(stored["partitions"]), partitions)
+    if stored and int(stored["partitions"]) != partitions:
+        yield "stored partitions", partition_count_error(policy.name, int(stored["partitions"]), partitions)
 
 
 def partition_count_error(name: str, started: int, now: int | None) -> HatcastError:
     """Return the error for a changed partition count: the policy's users would be counted in two partitions."""
     return HatcastError(
-        f"policy {name!r} was started with {started} telemetry partitions, the topic now has {now}: stop the feeds, let"
-        " all slots close with the old count, then start under a new policy.name"
+        f"policy {name!r} was started with {started} telemetry partitions, the topic now has {now}: stop the feeds,"
+        " close all slots by `hatcast worker --drain`, then start under a new policy.name (docs/runbook.md)"
     )
 
 
@@ -95,7 +110,18 @@ async def claim_user_key(redis: AnyRedis, keys: DomainKeys, given: bytes | None)
     fields: dict[str, str | bytes] = {"fingerprint": pseudonyms.fingerprint}
     if given is None:
         fields["key"] = key
-    stored = await _claim(redis, keys.user_key, fields)
+    return _chosen_key(await _claim(redis, keys.user_key, fields), given)
+
+
+async def check_user_key(redis: AnyRedis, keys: DomainKeys, given: bytes | None) -> None:
+    """Check that `claim_user_key` would succeed, without storing anything. Raises HatcastError as it does."""
+    found: Any = await redis.hgetall(keys.user_key)
+    if found:
+        _chosen_key({field.decode(): value for field, value in found.items()}, given)
+
+
+def _chosen_key(stored: Mapping[str, bytes], given: bytes | None) -> Pseudonyms:
+    """Return the pseudonyms under the given key, else under the stored one. Raises HatcastError if they differ."""
     if given is None:
         if "key" not in stored:
             raise HatcastError(
@@ -103,6 +129,7 @@ async def claim_user_key(redis: AnyRedis, keys: DomainKeys, given: bytes | None)
                 " (worker.user_key_file or HATCAST_USER_KEY)"
             )
         return Pseudonyms(stored["key"])
+    pseudonyms = Pseudonyms(given)
     if stored["fingerprint"].decode() != pseudonyms.fingerprint:
         raise HatcastError(
             "this telemetry topic was started with another user key (worker.user_key_file or HATCAST_USER_KEY):"

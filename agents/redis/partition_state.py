@@ -72,14 +72,14 @@ class PartitionStore:
         offset = int(found)
         if offset < log_start:
             if not accept_gap:
-                raise HatcastError(
-                    f"{self.topic} partition {partition}: records {offset} to {log_start - 1} were deleted before they"
-                    " were folded: start with --accept-gap, which publishes what is unreleased of those days as"
-                    " incomplete, and raise the topic's retention"
-                )
+                raise deleted_error(self.topic, partition, offset, log_start)
             await self._skip(keys=[keys.state], args=[str(offset), str(log_start)])
             offset = log_start
         return offset, await self.read(partition)
+
+    async def mark_gap(self, partition: int, offset: int) -> None:
+        """Store that records after the stored watermark are missing, at the stored offset."""
+        await self._skip(keys=[self._keys[partition].state], args=[str(offset), str(offset)])
 
     async def read(self, partition: int) -> Stored:
         """Return a partition's stored state."""
@@ -214,6 +214,23 @@ class PartitionStore:
         """Return the calls of a script for these HATs in every partition."""
         named = [part for hat in hats for part in (hat.slot, hat.cell, hat.closes_ms)]
         return [([keys.state], [keys.prefix, CHUNK_USERS, *more, *named]) for keys in self._keys]
+
+
+def deleted_error(topic: str, partition: int, offset: int, log_start: int) -> HatcastError:
+    """Return the error for records that were deleted before they were folded."""
+    return HatcastError(
+        f"{topic} partition {partition}: records {offset} to {log_start - 1} were deleted before they were folded:"
+        " start with --accept-gap, which publishes what is unreleased of those days as incomplete, and raise the"
+        " topic's retention"
+    )
+
+
+def beyond_end_error(topic: str, partition: int, offset: int, end: int) -> HatcastError:
+    """Return the error for a stored offset that the topic does not reach."""
+    return HatcastError(
+        f"{topic} partition {partition}: the stored offset {offset} is beyond the topic's end {end}: this is not the"
+        " topic that was folded; configure the old one, or start under a new policy.name"
+    )
 
 
 def _chunk_count(users: bytes) -> int:

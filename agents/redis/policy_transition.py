@@ -92,6 +92,11 @@ class PolicyTransitionStore:
             return None
         return StoredPolicy(from_dates[0] if from_dates else None, 0)
 
+    async def last_date(self, name: str) -> str | None:
+        """Return a policy's last local date with a record, or None."""
+        stored = await self._redis.hget(self._keys.last, name)
+        return stored.decode() if isinstance(stored, bytes) else None
+
     async def domain_of(self, name: str) -> str | None:
         """Return the telemetry topic on which a policy of this name was started, or None."""
         stored = await self._redis.hget(self._keys.owner(name), "domain")

@@ -28,11 +28,12 @@ from hatcast.agents.release.batches import MAX_BATCH, TRACKER_PARTITION, batches
 from hatcast.agents.release.counters import count_published
 from hatcast.agents.release.hats import DueRelease, HatPath, Published, final_slots, proposal_of
 from hatcast.agents.release.path import ReleaseContext
+from hatcast.agents.release.tracker_day import closed_by
 from hatcast.agents.release.tracker_work import Drawn, TrackerWork
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Slot
 from hatcast.stream.fold.watermark import min_watermark
-from hatcast.stream.queries import TRACKER_QUERIES, is_queried
+from hatcast.stream.queries import is_queried
 from hatcast.stream.records.fields import is_settlement
 from hatcast.stream.release.hats import HatChunks, Spent, Status, release_id
 from hatcast.stream.release.tracker import PolicyTracker, closed_releases, hat_users
@@ -186,12 +187,9 @@ class TrackerReleaser(HatPath):
             raise Behind
         if not work.is_at(date):
             return
-        complete_from = await self._store.complete_from()
-        if complete_from is not None and self._calendar.day_start(date) < complete_from:
-            work.tracker.close_day(Status.INCOMPLETE)
-        reserved = (await self._ledger.summary(date)).queries.get(TRACKER_QUERIES)
-        if reserved is not None and not reserved.places:
-            work.tracker.close_day(Status.BUDGET_EXHAUSTED)
+        status = await closed_by(self._store, self._ledger, self._calendar, date)
+        if status is not None:
+            work.tracker.close_day(status)
 
     async def _release(self, work: TrackerWork, drawn: Sequence[TrackerRelease]) -> bool:
         """Commit and publish drawn releases, in order. Return False if some are left."""

@@ -2,7 +2,7 @@
 
 A heartbeat is a record in the log, so every replay sees it. A worker sends one to a partition that it owns only if the
 log is read to its end, no record has arrived for `idle_after`, and the topic is live: today's clock must not close the
-slots of an old recording.    [docs/specification/fold.md, Heartbeat records]
+slots of an old recording, except in a drain.    [docs/specification/fold.md, Heartbeat records]
 """
 
 import asyncio
@@ -27,13 +27,21 @@ class HeartbeatSender:
     """Sends heartbeats to the idle partitions of one worker."""
 
     def __init__(
-        self, ingest: Ingest, store: HatStore, producer: AIOKafkaProducer, topic: str, idle_after_ms: int
+        self,
+        ingest: Ingest,
+        store: HatStore,
+        producer: AIOKafkaProducer,
+        topic: str,
+        idle_after_ms: int,
+        live_ms: int | None = LIVE_MS,
     ) -> None:
+        """Args: `live_ms`, the age of the greatest watermark of a live topic; None: send whatever it is, in a drain."""
         self._ingest = ingest
         self._store = store
         self._producer = producer
         self._topic = topic
         self._idle_after_s = idle_after_ms / 1000
+        self._live_ms = live_ms
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Run a round once a second until `stopping` is set."""
@@ -57,9 +65,10 @@ class HeartbeatSender:
         ]
         if not idle:
             return
-        watermarks = [watermark for watermark in await self._store.watermarks() if watermark is not None]
-        if not watermarks or now_ms() - max(watermarks) > LIVE_MS:
-            return
+        if self._live_ms is not None:
+            watermarks = [watermark for watermark in await self._store.watermarks() if watermark is not None]
+            if not watermarks or now_ms() - max(watermarks) > self._live_ms:
+                return
         for partition in idle:
             await self._producer.send_and_wait(self._topic, b"", partition=partition, timestamp_ms=now_ms())
             METERS.count(HEARTBEATS)

@@ -71,7 +71,8 @@ class Ingest:
         log.info("partitions assigned", partitions=sorted(partitions))
         METERS.count(REBALANCES)
         count = self.consumer.partition_count()
-        if count not in (None, self._store.partitions):  # partitions were added while the worker ran
+        grown = self._options.drain is not None and count is not None and count > self._store.partitions
+        if not grown and count not in (None, self._store.partitions):  # partitions were added while the worker ran
             self._options.fail(partition_count_error(self._store.name, self._store.partitions, count))
             return
         self.early_records.keep_only(partitions)
@@ -108,11 +109,14 @@ class Ingest:
         if owned is None or owned.next != batch.base:
             self._loader.load_soon(partition)
             return
+        if self._is_beyond_drain(batch):
+            return
         now = now_ms()
         batch, early = owned.split(batch, now)
         if owned.missing and batch.timestamps:
             # The deleted records may have had readings of any time up to here.
-            owned.fold.complete_from = batch.timestamps[0] + owned.fold.policy.max_ahead_ms
+            from_ms = batch.timestamps[0] + owned.fold.policy.max_ahead_ms
+            owned.fold.complete_from = max(owned.fold.complete_from or 0, from_ms)
             owned.missing = False
         watermark = owned.fold.watermark
         undecodable = owned.fold.apply(now, batch.timestamps, batch.values)
@@ -126,6 +130,17 @@ class Ingest:
             await self.checkpoint(partition)  # before it is parked: Kafka then accepts no acknowledgement
         if early is not None and self.partitions.get(partition) is owned:
             self._loader.wait_for_clock(partition, early)
+
+    def _is_beyond_drain(self, batch: RecordBatch) -> bool:
+        """Return True, and end the worker, if a reading was sent after a drain began."""
+        if self._options.drain is None:
+            return False
+        try:
+            self._options.drain.check(batch)
+        except HatcastError as error:
+            self._options.fail(error)
+            return True
+        return False
 
     async def checkpoint_regularly(self, stopping: asyncio.Event) -> None:
         """Write checkpoints every interval until `stopping` is set; a checkpoint is never interrupted."""

@@ -13,11 +13,11 @@ from redis.exceptions import RedisError
 from hatcast.agents.clock import monotonic_s
 from hatcast.agents.kafka.batches import BatchConsumer
 from hatcast.agents.monitoring.failures import FailureLog, back_off_s
+from hatcast.agents.redis.partition_state import beyond_end_error
 from hatcast.agents.redis.user_keys import OtherUserKey
 from hatcast.agents.worker.early_records import EarlyRecord, EarlyRecords
 from hatcast.agents.worker.partition import OwnedPartition
 from hatcast.agents.worker.source import IngestOptions, Source
-from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.checkpoint import restore
 
 log = structlog.get_logger()
@@ -143,13 +143,12 @@ class PartitionLoader:
         if offset > end:  # or `end` is old: this worker may have been paused while others folded on
             _, end = (await self._consumer.log_range([partition]))[partition]
         if offset > end:
-            raise HatcastError(
-                f"{store.topic} partition {partition}: the stored offset {offset} is beyond the topic's end"
-                f" {end}: this is not the topic that was folded; configure the old one, or start under a new"
-                " policy.name"
-            )
+            raise beyond_end_error(store.topic, partition, offset, end)
         fold = self._source.make_fold(partition)
         restore(fold, stored)
+        if options.drain is not None and options.drain.incomplete_ms is not None:
+            await store.mark_gap(partition, offset)
+            fold.complete_from = max(fold.complete_from or 0, options.drain.incomplete_ms)
         if stored.missing:
             log.warning(
                 "earlier records were deleted: unreleased HATs of their days are incomplete", partition=partition

@@ -18,6 +18,7 @@ from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.agents.release.path import ReleaseContext
 from hatcast.agents.release.requests import RequestedLimits
 from hatcast.agents.worker.connections import Connections
+from hatcast.agents.worker.drain_limits import Drain
 from hatcast.agents.worker.folds import fold_maker, report_fold_maker
 from hatcast.agents.worker.policy_transition import PolicyTransition
 from hatcast.agents.worker.registration import Registered
@@ -66,14 +67,16 @@ def make_folds(connections: Connections, registered: Registered, options: Ingest
     Each checks its topic's id if the broker has topic ids. `options`: without `confirm_topic`.
     """
     record = registered.record
-    folds = []
+    folds: list[TopicFold] = []
     for source, topic_id in zip(
         _sources(connections, registered), (record.telemetry_id, record.reports_id), strict=False
     ):
         confirm = None
         if connections.topic_ids is not None and topic_id is not None:
             confirm = TopicIdCheck(connections.topic_ids, record.policy, source.topic, topic_id).confirm
-        with_topic = replace(options, confirm_topic=confirm)
+        # Only telemetry has limits: reports do not move when telemetry grows.
+        drain = options.drain if options.drain is None or not folds else Drain()
+        with_topic = replace(options, confirm_topic=confirm, drain=drain)
         folds.append(TopicFold(connections, source, with_topic))
     return tuple(folds)
 

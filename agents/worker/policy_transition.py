@@ -26,6 +26,7 @@ from hatcast.agents.release.budget_records import budget_message
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.policy.policy import Policy
 
 log = structlog.get_logger()
 
@@ -131,53 +132,12 @@ class PolicyTransition:
         old, ours = self._policy.replaces, NextPolicy(str(self._policy.from_date), self._policy.name)
         if old is None:
             return
-        if await self._store.next_policy(old) is None:
-            await self._check(old, ours.from_date)
+        await check_takeover(self._settings, self._redis)
         stored = await self._store.claim(old, ours)
         if isinstance(stored, AlreadyBegun):
-            raise self._begun(f"has already released {stored.last}")
+            raise _begun(self._policy, f"has already released {stored.last}")
         if stored != ours:
-            raise HatcastError(
-                f"policy {old!r} is replaced by {stored.name!r} from {stored.from_date} on: set policy.replaces to"
-                f" {stored.name!r}, with a later policy.from"
-            )
-
-    async def _check(self, old: str, first: str) -> None:
-        """Check the requirements of a first start. Raises HatcastError."""
-        domain = self._settings.topics.telemetry
-        known = await self._store.known(old)
-        if known is None:
-            other = await self._store.domain_of(old)
-            if other not in (None, domain):
-                raise HatcastError(
-                    f"policy.replaces: {old!r} is a policy of telemetry {other!r}, not of {domain!r}: name a policy of"
-                    f" {domain!r}"
-                )
-            raise HatcastError(
-                f"policy.replaces: no policy {old!r} was ever started on telemetry {domain!r}: correct the name, or"
-                " remove replaces and from"
-            )
-        if known.from_date is not None and first <= known.from_date:
-            raise HatcastError(
-                f"policy.from {first}: {old!r} itself begins on {known.from_date}: use a later date, or set"
-                " policy.replaces to the policy before it"
-            )
-        calendar = Calendar(self._policy)
-        try:
-            starts = calendar.day_start(first)
-        except ValueError:
-            raise HatcastError(f"policy.from: {self._policy.timezone} has no day {first}: use another date") from None
-        watermarks = await PartitionStore(self._redis, old, known.partitions).watermarks()
-        reached = max((watermark for watermark in watermarks if watermark is not None), default=now_ms())
-        if reached >= starts:
-            raise self._begun(f"has reached {calendar.local(reached).isoformat(timespec='seconds')}")
-
-    def _begun(self, reason: str) -> HatcastError:
-        policy = self._policy
-        return HatcastError(
-            f"policy.from {policy.from_date} has begun: {policy.replaces!r} {reason}; set policy.from to a date that"
-            " has not begun"
-        )
+            raise _replaced(old, stored)
 
     async def _announce(self) -> None:
         """Send a budget record with the transition, from which a recovery restores it in Redis."""
@@ -186,3 +146,67 @@ class PolicyTransition:
         await self._producer.send_and_wait(
             message.topic, message.value, key=message.key, partition=message.partition, headers=message.headers
         )
+
+
+async def check_takeover(settings: Settings, redis: AnyRedis) -> None:
+    """Check that the policy can take over from the one that it replaces, without a write.
+
+    Raises HatcastError as `PolicyTransition.take_over` does. Redis must have everything that a recovery restores.
+    """
+    policy, store = settings.policy, PolicyTransitionStore(redis, settings.topics.telemetry)
+    old, first = policy.replaces, str(policy.from_date)
+    if old is None:
+        return
+    stored = await store.next_policy(old)
+    if stored is None:
+        await _check_first_start(settings, redis, old, first)
+    elif stored != NextPolicy(first, policy.name):
+        raise _replaced(old, stored)
+
+
+async def _check_first_start(settings: Settings, redis: AnyRedis, old: str, first: str) -> None:
+    policy, domain = settings.policy, settings.topics.telemetry
+    store = PolicyTransitionStore(redis, domain)
+    known = await store.known(old)
+    if known is None:
+        other = await store.domain_of(old)
+        if other not in (None, domain):
+            raise HatcastError(
+                f"policy.replaces: {old!r} is a policy of telemetry {other!r}, not of {domain!r}: name a policy of"
+                f" {domain!r}"
+            )
+        raise HatcastError(
+            f"policy.replaces: no policy {old!r} was ever started on telemetry {domain!r}: correct the name, or"
+            " remove replaces and from"
+        )
+    if known.from_date is not None and first <= known.from_date:
+        raise HatcastError(
+            f"policy.from {first}: {old!r} itself begins on {known.from_date}: use a later date, or set"
+            " policy.replaces to the policy before it"
+        )
+    calendar = Calendar(policy)
+    try:
+        starts = calendar.day_start(first)
+    except ValueError:
+        raise HatcastError(f"policy.from: {policy.timezone} has no day {first}: use another date") from None
+    watermarks = await PartitionStore(redis, old, known.partitions).watermarks()
+    reached = max((watermark for watermark in watermarks if watermark is not None), default=now_ms())
+    if reached >= starts:
+        raise _begun(policy, f"has reached {calendar.local(reached).isoformat(timespec='seconds')}")
+    last = await store.last_date(old)
+    if last is not None and last >= first:
+        raise _begun(policy, f"has already released {last}")
+
+
+def _begun(policy: Policy, reason: str) -> HatcastError:
+    return HatcastError(
+        f"policy.from {policy.from_date} has begun: {policy.replaces!r} {reason}; set policy.from to a date that has"
+        " not begun"
+    )
+
+
+def _replaced(old: str, stored: NextPolicy) -> HatcastError:
+    return HatcastError(
+        f"policy {old!r} is replaced by {stored.name!r} from {stored.from_date} on: set policy.replaces to"
+        f" {stored.name!r}, with a later policy.from"
+    )

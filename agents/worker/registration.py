@@ -5,7 +5,6 @@ loses later is restored (`restore`) whenever a partition's state is loaded.    [
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,10 +23,17 @@ from hatcast.agents.kafka.registry.checks import (
 )
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.connection import with_retries
-from hatcast.agents.redis.identity import check_policy, claim_policy, claim_user_key, restore_user_key
+from hatcast.agents.redis.identity import (
+    check_user_key,
+    claim_policy,
+    claim_user_key,
+    policy_errors,
+    restore_user_key,
+)
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.slot_progress import ProgressStore
 from hatcast.agents.redis.user_keys import StoredKey, restore_made_key, stored_user_keys, user_key_mismatch
+from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Relation
 from hatcast.stream.readings.pseudonyms import Pseudonyms
@@ -53,14 +59,33 @@ class Registration:
         self._progress = ProgressStore(redis, settings.topics.telemetry, self._policy.name)
 
     async def check(self) -> None:
-        """Compare with the registry and Redis, without a write. Raises HatcastError and KafkaError."""
-        settings, name = self._settings, self._policy.name
-        own = self._own(configured_key(self._settings))
-        await with_retries(settings, self._check_redis)
-        facts = await self._registry.read()
-        check_facts(facts, own)
-        if name not in facts.policies:
-            check_policy_name(name, own.domain, await self._registry.read_others())
+        """Raise the first error of `errors`, if there is one. Raises KafkaError too."""
+        for _, error in await self.errors():
+            raise error
+
+    async def errors(self) -> list[tuple[str, HatcastError]]:
+        """Compare with Redis and the registry, without a write; return the name and the error of each failed check.
+
+        `hatcast doctor` shows all of them, and a worker does not start if there is one. Raises HatcastError if Redis
+        does not answer, and KafkaError.
+        """
+        return [*await self.redis_errors(), *await self.registry_errors()]
+
+    async def redis_errors(self) -> list[tuple[str, HatcastError]]:
+        """Return the errors of the comparison with Redis. Raises HatcastError if it does not answer."""
+        return await with_retries(self._settings, self._redis_errors)
+
+    async def registry_errors(self) -> list[tuple[str, HatcastError]]:
+        """Return the error of the comparison with the registry, if there is one. Raises KafkaError."""
+        name, own = self._policy.name, self._own(configured_key(self._settings))
+        try:
+            facts = await self._registry.read()
+            check_facts(facts, own)
+            if name not in facts.policies:
+                check_policy_name(name, own.domain, await self._registry.read_others())
+        except HatcastError as error:
+            return [("registry", error)]
+        return []
 
     async def register(self) -> "Registered":
         """Register the policy, or check it against the registered record; then claim policy and user key in Redis.
@@ -90,12 +115,21 @@ class Registration:
         await with_retries(settings, registered.restore)
         return registered
 
-    async def _check_redis(self) -> None:
-        await check_policy(self._redis, self._domain, self._policy, self._partitions)
+    async def _redis_errors(self) -> list[tuple[str, HatcastError]]:
+        found = await policy_errors(self._redis, self._domain, self._policy, self._partitions)
+        try:
+            await check_user_key(self._redis, self._domain, self._settings.user_key)
+        except HatcastError as error:
+            found.append(("user key", error))
         cached: Any = await self._redis.get(self._domain.registered(self._policy.name))
-        if cached is not None:
-            with suppress(msgspec.DecodeError):  # of another version; the registry has it too
+        if cached is not None and not found:
+            try:
                 check_policy_record(PolicyRecord.decoded(cached), self._own(configured_key(self._settings)))
+            except msgspec.DecodeError:
+                pass  # of another version; the registry has it too
+            except HatcastError as error:
+                found.append(("registry", error))
+        return found
 
     def _own(self, user_key: UserKey) -> PolicyRecord:
         return own_record(self._settings, self._partitions, self._topic_ids, user_key)

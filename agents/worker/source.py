@@ -7,6 +7,7 @@ from hatcast.agents.monitoring.declarations import REPORTS
 from hatcast.agents.monitoring.kinds import Counter
 from hatcast.agents.redis.partition_state import PartitionStore
 from hatcast.agents.redis.user_keys import StoredKey
+from hatcast.agents.worker.drain_limits import Drain
 from hatcast.stream.fold.partition_fold import PartitionFold
 
 
@@ -41,6 +42,7 @@ class IngestOptions:
 
     fail           ends the worker; called with a HatcastError or an unexpected error
     accept_gap     continue after records were deleted unread, instead of raising
+    drain          limits of a drain; None: the worker does not drain
     user_key       under which the partitions are folded
     restore        restores the policy and the user key in Redis; called whenever a state is loaded
     confirm_topic  checks that the topic is still the registered one; None if the broker has no topic ids
@@ -49,6 +51,7 @@ class IngestOptions:
 
     fail: Callable[[Exception], None]
     accept_gap: bool = False
+    drain: Drain | None = None
     user_key: StoredKey | None = None
     restore: Callable[[], Awaitable[None]] | None = None
     confirm_topic: Callable[[], Awaitable[None]] | None = None

@@ -13,7 +13,7 @@ from hatcast.agents.kafka.groups import wait_for_group
 from hatcast.agents.kafka.topic_rules import readable_codecs
 from hatcast.agents.monitoring.declarations import READINGS
 from hatcast.agents.worker.connections import Connections
-from hatcast.agents.worker.heartbeats import HeartbeatSender
+from hatcast.agents.worker.heartbeats import LIVE_MS, HeartbeatSender
 from hatcast.agents.worker.ingest import Ingest
 from hatcast.agents.worker.source import IngestOptions, Source
 from hatcast.stream.errors import HatcastError
@@ -30,13 +30,14 @@ class TopicFold:
         self.dead_letters = DeadLetters(producer, settings.topics.dead_letters, source.topic)
         self._client = connections.client
         self.app, self.ingest = batch_app(
-            _batch_settings(source, connections),
+            _batch_settings(source, connections, options),
             lambda consumer: Ingest(source, consumer, self.dead_letters, settings.checkpoint_interval_s, options),
         )
         self.app.agent(self.app.batch_topic, name="ingest")(self._fold)
         # Of all topics: a current watermark of any of them shows that the sources are live.
         hats = connections.store
-        self.heartbeats = HeartbeatSender(self.ingest, hats, producer, source.topic, settings.idle_after_ms)
+        live_ms = LIVE_MS if options.drain is None else None
+        self.heartbeats = HeartbeatSender(self.ingest, hats, producer, source.topic, settings.idle_after_ms, live_ms)
 
     def label(self, partition: int) -> str:
         """Return the label of a partition on `/metrics`: of telemetry its number."""
@@ -79,12 +80,13 @@ class TopicFold:
             await self.ingest.fold(batch)
 
 
-def _batch_settings(source: Source, connections: Connections) -> BatchSettings:
+def _batch_settings(source: Source, connections: Connections, options: IngestOptions) -> BatchSettings:
     client = connections.client
     return BatchSettings(
         name=source.group,
         bootstrap_servers=client["bootstrap_servers"],
         topic=source.topic,
+        partitions=None if options.drain is None else connections.partitions,
         session_timeout=connections.settings.session_timeout_s,
         security={key: value for key, value in client.items() if key not in ("bootstrap_servers", "client_id")},
     )

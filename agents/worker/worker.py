@@ -28,6 +28,8 @@ from hatcast.agents.redis.contributions import HatStore
 from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.agents.redis.spent_cells import SpentStore
 from hatcast.agents.worker.connections import Connections
+from hatcast.agents.worker.drain import Drainer
+from hatcast.agents.worker.drain_limits import Drain
 from hatcast.agents.worker.gauges import Gauges, register_readiness
 from hatcast.agents.worker.parts import Parts, make_estimates, make_folds, make_recovery, make_releases
 from hatcast.agents.worker.policy_transition import PolicyTransition
@@ -47,15 +49,24 @@ class Worker:
     """One worker process: connects, makes its parts, runs their loops, and stops in order."""
 
     def __init__(
-        self, settings: Settings, partitions: int, *, accept_gap: bool = False, topic_ids: bool = True
+        self,
+        settings: Settings,
+        partitions: int,
+        *,
+        accept_gap: bool = False,
+        topic_ids: bool = True,
+        drain: Drain | None = None,
     ) -> None:
         """Args:
         partitions:  number of telemetry partitions
         accept_gap:  continue after records were deleted unread; unreleased HATs of their days are incomplete
         topic_ids:   compare topic ids; the mock cluster has none
+        drain:       end once everything is closed; None: run until stopped
         """
         self._settings = settings
         self._accept_gap = accept_gap
+        self._drain = drain
+        self._drained = asyncio.Event()
         self._partitions = partitions
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._topic_ids = TopicIds(settings) if topic_ids else None
@@ -89,6 +100,8 @@ class Worker:
         if not parts.transition.ended.is_set():
             store, ledger = connections.store, connections.ledger
             await self._join(parts, Gauges(settings.policy, store, ledger, parts.folds, parts.releases))
+            if self._drain is not None:
+                self._run(Drainer(self._drain, connections, parts.releases, self._drained).run)
         return parts
 
     async def _start_producer(self, client: dict[str, Any]) -> AIOKafkaProducer:
@@ -119,6 +132,7 @@ class Worker:
         options = IngestOptions(
             fail=self._fail,
             accept_gap=self._accept_gap,
+            drain=self._drain,
             user_key=registered.stored_key,
             restore=restore,
             on_rollback=recovery.require_catch_up,
@@ -214,8 +228,9 @@ class Worker:
             if parts.transition.ended.is_set():
                 return
             ended = asyncio.ensure_future(parts.transition.ended.wait())
+            drained = asyncio.ensure_future(self._drained.wait())
             stopped = [asyncio.ensure_future(fold.app.wait_until_stopped()) for fold in parts.folds]
-            await asyncio.wait([stop, self._failed, ended, *stopped], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([stop, self._failed, ended, drained, *stopped], return_when=asyncio.FIRST_COMPLETED)
             if self._failed.done():
                 self._failed.result()
             for fold, app in zip(parts.folds, stopped, strict=True):
@@ -226,13 +241,15 @@ class Worker:
             await self._stop()
 
 
-async def run_worker(settings: Settings, partitions: int, *, accept_gap: bool = False) -> None:
+async def run_worker(
+    settings: Settings, partitions: int, *, accept_gap: bool = False, drain: Drain | None = None
+) -> None:
     """Run a worker until SIGINT or SIGTERM. Raises HatcastError."""
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, stopping.set)
-    worker = Worker(settings, partitions, accept_gap=accept_gap)
+    worker = Worker(settings, partitions, accept_gap=accept_gap, drain=drain)
     try:
         await worker.run(stopping.wait())
     except HatcastError:

@@ -1,20 +1,22 @@
 """`hatcast doctor` as a process: what it finds, and what it says to change."""
 
 import asyncio
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka import KafkaAdminClient, TopicPartition
 
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.connection import connect_redis_async
 from hatcast.agents.redis.identity import claim_policy, claim_user_key
-from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from tests.integration.harness import Finished, Pipeline, open_pipeline
-from tests.services import KafkaServer, RedisServer, local_redis
+from tests.services import KafkaServer, Record, RedisServer, local_redis
 from tests.services.absent import absent
 from tests.services.lifecycle import ServiceAbsent
 
@@ -89,19 +91,33 @@ def test_a_topic_that_breaks_a_promise_is_a_problem_with_the_command_that_mends_
     assert "set another topic under [topics]" in done.out
 
 
-def test_a_redis_that_forgets_is_warned_of(pipeline: Pipeline) -> None:
+def test_a_redis_that_forgets_is_a_problem_unless_it_is_accepted_as_by_a_worker(pipeline: Pipeline) -> None:
     try:
         forgetful = local_redis("--appendonly", "no", "--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru")
         with forgetful as server:
-            done = pipeline.hatcast("doctor", "--json", config=pipeline.changed({"redis": {"url": server.url}}))
+            config = pipeline.changed({"redis": {"url": server.url}})
+            refused = pipeline.hatcast("worker", config=config)
+            done = pipeline.hatcast("doctor", "--json", config=config)
+            accepted = pipeline.hatcast("doctor", "--json", "--accept-volatile-state", config=config)
     except ServiceAbsent as reason:
         absent(str(reason))
     found = checks(done)
-    assert done.code == 0
-    assert {"redis persistence", "redis eviction"} <= states(found, "warning")
+    assert (refused.code, done.code, accepted.code) == (1, 1, 0)
+    assert states(found, "problem") == {"redis persistence", "redis eviction"}
+    assert states(checks(accepted), "warning") >= {"redis persistence", "redis eviction"}
     assert "appendonly yes" in found["redis persistence"]["mend"]
     assert "maxmemory-policy noeviction" in found["redis eviction"]["mend"]
+    assert "--accept-volatile-state" in found["redis eviction"]["mend"]
     assert found["redis memory"]["state"] == "ok"
+
+
+def test_the_versions_of_kafka_and_redis_are_shown(pipeline: Pipeline) -> None:
+    found = checks(pipeline.hatcast("doctor", "--json"))
+    with closing(pipeline.redis_server.client()) as redis:
+        server: Any = redis.info("server")
+    version = server.get("valkey_version") or server["redis_version"]
+    assert found["redis"]["found"].endswith(f" {version}")
+    assert re.fullmatch(r".*:\d+, version \d+\.\d+", found["kafka"]["found"])
 
 
 def test_a_replica_is_a_problem(pipeline: Pipeline) -> None:
@@ -124,7 +140,8 @@ def test_another_partition_count_policy_or_user_key_than_at_the_first_start_is_a
     found = checks(done)
     assert done.code == 1
     assert states(found, "problem") == {"stored policy", "stored partitions", "user key"}
-    assert found["stored partitions"]["found"] == "4 at the first start, telemetry now has 8"
+    assert found["stored partitions"]["found"] == "telemetry has 8 partitions now"
+    assert "was started with 4 telemetry partitions" in found["stored partitions"]["mend"]
     assert "01" * 8 not in done.out
     without = checks(pipeline.hatcast("doctor", "--json"))
     assert without["user key"]["state"] == "problem"
@@ -132,6 +149,68 @@ def test_another_partition_count_policy_or_user_key_than_at_the_first_start_is_a
     key_file.write_text("00" * 32)
     right = checks(pipeline.hatcast("doctor", "--json", config=other))
     assert right["user key"]["state"] == "ok"
+
+
+def other_name(pipeline: Pipeline) -> None:
+    with closing(pipeline.redis_server.client()) as redis:
+        redis.hset(DomainKeys("").owner(pipeline.settings.policy.name), "domain", f"{pipeline.name}-elsewhere")
+
+
+def other_zone(pipeline: Pipeline) -> None:
+    with closing(pipeline.redis_server.client()) as redis:
+        redis.hset(DomainKeys(pipeline.settings.topics.telemetry).zone, "timezone", "Asia/Kolkata")
+
+
+def beyond_the_end(pipeline: Pipeline) -> None:
+    with closing(pipeline.redis_server.client()) as redis:
+        redis.hset(PartitionKeys(pipeline.name, 3).state, "offset", 1000)
+
+
+def deleted_unread(pipeline: Pipeline) -> None:
+    topic = pipeline.settings.topics.telemetry
+    with closing(pipeline.redis_server.client()) as redis:
+        redis.hset(PartitionKeys(pipeline.name, 3).state, "offset", 1)
+    pipeline.kafka.produce(topic, [Record(b"", partition=3)] * 9)
+    with closing(KafkaAdminClient(bootstrap_servers=pipeline.kafka.bootstrap_servers)) as admin:
+        admin.delete_records({TopicPartition(topic, 3): 5})
+
+
+def given_key(pipeline: Pipeline) -> None:
+    with closing(pipeline.redis_server.client()) as redis:
+        redis.delete(DomainKeys(pipeline.settings.topics.telemetry).user_key)
+    claim(pipeline, user_key=bytes(32))
+
+
+BROKEN: dict[str, tuple[Callable[[Pipeline], None], Callable[[Pipeline], dict[str, Any]]]] = {
+    "the policy has changed": (lambda _: None, lambda _: {"policy": {"upper_bound": 70.0}}),
+    "another telemetry has the name": (other_name, lambda _: {}),
+    "another time zone": (other_zone, lambda _: {}),
+    "the user key is missing": (given_key, lambda _: {}),
+    "offsets beyond the end": (beyond_the_end, lambda _: {}),
+    "records deleted unread": (deleted_unread, lambda _: {}),
+    "a replaced policy that nobody started": (
+        lambda _: None,
+        lambda pipeline: {"policy": {"name": f"{pipeline.name}-2", "replaces": "nobody", "from": "2098-01-01"}},
+    ),
+    "output topics changed": (lambda _: None, lambda pipeline: {"topics": {"means": f"{pipeline.name}.other"}}),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_whatever_a_worker_rejects_at_its_start_doctor_rejects_with_the_same_words(
+    pipeline: Pipeline, case: str
+) -> None:
+    worker = pipeline.worker()
+    pipeline.wait_for_partitions(worker)
+    assert worker.terminate() == 0
+    breaks, changes = BROKEN[case]
+    breaks(pipeline)
+    config = pipeline.changed(changes(pipeline))
+    examined = pipeline.hatcast("doctor", "--json", config=config)
+    refused = pipeline.hatcast("worker", config=config)
+    assert (refused.code, examined.code) == (1, 1), examined.out
+    last = refused.err.splitlines()[-1].removeprefix("hatcast: ")
+    assert last in [check["mend"] for check in examined.json["checks"] if check["state"] == "problem"]
 
 
 def test_doctor_never_shows_the_user_key(pipeline: Pipeline) -> None:

@@ -15,7 +15,8 @@ from structlog.testing import capture_logs
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.durability import Persistence, ensure_durable, read_durability
-from hatcast.agents.worker.preflight import State, examine
+from hatcast.agents.worker.checks import State
+from hatcast.agents.worker.preflight import examine
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.units import DAY_MS
 from tests.integration.harness import Pipeline, open_pipeline

@@ -11,7 +11,8 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.connection import connect_redis_async
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.recovery import RecoveryStore
-from hatcast.agents.worker.preflight import State, examine
+from hatcast.agents.worker.checks import State
+from hatcast.agents.worker.preflight import examine
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import EXACT, HOUR_MS, NOON_MS, assert_exact_means, ticks, traffic
 from tests.integration.redis_user import PASSWORD, acl_line

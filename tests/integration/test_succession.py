@@ -16,7 +16,7 @@ from hatcast.agents.kafka.client import aiokafka_options
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.contributions import HatStore
-from hatcast.agents.redis.identity import check_policy, claim_policy
+from hatcast.agents.redis.identity import claim_policy, policy_errors
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.policy_transition import NextPolicy, PolicyTransitionStore
 from hatcast.agents.redis.retained import RetainedStore
@@ -138,7 +138,8 @@ async def settle(pipeline: Pipeline, kind: type[PolicyTransition] = PolicyTransi
     """A worker's start, as far as it may be refused."""
     async with opened(pipeline, kind) as (succession, _, stores):
         keys, policy = DomainKeys(pipeline.settings.topics.telemetry), pipeline.settings.policy
-        await check_policy(stores.redis, keys, policy, PARTITIONS)
+        for _, error in await policy_errors(stores.redis, keys, policy, PARTITIONS):
+            raise error
         await succession.take_over()
         await claim_policy(stores.redis, keys, policy, PARTITIONS)
 

@@ -85,7 +85,7 @@ def test_a_changed_policy_is_refused_and_the_keys_that_differ_are_named(pipeline
 
 def test_another_partition_count_is_refused_with_the_way_out(pipeline: Pipeline) -> None:
     claimed(pipeline, partitions=4)
-    assert_refused(pipeline.hatcast("worker"), "4 telemetry partitions", "has 8", "let all slots close")
+    assert_refused(pipeline.hatcast("worker"), "4 telemetry partitions", "has 8", "worker --drain", "docs/runbook.md")
 
 
 def look_often() -> None:

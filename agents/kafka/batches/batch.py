@@ -76,6 +76,7 @@ class BatchSettings:
     """Settings of the batch consumer. Times in seconds.
 
     name                client id and consumer group
+    partitions          number of partitions that are read, the first ones; None: all
     batch_records       maximum number of records per batch: smaller batches cost speed, larger ones memory and latency
     queued_batches      maximum number of batches that wait for the agent, over all partitions
     partition_bytes     maximum size of one fetch per partition
@@ -88,6 +89,7 @@ class BatchSettings:
     name: str
     bootstrap_servers: str
     topic: str
+    partitions: int | None = None
     session_timeout: float = 10.0
     rebalance_timeout: float = 60.0
     commit_interval: float = 2.0

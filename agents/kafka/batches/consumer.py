@@ -136,7 +136,12 @@ class BatchConsumer(driver.Consumer):
 
     async def perform_seek(self) -> None:
         """Leave all partitions parked at the end of a rebalance, where Faust would seek; the handler starts them."""
-        self._assigned = frozenset(tp.partition for tp in self.assignment() if tp.topic == self.settings.topic)
+        limit = self.settings.partitions
+        self._assigned = frozenset(
+            tp.partition
+            for tp in self.assignment()
+            if tp.topic == self.settings.topic and (limit is None or tp.partition < limit)
+        )
         self._joined = True
         self.handler.on_assigned(self._assigned)
 

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from hatcast.agents.kafka.registry.records import Facts, PolicyRecord, UserKey
+from hatcast.agents.redis.identity import partition_count_error
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.table import differing_keys
 
@@ -76,11 +77,7 @@ def check_policy_record(stored: PolicyRecord, own: PolicyRecord) -> None:
     if stored.partitioner != own.partitioner:
         raise _changed(name, "topics.telemetry_partitioner", stored.partitioner, own.partitioner)
     if stored.partitions != own.partitions:
-        raise HatcastError(
-            f"policy {name!r} was started with {stored.partitions} telemetry partitions, the topic now has"
-            f" {own.partitions}: stop the feeds, let all slots close with the old count, then start under a new"
-            " policy.name"
-        )
+        raise partition_count_error(name, stored.partitions, own.partitions)
     check_topic_id(name, own.domain, stored.telemetry_id, own.telemetry_id)
     if own.topics.reports is not None:
         check_topic_id(name, own.topics.reports, stored.reports_id, own.reports_id)

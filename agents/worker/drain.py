@@ -1,0 +1,136 @@
+"""Drain: close what a policy has open, with the partitions of its first start, and end.    [decisions/0042]
+
+A telemetry topic that has grown sends vehicles to other partitions, so no worker of the policy starts any more. A drain
+reads only the partitions of the first start. Rule 10 of the fold lets each vehicle in through one of these, so what it
+counts is what the policy would have counted if the other readings had not been sent.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+import structlog
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
+from redis.exceptions import RedisError
+
+from hatcast.agents.clock import now_ms, pause
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.kafka.registry import Registry
+from hatcast.agents.kafka.topics import ensure_topics, telemetry_partitions, topic_range
+from hatcast.agents.monitoring.failures import FailureLog
+from hatcast.agents.redis.identity import partition_count_error
+from hatcast.agents.redis.retained import RetainedStore
+from hatcast.agents.release.loop import ReleaseLoop
+from hatcast.agents.release.query_inputs import count_unanswered
+from hatcast.agents.worker.connections import Connections
+from hatcast.agents.worker.drain_limits import Drain
+from hatcast.stream.errors import HatcastError
+from hatcast.stream.fold.hats import Calendar
+
+log = structlog.get_logger()
+
+ROUND_S: Final = 1.0
+
+
+def plan_drain(settings: Settings, *, accept_gap: bool) -> tuple[int, Drain]:
+    """Return the number of telemetry partitions at the policy's first start, and the limits of a drain.
+
+    Raises HatcastError if the policy was never started, a topic breaks its rules, or added partitions have records and
+    `accept_gap` is False.
+    """
+    name, telemetry = settings.policy.name, settings.topics.telemetry
+    now = telemetry_partitions(settings)  # before the registry: it waits for a broker, and names it
+    partitions = asyncio.run(_started_with(settings))
+    if partitions is None or now is None:
+        raise HatcastError(f"policy {name!r} was never started on telemetry {telemetry!r}: there is nothing to drain")
+    if now < partitions:
+        raise partition_count_error(name, partitions, now)
+    ensure_topics(settings, partitions)
+    ranges = topic_range(settings, telemetry)
+    added = range(partitions, len(ranges))
+    if any(ranges[partition][1] for partition in added):
+        if not accept_gap:
+            raise HatcastError(
+                f"feeds have used partitions {added[0]} to {added[-1]} of {telemetry}, which policy {name!r} does not"
+                f" count: drain with --accept-gap, which publishes what is unreleased"
+                " of the days until now as incomplete"
+            )
+        incomplete_ms = now_ms()
+    else:
+        incomplete_ms = None
+    return partitions, Drain({partition: ranges[partition][1] for partition in range(partitions)}, incomplete_ms)
+
+
+def check_not_grown(settings: Settings) -> None:
+    """Raise HatcastError if the telemetry topic has other partitions than at the policy's first start.
+
+    Before the output topics are checked, whose numbers of partitions would be called wrong instead.
+    """
+    now = telemetry_partitions(settings)
+    started = asyncio.run(_started_with(settings))
+    if now is not None and started is not None and now != started:
+        raise partition_count_error(settings.policy.name, started, now)
+
+
+async def _started_with(settings: Settings) -> int | None:
+    try:
+        record = (await Registry(settings).read()).policies.get(settings.policy.name)
+    except UnknownTopicOrPartitionError:
+        return None
+    except KafkaError as error:
+        raise HatcastError(f"the registry was not read ({type(error).__name__}): check that all brokers run") from None
+    return None if record is None else record.partitions
+
+
+class Drainer:
+    """Ends a worker once its policy has nothing open.
+
+    ended   set once everything is folded, closed and published
+    """
+
+    def __init__(self, drain: Drain, connections: Connections, releases: ReleaseLoop, ended: asyncio.Event) -> None:
+        self.ended = ended
+        self._drain = drain
+        self._policy = connections.settings.policy
+        self._store = connections.store
+        self._ledger = connections.ledger
+        self._retained = RetainedStore(connections.redis, self._policy.name, connections.partitions)
+        self._releases = releases
+        self._open: set[str] | None = None
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Check once a second until `stopping` or `ended` is set."""
+        failures = FailureLog("drain")
+        while not self.ended.is_set() and await pause(max(ROUND_S, failures.wait_s), stopping):
+            try:
+                with failures.attempt("check whether the policy is drained"):
+                    if await self.is_done():
+                        log.info("drained", policy=self._policy.name)
+                        self.ended.set()
+            except (RedisError, KafkaError) as error:
+                failures.failed(error)
+            else:
+                failures.clear()
+
+    async def is_done(self) -> bool:
+        """Return True if the log is folded up to the start's ends, nothing is open, and everything is published."""
+        offsets = await self._store.telemetry.offsets()  # read before the slots, which the same checkpoints write
+        if any((offset or 0) < self._drain.ends[partition] for partition, offset in enumerate(offsets)):
+            return False
+        if None in await self._store.watermarks():
+            return False
+        slots = await self._store.open_slots()
+        self._log_open(slots)
+        if slots or await self._releases.hats.final_slots():
+            return False
+        if any([await self._ledger.count_unpublished(date) for date in await self._ledger.unsealed_dates()]):
+            return False
+        return not self._policy.queries or not await count_unanswered(
+            self._store, self._retained, self._ledger, self._policy
+        )
+
+    def _log_open(self, slots: Mapping[str, int]) -> None:
+        if slots and set(slots) != self._open:
+            self._open = set(slots)
+            closes = Calendar(self._policy).local(max(slots.values()) + self._policy.lateness_ms)
+            log.info("draining", open_slots=len(slots), last_closes=closes.isoformat(timespec="seconds"))
