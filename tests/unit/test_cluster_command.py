@@ -23,6 +23,7 @@ from tests.services.data import ROOT
 
 CONFIG = batching.CONFIG.replace("[0, 24]", "[12, 15]")
 RELEASE = ("--format", "jsonl", "--epsilon", 8)
+LIVE = ("--live", "--date", "2022-01-02", "--epsilon", 4, "--state", "x.db")
 SIMULATION = ("--evaluate", "--users", 200, "--runs", 2, "--iterations", 2, "--local", 0.5)
 
 
@@ -153,6 +154,21 @@ def test_what_cannot_be_released_is_refused_in_one_line(files: tuple[Path, Path]
         assert "\n" not in str(refused.value)
 
 
+def test_a_live_clustering_without_devices_or_such_slots_is_refused_before_anything_is_opened(
+    files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    arguments = (*LIVE[:-1], tmp_path / "x.db", "--config", files[1])
+    with pytest.raises(HatcastError, match="takes no reports of devices: its estimator is baseline"):
+        run(*arguments)
+    hybrid = CONFIG.replace('"baseline"', '"pwh"').replace(
+        "[policy]", '[policy]\nreplaces = "old"\nfrom = "2022-02-01"'
+    )
+    files[1].write_text(hybrid)
+    with pytest.raises(HatcastError, match=r"--date 2022-01-02 has no slot 12:00 under this policy"):
+        run(*arguments)
+    assert not (tmp_path / "x.db").exists()
+
+
 def test_a_policy_under_which_nobody_may_know_how_many_there_are_is_refused(
     files: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -183,6 +199,19 @@ def test_a_policy_under_which_nobody_may_know_how_many_there_are_is_refused(
         ("--evaluate", "--local", 0),
         ("--evaluate", "--local", 1),
         ("--evaluate", "--config", "hatcast.toml"),
+        ("--evaluate", "--live"),
+        ("--live",),
+        (*LIVE[:3], "--state", "x.db"),
+        (*LIVE, "--date", "yesterday"),
+        (*LIVE, "--local", 0.5),
+        (*LIVE, "--round-seconds", 0.5),
+        (*LIVE, "--users", 3),
+        (*LIVE, "FILE"),
+        (*LIVE, "FILE", "--format", "jsonl"),
+        (*LIVE, "--ledger", "ledger.db"),
+        (*LIVE, "FILE", "--format", "jsonl", "--ledger", "ledger.db", "--blend", "lm_only"),
+        ("FILE", *RELEASE, "--date", "2022-01-02"),
+        ("FILE", *RELEASE, "--state", "x.db"),
     ],
 )
 def test_wrong_usage_is_told_as_such(arguments: tuple[object, ...]) -> None:

@@ -24,9 +24,13 @@ def cost_notice(released: Released) -> str:
 
 def live_notice(record: dict[str, Any], unit: str) -> str:
     """Return one line on the charge of a live clustering."""
-    trusted, query = _UNITS.get(unit, "each user"), record.get("ledger")
-    charged = "" if query is None else f"; the ledger has charged it to {trusted} of {record['date']} as {query}"
-    return f"this clustering costs a user epsilon {record['epsilon']:g}, and each device has counted it itself{charged}"
+    trusted, query, users = _UNITS.get(unit, "each user"), record.get("ledger"), record["users"]
+    counted = []
+    if query is not None:
+        counted.append(f"the ledger has charged it to {trusted} of {record['date']} as {query}")
+    if users["local"]:
+        counted.append("each device has counted its own")
+    return f"this clustering costs a user epsilon {record['epsilon']:g}: {', and '.join(counted)}"
 
 
 def table_of(record: dict[str, Any]) -> Table:
