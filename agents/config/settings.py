@@ -183,7 +183,7 @@ def parse_settings(table: Mapping[str, Any], folder: Path, environment: Mapping[
         ssl_certfile=_path(folder, given.redis.ssl_certfile),
         ssl_keyfile=_path(folder, given.redis.ssl_keyfile),
     )
-    retention_ms = None if retention == "none" else duration_ms(retention, "topics.telemetry_retention")
+    retention_ms = None if retention == "none" else duration_ms(retention, "topics.telemetry_retention", "72h")
     if retention_ms is not None and retention_ms < RETENTION_MIN_MS:
         raise SettingError(
             "topics.telemetry_retention", f"{retention!r} is too short to rebuild a lost Redis", 'use "72h" or more'

@@ -43,9 +43,11 @@ def _check_keys(table: Mapping[str, Any], into: type[msgspec.Struct], where: str
             raise SettingError(joined(where, key), "is missing", missing_fix(field, where))
 
 
-def duration_ms(text: str, key: str) -> int:
+def duration_ms(text: str, key: str, example: str = "5m") -> int:
     """Convert a duration such as "300s" or "5m" to milliseconds. Raises SettingError that names `key`."""
     duration = _DURATION.fullmatch(text)
     if duration is None:
-        raise SettingError(key, f"{text!r} is not a duration", 'write an integer with ms, s, m, h or d, such as "5m"')
+        raise SettingError(
+            key, f"{text!r} is not a duration", f'write an integer with ms, s, m, h or d, such as "{example}"'
+        )
     return int(duration[1]) * _DURATION_MS[duration[2]]

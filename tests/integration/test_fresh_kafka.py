@@ -8,6 +8,7 @@ from aiokafka import AIOKafkaConsumer
 
 from hatcast.agents.kafka.groups import wait_for_group
 from tests.services.kafka_server import KafkaServer, open_kafka
+from tests.services.lifecycle import free_ports
 
 GROUP, TOPIC = "hatcast-first", "telemetry"
 
@@ -34,3 +35,12 @@ def test_the_first_group_of_a_fresh_kafka_is_joined_without_errors_in_the_log(ca
         with caplog.at_level(logging.WARNING):
             asyncio.run(joined(kafka))
     assert [record.getMessage() for record in caplog.records if record.name.startswith("aiokafka")] == []
+
+
+def test_a_kafka_that_is_away_is_left_to_the_consumer_which_reports_it() -> None:
+    async def waited(port: int) -> None:
+        async with asyncio.timeout(10):
+            await wait_for_group(GROUP, {"bootstrap_servers": f"127.0.0.1:{port}"})
+
+    with free_ports(1) as (port,):
+        asyncio.run(waited(port))

@@ -62,6 +62,14 @@ WRONG = [
         'topics.telemetry_retention: 72 is an integer, not text; write telemetry_retention = "72h"',
     ),
     (
+        'retention = "72h"',
+        'retention = "forever"',
+        (
+            "topics.telemetry_retention: 'forever' is not a duration; write an integer with ms, s, m, h or d, such as"
+            ' "72h"'
+        ),
+    ),
+    (
         'name = "bus-speeds"',
         'name = "b"\nreplaces = "a"\nfrom = 2022-02-01',
         'policy.from: 2022-02-01 is a date, not text; write it in quotes: from = "2022-02-01"',
