@@ -168,7 +168,7 @@ def _meaning(policy: Policy, loss: DayLoss) -> str:
     differ = (
         "whether one bus was there on one day"
         if policy.relation is Relation.ADD_REMOVE
-        else "how fast one bus went on one day"
+        else f"{_hidden_values(policy, 'one bus')} on one day"
     )
     sources = "its release and the queries that read it" if policy.queries else "its release"
     exception = "" if policy.is_pure else f", but for a probability of {policy.delta:g} for the whole day (delta)"
@@ -225,6 +225,12 @@ def _over(policy: Policy, loss: DayLoss, days: int) -> str:
     return f"{text} {day} Over {days} days that is {_composed(policy, loss, days):.4g}."
 
 
+def _hidden_values(policy: Policy, bus: str) -> str:
+    """Return the values that relation replace hides: the speed, and others of the policy by name."""
+    others = [value.name for value in policy.values[1:]]
+    return f"how fast {bus} went" + "".join(f" and its {name}" for name in others)
+
+
 def _hidden(policy: Policy) -> str:
     if policy.relation is Relation.ADD_REMOVE:
         text = (
@@ -238,9 +244,11 @@ def _hidden(policy: Policy) -> str:
             also.append("that a reading was exactly 0")
         if policy.reject_above is not None:
             also.append(f"that one was broken or above {policy.reject_above / 1000:g} km/h")
+        if policy.values:
+            also.append("which of its readings lack a value")
         text = (
-            f"Hidden is how fast a bus went. Not hidden is {', '.join(also[:-1])}, and {also[-1]}: relation replace"
-            " treats all of that as public. To hide it too, use add_remove."
+            f"Hidden is {_hidden_values(policy, 'a bus')}. Not hidden is {', '.join(also[:-1])}, and {also[-1]}:"
+            " relation replace treats all of that as public. To hide it too, use add_remove."
         )
     text += " A bus means one id: a bus with several ids counts as several buses, and each of them can lose this much"
     return f"{text}." if policy.unit == "user" else f"{text}; a bus that drives past midnight counts as two days."

@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from hatcast.agents.cli.budget import command as budget
 from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.research.days import policy_of_recordings
 from hatcast.agents.research.survey.settings import survey_policy
@@ -222,6 +224,14 @@ def test_commands_that_measure_speeds_refuse_the_policy_and_name_the_file(tmp_pa
 def test_a_synthetic_city_is_refused_since_it_has_speeds_only() -> None:
     with pytest.raises(HatcastError, match="a synthetic city has speeds only; remove them, or replay a recording"):
         check_speeds_only(policy())
+
+
+def test_the_explained_budget_names_what_is_hidden_and_what_is_not(tmp_path: Path) -> None:
+    result = CliRunner(catch_exceptions=False).invoke(budget, ["--explain", "--config", str(written(tmp_path))])
+    said = " ".join(result.output.split())
+    assert "differ only in how fast one bus went and its delay on one day" in said
+    assert "Hidden is how fast a bus went and its delay. Not hidden is " in said
+    assert "which of its readings lack a value" in said
 
 
 def test_a_survey_counts_the_readings_of_a_policy_with_values(tmp_path: Path) -> None:
