@@ -117,6 +117,12 @@ POLICY_INFO: Final = gauge(
 )
 
 # Worker: releases.
+TRACKER_MISMATCHES: Final = counter(
+    "hatcast_tracker_mismatches_total",
+    "Slots and settlements at which stored queries of a tracker did not follow from the counts, so that it made no more"
+    " queries on that date.",
+    _WORKER,
+)
 RELEASES: Final = counter(
     "hatcast_releases_total",
     "Releases that this process has published; a release that is sent again counts again.",

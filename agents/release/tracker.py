@@ -21,6 +21,8 @@ from itertools import groupby
 import structlog
 
 from hatcast.agents.clock import now_ms
+from hatcast.agents.monitoring.declarations import TRACKER_MISMATCHES
+from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.redis.errors import Behind
 from hatcast.agents.redis.partition_state import FinalHat
 from hatcast.agents.redis.proposals import Committed, Proposal
@@ -274,6 +276,7 @@ class TrackerReleaser(HatPath):
     def _warn_if_different(self, tracker: PolicyTracker) -> None:
         if tracker.is_different:
             tracker.is_different = False
+            METERS.count(TRACKER_MISMATCHES)
             log.error("stored queries do not follow from the counts: no more queries are made", date=tracker.date)
 
     def _slot(self, key: str) -> Slot:

@@ -10,7 +10,11 @@ import pytest
 
 from hatcast.agents.kafka.producers import TransactionalProducers
 from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.monitoring.declarations import TRACKER_MISMATCHES
+from hatcast.agents.monitoring.kinds import Process
+from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.release.tracker import TrackerReleaser
+from tests.exposed import figures
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, Stores, open_stores, store_closed, traffic
 from tests.integration.test_release import (
@@ -173,6 +177,30 @@ def test_a_redis_that_lost_everything_leads_to_no_second_draw(pipeline: Pipeline
     assert before.items() <= kept.items()
     assert_published_once(pipeline, kept)
     assert designs(kept) == expected
+
+
+def test_stored_queries_that_do_not_follow_from_the_counts_are_counted_and_end_the_queries_of_the_date(
+    pipeline: Pipeline,
+) -> None:
+    METERS.expose(Process.WORKER)
+    name = TRACKER_MISMATCHES.name
+
+    async def lose_contributions() -> dict[bytes, bytes]:
+        policy = pipeline.settings.policy
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, policy, samples(), NOON_MS + 2 * HOUR_MS + LATENESS_MS)
+            async with releasing(pipeline, stores) as releaser:
+                assert await releaser.round(asyncio.Event())
+            # As if Redis had lost contributions, and telemetry did not reach back to all of them.
+            await store_closed(stores, policy, [each for each in samples() if each.vehicle < "GJ05BX0007"], NEXT_DAY_MS)
+            async with releasing(pipeline, stores) as releaser:
+                await releaser.round(asyncio.Event())
+            return await stored_records(pipeline, stores)
+
+    before = figures(METERS.render()[0].decode(), name).get((), 0)
+    kept = asyncio.run(lose_contributions())
+    assert figures(METERS.render()[0].decode(), name)[()] > before
+    assert "deferred" in {json.loads(record)["status"] for record in kept.values()}
 
 
 def test_beside_a_policy_that_has_charged_the_day_there_is_no_room(pipeline: Pipeline) -> None:
