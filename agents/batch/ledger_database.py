@@ -11,6 +11,8 @@ from hatcast.stream.errors import HatcastError
 
 _APPLICATION_ID: Final = 0x68636C64  # "hcld": distinguishes the file from other databases
 _VERSION: Final = 4
+_MAGIC: Final = b"SQLite format 3\0"
+_HEAD_BYTES: Final = 72  # of a SQLite file; the last four are the application id
 _WITHOUT_USERS: Final = 3  # the last version that did not store the users of a HAT
 # No STRICT and no RETURNING: SQLite has them only since 2021, and Python uses the system's SQLite.
 _USERS: Final = """
@@ -58,7 +60,7 @@ def create_or_check(database: sqlite3.Connection, path: Path) -> None:
             sqlite.execute_all(database, _USERS)
             database.execute("INSERT INTO unknown_users SELECT DISTINCT date, policy FROM spent WHERE commits > 0")
         elif version != _VERSION:
-            raise HatcastError(f"{path}: was written by another version of hatcast; use that one, or another file")
+            raise HatcastError(f"{path}: was written by another version of hatcast: use that version")
         sqlite.execute_all(database, _TRACKER)  # a file of this version may be older than trackers
         if version != _VERSION:
             database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
@@ -71,7 +73,7 @@ def check_readable(database: sqlite3.Connection, path: Path) -> None:
     if application != _APPLICATION_ID:
         raise HatcastError(f"{path}: is not a ledger of hatcast; name another file with --ledger")
     if version not in (_WITHOUT_USERS, _VERSION):
-        raise HatcastError(f"{path}: was written by another version of hatcast; use that one, or another file")
+        raise HatcastError(f"{path}: was written by another version of hatcast: use that version")
 
 
 @contextmanager
@@ -82,6 +84,21 @@ def transaction(database: sqlite3.Connection, path: Path) -> Iterator[None]:
             yield
     except sqlite3.OperationalError as error:
         raise unusable_error(path, error) from None
+
+
+def damaged_error(path: Path) -> HatcastError:
+    """Return the error for a file that SQLite cannot read. Never to name another one: it has none of the charges."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    if head.startswith(_MAGIC) and int.from_bytes(head[-4:], "big") == _APPLICATION_ID:
+        return HatcastError(
+            f"{path}: is a damaged ledger: restore its last backup (docs/batch.md); do not go on with a new file, which"
+            " has none of its charges: its days would be released and paid for again"
+        )
+    return HatcastError(
+        f"{path}: is not a ledger of hatcast, or damaged: correct --ledger, or, if it was one, restore its last backup"
+        " (docs/batch.md); a new file has none of its charges"
+    )
 
 
 def unusable_error(path: Path, error: sqlite3.OperationalError) -> HatcastError:

@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from hatcast.agents.batch.ledger_database import check_readable, unusable_error
+from hatcast.agents.batch.ledger_database import check_readable, damaged_error, unusable_error
 from hatcast.stream.accounting.ledger import DayLedger, DaySummary, PolicyDay, Reserved, Total
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.policy import Policy
@@ -101,7 +101,7 @@ def read_ledger(path: Path, policy: Policy) -> Iterator[LedgerDays]:
     except sqlite3.OperationalError as error:
         raise unusable_error(path, error) from None
     except sqlite3.DatabaseError:
-        raise HatcastError(f"{path}: is not a ledger of hatcast, or damaged; name another file with --ledger") from None
+        raise damaged_error(path) from None
 
 
 def _check_policy(database: sqlite3.Connection, path: Path, policy: Policy) -> None:

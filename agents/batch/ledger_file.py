@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from hatcast.agents.batch.ledger_database import PRAGMAS, create_or_check, transaction, unusable_error
+from hatcast.agents.batch.ledger_database import PRAGMAS, create_or_check, damaged_error, transaction, unusable_error
 from hatcast.agents.batch.ledger_days import LedgerDays
 from hatcast.agents.batch.ledger_policies import claim_policy
 from hatcast.agents.batch.ledger_users import NO_USERS, Entered, Users, claim_user_key
@@ -199,8 +199,8 @@ class LedgerFile(LedgerDays):
         """Store the total and the limits after a charge. Raises HatcastError if the total exceeds SQLite's integers."""
         if total.spent > _MAX_SPENT:
             raise HatcastError(
-                f"{self._path}: all days together would cost more than a ledger file can count: name another file with"
-                " --ledger, or lower policy.privacy.epsilon under a new policy.name"
+                f"{self._path}: all days together would cost more than a ledger file can count: lower"
+                " policy.privacy.epsilon under a new policy.name"
             )
         self._database.execute("UPDATE days SET day_limit = ? WHERE date = ?", (day.limit, date))
         self._database.execute("UPDATE total SET spent = ?, total_limit = ?", (total.spent, total.limit))
@@ -227,4 +227,4 @@ def open_ledger(path: Path, policy: Policy, user_key: bytes | None = None) -> It
     except sqlite3.OperationalError as error:
         raise unusable_error(path, error) from None
     except sqlite3.DatabaseError:
-        raise HatcastError(f"{path}: is not a ledger of hatcast, or damaged; name another file with --ledger") from None
+        raise damaged_error(path) from None

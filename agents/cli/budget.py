@@ -45,6 +45,7 @@ class _Options(TypedDict):
     days: int | None
     report: bool
     ledger: Path | None
+    copy: Path | None
 
 
 @click.command(epilog="Example:  hatcast budget --explain --days 31")
@@ -55,6 +56,13 @@ class _Options(TypedDict):
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="Read this ledger file of `hatcast batch --ledger` and not Redis.",
+)
+@click.option(
+    "--backup",
+    "copy",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="COPY",
+    help="With --ledger: copy the file to COPY, checked, in place of an older backup of it.",
 )
 @click.option("--explain", is_flag=True, help="Explain in words what one bus's day can lose. Works without Redis.")
 @click.option(
@@ -76,6 +84,9 @@ def command(**given: Unpack[_Options]) -> None:
         raise click.UsageError("--days belongs to --explain")
     if given["report"] and given["ledger"] is not None:
         raise click.UsageError("--report is for the report's settings: leave --ledger out")
+    if given["copy"] is not None:
+        _back_up(given)
+        return
     if given["report"]:
         _report(as_json=given["as_json"])
         return
@@ -96,6 +107,18 @@ def command(**given: Unpack[_Options]) -> None:
     console.print(today_line(policy, days, today, next_policy))
     if policy.queries or policy.selection_cost is not None:
         console.print(query_table(policy, days, today))
+
+
+def _back_up(given: _Options) -> None:
+    from hatcast.agents.batch.ledger_backup import back_up
+
+    ledger, copy = given["ledger"], given["copy"]
+    if ledger is None or copy is None:
+        raise click.UsageError("--backup copies a ledger file: name it with --ledger")
+    if given["explain"] or given["report"] or given["as_json"]:
+        raise click.UsageError("--backup shows nothing: leave --explain, --report and --json out")
+    days = back_up(ledger, copy)
+    click.echo(f"copied {ledger} with {days} day{'' if days == 1 else 's'} to {copy}; it is not private")
 
 
 async def read_budget(settings: Settings, timeout_s: float = CONNECT_SECONDS) -> list[dict[str, Any]]:

@@ -24,4 +24,4 @@ def test_every_command_prints_what_the_page_shows(tmp_path: Path) -> None:
             compared += 1
         else:
             (tmp_path / file).write_text(body)
-    assert compared == 6
+    assert compared == 7

@@ -217,6 +217,7 @@ ALLOWED: Final = {
     "agents/config/template.py": "the same",
     "agents/kafka/client.py": "of the admin client and of sockets: brokers, topics and logins",
     "agents/kafka/client_settings.py": "PEM files of the operator",
+    "agents/batch/ledger_backup.py": "SQLite's and the operating system's, of files that were named",
     "agents/batch/ledger_database.py": "SQLite's, which name tables and files and hold no values",
     "agents/recordings/files.py": "the operating system's, of a file that was named",
     "agents/kafka/partition_reader.py": "librdkafka's, as the text of another error: brokers and topics",
