@@ -31,6 +31,8 @@ TOPIC_NAMES: Final = (
     TOPICS.dead_letters,
     TOPICS.registry,
     TOPICS.reports,
+    TOPICS.clusters,
+    TOPICS.cluster_answers,
 )
 VEHICLES: Final = 300  # in the synthetic city
 SPEEDUP: Final = 600.0  # an hour in 6 s
