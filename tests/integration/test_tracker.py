@@ -13,7 +13,10 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.monitoring.declarations import TRACKER_MISMATCHES
 from hatcast.agents.monitoring.kinds import Process
 from hatcast.agents.monitoring.meters import METERS
+from hatcast.agents.redis.contributions import HatStore
+from hatcast.agents.redis.keys import PartitionKeys
 from hatcast.agents.release.tracker import TrackerReleaser
+from hatcast.agents.release.tracker_day import read_tracker
 from tests.exposed import figures
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, Stores, open_stores, store_closed, traffic
@@ -177,6 +180,52 @@ def test_a_redis_that_lost_everything_leads_to_no_second_draw(pipeline: Pipeline
     assert before.items() <= kept.items()
     assert_published_once(pipeline, kept)
     assert designs(kept) == expected
+
+
+def test_status_shows_the_settled_date_and_the_date_at_work(pipeline: Pipeline) -> None:
+    policy = pipeline.settings.policy
+
+    async def until(end_ms: int) -> None:
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, policy, [] if end_ms == NEXT_DAY_MS else samples(), end_ms)
+            if end_ms == NEXT_DAY_MS:
+                return
+            async with releasing(pipeline, stores) as releaser:
+                assert await releaser.round(asyncio.Event())
+
+    async def settle() -> None:
+        async with open_stores(pipeline) as stores:
+            await finish(pipeline, stores)
+
+    def shown() -> tuple[object, str]:
+        status, text = pipeline.hatcast("status", "--json"), pipeline.hatcast("status")
+        assert (status.code, status.err, text.code, text.err) == (0, "", 0, "")
+        return status.json["tracker"], " ".join(text.out.split())
+
+    asyncio.run(until(NOON_MS + 2 * HOUR_MS + LATENESS_MS))
+    tracker, text = shown()
+    assert tracker == {"settled": None, "date": DATE, "ended": False, "closed": None}
+    assert f"tracker settled through no date yet at work on {DATE}: it has not ended" in text
+    asyncio.run(until(NEXT_DAY_MS))
+    tracker, text = shown()
+    assert tracker == {"settled": None, "date": DATE, "ended": True, "closed": None}
+    assert "it has ended and is being settled" in text
+    asyncio.run(settle())
+    tracker, text = shown()
+    assert tracker == {"settled": DATE, "date": None, "ended": None, "closed": None}
+    assert f"tracker settled through {DATE}" in text
+
+
+def test_a_day_that_lacks_records_is_shown_as_closed(pipeline: Pipeline) -> None:
+
+    async def read() -> dict[str, Any]:
+        policy = pipeline.settings.policy
+        async with open_stores(pipeline) as stores:
+            await store_closed(stores, policy, samples(), NOON_MS + 2 * HOUR_MS + LATENESS_MS)
+            await stores.redis.hset(PartitionKeys(policy.name, 0).state, "complete_from", str(NEXT_DAY_MS))
+            return await read_tracker(HatStore(stores.partitions), stores.ledger, policy)
+
+    assert asyncio.run(read())["closed"] == "incomplete"
 
 
 def test_stored_queries_that_do_not_follow_from_the_counts_are_counted_and_end_the_queries_of_the_date(
