@@ -39,7 +39,7 @@ CHANGES: list[tuple[dict[str, Any], list[str]]] = [
     ({"topics": Topics(means="m", queries="q", budget="b2", reports="r")}, ["topics.budget is 'b2'", "'b'"]),
     ({"topics": Topics(means="m", queries="q", budget="b", reports="r2")}, ["topics.reports is 'r2'", "'r'"]),
     ({"partitioner": "crc32"}, ["topics.telemetry_partitioner is 'crc32'", "'murmur2'"]),
-    ({"partitions": 9}, ["8 telemetry partitions", "now has 9", "let all slots close"]),
+    ({"partitions": 9}, ["8 telemetry partitions", "now has 9", "`hatcast worker --drain`"]),
     ({"telemetry_id": "id-3"}, ["'buses' was deleted and created again", "id-1", "id-3", "new policy.name"]),
     ({"reports_id": "id-3"}, ["'r' was deleted and created again", "id-2", "id-3"]),
     ({"timezone": "UTC"}, ["policy.timezone is 'UTC'", "'Asia/Kolkata'"]),

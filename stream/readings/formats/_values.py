@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import BinaryIO
 
-import msgspec
-
 from hatcast.stream.readings.formats.interface import Format, Recorded
 from hatcast.stream.readings.reading import Reading, ValuesReading
 
@@ -20,7 +18,9 @@ def with_values(feed: Format, extract: Extract) -> Format:
         others = None if reading is None else extract(raw)
         if reading is None or others is None:
             return None
-        return ValuesReading(**msgspec.structs.asdict(reading), others=dict(others))
+        return ValuesReading(
+            reading.vehicle, reading.time, reading.lat, reading.lon, reading.speed, reading.unit, dict(others)
+        )
 
     def decode(value: bytes) -> Reading | None:
         return extended(feed.decode(value), value)

@@ -125,9 +125,14 @@ def _as_json_number(value: float | str) -> float | str:
 
 def _extract(names: Mapping[str, str]) -> Extract:
     """Return a function that reads the fields of these names."""
+    numbers = msgspec.json.Decoder(msgspec.defstruct("Numbers", [(name, float) for name in names])).decode
     fields = msgspec.json.Decoder(msgspec.defstruct("Fields", [(name, msgspec.Raw) for name in names])).decode
 
     def extract(record: bytes) -> Mapping[str, float | str] | None:
+        try:
+            return msgspec.structs.asdict(numbers(record))  # almost every record
+        except UNREADABLE:
+            pass
         try:
             found = fields(record)
         except UNREADABLE:
