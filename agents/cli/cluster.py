@@ -9,7 +9,7 @@ import msgspec
 from click.core import ParameterSource
 from rich.console import Console
 
-from hatcast.agents.cli.options import config_option, json_option, plot_option
+from hatcast.agents.cli.options import FiniteRange, config_option, json_option, plot_option
 from hatcast.agents.cli.progress import progress_bars
 from hatcast.agents.cli.recordings import format_option
 from hatcast.agents.config.settings import load_settings
@@ -91,7 +91,7 @@ Examples:
 )
 @click.option(
     "--local",
-    type=click.FloatRange(0, 1),
+    type=FiniteRange(0, 1),
     show_default="0; with --evaluate 0.99",
     help="Share of users that are local devices, which add noise to what they send.",
 )
@@ -107,7 +107,7 @@ Examples:
 @click.option("--date", metavar="DATE", callback=_local_date, help="With --live: the local date.")
 @click.option(
     "--round-seconds",
-    type=click.FloatRange(min=1),
+    type=FiniteRange(1, 86_400),
     default=60,
     show_default=True,
     help="With --live: how long devices have for an answer.",

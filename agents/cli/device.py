@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from hatcast.agents.cli.options import config_option, json_option, vehicles_of
+from hatcast.agents.cli.options import FiniteRange, config_option, json_option, vehicles_of
 from hatcast.agents.cli.signals import stop_on_signals
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.device.run import DeviceOptions, run_city, run_live, run_recording
@@ -79,7 +79,7 @@ def _own_id(_: click.Context, __: click.Parameter, text: str | None) -> str | No
 )
 @click.option(
     "--cluster-epsilon",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(0, 1000, min_open=True),
     metavar="E",
     help="Answer `hatcast cluster --live`: all clusterings of a day cost at most this.  [default: answer none]",
 )

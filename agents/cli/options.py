@@ -1,14 +1,27 @@
 """Options and option callbacks that several commands share."""
 
+import math
 from datetime import date
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from hatcast.agents.config.settings import DEFAULT_FILE, Address, parse_address
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.readings.reading import canonical_vehicle
+
+
+class FiniteRange(click.FloatRange):
+    """Range of numbers without "nan" and "inf": click accepts "nan" in every range, as no comparison rejects it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Convert a text. Fails as every click type."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail("write a finite number", param, ctx)
+        return number
+
 
 config_option = click.option(
     "--config",

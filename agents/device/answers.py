@@ -50,6 +50,12 @@ class Answering:
         found = [self._rules.closes_ms(slot) for slot in slots if slot is not None]
         return max(found, default=None)
 
+    def may_answer(self, round_: Round) -> bool:
+        """Return whether the policy allows a round; count it as rejected if not."""
+        allowed = accepted(round_, self._rules.policy) is not None and self.final_ms(round_) is not None
+        self.tally.rejected += not allowed
+        return allowed
+
     def draw(self, round_: Round, at_ms: int) -> list[Stored]:
         """Return the answers of all vehicles with readings on the round's date, stored and durable.
 

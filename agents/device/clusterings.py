@@ -21,6 +21,7 @@ from hatcast.stream.units import nano_floor
 
 log = structlog.get_logger()
 
+_MOST_OPEN: Final = 100  # rounds that wait for their slots; an operator has one for each clustering that is under way
 _FINISH_S: Final = 10.0  # what the broker does not acknowledge until then is sent at the next start
 
 
@@ -46,7 +47,7 @@ class Clusterings:
         seconds  how long to wait for a round
         """
         for round_ in self._reader.take(seconds):
-            self._open[round_.clustering, round_.round] = round_
+            self._wait_for(round_)
         now = self._clock()
         for key, round_ in list(self._open.items()):
             if now >= round_.closes:
@@ -57,6 +58,13 @@ class Clusterings:
                 self._outbox.send(answers)
                 log.info("round of a clustering answered", round=round_.round, answers=len(answers))
         self._outbox.poll()
+
+    def _wait_for(self, round_: Round) -> None:
+        """Store a round until it is due, in bounded memory: who may write rounds must not exhaust a device's."""
+        key = round_.clustering, round_.round
+        has_room = key in self._open or len(self._open) < _MOST_OPEN
+        if has_room and self._clock() < round_.closes and self._answering.may_answer(round_):
+            self._open[key] = round_
 
     def finish(self) -> None:
         """Wait for the broker to acknowledge the answers."""

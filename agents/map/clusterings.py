@@ -1,25 +1,16 @@
 """Results of clusterings with devices, by policy, as their original bytes, in bounded memory."""
 
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
-from hatcast.stream.records.fields import Date
+from hatcast.stream.records import ClustersRecord
 
 MAX_RESULTS: Final = 20  # per policy: the newest
 MAX_POLICIES: Final = 8
 
 
-class _Record(msgspec.Struct):
-    """Some fields of `ClustersRecord`."""
-
-    status: Literal["round", "released"]
-    clustering: str
-    policy: str
-    date: Date
-
-
-_DECODE: Final = msgspec.json.Decoder(_Record).decode
+_DECODE: Final = msgspec.json.Decoder(ClustersRecord).decode
 
 
 class Clusterings:
@@ -31,9 +22,10 @@ class Clusterings:
     def add(self, record: bytes) -> str | None:
         """Store a record of `hats.clusters`; return its policy if it is a result that was not stored.
 
-        Raises msgspec.DecodeError for anything else.
+        Raises msgspec.DecodeError for anything else, and for a result that a page could not draw.
         """
         read = _DECODE(record)
+        _check(read)
         if read.status != "released" or (read.date, record) == self._of(read.policy).get(read.clustering):
             return None
         results = self._results.pop(read.policy, {})
@@ -57,3 +49,16 @@ class Clusterings:
 
     def _of(self, policy: str) -> dict[str, tuple[str, bytes]]:
         return self._results.get(policy, {})
+
+
+def _check(read: ClustersRecord) -> None:
+    """Raise msgspec.DecodeError for a result without its clusters, or with clusters of other slots."""
+    if read.status == "released":
+        clusters, slots = read.clusters or (), len(read.slots)
+        if (
+            not clusters
+            or read.users is None
+            or read.unit is None
+            or any(len(each.centre) != slots for each in clusters)
+        ):
+            raise msgspec.DecodeError("a result without a centre for each slot")

@@ -17,7 +17,7 @@ import numpy as np
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators.grouping import Integers
 from hatcast.stream.kmeans.hat_vectors import slots_of_day, top_of
-from hatcast.stream.kmeans.setting import Setting
+from hatcast.stream.kmeans.setting import MAX_ITERATIONS, Setting
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.records.fields import Date, DeviceId, PolicyId, Slot
@@ -46,7 +46,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, tag_field="status", tag="
     epsilon: float
     iterations: int
     seed: int
-    round: int
+    round: Annotated[int, msgspec.Meta(ge=1, le=MAX_ITERATIONS)]
     closes: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     centres: tuple[tuple[Decimal, ...], ...]
 

@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hatcast.agents.device.answers import Answering
+from hatcast.agents.device.clusterings import Clusterings
 from hatcast.agents.device.store import open_store
 from hatcast.agents.device.stored import VehicleHat
 from hatcast.stream.estimators.grouping import Integers
-from hatcast.stream.kmeans.messages import Answer, Round
+from hatcast.stream.kmeans.messages import Answer, Round, decode_round, encode
 from hatcast.stream.mechanisms import Noisy
 from hatcast.stream.units import NANO
 from tests.devices import rules_of
@@ -146,6 +147,69 @@ def test_an_honest_operator_gets_an_answer_to_each_round_and_a_device_all_of_its
 )
 def test_other_parameters_more_rounds_and_clusterings_beyond_the_budget_get_nothing(wrong: Round) -> None:
     assert check([HONEST, wrong]) == 1
+
+
+class Rounds:
+    """Records of `hats.clusters`, and what the device sends."""
+
+    def __init__(self, *records: bytes) -> None:
+        self._records = records
+        self.sent: list[bytes] = []
+
+    def take(self, _: float) -> list[Round]:
+        records, self._records = self._records, ()
+        return [round_ for each in records if (round_ := decode_round(each)) is not None]
+
+    def send(self, answers: Sequence[Any]) -> None:
+        self.sent += [stored.body for stored in answers]
+
+    def poll(self) -> None:
+        """Nothing is acknowledged."""
+
+
+def hostile(**changes: Any) -> bytes:
+    return msgspec.json.encode(msgspec.json.decode(encode(HONEST)) | changes)
+
+
+HOSTILE: Final = [
+    b"",
+    b"[" * 100_000,
+    encode(HONEST).replace(b'"round":1', b'"round":1' + b"0" * 40),
+    encode(HONEST).replace(b'"seed":1', b'"seed":1' + b"0" * 40),
+    encode(HONEST).replace(b"20.5", b"1E-999999999"),
+    *(hostile(round=number) for number in (0, -1, 101, 2**63)),
+    *(hostile(iterations=number) for number in (0, 2**63)),
+    *(hostile(date=date) for date in ("2022-02-30", "0000-00-00", "9999-12-31")),
+    hostile(slots=[], centres=[]),
+    hostile(slots=["12:00", "12:00"]),
+    hostile(centres=[["NaN", "Infinity"]]),
+    hostile(epsilon=5e-324),
+    hostile(closes=2**53, centres=[[1, 2], [1]]),
+]
+
+
+def polled(*records: bytes, ended: bool) -> tuple[list[bytes], int]:
+    """A device that reads these rounds: the answers that it sends, and how many rounds it still stores."""
+    with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "device.db") as store:
+        with store.transaction():
+            store.answers.add_sums(VehicleHat("bus", DATE, "12:00", "8"), 2, 20_000)
+        rounds: Any = Rounds(*records)
+        answering = Answering(RULES, store, Metered(), OWN_EPSILON * NANO)
+        clusterings = Clusterings(answering, rounds, rounds, lambda: 1)
+        clusterings.poll(ended=ended)
+        return rounds.sent, len(clusterings._open)
+
+
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize("record", HOSTILE)
+def test_a_hostile_record_stops_no_device_and_is_not_stored(record: bytes, *, ended: bool) -> None:
+    assert polled(record, ended=ended) == ([], 0)
+    assert len(polled(record, encode(HONEST), ended=True)[0]) == 1, "the next round is answered"
+
+
+def test_rounds_that_wait_for_their_day_do_not_fill_the_memory() -> None:
+    waiting = [hostile(clustering=f"{number:032x}", date="2999-01-02") for number in range(1000)]
+    assert polled(*waiting, ended=False) == ([], 100)
 
 
 class NeverStored(Answering):

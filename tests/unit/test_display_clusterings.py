@@ -70,7 +70,25 @@ def test_memory_is_bounded_and_the_newest_results_stay() -> None:
     assert len(stored.ids("policy-0")) == 1
 
 
-@pytest.mark.parametrize("record", [b"", b"{}", b"[]", clustered(status="other")])
+def without(name: str) -> bytes:
+    record = json.loads(clustered())
+    del record[name]
+    return json.dumps(record).encode()
+
+
+# A result that the page cannot draw would leave the map empty, for everyone.
+UNDRAWN = [
+    *map(without, ("clusters", "slots", "users", "unit")),
+    clustered(clusters=[]),
+    clustered(slots=["09:00"]),
+    clustered(slots=["<b>", "10:00"]),
+    clustered(policy="<script>"),
+    clustered("d" * 33),
+    clustered(clusters=[{"centre": "fast"}]),
+]
+
+
+@pytest.mark.parametrize("record", [b"", b"{}", b"[]", clustered(status="other"), *UNDRAWN])
 def test_other_records_are_errors_that_the_reader_skips(record: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         Clusterings().add(record)

@@ -5,11 +5,12 @@ that begins to answer, fixes the limit of all answers of the period.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.records.fields import Instant
 
 _REQUEST: Final = "request/"
 
@@ -21,8 +22,8 @@ class LimitRequest(msgspec.Struct, frozen=True, kw_only=True):
     decided_at    when the record was written
     """
 
-    speed_limit: int | None
-    decided_at: str
+    speed_limit: Annotated[int, msgspec.Meta(ge=0, le=2**53)] | None
+    decided_at: Instant
 
     def encoded(self) -> bytes:
         """Return the encoded record."""
