@@ -86,7 +86,7 @@ def decode_round(raw: bytes) -> Round | None:
     """Decode a round; return None for anything else, such as a result. Never raises."""
     try:
         return _ROUND.decode(raw)
-    except (msgspec.MsgspecError, ValueError, ArithmeticError):
+    except (ValueError, ArithmeticError, RecursionError):  # RecursionError: JSON nested deeper than Python's stack
         return None
 
 
@@ -133,7 +133,7 @@ def decode_answer(raw: bytes, setting: Setting, policy: Policy) -> tuple[Answer,
     """
     try:
         answer = _ANSWER.decode(raw)
-    except (msgspec.MsgspecError, ValueError, ArithmeticError):
+    except (ValueError, ArithmeticError, RecursionError):  # RecursionError: JSON nested deeper than Python's stack
         return None
     if not (0 <= answer.cluster < setting.clusters and 1 <= answer.round <= setting.iterations):
         return None

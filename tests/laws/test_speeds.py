@@ -142,6 +142,12 @@ def test_every_feed_is_tried() -> None:
     assert WRITTEN.keys() == FORMATS.keys()
 
 
+@pytest.mark.parametrize("name", ["jsonl", "itms", "hfp"])
+@pytest.mark.parametrize("text", [b'"\xff"', b'"\xed\xa0\x80"', b'"\\ud800"', b'"fast"', b"[" * 9999 + b"]" * 9999])
+def test_no_bytes_in_the_place_of_a_speed_raise(name: str, text: bytes) -> None:
+    assert FORMATS[name].decode(WRITTEN[name].record("SPOT").replace(b"SPOT", text)) is None
+
+
 @every_feed
 @given(speed=literals)
 @example("1e400")

@@ -17,6 +17,7 @@ from hatcast.stream.kmeans.devices import Devices
 from hatcast.stream.kmeans.hat_vectors import hat_vectors, slots_of_day, top_of
 from hatcast.stream.kmeans.lloyd import WeightedMeans, cluster, iterate
 from hatcast.stream.kmeans.means import Means, blend
+from hatcast.stream.kmeans.messages import decode_answer, decode_round
 from hatcast.stream.kmeans.seeding import seeds, uniform
 from hatcast.stream.kmeans.setting import Setting
 from hatcast.stream.kmeans.tally import nearest, tally
@@ -264,3 +265,9 @@ def test_no_coordinate_is_outside_of_the_cube(count: int, grid: float, data: st.
     total = data.draw(st.sampled_from([0, count * 65_000]) | st.integers(0, count * 65_000))
     _, vectors = hat_vectors([of_hat("08:00", (1, count, total))], ["08:00", "09:00"], policy)
     assert 0 <= vectors.min() <= vectors.max() <= top_of(policy)
+
+
+@pytest.mark.parametrize("raw", [b"", b"\xff", b"[]", b'{"x": ' + b"[" * 9999 + b"]" * 9999 + b"}"], ids=len)
+def test_no_message_raises(raw: bytes) -> None:
+    assert decode_round(raw) is None
+    assert decode_answer(raw, Setting(2, 10, 3, 2, 1.0), policy_of()) is None

@@ -6,7 +6,7 @@ from typing import Any
 
 import h3.api.basic_str as h3
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hatcast.stream.estimators import ESTIMATOR_KEYS
@@ -223,6 +223,7 @@ def only_hat(fold: ReportFold) -> dict[bytes, Any]:
 
 
 @given(st.binary(max_size=200))
+@example(sent().replace(b"{", b'{"x": ' + b"[" * 9999 + b"]" * 9999 + b", ", 1))
 def test_no_bytes_are_too_broken_to_be_told(raw: bytes) -> None:
     assert decode_report(raw) is None
     fold = fold_of()

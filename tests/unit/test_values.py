@@ -72,6 +72,12 @@ def test_a_record_without_a_value_of_the_right_type_is_undecodable(sent: dict[st
     assert DELAYED.decode(record(**sent)) is None
 
 
+@pytest.mark.parametrize("text", [b'"\xff"', b'"\xed\xa0\x80"', b'"\\ud800"'])
+def test_a_text_of_invalid_bytes_is_no_value(text: bytes) -> None:
+    assert DELAYED.decode(record(delay="SPOT").replace(b'"SPOT"', text)) is None
+    assert HFP.decode(hfp(', "dl": "SPOT"').replace(b'"SPOT"', text)) is None
+
+
 @pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"\xff", b'{"delay": 1}'])
 def test_what_is_no_record_is_undecodable(raw: bytes) -> None:
     assert DELAYED.decode(raw) is None

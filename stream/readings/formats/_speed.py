@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from hatcast.stream.readings.formats._recorded import UNREADABLE
 from hatcast.stream.readings.reading import NOT_FINITE
 
 _read: Final = msgspec.json.Decoder(str).decode
@@ -21,12 +22,15 @@ def finite(number: float) -> float:
 
 
 def speed_of(raw: msgspec.Raw) -> float | str | None:
-    """Return the speed of a JSON value: any number, or a text of `NOT_FINITE`; None if it is neither."""
+    """Return the speed of a JSON value: any number, or a text of `NOT_FINITE`; None if it is neither.
+
+    The bytes of a text are not checked yet when they arrive here: they may be invalid UTF-8.
+    """
     text = bytes(raw)
     if text[:1] in b"-0123456789":
         return finite(float(text))
     try:
         named = _read(text)
-    except msgspec.ValidationError:
+    except UNREADABLE:
         return None
     return named if named in NOT_FINITE else None
