@@ -64,11 +64,14 @@ def cells_of_area(geometry: Mapping[str, Any], resolution: int) -> set[int]:
 def cells_of_box(box: tuple[float, float, float, float], resolution: int) -> set[int]:
     """Return the cells that a box overlaps: west, south, east, north. With west > east it crosses the 180th meridian.
 
-    Raises BadArea for a box that is empty or not on the earth, and above CELLS_MAX cells.
+    Raises BadArea for a box that is empty, not on the earth, or wider than half of the earth across the 180th meridian
+    (west and east are swapped), and above CELLS_MAX cells.
     """
     west, south, east, north = box
     if not (-180 <= west <= 180 and -180 <= east <= 180 and -90 <= south < north <= 90) or west == east:
         raise BadArea("write west,south,east,north in degrees, such as 72.7,21.1,73.0,21.3")
+    if west > east and east + 360 - west > 180:
+        raise BadArea(f"west, {west:g}, is east of east, {east:g}: swap them")
     spans = [(west, east)] if west < east else [(west, 180.0), (-180.0, east)]
     # In parts, because H3 takes a loop that is wider than half of the earth for one across the 180th meridian.
     parts = [(a + (b - a) * i / 4, a + (b - a) * (i + 1) / 4) for a, b in spans if a != b for i in range(4)]

@@ -99,7 +99,7 @@ class Feed:
         self.hub = hub
         self.position = position
         self.freshness = Freshness(now_ms())
-        self._sent_live = True
+        self._sent_status = (True, False)
         self._caught_up = False
         self._policy = policy
         self._sent_slots: dict[str, bytes] = {}
@@ -136,10 +136,10 @@ class Feed:
         self.hub.send(Batch([(None, event("alive", json.dumps({"policy": name}).encode())), (None, self._status())]))
 
     def send_status_if_changed(self) -> None:
-        """Send a `status` event to all viewers once brokers have become unreachable, and once they answer again."""
-        live = self.freshness.live(now_ms())
-        if live is not self._sent_live:
-            self._sent_live = live
+        """Send a `status` event to viewers if brokers became unreachable or answer again, or the first record came."""
+        status = (self.freshness.live(now_ms()), self.freshness.has_record)
+        if status != self._sent_status:
+            self._sent_status = status
             self.hub.send(Batch([(None, self._status())]))
 
     def status_chunk(self) -> Chunk:

@@ -32,6 +32,11 @@ class Freshness:
         """Store that a record was read; `written_ms` is its Kafka timestamp."""
         self._newest_ms = max(written_ms, self._newest_ms or 0)
 
+    @property
+    def has_record(self) -> bool:
+        """Whether a record was read."""
+        return self._newest_ms is not None
+
     def live(self, now_ms: int) -> bool:
         """Return whether every partition was answered for within `TIMEOUT_MS`."""
         return not self._silent(now_ms)

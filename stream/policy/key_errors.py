@@ -43,11 +43,16 @@ def joined(where: str, key: str) -> str:
     return f"{where}.{key}" if where and key else where or key
 
 
-def unknown_key(key: str, known: list[str], where: str) -> SettingError:
-    """Return the error for a key that a table does not have."""
+def unknown_key(key: str, known: list[str], where: str, tables: list[str]) -> SettingError:
+    """Return the error for a key that a table does not have. `tables` have a key of this name."""
     symbol = _SYMBOLS.get(key)
     near = symbol if symbol in known else similar_name(key, known)
-    fix = f"known keys are {', '.join(sorted(known))}" if near is None else f"did you mean {near}?"
+    if tables and symbol not in known:
+        fix = f"write it in {' or '.join(f'[{each}]' for each in tables)}"
+    elif near is not None:
+        fix = f"did you mean {near}?"
+    else:
+        fix = f"known keys are {', '.join(sorted(known))}"
     return SettingError(joined(where, key), "is not a known key", fix)
 
 

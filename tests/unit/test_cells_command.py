@@ -125,3 +125,9 @@ def test_an_existing_list_is_never_overwritten(tmp_path: Path) -> None:
     target.write_text("mine")
     assert "exists already" in str(cells("--bbox", "72.7,21.1,73.0,21.3", "-o", target).exception)
     assert target.read_text() == "mine"
+
+
+def test_a_box_whose_west_and_east_are_swapped_is_refused() -> None:
+    swapped = cells("--bbox", "72.9,21.1,72.7,21.3")
+    assert str(swapped.exception) == "--bbox: west, 72.9, is east of east, 72.7: swap them"
+    assert listed(cells("--bbox", "179.9,-17,-179.9,-16.9").stdout), "a box across the 180th meridian"

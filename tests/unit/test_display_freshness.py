@@ -81,3 +81,16 @@ def test_a_viewer_hears_of_an_outage_once_and_of_its_end_once(packed: bool) -> N
                 assert response.status == 200
 
     asyncio.run(run())
+
+
+def test_a_viewer_hears_of_the_first_record_before_the_next_keepalive() -> None:
+    made = feed([])
+
+    async def run() -> None:
+        async with served(made) as (url, client), listening(client, url, packed=False) as there:
+            await there.until(b'"newest_record_at":null')
+            made.freshness.record(now_ms())
+            made.send_status_if_changed()
+            await there.until(b'"newest_record_at":"')
+
+    asyncio.run(run())

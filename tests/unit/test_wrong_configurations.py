@@ -190,6 +190,16 @@ WRONG = [
         "policy: is missing; add the table [policy], or let `hatcast init` write a first file",
     ),
     ("[topics]", "[topic]", "topic: is not a known key; did you mean topics?"),
+    (
+        "upper_bound = 65.0",
+        "upper_bound = 65.0\nepsilon = 1.0",
+        "policy.epsilon: is not a known key; write it in [policy.privacy]",
+    ),
+    (
+        'name = "levy"',
+        'name = "levy"\nmin_users = 3',
+        "policy.estimator.min_users: is not a known key; write it in [policy.privacy]",
+    ),
     ("partitions = 8", "partition = 8", "kafka.partition: is not a known key; did you mean partitions?"),
     (
         'name = "levy"',

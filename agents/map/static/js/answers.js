@@ -56,11 +56,12 @@ export class Answers {
     const chosePeriod = (value) => (this.#period = value);
     const choseHour = (value) => (this.#slot = value);
     const released = this.#answers.filter((each) => each.mean !== undefined).length;
+    const count = this.#answers.length === 0 ? "Loading." : `${released} of ${this.#answers.length} hexagons have a value. Its noise is within the interval in 95 of 100 cases.`;
     return [
       this.#choice("answers-period", "Query and dates", choices, keyOf(period), chosePeriod),
       this.#choice("answers-slot", "Hour", Object.keys(period.slots).map((each) => [each, each]), hour, choseHour),
       element("p", { id: "answers-meaning" }, meaningOf(period)),
-      element("p", { class: "hint", id: "answers-count" }, `${released} of ${this.#answers.length} hexagons have a value. Its noise is within the interval in 95 of 100 cases.`),
+      element("p", { class: "hint", id: "answers-count" }, count),
       element("div", { class: "answers", tabindex: 0, role: "region", "aria-label": "Table of answers" }, this.#table()),
     ];
   }

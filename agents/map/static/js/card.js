@@ -45,14 +45,12 @@ function blendOf(release) {
   const { users, weight, epsilon, device_epsilon: own } = release;
   if (users === undefined || weight === undefined) return [];
   const parts = [
-    ["central", weight, `${epsilon}, noise of the operator`],
-    ["local", rest(weight), `${own}, noise of each device`],
+    ["central", Number(weight), `${epsilon}, noise of the operator`],
+    ["local", 1 - Number(weight), `${own}, noise of each device`],
   ];
-  const lines = parts.flatMap(([name, part, hidden]) => [element("dt", {}, GROUPS[name]), element("dd", { class: "numbers" }, `${users[name]}, weight ${part}, epsilon ${hidden}`)]);
+  const lines = parts.flatMap(([name, part, hidden]) => [element("dt", {}, GROUPS[name]), element("dd", { class: "numbers" }, `${users[name]}, weight ${part.toFixed(3)}, epsilon ${hidden}`)]);
   return [element("dl", { id: "cell-blend" }, ...lines)];
 }
-
-const rest = (weight) => String(Number((1 - Number(weight)).toFixed(6)));
 
 // Of a policy with several values: all but the speed, which is the figure above
 function otherValues({ values = [] }) {
