@@ -148,6 +148,11 @@ class City:
             rows = file.execute("SELECT numbers FROM rounds ORDER BY number").fetchall()
         return [None if row[0] is None else json.loads(row[0]) for row in rows]
 
+    def closes_ms(self, number: int, state: str = "clustering.db") -> int:
+        """The stored end of a round, ms UTC."""
+        with closing(sqlite3.connect(self.pipeline.folder / state)) as file:
+            return int(file.execute("SELECT closes_ms FROM rounds WHERE number = ?", (number,)).fetchone()[0])
+
     def records(self, topic: str) -> list[tuple[str, bytes]]:
         """(key, value) of every record on `clusters` or `cluster_answers`."""
         name = getattr(self.pipeline.settings.topics, topic)

@@ -11,6 +11,7 @@ from hatcast.agents.kafka.client import broker_name, confluent_options
 from hatcast.agents.kafka.cloud_events import cloud_event
 from hatcast.agents.kafka.partition_reader import open_consumer
 from hatcast.agents.kafka.topics import topic_range
+from hatcast.agents.research.cluster.live.published import PARTITION
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.kmeans.messages import decode_answer
 from hatcast.stream.kmeans.setting import Setting
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 _BATCH: Final = 1_000
 _POLL_S: Final = 0.2
 _DELIVERY_S: Final = 60.0
-_PARTITION: Final = 0  # the topic has one
 CLUSTERS: Final = "clusters"  # name of its records in `tools.schemas.RECORDS`
 
 
@@ -139,7 +139,7 @@ def publish(settings: Settings, event_id: str, record: bytes) -> None:
             topic,
             record,
             event_id,
-            _PARTITION,
+            PARTITION,
             headers=list(cloud_event(CLUSTERS, event_id, settings.topics.telemetry)),
             on_delivery=lambda error, _: failed.append(error.str()) if error is not None else None,
         )

@@ -1,6 +1,7 @@
 """The iterations of a live clustering. A round is stored before it is sent, and its noisy numbers before their use."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Protocol
 
@@ -34,6 +35,15 @@ class Collects(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The exchange with the devices: how rounds are sent, the reader of answers, and how long a round lasts."""
+
+    send: SEND
+    reader: Collects
+    round_ms: int
+
+
 class LiveRounds:
     """Rounds of one clustering; a run that follows another one goes on where that one stopped."""
 
@@ -42,14 +52,14 @@ class LiveRounds:
         settings: Settings,
         state: State,
         central: Integers | None,
-        devices: tuple[SEND, Collects] | None,
+        devices: Exchange | None,
         noise: LaplaceNoise,
-        round_ms: int,
+        check: Callable[[], set[str]],
     ) -> None:
         """Args:
         central:   int64 [n, d], vectors of the trusted users in steps; None without them
-        devices:   how rounds are sent, and the reader of the answers; None without devices
-        round_ms:  how long devices have for their answers
+        devices:   None without devices
+        check:     returns the rounds that were published; raises HatcastError unless the state file has all of them
         """
         self._policy = settings.policy
         self._state = state
@@ -58,7 +68,7 @@ class LiveRounds:
         self._central = central
         self._devices = devices
         self._noise = noise
-        self._round_ms = round_ms
+        self._check = check
         self._number = 0
         self._note: Callable[[str], object] = lambda _: None
 
@@ -82,9 +92,9 @@ class LiveRounds:
         """Return the noisy numbers of a round: the only place where the trusted users' noise is drawn."""
         answered, local_sums, devices = None, None, 0
         if self._devices is not None:
-            send, reader = self._devices
-            body, closes_ms = self._begun(number, centres)
-            send(f"{self._state.plan.clustering}/{number}", body)
+            reader = self._devices.reader
+            body, closes_ms = self._begun(number, centres, self._devices.round_ms)
+            self._devices.send(f"{self._state.plan.clustering}/{number}", body)
             reader.collect(number, closes_ms, lambda count: self._note(f"round {number}: {count} devices answered"))
             clusters, vectors = reader.answers.of_round(number)
             devices = len(clusters)
@@ -102,28 +112,30 @@ class LiveRounds:
             )
         counts, sums = None, None
         if self._central is not None and central:
+            self._check()
             noisy = noisy_tally(self._central, centres, self._setting, self._noise)
             counts, sums = noisy[0].tolist(), noisy[1].tolist()
         return RoundNumbers(
             counts=counts, sums=sums, answered=answered, local_sums=local_sums, central=central, devices=devices
         )
 
-    def _begun(self, number: int, centres: Integers) -> tuple[bytes, int]:
-        """Return the stored record of a round, or store it now."""
+    def _begun(self, number: int, centres: Integers, round_ms: int) -> tuple[bytes, int]:
+        """Return the record of a round as it was sent, or store it now. Devices get the whole time for one not sent."""
+        was_sent = str(number) in self._check()
         stored = self._state.round(number)
         named = tuple(speeds_of(centre, self._policy) for centre in centres.tolist())
-        if stored is None:
-            closes_ms = now_ms() + self._round_ms
-            body = encode(round_of(self._state.plan, self._policy, number, named, closes_ms))
-            self._state.begin_round(number, body, closes_ms)
-            return body, closes_ms
-        begun = decode_round(stored[0])
-        if begun is None or begun.centres != named:
+        begun = None if stored is None else decode_round(stored[0])
+        if stored is not None and (begun is None or begun.centres != named):
             raise HatcastError(
                 "the state file was written by another version of hatcast, which computes other centres: go on with"
                 " that version, or start a new clustering with another --state"
             )
-        return stored
+        if stored is not None and was_sent:
+            return stored
+        closes_ms = now_ms() + round_ms
+        body = encode(round_of(self._state.plan, self._policy, number, named, closes_ms))
+        self._state.begin_round(number, body, closes_ms)
+        return body, closes_ms
 
     def _means(self, numbers: RoundNumbers) -> WeightedMeans:
         central = local = None

@@ -17,7 +17,8 @@ from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.research.cluster.live.charge import charge_in_file, charge_in_redis
 from hatcast.agents.research.cluster.live.exchange import answer_ends, open_answers, publish
 from hatcast.agents.research.cluster.live.plan import Chosen, Plan, new_id
-from hatcast.agents.research.cluster.live.rounds import LiveRounds, total_users
+from hatcast.agents.research.cluster.live.published import RESULT, check_published
+from hatcast.agents.research.cluster.live.rounds import Exchange, LiveRounds, total_users
 from hatcast.agents.research.cluster.live.state import State, open_state
 from hatcast.agents.research.cluster.live.trusted import recorded_vectors, telemetry_vectors
 from hatcast.agents.research.cluster.release import Blend, ClusteringOptions, Released, check_relation
@@ -71,6 +72,7 @@ def run_live(settings: Settings, chosen: Chosen, options: LiveOptions, note: Cal
         record = state.result
         assert record is not None  # noqa: S101 - stored above
         # Also after a restart: the same bytes under the same key.
+        check_published(settings, state, options.state)
         publish(settings, result_id(state.plan), record)
         found: dict[str, Any] = msgspec.json.decode(record)
         return found
@@ -133,12 +135,14 @@ def _result(
 
     plan, policy = state.plan, settings.policy
     setting, blend = plan.chosen.setting(policy), Blend(plan.chosen.blend)
+    check = partial(check_published, settings, state, options.state)
     with ExitStack() as stack:
         devices = None
         if blend is not Blend.TCM_ONLY:
-            devices = (partial(publish, settings), stack.enter_context(open_answers(settings, plan, setting)))
+            reader = stack.enter_context(open_answers(settings, plan, setting))
+            devices = Exchange(partial(publish, settings), reader, int(options.round_s * 1000))
         central = None if read_central is None else read_central()
-        rounds = LiveRounds(settings, state, central, devices, SystemNoise(), int(options.round_s * 1000))
+        rounds = LiveRounds(settings, state, central, devices, SystemNoise(), check)
         clusters = rounds.run(note)
     users = total_users(state)
     return result_record(
@@ -148,7 +152,7 @@ def _result(
 
 def result_id(plan: Plan) -> str:
     """Return the key of a clustering's result."""
-    return f"{plan.clustering}/result"
+    return f"{plan.clustering}/{RESULT}"
 
 
 def result_record(plan: Plan, released: Released) -> bytes:

@@ -78,8 +78,8 @@ class State:
         return None if row is None else (bytes(row[0]), int(row[1]))
 
     def begin_round(self, number: int, body: bytes, closes_ms: int) -> None:
-        """Store a round before it is sent."""
-        self._write("INSERT INTO rounds (number, body, closes_ms) VALUES (?, ?, ?)", number, body, closes_ms)
+        """Store a round before it is sent, in place of one that was not."""
+        self._write("INSERT OR REPLACE INTO rounds (number, body, closes_ms) VALUES (?, ?, ?)", number, body, closes_ms)
 
     def numbers(self, number: int) -> RoundNumbers | None:
         """Return the noisy numbers of a round; None until it has ended."""
