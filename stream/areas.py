@@ -19,7 +19,7 @@ _FRACTION_OF_EDGE: Final = 64
 
 
 class BadArea(HatcastError):
-    """A line or an area cannot be covered with cells. The message says why, and what to do."""
+    """A line or an area cannot be covered with cells. The message has the reason and the fix."""
 
 
 def cells_of_lines(lines: Iterable[Sequence[Point]], resolution: int) -> set[int]:

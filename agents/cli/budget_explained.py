@@ -1,4 +1,4 @@
-"""Text of `hatcast budget --explain`: what a policy can cost one bus, for readers who do not know epsilon.
+"""Text of `hatcast budget --explain`: the most that a policy can cost one bus, for readers who do not know epsilon.
 
 All figures follow from the policy, except in the last paragraph, which describes the ledger.
 """

@@ -1,4 +1,4 @@
-"""Table of the answers to queries over days, row by row as they are published."""
+"""Table of the answers to queries over days, row by row, at their publication."""
 
 from decimal import Decimal
 

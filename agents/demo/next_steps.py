@@ -1,4 +1,4 @@
-"""Commands that the demo names at its end; each works as it is printed."""
+"""Commands that the demo names at its end; each works when pasted into a shell."""
 
 import os
 import shlex
@@ -13,7 +13,7 @@ from hatcast.stream.policy.policy import Policy
 
 
 def next_steps(origin: Origin, policy: Policy) -> Iterator[str]:
-    """Yield the next commands, each on its own line below a line that says what it is for."""
+    """Yield the next commands, each on its own line below a line with its purpose."""
     program = own_program()
     yield "next"
     if origin.files:

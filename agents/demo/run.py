@@ -142,7 +142,7 @@ class _Demo:
             end_child(feed, _FEED_STOP_S)
 
     async def _run(self, feed: "subprocess.Popen[bytes]") -> State:
-        """Run the map and all the rest; return what was displayed last."""
+        """Run the map and all the rest; return the last state on display."""
         live_map, address = await self._open_map()
         policy = self._settings.policy
         state = State(policy, Calendar(policy), self._options.origin, f"http://{address}/")
@@ -254,7 +254,7 @@ class _Demo:
             await asyncio.sleep(_POLL_S)
 
     async def _keep_map(self, state: State) -> None:
-        """Print the summary, and leave the map as it is until the demo is stopped. Raises HatcastError."""
+        """Print the summary, and keep the map until the demo is stopped. Raises HatcastError."""
         self._end_view(state)
         self._view.note(f"the map stays at {state.map_url} until Ctrl-C")
         while not self._stopping.is_set():

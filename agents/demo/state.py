@@ -89,7 +89,7 @@ class Estimated(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """What the users of a tracker have paid on a day: the most of one of them, and the mean."""
+    """Epsilon that the users of a tracker have paid on a day: the most of one of them, and the mean."""
 
     largest: float
     mean: float
@@ -111,7 +111,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def largest(self) -> float:
-        """The most epsilon that one user's day has spent, without what is only reserved."""
+        """The most epsilon that one user's day has spent, without reservations."""
         return self.epsilon_user_day if self.spent is None else self.spent.largest
 
 

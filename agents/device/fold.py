@@ -22,7 +22,7 @@ LATENESS_MIN_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class OwnHat:
-    """A device's readings in one HAT. Private: the mean is perturbed once; docs/device.md says what is stored.
+    """A device's readings in one HAT. Private: the mean is perturbed once; docs/device.md lists the stored data.
 
     vehicle  canonical id
     cell     H3 index

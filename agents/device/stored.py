@@ -32,7 +32,7 @@ class VehicleHat:
 
 
 class Marks(Protocol):
-    """Where an outbox stores which records were delivered."""
+    """Store of the delivered records of an outbox."""
 
     def mark_sent(self, numbers: Iterable[int]) -> None:
         """Mark records as acknowledged by the broker."""

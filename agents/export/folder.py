@@ -27,7 +27,7 @@ _PART: Final = ".part"
 
 
 class Progress(msgspec.Struct):
-    """How far a topic was read.
+    """Position up to which a topic was read.
 
     topic_id   None if the broker is older than topic ids
     offsets    partition -> next offset
@@ -101,7 +101,7 @@ class ExportFolder:
 
 @contextmanager
 def open_folder(path: Path) -> Iterator[ExportFolder]:
-    """Open a folder for an export, and create it if it is missing; remove what a killed run left.
+    """Open a folder for an export, and create it if it is missing; remove the remains of a killed run.
 
     Raises HatcastError if it cannot be written, is of something else, or is in use by another export.
     """

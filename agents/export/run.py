@@ -1,4 +1,4 @@
-"""Export of what is new in one output topic."""
+"""Export of the new records of one output topic."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ class Exported(msgspec.Struct, frozen=True):
 
 
 def export(settings: Settings, folder: ExportFolder, key: str, advance: Callable[[str, int], None]) -> Exported:
-    """Merge what is new in a topic into a folder's files.
+    """Merge the new records of a topic into a folder's files.
 
     key       the topic's key in `[topics]`, as in TABLES
     advance   called with the topic and the number of offsets that were read since the last call

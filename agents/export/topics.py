@@ -108,7 +108,7 @@ async def _topic_id(settings: Settings, topic: str) -> str | None:
 
 @contextmanager
 def _connection_errors(settings: Settings, topic: str) -> Iterator[None]:
-    """Turn errors of the Kafka clients within the block into one that says what to do."""
+    """Turn errors of the Kafka clients within the block into one with a fix."""
     try:
         with connection_errors():
             yield

@@ -93,7 +93,7 @@ class PolicyAnswers:
         return sorted(newest_first, key=lambda each: each.first.query)
 
     def index(self) -> list[dict[str, Any]]:
-        """Return what is stored, without the answers."""
+        """Return the stored periods, without the answers."""
         return [period.view() for period in self.in_order()]
 
     def find(self, query: str | None, period: str | None, slot: str | None) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""When Kafka last answered the map, and when the newest record was written.
+"""Time of the last answer of Kafka to the map, and of the newest record.
 
 Both are needed to tell an unreachable broker from a quiet topic: a broker answers every fetch within half a second,
 also when the topic has no new record.

@@ -11,7 +11,7 @@ from hatcast.stream.records.fields import Cell, Date, Slot, is_settlement
 
 
 class Kind(StrEnum):
-    """What a record says of a cell and slot: the names of the lists in the API's responses."""
+    """Kinds of records of a cell and slot: the names of the lists in the API's responses."""
 
     RELEASES = "releases"
     ESTIMATES = "estimates"

@@ -12,7 +12,7 @@ from hatcast.stream.policy.policy import Policy
 
 
 class Exhausted(Exception):
-    """The day, or all days together, have no room for the cost."""
+    """The day, or all days together, lack room for the cost."""
 
 
 _REJECTIONS: Final[Mapping[bytes, type[Exception]]] = {

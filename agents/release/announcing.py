@@ -1,4 +1,4 @@
-"""Send the budget records of days outside of transactions: of what is charged without a release."""
+"""Send the budget records of days outside of transactions: those with charges, but without a release."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -38,7 +38,7 @@ class DueRelease(Due):
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """How far the releases of a policy are published.
+    """Progress of the publication of a policy's releases.
 
     through_ms   ms UTC: all HATs of the slots that end by then are
     settled      local date: the settlements up to it are; "" if there is none

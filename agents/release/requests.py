@@ -19,7 +19,7 @@ class RequestedLimits:
         self._decided: dict[str, LimitRequest] = {}
 
     async def decide(self, period: QueryPeriod) -> QueryPeriod:
-        """Return the period with its requested limit; without a request, close it to requests and return it as it is.
+        """Return the period with its requested limit; without a request, close it to requests and return it unchanged.
 
         Raises KafkaError if the registry cannot be read or written, and HatcastError if its record cannot be decoded.
         """

@@ -181,7 +181,7 @@ class TrackerReleaser(HatPath):
         return guard.token, guard.written.get(TRACKER_PARTITION)
 
     async def _close_if_necessary(self, work: TrackerWork, date: str) -> None:
-        """Stop the queries of a date that lacks records, or has no room in the day's limit.
+        """Stop the queries of a date that lacks records, or room in the day's limit.
 
         Raises Behind if others have committed since: the tracker does not know of it.
         """

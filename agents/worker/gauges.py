@@ -126,6 +126,6 @@ class Gauges:
 
 
 def reserved_for_tracker(summary: DaySummary) -> int:
-    """Return what a policy's tracker has reserved of a day, in 1e-9: all of its day from the first commit on."""
+    """Return the reservation of a policy's tracker for a day, in 1e-9: all of its day from the first commit on."""
     reserved = summary.queries.get(TRACKER_QUERIES)
     return 0 if reserved is None else reserved.amount

@@ -42,7 +42,7 @@ async def check_stored(settings: Settings, topics: TopicReport | None, accepted:
 
 
 async def _shown(settings: Settings, redis: AnyRedis) -> AsyncIterator[Check]:
-    """Yield what the first start stored."""
+    """Yield the values that the first start stored."""
     keys, name = DomainKeys(settings.topics.telemetry), settings.policy.name
     policy_id, count = (_text(value) for value in await redis.hmget(keys.policy(name), ["policy_id", "partitions"]))
     yield Check("stored policy", State.OK, policy_id or f"none yet under {name!r}")

@@ -208,7 +208,7 @@ class PartitionFold(ABC, Generic[V]):
         return opened
 
     def slot_named(self, key: str) -> OpenSlot:
-        """Return the slot `date/slot`; open it if needed. Raises KeyError if the local clock has no such slot."""
+        """Return the slot `date/slot`; open it if needed. Raises KeyError if the local clock lacks this slot."""
         opened = self.slots.get(key)
         if opened is None:
             slot = self.calendar.slot_named(*key.split("/"))

@@ -18,7 +18,7 @@ from hatcast.stream.mechanisms.gaussian import deviation_for, epsilon_for_delta
 
 
 class BadCoalition(HatcastError):
-    """`max_coalition` is out of range. It has no default, because a claim of amplification depends on it."""
+    """`max_coalition` is out of range. It is without a default, because a claim of amplification depends on it."""
 
     def __init__(self) -> None:
         super().__init__("max_coalition: is out of range; use 0 up to the number of local users")

@@ -100,7 +100,7 @@ class Request:
 
 
 def accepted(round_: Round, policy: Policy) -> Request | None:
-    """Return what a round requests; None if it is not one that the policy of the device allows.
+    """Return the request of a round; None if it is not one that the policy of the device allows.
 
     It must name the same policy_id, slots of the policy, no epsilon above EPSILON_MAX, and centres in the cube of the
     policy's upper bound, on its grid.

@@ -172,14 +172,7 @@ def read_policy(
     listed, cells_content = cells_of(given, read_cells)
     finer, fine, fine_content = fine_cells_of(given, listed, read_cells)
     cells = None if listed is None else listed.cells | (frozenset() if fine is None else fine.cells)
-    check_values(given)
-    check_transition(given)
-    reject_above = reject_above_of(given)
-    durations = {key: duration_ms(getattr(given, key), f"policy.{key}") for key in _DURATIONS}
-    check_times(given, durations)
-    if given.estimator.name == TRACKER:
-        check_tracker(given)
-    check_privacy(given)
+    durations = _check_single_keys(given)
     keys = chosen_keys(given.estimator, given.privacy, estimators)
     charged = given.privacy.epsilon if keys.hybrid is None else keys.hybrid.charged(given.privacy.epsilon)
     check_sums(given, nano_ceil(charged), durations["slot_length"], cells)
@@ -206,7 +199,7 @@ def read_policy(
         replaces=given.replaces,
         from_date=given.from_date,
         upper_bound=to_milli(given.upper_bound, "km/h"),
-        reject_above=reject_above,
+        reject_above=reject_above_of(given),
         drop_zero=given.drop_zero,
         timezone=given.timezone,
         h3_resolution=given.h3_resolution,
@@ -238,6 +231,19 @@ def read_policy(
         most_hats=most_hats,
         values=values,
     )
+
+
+def _check_single_keys(given: PolicyTable) -> dict[str, int]:
+    """Check the keys that depend neither on cells nor on the estimator's own; return the durations in ms, by key."""
+    check_values(given)
+    check_transition(given)
+    reject_above_of(given)
+    durations = {key: duration_ms(getattr(given, key), f"policy.{key}") for key in _DURATIONS}
+    check_times(given, durations)
+    if given.estimator.name == TRACKER:
+        check_tracker(given)
+    check_privacy(given)
+    return durations
 
 
 def _check_without_reports(queries: tuple[Query, ...], keys: ChosenKeys) -> None:

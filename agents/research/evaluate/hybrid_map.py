@@ -18,7 +18,7 @@ _POINTS: Final = 41  # along each side
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Heatmap:
-    """R of one estimator. shares [C], epsilons [E], improvements [E, C]: NaN where one group has no user."""
+    """R of one estimator. shares [C], epsilons [E], improvements [E, C]: NaN where one group is empty."""
 
     estimator: str
     sigma: float

@@ -27,7 +27,7 @@ _PAUSE_S: Final = 0.5
 
 
 def charge_in_file(path: Path, settings: Settings, plan: Plan) -> None:
-    """Charge the date in a ledger file. Raises HatcastError if it has no room or the file is not usable."""
+    """Charge the date in a ledger file. Raises HatcastError if it is full or the file is not usable."""
     policy, chosen = settings.policy, plan.chosen
     with open_ledger(path, policy, settings.user_key) as ledger:
         if ledger.until is not None and chosen.date >= ledger.until:

@@ -79,7 +79,7 @@ def run_live(settings: Settings, chosen: Chosen, options: LiveOptions, note: Cal
 
 
 def check_live(policy: Policy, chosen: Chosen) -> None:
-    """Raise HatcastError if the policy has no devices, or the date has no such slots."""
+    """Raise HatcastError if the policy takes no reports of devices, or the date lacks these slots."""
     check_relation(policy)
     if not policy.takes_reports:
         raise HatcastError(
@@ -156,7 +156,7 @@ def result_id(plan: Plan) -> str:
 
 
 def result_record(plan: Plan, released: Released) -> bytes:
-    """Return the result of a clustering as it is published."""
+    """Return the published result of a clustering."""
     own = {"clusters_id": result_id(plan), "clustering": plan.clustering, "date": plan.chosen.date}
     record = released.record() | own | {"policy": released.policy.name, "ledger": plan.query}
     if released.options.blend is Blend.LM_ONLY:

@@ -73,7 +73,7 @@ class State:
         self._write("UPDATE plan SET result = ?", record)
 
     def round(self, number: int) -> tuple[bytes, int] | None:
-        """Return the record of a round as it is sent, and its end (ms UTC); None if it was not begun."""
+        """Return the record of a round, in the bytes that are sent, and its end (ms UTC); None if it was not begun."""
         row = self._sql.execute("SELECT body, closes_ms FROM rounds WHERE number = ?", (number,)).fetchone()
         return None if row is None else (bytes(row[0]), int(row[1]))
 
