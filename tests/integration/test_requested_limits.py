@@ -3,12 +3,16 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hatcast.agents.kafka.registry import Registry
+from hatcast.agents.kafka.registry.requests import LimitRequest, request_key
 from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.stream.errors import HatcastError
 from tests.integration.answering import answering, answers, assert_charged_once, crash_at, kept_keys
 from tests.integration.days import DATES, DAY_MS, END_MS, EPSILON, LIMIT, POLICY, QUERIES, days, expected
 from tests.integration.harness import Finished, Pipeline, open_pipeline
@@ -120,6 +124,34 @@ def test_a_period_takes_one_request_and_says_which(pipeline: Pipeline) -> None:
     assert (shown["state"], shown["speed_limit"], shown["last_date"]) == ("requested", LIMIT, DATES[2])
     later = request(pipeline, OTHER, date="2022-01-05")
     assert later.out.startswith("over, 2022-01-05 to 2022-01-07: 17.5 km/h was requested at ")
+
+
+def test_of_operators_who_request_other_limits_at_the_same_time_one_wins_and_all_read_its_limit(
+    pipeline: Pipeline,
+) -> None:
+    with ThreadPoolExecutor() as pool:
+        done = list(pool.map(lambda limit: request(pipeline, limit), (LIMIT, OTHER, 30.5)))
+    (won,) = [each for each in done if each.code == 0]
+    lost = f"hatcast: {won.out.strip()}; a period takes one request\n"
+    assert [(each.code, each.err) for each in done if each is not won] == [(1, lost)] * 2
+    assert request(pipeline, None).out == won.out
+
+
+def test_a_record_that_no_request_has_written_answers_nothing_and_is_one_line(pipeline: Pipeline) -> None:
+    key = request_key(pipeline.settings.policy.name, "over", DATES[0])
+    hostile = LimitRequest(speed_limit=-1, decided_at="2022-01-02T00:00:00.000Z").encoded()
+
+    async def write_then_release() -> None:
+        await Registry(pipeline.settings).write(lambda facts: {} if key in facts.values else {key: hostile})
+        async with open_stores(pipeline) as stores, answering(pipeline, stores) as (releaser, _):
+            await store_closed(stores, pipeline.settings.policy, days(), END_MS)
+            with pytest.raises(HatcastError, match="cannot be read"):
+                await releaser.round(asyncio.Event())
+
+    asyncio.run(write_then_release())
+    assert not [name for name in pipeline.answers() if name.endswith("/over")]
+    done = request(pipeline, LIMIT)
+    assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
 
 
 @pytest.mark.parametrize(
