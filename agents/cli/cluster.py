@@ -70,8 +70,8 @@ def _local_date(_: click.Context, __: click.Parameter, text: str | None) -> str 
 
 _EPILOG: Final = """\b
 Examples:
-  hatcast cluster day.csv.gz --format capmetro --epsilon 4 --slots 09:00,13:00,18:00
-  hatcast cluster --live --date 2022-01-02 --epsilon 4 --slots 09:00,13:00,18:00 --state day.db
+  hatcast cluster day.csv.gz --format capmetro --epsilon 4 --slots 09:00,18:00
+  hatcast cluster --live --date 2022-01-02 --epsilon 4 --state day.db
 """
 
 
