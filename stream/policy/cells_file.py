@@ -102,7 +102,7 @@ def _selection_cost(cost: dict[str, str], where: str) -> SelectionCost:
         first, last = (date.fromisoformat(day.strip()) for day in cost["days"].split(","))
     except (KeyError, ValueError, InvalidOperation):
         epsilon, first, last = Decimal(0), date.min, date.min
-    if not 0 < epsilon <= _EPSILON_MAX or not first <= last:
+    if epsilon.is_nan() or not 0 < epsilon <= _EPSILON_MAX or not first <= last:
         raise SettingError(
             where,
             "is private and does not state its privacy cost",
@@ -114,7 +114,9 @@ def _selection_cost(cost: dict[str, str], where: str) -> SelectionCost:
 
 
 def _index(text: str) -> int:
+    """Return the number of an H3 index; 0, which is no index, for a text that is not an unsigned 64-bit number."""
     try:
-        return int(text, 16)
+        number = int(text, 16)
     except ValueError:
         return 0
+    return number if 0 <= number < 1 << 64 else 0

@@ -148,7 +148,8 @@ def _value(given: Mapping[str, Any], where: str) -> tuple[str, Value]:
     lower, upper = in_milli(table.lower), in_milli(table.upper)
     if lower >= upper:
         raise SettingError(f"{where}.upper", f"{table.upper:g} is not above lower", "write the largest value to count")
-    if not 0 < table.grid <= table.upper - table.lower:
+    # In milli-units, to which `lower` and `upper` are rounded: this range is the estimator's.
+    if not 0 < table.grid <= 2 * LARGEST or Decimal(repr(table.grid)) * 1000 > upper - lower:
         raise SettingError(
             f"{where}.grid", f"{table.grid:g} is not in (0, upper - lower]", "use a small step, such as 0.001"
         )

@@ -41,6 +41,7 @@ def test_a_file_is_read_again_with_its_source_and_its_cost_and_without_its_remar
         COST.splitlines()[0],
         COST.replace("0.5", "0"),
         COST.replace("0.5", "x"),
+        COST.replace("0.5", "nan"),
         COST.replace(",2022-01-08", ",2021"),
     ],
 )
@@ -52,6 +53,12 @@ def test_a_private_list_that_does_not_say_what_it_has_cost_is_refused(cost: str)
 def test_a_list_that_is_not_private_has_no_cost() -> None:
     with pytest.raises(SettingError, match="line 2 is not an H3 index of resolution 7"):
         read_cells_file(f'source = "survey"\n{COST}87608b0d2ffffff\n', "cells", 7)
+
+
+@pytest.mark.parametrize("line", ["-1", "-87608b0d2ffffff", "f" * 17, "1" + "0" * 5000, "87608b0d2ffffff 1", "x"])
+def test_a_line_that_is_no_unsigned_number_of_64_bits_is_no_index(line: str) -> None:
+    with pytest.raises(SettingError, match="line 2 is not an H3 index of resolution 7"):
+        read_cells_file(f'source = "public"\n{line}\n', "cells", 7)
 
 
 def test_a_policy_with_a_private_list_is_another_one_when_the_list_has_cost_something_else() -> None:

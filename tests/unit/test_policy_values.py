@@ -136,6 +136,10 @@ LINES: list[tuple[dict[str, Any], str]] = [
         {"value": [DELAY | {"grid": 0}]},
         "policy.value[0].grid: 0 is not in (0, upper - lower]; use a small step, such as 0.001",
     ),
+    (
+        {"value": [DELAY | {"lower": 0.0005, "upper": 0.0019, "grid": 0.0014}]},  # one milli-unit apart
+        "policy.value[0].grid: 0.0014 is not in (0, upper - lower]; use a small step, such as 0.001",
+    ),
     ({"value": [DELAY | {"grid": 1e-7}]}, "policy.value[0].grid: 1e-07 is too fine; use at least 0.000001"),
     (
         {"value": [DELAY | {"scale": 1}]},
