@@ -186,7 +186,7 @@ def test_a_broker_that_never_answers_fails_the_command_with_its_reason(pipeline:
             "--format",
             "jsonl",
             "--for",
-            "1",
+            "5",  # Kafka is asked first, then the broker
         )
     assert done.code == 1
     last = done.err.splitlines()[-1]

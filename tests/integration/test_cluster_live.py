@@ -20,6 +20,7 @@ from hatcast.stream.kmeans.devices import Devices
 from hatcast.stream.kmeans.lloyd import Clusters, cluster
 from hatcast.stream.kmeans.setting import Setting
 from hatcast.stream.units import NANO
+from tests.contracts.check import closed, message_problems, value_problems
 from tests.devices import line, recording
 from tests.integration.clustering import (
     CENTRAL,
@@ -39,8 +40,10 @@ from tests.integration.clustering import (
 )
 from tests.integration.harness import open_pipeline
 from tests.integration.readings import HOUR_MS, NOON_MS
+from tests.integration.test_consume import golden
 from tests.integration.test_private_list import lose
 from tests.services import KafkaServer, RedisServer
+from tools.schemas import FOLDER, RECORDS
 
 
 @pytest.fixture
@@ -78,6 +81,18 @@ def check_centres(found: dict[str, Any], wanted: Clusters) -> None:
         assert each["users"] == round(users, 1)
 
 
+def check_contracts(city: City) -> None:
+    """Every record on the topics of clusterings is one of its schema, those that are published are CloudEvents."""
+    topics = city.pipeline.settings.topics
+    for name, topic in (("clusters", topics.clusters), ("cluster-answer", topics.cluster_answers)):
+        schema = closed(json.loads((FOLDER / f"{name}.schema.json").read_bytes()))
+        messages = [golden(each) for each in city.pipeline.kafka.read(topic)]
+        assert messages
+        for message in messages:
+            assert [*value_problems(schema, message.payload)] == []
+            assert [*message_problems(RECORDS[name], message, city.pipeline.name)] == []
+
+
 def test_without_noise_the_result_is_that_of_the_simulation_and_both_groups_are_charged(city: City) -> None:
     fleet = city.devices("--cluster-epsilon", 8, wrap=without_noise)
     code, out, err = city.cluster("--epsilon", 8, wrap=without_noise)
@@ -86,6 +101,7 @@ def test_without_noise_the_result_is_that_of_the_simulation_and_both_groups_are_
     check_centres(found, simulated(8))
     assert found["users"] == {"central": TRUSTED, "local": DEVICES}
     assert (found["date"], found["epsilon"], found["status"]) == (DATE, 8.0, "released")
+    check_contracts(city)
     assert city.reserved() == {found["ledger"]: (1, 8.0)}
     # Each device answered each round once, and sent its vector once.
     sent = answers(city)
