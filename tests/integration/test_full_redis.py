@@ -18,6 +18,7 @@ from hatcast.agents.errors.causes import is_full
 from hatcast.agents.kafka.topics import ensure_topics
 from hatcast.agents.redis.adoption import AdoptionBatch, Answered, Position, Published
 from hatcast.agents.redis.attempts import Attempt, RecoveryCheck
+from hatcast.agents.redis.clusterings import ClusteringStore
 from hatcast.agents.redis.guard import CommitGuard
 from hatcast.agents.redis.identity import claim_policy
 from hatcast.agents.redis.keys import DomainKeys
@@ -89,6 +90,7 @@ async def _refuse_each(url: str) -> None:
     async with Redis.from_url(url) as redis:
         store, recovery = PartitionStore(redis, "full", 2), RecoveryStore(redis, "full", "full")
         ledger = LedgerStore(redis, "full", policy)
+        clusterings = ClusteringStore(redis, "full", policy)
         await store.open(0, 0)
         await redis.hset(DomainKeys("full").ledger(DATE), "commits:full", "99")  # numbers that were lost unsent
         token = (await guard_of_all(redis, "full", "full")).token
@@ -103,6 +105,7 @@ async def _refuse_each(url: str) -> None:
             "skip": lambda: store._skip(keys=["{full:0}:state"], args=["1", "9"]),
             "commit": lambda: ledger.commit([proposal], CommitGuard(token, {0: 0})),
             "answer": lambda: ledger.commit_answers([answer], CommitGuard(token, {0: 1})),
+            "reserve_clustering": lambda: clusterings.reserve("clustering-1", DATE, 10**9),
             "restore_reservation": lambda: recovery.restore_reservation(answered),
             "adopt": lambda: recovery.adopt(RecoveryCheck.finished(token), _chunk(1), _ids(1)),
             "supersede": lambda: recovery.supersede(_published(1)[0], replace(_published(1)[0], record=b"y")),

@@ -97,14 +97,14 @@ class Case:
 
 
 @st.composite
-def cases(draw: st.DrawFn, *, several: bool = False) -> Case:
-    """several: the policy releases several values."""
+def cases(draw: st.DrawFn, *, several: bool = False, mixed: bool = True) -> Case:
+    """several: the policy releases several values; mixed: it may have hexagons of several sizes."""
     chance = draw(st.randoms(use_true_random=True))
     length = draw(st.sampled_from([80, 40, 20]) | st.integers(0, 20))
     zone = chance.choice(sorted(NIGHTS))
     partitions = chance.choice([1, 1, 2, 3])
     return Case(
-        policy=a_policy(chance, zone, VALUES if several else {}),
+        policy=a_policy(chance, zone, VALUES if several else {}, FINE if mixed else ()),
         partition=chance.randrange(partitions),
         partitions=partitions,
         partitioner=chance.choice(["murmur2", "crc32"]),
@@ -113,8 +113,8 @@ def cases(draw: st.DrawFn, *, several: bool = False) -> Case:
     )
 
 
-def a_policy(chance: Random, zone: str, values: Mapping[str, Any]) -> Policy:
-    fine = chance.choice([None, None, *FINE])
+def a_policy(chance: Random, zone: str, values: Mapping[str, Any], sizes_of: Sequence[frozenset[int]]) -> Policy:
+    fine = chance.choice([None, None, *sizes_of])
     sizes: dict[str, Any] = {} if fine is None else {"resolutions": [7, 8, 9], "fine_cells": "fine.txt"}
     policy = policy_of(
         **values,
