@@ -3,6 +3,7 @@
 import csv
 import io
 import zipfile
+import zlib
 from array import array
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from hatcast.stream.areas import Point
 from hatcast.stream.errors import HatcastError
 
+_ENCRYPTED: Final = 1  # bit of a zip entry's flags
 _FIX: Final = "export it again, or check it with a GTFS validator"
 
 
@@ -50,8 +52,14 @@ def _opened(path: Path) -> Iterator["_Tables"]:
             yield _Tables(path, archive)
     except FileNotFoundError:
         raise BadTimetable(path, "does not exist", "name the zip file of a GTFS timetable") from None
-    except (OSError, zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError):
-        raise BadTimetable(path, "is not a readable zip file", "name the zip file of a GTFS timetable") from None
+    except OSError as error:
+        raise BadTimetable(path, f"cannot be read ({error.strerror})", "check the file and its permissions") from None
+    except (zipfile.BadZipFile, zlib.error, EOFError):
+        raise BadTimetable(path, "is not a whole zip file", "fetch it again") from None
+    except NotImplementedError:  # a compression that Python's zipfile lacks
+        raise BadTimetable(path, "has a compression that cannot be read", "pack it again with deflate") from None
+    except csv.Error:
+        raise BadTimetable(path, "has a table that is not CSV") from None
 
 
 class _Tables:
@@ -132,6 +140,8 @@ class _Tables:
         """Yield the named columns of a table's rows; an optional column that is missing is empty."""
         if table not in self._names:
             raise BadTimetable(self._path, f"has no table {table}")
+        if self._archive.getinfo(table).flag_bits & _ENCRYPTED:
+            raise BadTimetable(self._path, "is encrypted", "unpack it, and pack it again without a password")
         with self._archive.open(table) as raw:
             reader = csv.reader(io.TextIOWrapper(raw, encoding="utf-8-sig", errors="replace", newline=""))
             header = [name.strip() for name in next(reader, [])]

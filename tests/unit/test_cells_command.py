@@ -102,7 +102,23 @@ def test_a_damaged_timetable_is_one_line_that_names_the_table(
 def test_a_cut_off_zip_file_is_refused(tmp_path: Path) -> None:
     path = timetable(tmp_path / "feed.zip", TABLES)
     path.write_bytes(path.read_bytes()[:-40])
-    assert "is not a readable zip file" in str(cells("--gtfs", path).exception)
+    assert "is not a whole zip file; fetch it again" in str(cells("--gtfs", path).exception)
+
+
+def test_a_damaged_entry_an_encrypted_one_and_a_table_that_is_not_csv_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "feed.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in TABLES.items():
+            archive.writestr(name, text * 50)
+    whole = path.read_bytes()
+    start = whole.index(b"routes.txt") + len(b"routes.txt")
+    path.write_bytes(whole[:start] + bytes(each ^ 0xFF for each in whole[start : start + 30]) + whole[start + 30 :])
+    assert "is not a whole zip file" in str(cells("--gtfs", path).exception)
+    directory = whole.index(b"PK\x01\x02")  # flags are at 8 of an entry of the directory
+    path.write_bytes(whole[: directory + 8] + b"\x01" + whole[directory + 9 :])
+    assert "is encrypted; unpack it" in str(cells("--gtfs", path).exception)
+    timetable(path, TABLES | {"routes.txt": "route_id,route_type\n" + "x" * 200_000 + ",3\n"})
+    assert "has a table that is not CSV" in str(cells("--gtfs", path).exception)
 
 
 @pytest.mark.parametrize(
