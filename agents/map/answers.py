@@ -143,7 +143,7 @@ class Answers:
         return read.policy if period.key in policy.periods else None
 
     def index(self, policy: str) -> list[dict[str, Any]]:
-        """Return what is stored of a policy, without the answers."""
+        """Return the queries and periods that are stored for a policy, without their answers."""
         return self.policies[policy].index() if policy in self.policies else []
 
     def _policy(self, name: str) -> PolicyAnswers:

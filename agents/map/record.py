@@ -135,7 +135,7 @@ def _indexed(kind: Kind, read: _Hat, name: str, value: float | None, place: tupl
 
 
 def instant_ms(text: str) -> int:
-    """Return an ISO 8601 instant as ms UTC. Raises ValueError if it is malformed or has no offset."""
+    """Convert an ISO 8601 instant to milliseconds UTC. Raises ValueError if it is malformed or without an offset."""
     instant = datetime.fromisoformat(text)
     if instant.tzinfo is None:
         raise ValueError("the instant has no offset")

@@ -37,7 +37,9 @@ class Reader:
     """Reader of the topics for as long as the map runs."""
 
     def __init__(self, settings: Settings, feed: Feed, topics: Topics, *, check_crcs: bool = True) -> None:
-        """Args: `check_crcs`, False for librdkafka's mock cluster: its transaction markers have no checksum."""
+        """Args:
+        check_crcs: False for librdkafka's mock cluster, whose transaction markers lack a checksum
+        """
         self._settings = settings
         self._found = topics
         self._topics = settings.topics

@@ -150,7 +150,7 @@ class DayLedger:
         return True
 
     def reserve(self, policy: Policy, wanted: Mapping[str, Reserved], total: Total) -> list[str]:
-        """Reserve the cost of each query that has no reservation on this day; return their names.
+        """Reserve the cost of each query without a reservation on this day; return their names.
 
         A query is reserved in full, or with 0 places if day or total leave no room for it. This is final.
         """

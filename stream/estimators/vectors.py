@@ -32,7 +32,7 @@ LINEAR: Final[Mapping[str, Linear]] = MappingProxyType(
 
 
 class NoVectorForm(HatcastError):
-    """The estimator has no vector form."""
+    """Raised for an estimator without a vector form."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name} has no vector form; use {', '.join(LINEAR)}")

@@ -113,7 +113,7 @@ class ReadingFold(PartitionFold[V], Generic[V]):
         return cache(self._values, (speed, unit), milli, CACHE_SIZE)
 
     def _time(self, time: str | int | float) -> int:
-        """Convert a reading's time to ms UTC; `_NO_TIME` if it is unreadable or has no local date."""
+        """Convert a reading's time to milliseconds UTC; `_NO_TIME` if it is unreadable or without a local date."""
         instant = parse_time(time)
         if instant is None or not _YEARS[0] <= instant <= _YEARS[1]:
             instant = _NO_TIME

@@ -68,7 +68,7 @@ def estimate(
 
 
 def _weight(estimator: HybridEstimator, central: int, local: int, parameters: HybridParameters) -> Fraction:
-    """Return the weight w of the central mean: the fixed one, else 0 or 1 if one group has no users."""
+    """Return the weight w of the central mean: the fixed one, else 0 or 1 if one group is empty."""
     if estimator.fixed_weight is not None:
         return estimator.fixed_weight
     if central and local:

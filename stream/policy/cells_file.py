@@ -114,7 +114,7 @@ def _selection_cost(cost: dict[str, str], where: str) -> SelectionCost:
 
 
 def _index(text: str) -> int:
-    """Return the number of an H3 index; 0, which is no index, for a text that is not an unsigned 64-bit number."""
+    """Parse a hexadecimal H3 index; return 0, which H3 rejects, for a text that is not an unsigned 64-bit number."""
     try:
         number = int(text, 16)
     except ValueError:

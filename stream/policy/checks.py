@@ -155,7 +155,7 @@ def check_privacy(given: PolicyTable) -> None:
 
 
 def check_sums(given: PolicyTable, charged_nano: int, slot_length_ms: int, cells: frozenset[int] | None) -> None:
-    """Check that the sum of a day's charges stays within what the ledger computes exactly.
+    """Check that the sum of a day's charges stays within the ledger's exact integers.
 
     charged_nano   charge of one HAT in 1e-9
     """

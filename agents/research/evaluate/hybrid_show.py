@@ -127,7 +127,7 @@ def _heatmap(panel: "Axes", heatmap: Heatmap) -> None:
 
 
 def _improvements(panel: "Axes", curves: Sequence[Curve], shown: int) -> None:
-    """Draw R (shown: 1) with what was simulated, or r (shown: 2), on a logarithmic scale."""
+    """Draw the curves of R with simulated points (shown: 1) or of r (shown: 2), on a logarithmic scale."""
     names = [*dict.fromkeys(curve.estimator for curve in curves)]
     sigmas = [*dict.fromkeys(curve.sigma for curve in curves)]
     for curve in curves:

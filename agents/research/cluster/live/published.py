@@ -1,4 +1,4 @@
-"""Compare the state file of a clustering with what was published of it: an older copy would draw again.
+"""Compare the state file of a clustering with its published records: an older copy would draw noise again.
 
 A state file is durable before a byte of it is sent. So everything on `hats.clusters` is in the file, with the same
 bytes, unless the file is an older copy that was put back, or another copy is in use. What was drawn after the copy is
@@ -21,7 +21,7 @@ _POLL_S: Final = 0.1
 
 
 def check_published(settings: Settings, state: State, path: Path) -> set[str]:
-    """Return what was published of this clustering: numbers of rounds, and `result`.
+    """Check the published records of a clustering against its state file; return their rounds, and `result`.
 
     path   of the state file
     Raises HatcastError if the state file does not have it with the same bytes.
