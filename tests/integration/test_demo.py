@@ -1,19 +1,13 @@
 """The demo as it is typed. Its services are embedded, so these tests run anywhere."""
 
 import json
-import os
 import select
 import signal
 import socket
 import subprocess
-import sys
-import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -26,87 +20,22 @@ from hatcast.agents.demo.rendering import Lines
 from hatcast.agents.demo.run import DemoOptions, run_demo
 from hatcast.agents.redis.keys import PartitionKeys
 from hatcast.stream.errors import HatcastError
-from tests.integration.tables import DEFAULTS, golden_table, merged, toml
-from tests.services.data import DATA, ROOT, golden, golden_recording
-
-EDGE = DATA / "golden" / "edge.jsonl"
-SCHEMA = json.loads((ROOT / "schemas" / "release.schema.json").read_bytes())
-QUERY_SCHEMA = json.loads((ROOT / "schemas" / "query.schema.json").read_bytes())
-SECONDS = 200  # a demo starts Kafka, Redis and a worker: on a machine with much else to do, that takes long
-
-
-@pytest.fixture
-def temporary() -> Iterator[Path]:
-    """A folder for temporary files, with a name as short as those of common systems."""
-    with tempfile.TemporaryDirectory(prefix="hatcast-test-", dir="/tmp") as folder:
-        yield Path(folder)
-
-
-@contextmanager
-def demo(temporary: Path, *arguments: object, cwd: Path = ROOT) -> Iterator["subprocess.Popen[bytes]"]:
-    """A demo that runs, with its temporary files in that folder; killed if the test leaves it running."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "hatcast.agents.cli", "demo", *map(str, arguments)],
-        cwd=cwd,
-        env=os.environ | {"TMPDIR": str(temporary)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def finished(temporary: Path, *arguments: object, cwd: Path = ROOT) -> tuple[int, bytes, bytes]:
-    """Exit code, output and errors of a demo that ends by itself."""
-    with demo(temporary, *arguments, cwd=cwd) as process:
-        out, err = process.communicate(timeout=SECONDS)
-        return process.returncode, out, err
-
-
-def releases(out: bytes) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in out.splitlines()]
-
-
-def edge_config(tmp_path: Path, policy: Mapping[str, Any] | None = None, **privacy: Any) -> Path:
-    """The configuration of the golden result of edge.jsonl, with BASELINE. policy: more keys of it."""
-    return configured(tmp_path, golden_table(golden("edge"), name="edge", privacy=privacy, **(policy or {})))
-
-
-def configured(tmp_path: Path, table: Mapping[str, Any]) -> Path:
-    config = tmp_path / "hatcast.toml"
-    config.write_text(toml(merged(DEFAULTS, table)))
-    return config
-
-
-def processes_below(folder: Path) -> list[int]:
-    """The processes that work for a demo whose temporary files are below a folder."""
-    found = []
-    for status in Path("/proc").glob("[0-9]*"):
-        try:
-            told = (status / "cmdline").read_bytes() + (status / "environ").read_bytes()
-        except OSError:  # it has ended, or is not ours
-            continue
-        if str(folder).encode() in told and status.name != str(os.getpid()):
-            found.append(int(status.name))
-    return found
-
-
-def wait_until_gone(folder: Path, seconds: float = 10.0) -> None:
-    """Return once nothing of a demo is left, neither processes nor files."""
-    deadline = time.monotonic() + seconds
-    while (processes_below(folder) or any(folder.iterdir())) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert processes_below(folder) == []
-    assert sorted(folder.iterdir()) == []
-
-
-def wait_for_output(process: "subprocess.Popen[bytes]") -> bytes:
-    """The first line that it prints."""
-    assert process.stdout is not None
-    assert select.select([process.stdout], [], [], SECONDS)[0], "it printed nothing"
-    return process.stdout.readline()
+from tests.integration.demonstrating import (
+    EDGE,
+    SCHEMA,
+    SECONDS,
+    batch,
+    configured,
+    demo,
+    edge_config,
+    finished,
+    processes_below,
+    releases,
+    wait_for_output,
+    wait_until_gone,
+)
+from tests.integration.tables import DEFAULTS, merged, toml
+from tests.services.data import DATA, golden, golden_recording
 
 
 def test_the_city_gives_releases_as_in_the_contract(temporary: Path) -> None:
@@ -150,60 +79,6 @@ def test_with_hardly_any_noise_the_means_are_those_of_the_batch(tmp_path: Path, 
     expected = {hat: total / count / 1000 for hat, (_, count, total, _) in batch(EDGE, *given).items()}
     assert found.keys() == expected.keys()
     assert all(abs(found[hat] - mean) <= 0.002 for hat, mean in expected.items())
-
-
-def batch(*arguments: object) -> Mapping[str, list[int]]:
-    """HAT -> users, count, sum, max."""
-    hats: dict[str, list[int]] = json.loads(run_batch(*arguments, "--contributions", "--json"))["hats"]
-    return hats
-
-
-def run_batch(*arguments: object) -> bytes:
-    command = [sys.executable, "-m", "hatcast.agents.cli", "batch", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=SECONDS).stdout
-
-
-QUERIES = [
-    {"name": "fast", "kind": "over_speed_limit", "speed_limit": 50.0, "days": 1, "epsilon": 0.1},
-    {
-        "name": "usual",
-        "kind": "mean_speed",
-        "min_n": 5,
-        "days": 2,
-        "from": "2024-10-26",
-        "epsilon": 0.1,
-        "missing_days": "leave_out",
-    },
-    {"name": "month", "kind": "mean_speed", "min_n": 5, "days": 30, "from": "2024-10-26", "epsilon": 0.1},
-]
-
-
-def test_a_recording_with_queries_over_days_ends_and_shows_every_answer_that_batch_gives(
-    tmp_path: Path, temporary: Path
-) -> None:
-    config = edge_config(tmp_path, {"query": QUERIES})
-    given = ("--format", "jsonl", "--config", config)
-    code, out, err = finished(temporary, "--feed", EDGE, *given, "--speedup", 0, "--json")
-    assert (code, err) == (0, b"")
-    found = [record for record in releases(out) if "query" in record]
-    for record in found:
-        jsonschema.validate(record, QUERY_SCHEMA)
-    of_batch = releases(run_batch(EDGE, *given, "--ledger", tmp_path / "ledger", "--json"))
-    expected = {record["release_id"]: record["user_days"] for record in of_batch if "query" in record}
-    assert {record["query"] for record in found} == {"fast", "usual"}
-    assert len(found) == len(expected)
-    assert {record["release_id"]: record["user_days"] for record in found} == expected
-
-
-def test_answers_are_in_the_text_and_a_period_that_is_not_over_is_named(tmp_path: Path, temporary: Path) -> None:
-    config = edge_config(tmp_path, {"query": QUERIES})
-    code, out, err = finished(temporary, "--feed", EDGE, "--format", "jsonl", "--config", config, "--speedup", 0)
-    assert (code, err) == (0, b"")
-    lines = out.decode("ascii").splitlines()
-    assert any("usual: " in line and " +- " in line and line.startswith("2024-10-26 to 2024-10-27") for line in lines)
-    assert any(line.startswith("queries fast: ") and line.endswith("month: 0 answers") for line in lines)
-    waits = "query month has no answer: its period of 30 days from 2024-10-26 to 2024-11-24 is not over"
-    assert any(line.startswith(waits) for line in lines)
 
 
 def test_several_recordings_are_sent_together(tmp_path: Path, temporary: Path) -> None:
@@ -305,89 +180,6 @@ def test_a_recording_without_a_configuration_is_tracked_until_its_days_are_settl
 
 def run_as_printed(command: str, folder: Path) -> "subprocess.CompletedProcess[bytes]":
     return subprocess.run(["sh", "-c", command], cwd=folder, capture_output=True, check=False, timeout=SECONDS)
-
-
-BUSES, READINGS, HOURS = 20, 6, 2
-
-
-def steady_buses(path: Path) -> Path:
-    """A recording of 20 buses in one hexagon, all at 30 km/h, with 6 readings in each of two hours."""
-    with path.open("w") as file:
-        for minute in range(0, 60 * HOURS, 60 // READINGS):
-            for bus in range(BUSES):
-                at = f"2026-03-02T{8 + minute // 60:02}:{minute % 60:02}:{bus:02}Z"
-                reading = {
-                    "vehicle": f"B{bus:02}",
-                    "time": at,
-                    "lat": 60.17,
-                    "lon": 24.94,
-                    "speed": 30.0,
-                    "unit": "km/h",
-                }
-                file.write(json.dumps(reading | {"arrival": at}) + "\n")
-    return path
-
-
-def hybrid_config(tmp_path: Path) -> Path:
-    """Hardly any noise of either kind, so the blend of equal speeds is that speed."""
-    privacy = {"epsilon": 1e6, "local_epsilon": 1e6, "daily_limit": 1e9, "acknowledge_weak_privacy": True}
-    policy = {"name": "blend", "hours": [0, 24], "privacy": privacy, "estimator": {"name": "pwh"}}
-    return configured(tmp_path, {"policy": policy})
-
-
-def test_a_hybrid_policy_blends_readings_with_the_reports_of_devices_and_the_demo_ends(
-    tmp_path: Path, temporary: Path
-) -> None:
-    given = ("--format", "jsonl", "--config", hybrid_config(tmp_path), "--share", 0.4, "--speedup", 0)
-    code, out, err = finished(temporary, "--feed", steady_buses(tmp_path / "steady.jsonl"), *given)
-    assert (code, err) == (0, b"")
-    lines = out.decode("ascii").splitlines()
-    means = [line for line in lines if " km/h  " in line]
-    weight = 8**2 / (8**2 + 12)  # T^2 / (T^2 + L), since both epsilons are equal
-    groups = f"8 trust (weight {weight:.2f}), 12 devices ({1 - weight:.2f})"
-    assert [line.split("  ", 2)[2].strip() for line in means] == [f"30.0 +- 0.0 km/h  {groups}"] * HOURS
-    assert f"readings {8 * READINGS * HOURS}: {8 * READINGS * HOURS} counted" in lines, "no reading of the others"
-    assert f"reports of devices {12 * HOURS}: {12 * HOURS} counted" in lines
-    assert any(line.startswith("trust ") and "8 of 20 buses, a share of 40%," in line for line in lines)
-    (command,) = [line.strip() for line in lines if " batch " in line]
-    assert "init --yes" in command, "a policy without reports: batch has none of them"
-
-
-@pytest.mark.parametrize(("share", "users"), [(0, {"central": 0, "local": BUSES}), (1, {"central": BUSES, "local": 0})])
-def test_everybody_may_trust_the_operator_or_nobody(
-    share: int, users: Mapping[str, int], tmp_path: Path, temporary: Path
-) -> None:
-    given = ("--format", "jsonl", "--config", hybrid_config(tmp_path), "--share", share, "--speedup", 0, "--json")
-    code, out, err = finished(temporary, "--feed", steady_buses(tmp_path / "steady.jsonl"), *given)
-    assert (code, err) == (0, b"")
-    assert [record["users"] for record in releases(out)] == [users] * HOURS
-
-
-def test_the_hybrid_city_releases_both_groups_as_in_the_contract(temporary: Path) -> None:
-    with demo(temporary, "--hybrid", "--share", 0.2, "--speedup", 3600, "--json") as process:
-        assert process.stdout is not None
-        out = b""
-        while b'"status":"released"' not in out:
-            line = process.stdout.readline()
-            assert line, "it ended before anything was released"
-            out += line
-        process.send_signal(signal.SIGINT)
-        assert process.stderr is not None
-        rest, err = process.stdout.read(), process.stderr.read()
-        assert (process.wait(SECONDS), err) == (0, b"")
-    found = [record for record in releases(out + rest) if record["status"] == "released"]
-    for release in found:
-        jsonschema.validate(release, SCHEMA)
-        assert 0 < release["weight"] < 1 or 0 in release["users"].values()
-    groups = [sum(release["users"][group] for release in found) for group in ("central", "local")]
-    assert 0.05 < groups[0] / sum(groups) < 0.5
-    wait_until_gone(temporary)
-
-
-def test_devices_without_a_policy_that_takes_their_reports_are_one_clear_line(tmp_path: Path, temporary: Path) -> None:
-    code, out, err = finished(temporary, "--hybrid", "--config", edge_config(tmp_path))
-    assert (code, out, err.count(b"\n")) == (1, b"", 1)
-    assert b"takes no reports: its estimator is baseline; choose a hybrid one" in err
 
 
 def test_a_policy_that_releases_nothing_of_the_past_is_one_clear_line(tmp_path: Path, temporary: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
@@ -62,6 +63,13 @@ def _enter(stack: ExitStack, opened: AbstractContextManager[Server]) -> Server:
         return stack.enter_context(opened)
     except ServiceAbsent as reason:
         absent(str(reason))
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A folder for temporary files, with a name as short as those of common systems."""
+    with tempfile.TemporaryDirectory(prefix="hatcast-test-", dir="/tmp") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture
