@@ -1,68 +1,21 @@
 """What the demo shows of what it knows."""
 
-import io
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
-from rich.console import Console
 
 from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.demo import texts
-from hatcast.agents.demo.defaults import demo_policy, hybrid_policy
-from hatcast.agents.demo.fleet import vehicles_with_devices
+from hatcast.agents.demo.defaults import demo_policy
 from hatcast.agents.demo.introduction import introduction
-from hatcast.agents.demo.messages import Began
-from hatcast.agents.demo.page import noise_strip, page
-from hatcast.agents.demo.rendering import Lines, Screen
-from hatcast.agents.demo.state import Answered, Budget, Estimated, Noise, Origin, Published, Road, Spent, State, Users
-from hatcast.stream.fold.hats import Calendar
+from hatcast.agents.demo.page import noise_strip
+from hatcast.agents.demo.rendering import Lines
+from hatcast.agents.demo.state import Budget, Spent
 from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.readings.reading import Outcome
 from hatcast.stream.release.hats import Status as WireStatus
-
-PLAIN = {
-    "privacy": {"epsilon": 1.0, "max_hats_per_day": 89, "daily_limit": 105.0, "min_users": 10},
-    "estimator": {"name": "array_averaging"},
-}
-
-
-def state(*files: str, **policy_tables: Any) -> State:
-    """Of a policy with plain releases; with {} as tables, of the demo's own, a tracker."""
-    table = demo_policy(None) | (policy_tables or PLAIN)
-    policy = parse_settings({"policy": table}, Path(), {}).policy
-    began = Began(records=None, first_ms=1_700_000_000_000, last_ms=None, speedup=600.0)
-    origin = Origin(tuple(map(Path, files)), "jsonl" if files else None)
-    return State(policy, Calendar(policy), origin, "http://127.0.0.1:8080/", began, watermark_ms=began.first_ms)
-
-
-def released(slot: str, cell: str = "8642d9d6fffffff", mean: float = 21.3, scale: float = 0.5) -> Published:
-    name = f"demo/2026-10-22T{slot}/{cell}"
-    return Published(
-        release_id=name, status="released", cell=cell, date="2026-10-22", slot=slot, mean=mean, noise=Noise(scale)
-    )
-
-
-def tracked() -> State:
-    return state(name="demo")
-
-
-def estimated(slot: str, cell: str = "8642d9d6fffffff", stage: Any = "live", half: float = 5.6) -> Estimated:
-    road = Road(41.3, (41.3 - half, 41.3 + half))
-    return Estimated(stage=stage, cell=cell, date="2026-10-22", slot=slot, road=road)
-
-
-def suppressed(slot: str, cell: str) -> Published:
-    name = f"demo/2026-10-22T{slot}/{cell}"
-    return Published(release_id=name, status="suppressed", cell=cell, date="2026-10-22", slot=slot)
-
-
-def drawn(shown: State, width: int, height: int) -> list[str]:
-    console = Console(width=width, height=height, file=io.StringIO(), force_terminal=True, color_system=None)
-    with console.capture() as capture:
-        console.print(page(shown, width, height))
-    return capture.get().splitlines()
+from tests.unit.demo_states import drawn, estimated, released, state, suppressed, tracked
 
 
 def test_a_release_that_comes_twice_is_counted_once() -> None:
@@ -167,65 +120,6 @@ def test_what_a_bus_has_paid_is_shown_and_not_what_is_reserved_for_all() -> None
     assert texts.budget_line(shown.budget) == "budget of 2026-10-22: 1.4 of 5 spent"
 
 
-def answered(mean: float | None = 23.4, name: str = "fast") -> Answered:
-    half = None if mean is None else (mean - 1.0, mean + 2.5)
-    return Answered(
-        release_id=f"demo/2026-10-23T09:00/8642d9d6fffffff/{name}",
-        status="suppressed" if mean is None else "released",
-        query=name,
-        cell="8642d9d6fffffff",
-        date="2026-10-23",
-        slot="09:00",
-        first_date="2026-10-22",
-        last_date="2026-10-23",
-        mean=mean,
-        unit=None if mean is None else "vehicles/day",
-        interval95=half,
-        reason="missing_days" if mean is None else None,
-    )
-
-
-WITH_QUERIES = PLAIN | {
-    "query": [
-        {"name": "fast", "kind": "over_speed_limit", "speed_limit": 50, "days": 2, "from": "2026-10-22", "epsilon": 0.1}
-    ]
-}
-
-
-def test_answers_are_lines_and_a_repeated_one_is_none(capsys: pytest.CaptureFixture[str]) -> None:
-    shown, view = state(**WITH_QUERIES), Lines()
-    assert shown.add_answer(answered())
-    assert not shown.add_answer(answered())
-    view.answer(answered(), b"", shown)
-    view.answer(answered(None), b"", shown)
-    assert capsys.readouterr().out.splitlines() == [
-        "2026-10-22 to 2026-10-23 09:00  8642d9d6fffffff  fast: 23.4 +- 2.5 vehicles/day",
-        "2026-10-22 to 2026-10-23 09:00  8642d9d6fffffff  fast: suppressed: missing days",
-    ]
-    assert "queries fast: 1 answer" in list(texts.summary(shown, 1.0))
-
-
-def test_the_terminal_counts_answers_while_it_runs_and_shows_them_at_the_end() -> None:
-    shown, file = state(**WITH_QUERIES), io.StringIO()
-    shown.add_answer(answered())
-    assert any(line.split() == ["queries", "fast:", "1", "answer"] for line in drawn(shown, 80, 24))
-    view = Screen(Console(width=120, height=40, file=file, force_terminal=True, color_system=None))
-    with view:
-        view.end(shown, 1.0)
-    assert "23.4 ± 2.5 vehicles/day" in file.getvalue()
-
-
-def test_a_query_without_an_answer_says_which_days_it_waits_for() -> None:
-    shown = state(**WITH_QUERIES)
-    assert list(texts.unanswered(shown)) == ["query fast has no answer: its first period begins on 2026-10-22"]
-    shown.watermark_ms = 1_792_700_000_000  # 22 October 2026
-    assert list(texts.unanswered(shown)) == [
-        "query fast has no answer: its period of 2 days from 2026-10-22 to 2026-10-23 is not over in these readings"
-    ]
-    shown.add_answer(answered())
-    assert list(texts.unanswered(shown)) == []
-
-
 def test_a_settled_day_is_said_once_and_summed_up(capsys: pytest.CaptureFixture[str]) -> None:
     shown, view = tracked(), Lines()
     shown.add_estimate(estimated("09:00", stage="settled"))
@@ -260,79 +154,6 @@ def test_a_query_of_a_settlement_is_no_hat() -> None:
     query = msgspec.structs.replace(released("09:00"), release_id="demo/2026-10-22Tsettlement/00007")
     assert not shown.add(query)
     assert (shown.records, shown.hours, shown.settling) == (1, {}, "2026-10-22")
-
-
-HYBRID = {
-    "privacy": {"epsilon": 1.0, "local_epsilon": 2.0, "max_hats_per_day": 40, "daily_limit": 80.0},
-    "estimator": {"name": "pwh"},
-}
-
-
-def blended(slot: str = "09:00") -> Published:
-    return msgspec.structs.replace(
-        released(slot),
-        noise=msgspec.json.decode(b'{"kind":"laplace_blend","central_scale":0.2,"local_scale":32.5}', type=Noise),
-        interval95=(20.0, 23.9),
-        weight=0.625,
-        users=Users(20, 1_234),
-    )
-
-
-def test_a_blend_shows_both_groups_with_their_weights_and_the_width_of_both_noises(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    shown, view = state(**HYBRID), Lines()
-    shown.add(blended())
-    view.release(blended(), b"", shown)
-    line = "2026-10-22 09:00  8642d9d6fffffff   21.3 +- 2.6 km/h  20 trust (weight 0.62), 1,234 devices (0.38)"
-    assert capsys.readouterr().out.splitlines() == [line]
-
-
-@pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 40)])
-def test_the_live_part_of_a_hybrid_policy_fits_terminals_too(width: int, height: int) -> None:
-    shown = state(**HYBRID)
-    shown.report_outcomes = {"accepted": 1_200, "late": 3}
-    for hour in range(10, 20):
-        shown.add(blended(f"{hour}:00"))
-    lines = drawn(shown, width, height)
-    assert max(map(len, lines)) <= width
-    assert len(lines) < max(height, 20)
-    assert any(line.startswith("reports ") and "1,203: 1,200 counted, 3 too late" in line for line in lines)
-    assert sum("20+1,234" in line and "0.62+0.38" in line for line in lines) >= 8
-
-
-def test_the_introduction_says_who_trusts_whom_and_which_noise_hides_each_group() -> None:
-    shown = state(**HYBRID)
-    assert shown.began is not None
-    began = msgspec.structs.replace(shown.began, trusting=60, devices=540)
-    rows = dict(introduction(shown, began))
-    assert "60 of 600 buses, a share of 10%, trust the operator" in rows["trust"]
-    assert rows["trust"].endswith("epsilon 1")
-    assert "the other 540" in rows["devices"]
-    for estimator, hidden in (
-        ("lm_only", "lm_only uses none of them"),
-        ("full_lm", "of a device to the mean of each, eps"),
-    ):
-        privacy = {"epsilon": 2.0, "max_hats_per_day": 40, "daily_limit": 80.0}
-        other = state(privacy=privacy, estimator={"name": estimator})
-        assert hidden in dict(introduction(other, began))["trust"]
-    assert "epsilon 2," in rows["devices"]
-    assert "epsilon: 2 for each mean" in rows["budget"], "the ledger charges what the group pays that pays more"
-
-
-@pytest.mark.parametrize(("share", "devices"), [(0.0, 50), (0.1, 45), (1.0, 0)])
-def test_all_but_the_share_that_trusts_the_operator_have_devices(share: float, devices: int) -> None:
-    buses = [f"BUS-{number}" for number in range(50)]
-    chosen = vehicles_with_devices(buses, share)
-    assert len(chosen) == devices
-    assert chosen <= set(buses)
-
-
-@pytest.mark.parametrize("feed", [None, *FORMATS])
-def test_the_hybrid_policy_of_every_feed_takes_reports(feed: str | None) -> None:
-    policy = parse_settings({"policy": hybrid_policy(feed)}, Path(), {}).policy
-    assert policy.takes_reports
-    assert policy.hours == (0, 24)
 
 
 def test_the_clock_says_when_the_next_slot_is_released() -> None:
