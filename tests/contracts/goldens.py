@@ -12,18 +12,12 @@ from hatcast.agents.kafka.cloud_events import Headers, cloud_event, release_even
 from hatcast.agents.kafka.dead_letters import DeadLetter, Reason
 from hatcast.agents.release.budget_records import budget_message
 from hatcast.agents.release.estimate_records import estimate_message
-from hatcast.agents.research.cluster.live.plan import Chosen, Plan
-from hatcast.agents.research.cluster.live.rounds import round_of
-from hatcast.agents.research.cluster.live.run import result_record
-from hatcast.agents.research.cluster.release import Blend, ClusteringOptions, Released
 from hatcast.stream.accounting.ledger import DayLedger, DaySummary, Total
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import Row, pack
 from hatcast.stream.hybrid import HYBRID_KEYS, HybridParameters, report_bound
-from hatcast.stream.kmeans.lloyd import Clusters
-from hatcast.stream.kmeans.messages import Answer, encode, speeds_of
-from hatcast.stream.kmeans.seeding import seeds
+from hatcast.stream.kmeans.messages import encode
 from hatcast.stream.policy.policy import Policy, read_policy
 from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR
 from hatcast.stream.queries import RetainedDay, reservations
@@ -37,6 +31,7 @@ from hatcast.stream.release.queries import QueryRelease, query_periods_of, query
 from hatcast.stream.release.tracker import PolicyTracker, hat_users
 from hatcast.stream.release.tracker_records import TrackerRelease, hat_release
 from hatcast.stream.tracker.smoother import estimates_of
+from tests.contracts.clustering_goldens import cluster_answers, clusterings
 from tests.support import Scripted
 from tools.schemas.golden import Golden
 
@@ -284,47 +279,6 @@ def estimates() -> Iterator[tuple[str, EstimateRecord]]:
         yield f"{estimate.stage}_remainder", estimate
 
 
-CHOSEN: Final = Chosen(
-    policy_id=DEVICES.policy_id,
-    date=DATE,
-    slots=("09:00", "18:00"),
-    clusters=2,
-    iterations=3,
-    epsilon=4.0,
-    seed=1,
-    blend="pwh",
-)
-PLAN: Final = Plan(clustering="fedcba9876543210fedcba9876543210", chosen=CHOSEN, answers_from=(0,))
-
-
-def clusterings() -> Iterator[tuple[str, str, bytes]]:
-    """A round, and results with and without trusted users: their keys and values."""
-    setting = CHOSEN.setting(DEVICES)
-    round_ = round_of(PLAN, DEVICES, 2, tuple(speeds_of(centre, DEVICES) for centre in seeds(setting).tolist()), NOW_MS)
-    yield "round", f"{PLAN.clustering}/2", encode(round_)
-    noise, weights = np.array([[812.5, 1140.25], [0.0, 0.0]]), np.array([[0.8125, 0.75], [0.0, 0.0]])
-    clusters = Clusters(
-        np.array([[21_314, 34_870], [40_125, 18_006]]), np.array([212.4, 0.0]), noise, weights, np.array([3, 0])
-    )
-    for blend, users in ((Blend.PWH, (180, 40)), (Blend.LM_ONLY, (0, 40)), (Blend.TCM_ONLY, (180, 0))):
-        options = ClusteringOptions(setting, 0.0, blend)
-        value = result_record(PLAN, Released(DEVICES, CHOSEN.slots, options, *users, clusters))
-        yield f"released_{blend.value}", f"{PLAN.clustering}/result", value
-
-
-def cluster_answers() -> Iterator[tuple[str, Answer]]:
-    """The first answer of a device, and another one."""
-    first = Answer(
-        clustering=PLAN.clustering,
-        round=1,
-        id=REPORT.id,
-        cluster=1,
-        vector=speeds_of([-3_125, 41_207], DEVICES),
-    )
-    yield "first", first
-    yield "later", msgspec.structs.replace(first, round=2, cluster=0, vector=None)
-
-
 def goldens() -> dict[str, bytes]:
     """`RECORD/CASE.json` -> the file's content."""
     telemetry = TOPICS.telemetry
@@ -351,9 +305,9 @@ def goldens() -> dict[str, bytes]:
     for stage, estimate in estimates():
         message = estimate_message(TOPICS, estimate, partitions=8)
         keep("estimate", stage, message.key.decode(), message.value, message.headers)
-    for case, key, value in clusterings():
+    for case, key, value in clusterings(DEVICES, DATE, NOW_MS):
         keep("clusters", case, key, value, cloud_event("clusters", key, telemetry))
-    for case, answer in cluster_answers():
+    for case, answer in cluster_answers(DEVICES, REPORT.id):
         keep("cluster-answer", case, answer.id, encode(answer), [])
     for reason in Reason:
         letter = DeadLetter(telemetry, 3, 4711, reason)
