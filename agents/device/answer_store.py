@@ -7,11 +7,13 @@ sent.
 
 import secrets
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
 from hatcast.agents import sqlite
+from hatcast.agents.device.message_table import STORED, MessageTable
 from hatcast.agents.device.stored import Stored, VehicleHat
 from hatcast.stream.hybrid import ID_BYTES
 
@@ -32,7 +34,6 @@ CREATE TABLE IF NOT EXISTS answers (
     UNIQUE (vehicle, clustering, round)
 );
 """
-_STORED: Final = "number, id, body, sent_ms, closes_ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,12 @@ class Joined:
     parameters: bytes
 
 
-class AnswerStore:
+class AnswerStore(MessageTable):
     """Clusterings of an open state file. The caller opens the transactions, except those of the marks."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._sql = connection
+    def __init__(self, connection: sqlite3.Connection, transaction: Callable[[], AbstractContextManager[None]]) -> None:
+        """Args: as of MessageTable."""
+        super().__init__(connection, "answers", transaction)
         sqlite.execute_all(connection, _SCHEMA)
 
     def add_sums(self, hat: VehicleHat, count: int, total: int) -> None:
@@ -88,7 +90,7 @@ class AnswerStore:
     def find(self, vehicle: str, clustering: str, number: int) -> Stored | None:
         """Return the answer of a vehicle to a round, or None."""
         row = self._sql.execute(
-            f"SELECT {_STORED} FROM answers WHERE vehicle = ? AND clustering = ? AND round = ?",  # noqa: S608 - a constant
+            f"SELECT {STORED} FROM answers WHERE vehicle = ? AND clustering = ? AND round = ?",  # noqa: S608 - a constant
             (vehicle, clustering, number),
         ).fetchone()
         return None if row is None else Stored(*row)
@@ -102,25 +104,6 @@ class AnswerStore:
         ).lastrowid
         assert number is not None  # noqa: S101 - guaranteed by sqlite3 after an INSERT
         return Stored(number, stored.id, stored.body, stored.sent_ms, stored.closes_ms)
-
-    def unsent(self) -> list[Stored]:
-        """Return the answers that no broker has acknowledged, in the order of their draws."""
-        rows = self._sql.execute(f"SELECT {_STORED} FROM answers WHERE state = 'unsent' ORDER BY number")  # noqa: S608 - a constant
-        return [Stored(*row) for row in rows]
-
-    def mark_sent(self, numbers: Iterable[int]) -> None:
-        """Mark answers as acknowledged by the broker."""
-        self._mark("sent", numbers)
-
-    def mark_expired(self, numbers: Iterable[int]) -> None:
-        """Mark answers as too late to be counted; their charges stay spent."""
-        self._mark("expired", numbers)
-
-    def _mark(self, state: str, numbers: Iterable[int]) -> None:
-        with sqlite.transaction(self._sql):
-            self._sql.executemany(
-                "UPDATE answers SET state = ? WHERE number = ?", [(state, number) for number in numbers]
-            )
 
     def forget(self, before: str) -> None:
         """Delete everything of the local dates before one."""

@@ -7,7 +7,7 @@ The file holds the device's own sums only if it answers them.
 
 import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -16,6 +16,7 @@ from typing import Final
 
 from hatcast.agents import sqlite
 from hatcast.agents.device.answer_store import AnswerStore
+from hatcast.agents.device.message_table import MessageTable
 from hatcast.agents.device.stored import Stored, VehicleHat
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.hybrid import ID_BYTES
@@ -46,15 +47,15 @@ class ReportTimes:
     closes_ms: int
 
 
-class Store:
-    """Open state file. Only one process can open it at a time.
+class Store(MessageTable):
+    """Open state file, and table of its reports. Only one process can open it at a time.
 
     answers   its answers to clusterings
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self._sql = connection
-        self.answers = AnswerStore(connection)
+        super().__init__(connection, "reports", self.transaction)
+        self.answers = AnswerStore(connection, self.transaction)
         self._forgotten_before = str(connection.execute("SELECT before FROM forgotten").fetchone()[0])
 
     @contextmanager
@@ -115,27 +116,6 @@ class Store:
         ).lastrowid
         assert number is not None  # noqa: S101 - guaranteed by sqlite3 after an INSERT
         return Stored(number, name, body, times.sent_ms, times.closes_ms)
-
-    def unsent(self) -> list[Stored]:
-        """Return the reports that no broker has acknowledged, in the order of their draws."""
-        rows = self._sql.execute(
-            "SELECT number, id, body, sent_ms, closes_ms FROM reports WHERE state = 'unsent' ORDER BY number"
-        )
-        return [Stored(*row) for row in rows]
-
-    def mark_sent(self, numbers: Iterable[int]) -> None:
-        """Mark reports as acknowledged by the broker."""
-        self._mark("sent", numbers)
-
-    def mark_expired(self, numbers: Iterable[int]) -> None:
-        """Mark reports as too late to be sent; their charges stay spent."""
-        self._mark("expired", numbers)
-
-    def _mark(self, state: str, numbers: Iterable[int]) -> None:
-        with self.transaction():
-            self._sql.executemany(
-                "UPDATE reports SET state = ? WHERE number = ?", [(state, number) for number in numbers]
-            )
 
     def forget_old(self, newest: str) -> None:
         """Delete the days more than RETENTION_DAYS before a reported local date; nothing is drawn for them again."""

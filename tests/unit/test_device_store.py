@@ -163,6 +163,17 @@ def test_a_full_disk_is_told_in_one_line_and_nothing_is_sent_that_was_not_stored
         assert store.unsent() == []
 
 
+@pytest.mark.parametrize("of", ["reports", "answers"])
+def test_marks_that_cannot_be_written_are_one_line(of: str, tmp_path: Path) -> None:
+    with open_store(tmp_path / "state"):
+        pass
+    with closing(sqlite3.connect(tmp_path / "state", isolation_level=None)) as connection:
+        store = Store(connection)
+        connection.execute("PRAGMA query_only = ON")
+        with pytest.raises(HatcastError, match="the state file cannot be written"):
+            (store if of == "reports" else store.answers).mark_sent([1])
+
+
 def test_a_state_file_is_its_owners_only_and_one_process_has_it(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "state"
     with open_store(path):
