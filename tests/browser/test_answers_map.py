@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
+from tests.browser.accessibility import serious_problems
 from tests.browser.conftest import OpenPage, picture
 from tests.browser.day import TOPICS, Day, hexagons
 from tests.displaying import answered, values_of
@@ -96,12 +96,7 @@ def test_axe_finds_nothing_serious_in_answers(look: str, answered_day: Day, open
     expect(page.locator("#answers tbody tr")).to_have_count(len(hexagons()))
     page.locator("#answers").scroll_into_view_if_needed()
     picture(page, f"answers-{look}", whole=look == "phone")
-    serious = [
-        (each["id"], [node["html"][:120] for node in each["nodes"]])
-        for each in Axe().run(page).response["violations"]
-        if each["impact"] in ("serious", "critical")
-    ]
-    assert serious == []
+    assert serious_problems(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 

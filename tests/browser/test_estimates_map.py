@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
+from tests.browser.accessibility import serious_problems
 from tests.browser.conftest import OpenPage, picture
 from tests.browser.day import HOURS, TOPICS, Day, hexagons
 from tests.browser.estimated import GAP, NEVER_RELEASED, SURPRISED, deferred, one
@@ -171,12 +171,7 @@ def test_axe_finds_nothing_serious_in_estimates(look: str, estimated_day: Day, o
     for view in ("table", "map"):
         page.click(f"#show-{view}")
         picture(page, f"estimates-{look}-{view}", whole=look.startswith("phone"))
-        serious = [
-            (each["id"], [node["html"][:120] for node in each["nodes"]])
-            for each in Axe().run(page).response["violations"]
-            if each["impact"] in ("serious", "critical")
-        ]
-        assert serious == [], view
+        assert serious_problems(page) == [], view
         assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import matplotlib as mpl
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
+from tests.browser.accessibility import serious_problems
 from tests.browser.conftest import OpenPage, picture
 from tests.browser.day import HOURS, NO_MEAN, Day, hexagons, hour_of
 from tests.displaying import CELLS, release, values_of
@@ -224,13 +224,7 @@ def test_axe_finds_nothing_serious(look: str, day: Day, open_page: OpenPage) -> 
     for view in ("table", "map"):
         page.click(f"#show-{view}")
         picture(page, f"{look}-{view}", whole=look.startswith("phone"))
-        found = Axe().run(page).response["violations"]
-        serious = [
-            (each["id"], [node["html"][:120] for node in each["nodes"]])
-            for each in found
-            if each["impact"] in ("serious", "critical")
-        ]
-        assert serious == [], view
+        assert serious_problems(page) == [], view
         assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
