@@ -11,7 +11,7 @@ _SHARE: Final = 0.5  # of the records: one such outcome alone is more than that 
 
 _CAUSES: Final[Mapping[Outcome, Callable[[Policy], str]]] = MappingProxyType(
     {
-        Outcome.UNDECODABLE: lambda _: "they are not in the format that --format names: docs/feeds.md",
+        Outcome.UNDECODABLE: lambda _: "they are not in the format that was named: docs/feeds.md",
         Outcome.BAD_PLACE: lambda _: "their places are not latitudes and longitudes in degrees",
         Outcome.BAD_VALUE: lambda policy: (
             f"their speeds are negative, or above policy.reject_above ({_km_h(policy.reject_above)}): check the unit"

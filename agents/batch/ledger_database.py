@@ -53,7 +53,7 @@ def create_or_check(database: sqlite3.Connection, path: Path) -> None:
     with sqlite.transaction(database):
         application, version = sqlite.identity(database) or (_APPLICATION_ID, None)
         if application != _APPLICATION_ID:
-            raise HatcastError(f"{path}: is not a ledger of hatcast; name another file with --ledger")
+            raise HatcastError(f"{path}: is not a ledger of hatcast; name another file as the ledger")
         if version is None:
             sqlite.execute_all(database, _SCHEMA + _USERS)
         elif version == _WITHOUT_USERS:
@@ -71,7 +71,7 @@ def check_readable(database: sqlite3.Connection, path: Path) -> None:
     """Raise HatcastError if the file is not a ledger, or of a version whose charges this one cannot read."""
     application, version = sqlite.identity(database) or (None, None)
     if application != _APPLICATION_ID:
-        raise HatcastError(f"{path}: is not a ledger of hatcast; name another file with --ledger")
+        raise HatcastError(f"{path}: is not a ledger of hatcast; name another file as the ledger")
     if version not in (_WITHOUT_USERS, _VERSION):
         raise HatcastError(f"{path}: was written by another version of hatcast: use that version")
 
@@ -96,7 +96,7 @@ def damaged_error(path: Path) -> HatcastError:
             " has none of its charges: its days would be released and paid for again"
         )
     return HatcastError(
-        f"{path}: is not a ledger of hatcast, or damaged: correct --ledger, or, if it was one, restore its last backup"
+        f"{path}: is not a ledger of hatcast, or damaged: name its file, or, if it was one, restore its last backup"
         " (docs/batch.md); a new file has none of its charges"
     )
 

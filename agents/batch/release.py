@@ -169,7 +169,7 @@ def _slots(folded: FoldResult, policy: Policy, days: Days | None) -> list[Slot]:
     if folded.last_ms - folded.first_ms > _MAX_DAYS * DAY_MS:
         raise HatcastError(
             f"the first and the last arrival are more than {_MAX_DAYS} days apart, and every listed cell of every"
-            " hour between them would be released: set the days with --days FIRST,LAST"
+            " hour between them would be released: name the first and the last date as `days`"
         )
     until = closes_at(calendar.slot_at(folded.last_ms), policy)
     return list(slots_due(calendar, policy, first_slot_ms(calendar, folded.first_ms), 0, until))

@@ -1,42 +1,25 @@
 """`hatcast batch`: fold and release recordings without services."""
 
-import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 import click
 import msgspec
 from rich.console import Console
 from rich.progress import Progress
 
-from hatcast.agents.batch.fold import FoldResult, Job, fold_dump, fold_recording
-from hatcast.agents.batch.hints import hints
-from hatcast.agents.batch.retention import RetainChunks, RetainNothing, RetainTotals, Retention
+from hatcast.agents.batch.retention import RetainNothing, RetainTotals
+from hatcast.agents.batch.run import Run, StartProgress, files_input, fold_input, open_released
 from hatcast.agents.cli.batch_tables import ShownRelease, releases_table, show_answers, show_hats, show_outcomes
 from hatcast.agents.cli.options import config_option, days_of, json_option
-from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.recordings.dump_file import DUMP, Dump
 from hatcast.agents.recordings.files import open_recording
-from hatcast.agents.worker.folds import fold_maker, report_fold_maker
-from hatcast.stream.errors import HatcastError
-from hatcast.stream.fold.hats import Calendar
-from hatcast.stream.fold.users import FoldUsers
-from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.policy.policy import Relation
 from hatcast.stream.readings.formats import FORMATS, format_with
-from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
-
-if TYPE_CHECKING:
-    from hatcast.agents.batch.ledger_file import LedgerFile
-
-_CHANGED: Final = (
-    "HATs that an earlier run released from other readings: {}. They keep their values, and new readings in these"
-    " files do not count there; run batch when all files of an hour, with a tracker of a day, are complete"
-)
 
 
 @click.command(epilog="Example:  hatcast batch suratITMS.json --format itms --config hatcast.toml")
@@ -97,17 +80,18 @@ def command(
     if estimates and not as_json:
         raise click.UsageError("--estimates with --ledger prints JSON lines: add --json")
     _check_release(settings, ledger, days, reports)
-    given = _Files(files, name, settings, reports)
+    feed = DUMP if name == DUMP.name else format_with(name, settings.policy.value_units)
+    run = Run(settings, files_input(files, feed), reports, _progress, lambda line: click.echo(line, err=True))
     if ledger is not None:
-        _release(given, ledger, days, as_json=as_json, with_estimates=estimates)
+        _release(run, ledger, days, as_json=as_json, with_estimates=estimates)
         return
     if not contributions:
-        folded = _fold(given, RetainNothing())
+        folded = fold_input(run, RetainNothing())
         show_outcomes(folded, as_json=as_json)
         return
     click.echo("reads raw data, not private", err=True)
     totals = RetainTotals()
-    folded = _fold(given, totals)
+    folded = fold_input(run, totals)
     if as_json:
         click.echo(msgspec.json.encode({"outcomes": folded.outcomes, "hats": totals.hats}, order="sorted"))
     else:
@@ -135,59 +119,8 @@ def _check_release(
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Files:
-    """Input files and their format."""
-
-    paths: tuple[Path, ...]
-    format: str
-    settings: Settings
-    reports: Path | None = None
-
-
-def _fold(given: _Files, retention: Retention, ledger: "LedgerFile | None" = None) -> FoldResult:
-    """Fold all files, continuing the ledger's earlier runs. Without a ledger and a user key, use a random key."""
-    settings, started_ms = given.settings, now_ms()
-    shows_counts = ledger is None or settings.policy.relation is Relation.REPLACE  # else they are private
-    own_key = settings.user_key or secrets.token_bytes(KEY_BYTES)
-    pseudonyms = Pseudonyms(own_key) if ledger is None else ledger.users.pseudonyms
-    calendar = Calendar(settings.policy)
-    vehicles = FoldUsers(pseudonyms, None if ledger is None else ledger.users.vehicles)
-    devices = FoldUsers(pseudonyms, None if ledger is None else ledger.users.devices)
-
-    def job(users: FoldUsers, progress: Callable[[int], None]) -> Job:
-        return Job(settings.policy, users, started_ms, retention, progress)
-
-    feed = DUMP if given.format == DUMP.name else format_with(given.format, settings.policy.value_units)
-    with _progress() as start_bar, open_recording(given.paths, feed) as recording:
-        if feed is not DUMP:
-            folded = fold_recording(recording, job(vehicles, start_bar(len(recording))))
-        else:
-            dump = Dump(recording, ", ".join(map(str, given.paths)))
-            make = fold_maker(settings.policy, calendar, vehicles, settings, dump.head.partitions)
-            folded = fold_dump(dump, job(vehicles, start_bar(len(recording))), make)
-    if given.reports is None:
-        return _warn(folded, settings.policy, shows_counts=shows_counts)
-    with _progress() as start_bar, open_recording([given.reports], DUMP) as recording:
-        dump = Dump(recording, str(given.reports))
-        if dump.head.topic == settings.topics.telemetry:
-            raise HatcastError(
-                f"{given.reports} is a dump of telemetry: give --reports the output of `hatcast dump reports`"
-            )
-        make_reports = report_fold_maker(settings.policy, calendar, devices, dump.head.partitions)
-        folded = folded.merged_with(fold_dump(dump, job(devices, start_bar(len(recording))), make_reports))
-    return _warn(folded, settings.policy, shows_counts=shows_counts)
-
-
-def _warn(folded: FoldResult, policy: Policy, *, shows_counts: bool) -> FoldResult:
-    """Warn about partitions that were not folded to their ends, and about files with few accepted records."""
-    for warning in (*folded.ahead, *(hints(folded.outcomes, policy) if shows_counts else ())):
-        click.echo(warning, err=True)
-    return folded
-
-
 @contextmanager
-def _progress() -> Iterator[Callable[[int], Callable[[int], None]]]:
+def _progress() -> Iterator[StartProgress]:
     """Yield a function total -> advance(records) that starts a progress bar; no output without a terminal."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -209,34 +142,27 @@ def _print_estimates(files: tuple[Path, ...], settings: Settings) -> None:
             click.echo(line)
 
 
-def _release(given: _Files, path: Path, days: tuple[date, date] | None, *, as_json: bool, with_estimates: bool) -> None:
-    # Imported here: noise and accounting take seconds to import, and folding needs neither.
+def _release(run: Run, path: Path, days: tuple[date, date] | None, *, as_json: bool, with_estimates: bool) -> None:
+    # Imported here: accounting takes seconds to import, and folding does not need it.
     from hatcast.agents.batch.estimates import estimates
-    from hatcast.agents.batch.ledger_file import open_ledger
-    from hatcast.agents.batch.release import count_changed, release_final
     from hatcast.agents.cli.budget_tables import budget_table
-    from hatcast.stream.mechanisms.system import SystemNoise
     from hatcast.stream.release.hats import budget_record
 
-    policy, chunks = given.settings.policy, RetainChunks()
-    with open_ledger(path, policy, given.settings.user_key) as ledger:
-        folded = _fold(given, chunks, ledger)
-        if policy.relation is Relation.REPLACE and (changed := count_changed(folded, chunks, ledger)):
-            click.echo(_CHANGED.format(changed), err=True)
-        records = release_final(folded, chunks, ledger, SystemNoise(), days)
+    policy = run.settings.policy
+    with open_released(run, path, days) as released:
         if as_json:
-            for record in records:
+            for record in released.records:
                 click.echo(record)
-            for estimate in estimates(ledger.records(), policy) if with_estimates else ():
+            for estimate in estimates(released.ledger.records(), policy) if with_estimates else ():
                 click.echo(estimate)
             return
         if policy.relation is Relation.REPLACE:  # under add_remove the counts are private
-            show_outcomes(folded, as_json=False)
-        decoded = [msgspec.json.decode(record, type=ShownRelease) for record in records]
+            show_outcomes(released.folded, as_json=False)
+        decoded = [msgspec.json.decode(record, type=ShownRelease) for record in released.records]
         releases = [release for release in decoded if not release.answers]
         answers = [release for release in decoded if release.answers]
         ledger_days = [
-            msgspec.json.decode(budget_record(policy, date, ledger.summary(date)))
+            msgspec.json.decode(budget_record(policy, date, released.ledger.summary(date)))
             for date in sorted({date for release in decoded for date in release.dates})
         ]
     console = Console()

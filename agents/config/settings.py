@@ -148,9 +148,9 @@ def load_settings(
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise HatcastError(f"{path}: no such file; create it with `hatcast init` or name one with --config") from None
+        raise HatcastError(f"{path}: no such file; create it with `hatcast init`, or name another file") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise HatcastError(f"{path}: cannot be read ({error}); name a readable file with --config") from None
+        raise HatcastError(f"{path}: cannot be read ({error}); name a readable file") from None
     except tomllib.TOMLDecodeError as error:
         raise HatcastError(f"{path}: is not TOML: {error}; correct it there") from None
     policy = table.get("policy")

@@ -76,7 +76,7 @@ class Recordings:
         days = groupby((slot for slot in slots if slot.hats), lambda slot: slot.key.partition("/")[0])
         found = [RecordedDay(date, tuple(slots)) for date, slots in days]
         if not found:
-            raise RecordingError(self.name, "has no HAT with a reading", "check --format, and hours in --config")
+            raise RecordingError(self.name, "has no HAT with a reading", "check the format, and policy.hours")
         return found
 
 

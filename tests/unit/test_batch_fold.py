@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import hatcast.agents.batch.fold
-import hatcast.agents.cli.batch
+import hatcast.agents.batch.run
 from hatcast.agents.batch.fold import Job, fold_recording
 from hatcast.agents.batch.retention import RetainChunks, RetainNothing, RetainTotals, Retention
 from hatcast.stream.fold.users import FoldUsers
@@ -69,7 +69,7 @@ def test_a_dump_is_folded_up_to_the_first_record_ahead_of_the_clock_as_a_worker_
         f"telemetry partition 1 is folded up to offset {place} only: the record there is dated 5138-"
     )
     assert "NTP" in line
-    monkeypatch.setattr(hatcast.agents.cli.batch, "now_ms", lambda: 10**14)
+    monkeypatch.setattr(hatcast.agents.batch.run, "now_ms", lambda: 10**14)
     later = batch(path, *DUMPED, "--config", config)
     assert later.stderr == ""
     assert sum(json.loads(later.stdout)["outcomes"].values()) == sum(map(len, logs))

@@ -94,7 +94,7 @@ def counts_of_file(path: Path, min_users: int) -> Counts:
     counts = counts_of_rows(rows, min_users)
     if not counts.days:
         raise RecordingError(
-            str(path), f"has no HAT with {min_users} users", "name more days, or a smaller --min-users"
+            str(path), f"has no HAT with {min_users} users", "name more days, or a smaller minimum of users"
         )
     return counts
 

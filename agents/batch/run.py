@@ -1,0 +1,148 @@
+"""Runs of `hatcast batch` and of `hatcast.batch`: fold recordings, and release them into a ledger."""
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from hatcast.agents.batch.fold import FoldResult, Job, fold_dump, fold_recording
+from hatcast.agents.batch.hints import hints
+from hatcast.agents.batch.retention import RetainChunks, Retention
+from hatcast.agents.clock import now_ms
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.recordings.dump_file import DUMP, Dump
+from hatcast.agents.recordings.files import open_recording
+from hatcast.agents.worker.folds import fold_maker, report_fold_maker
+from hatcast.stream.errors import HatcastError
+from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.users import FoldUsers
+from hatcast.stream.policy.policy import Relation
+from hatcast.stream.readings.formats import Format
+from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
+from hatcast.stream.readings.recording import Recording
+
+if TYPE_CHECKING:
+    from hatcast.agents.batch.ledger_file import LedgerFile
+    from hatcast.agents.batch.release import Days
+
+_CHANGED: Final = (
+    "HATs that an earlier run released from other readings: {}. They keep their values, and new readings in these"
+    " files do not count there; run batch when all files of an hour, with a tracker of a day, are complete"
+)
+
+
+StartProgress = Callable[[int], Callable[[int], None]]
+"""Takes the number of an input's records; returns a function that is called with the number of further ones folded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """Readings to fold.
+
+    name   of the files, for error messages
+    feed   their format; DUMP for the output of `hatcast dump`
+    open   opens them as one recording, which can be read more than once
+    """
+
+    name: str
+    feed: Format
+    open: Callable[[], AbstractContextManager[Recording]]
+
+
+def files_input(paths: Sequence[str | Path], feed: Format) -> Input:
+    """Return files of one format as an input."""
+    return Input(", ".join(map(str, paths)), feed, lambda: open_recording(paths, feed))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run over an input.
+
+    reports    output of `hatcast dump reports`; None: none
+    progress   shows the progress of reading one input, as long as it is open
+    warn       called with each line about the input for the operator
+    """
+
+    settings: Settings
+    input: Input
+    reports: Path | None
+    progress: Callable[[], AbstractContextManager[StartProgress]]
+    warn: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Releases of a run, valid as long as its ledger is open.
+
+    records   yields each record after it is durable in the ledger: consume all of them
+    """
+
+    folded: FoldResult
+    ledger: "LedgerFile"
+    records: Iterator[bytes]
+
+
+def fold_input(run: Run, retention: Retention, ledger: "LedgerFile | None" = None) -> FoldResult:
+    """Fold the input, continuing the ledger's earlier runs. Without a ledger and a user key, use a random key.
+
+    Warns about partitions that were not folded to their ends and, unless counts are private, about inputs with few
+    accepted records. Raises HatcastError.
+    """
+    policy = run.settings.policy
+    folded = _fold(run, retention, ledger)
+    shows_counts = ledger is None or policy.relation is Relation.REPLACE  # else they are private
+    for warning in (*folded.ahead, *(hints(folded.outcomes, policy) if shows_counts else ())):
+        run.warn(warning)
+    return folded
+
+
+@contextmanager
+def open_released(run: Run, path: Path, days: "Days | None" = None) -> Iterator[Released]:
+    """Fold the input, and release its final HATs into the ledger file `path`, each once.
+
+    days   under `add_remove`: first and last local date to release; None: those of the arrivals
+    Warns if earlier runs released HATs from other readings. Raises HatcastError.
+    """
+    # Imported here: noise and accounting take seconds to import, and folding needs neither.
+    from hatcast.agents.batch.ledger_file import open_ledger
+    from hatcast.agents.batch.release import count_changed, release_final
+    from hatcast.stream.mechanisms.system import SystemNoise
+
+    policy, chunks = run.settings.policy, RetainChunks()
+    with open_ledger(path, policy, run.settings.user_key) as ledger:
+        folded = fold_input(run, chunks, ledger)
+        if policy.relation is Relation.REPLACE and (changed := count_changed(folded, chunks, ledger)):
+            run.warn(_CHANGED.format(changed))
+        yield Released(folded, ledger, release_final(folded, chunks, ledger, SystemNoise(), days))
+
+
+def _fold(run: Run, retention: Retention, ledger: "LedgerFile | None") -> FoldResult:
+    settings, started_ms = run.settings, now_ms()
+    own_key = settings.user_key or secrets.token_bytes(KEY_BYTES)
+    pseudonyms = Pseudonyms(own_key) if ledger is None else ledger.users.pseudonyms
+    calendar = Calendar(settings.policy)
+    vehicles = FoldUsers(pseudonyms, None if ledger is None else ledger.users.vehicles)
+    devices = FoldUsers(pseudonyms, None if ledger is None else ledger.users.devices)
+
+    def job(users: FoldUsers, advance: Callable[[int], None]) -> Job:
+        return Job(settings.policy, users, started_ms, retention, advance)
+
+    with run.progress() as start, run.input.open() as recording:
+        if run.input.feed is not DUMP:
+            folded = fold_recording(recording, job(vehicles, start(len(recording))))
+        else:
+            dump = Dump(recording, run.input.name)
+            make = fold_maker(settings.policy, calendar, vehicles, settings, dump.head.partitions)
+            folded = fold_dump(dump, job(vehicles, start(len(recording))), make)
+    if run.reports is None:
+        return folded
+    with run.progress() as start, open_recording([run.reports], DUMP) as recording:
+        dump = Dump(recording, str(run.reports))
+        if dump.head.topic == settings.topics.telemetry:
+            raise HatcastError(
+                f"{run.reports} is a dump of telemetry: reports are the output of `hatcast dump reports`"
+            )
+        make_reports = report_fold_maker(settings.policy, calendar, devices, dump.head.partitions)
+        return folded.merged_with(fold_dump(dump, job(devices, start(len(recording))), make_reports))
