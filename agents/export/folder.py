@@ -7,19 +7,20 @@ with the same rows.
 
 import fcntl
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import date
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hatcast.agents.export.tables import Row, Table
+from hatcast.agents.tables.arrow import schema_of, table_of_rows
+from hatcast.agents.tables.columns import Row, Table
 from hatcast.stream.errors import HatcastError
 
 STATE: Final = "hatcast-export.json"
@@ -78,8 +79,7 @@ class ExportFolder:
                 merged.setdefault(row[table.key], row)
         path.parent.mkdir(exist_ok=True)
         sink = pa.BufferOutputStream()
-        content = pa.Table.from_pylist([merged[key] for key in sorted(merged)], schema=table.schema)
-        pq.write_table(content, sink, compression="zstd")
+        pq.write_table(table_of_rows(table, [merged[key] for key in sorted(merged)]), sink, compression="zstd")
         _replace(path, memoryview(sink.getvalue()))
 
     def _read_state(self) -> _State:
@@ -127,12 +127,12 @@ def open_folder(path: Path) -> Iterator[ExportFolder]:
         os.close(handle)
 
 
-def _read(path: Path, table: Table) -> list[Mapping[str, Any]]:
+def _read(path: Path, table: Table) -> list[Row]:
     """Return the rows of a file; none if it does not exist."""
     if not path.exists():
         return []
     try:
-        rows: list[Mapping[str, Any]] = pq.read_table(path, schema=table.schema).to_pylist()
+        rows: list[Row] = pq.read_table(path, schema=schema_of(table)).to_pylist()
     except (pa.ArrowException, ValueError):
         raise HatcastError(f"{path} is damaged: delete the folder of the export and export again") from None
     return rows

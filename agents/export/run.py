@@ -6,8 +6,8 @@ import msgspec
 
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.export.folder import ExportFolder, Progress
-from hatcast.agents.export.tables import TABLES
 from hatcast.agents.export.topics import new_records
+from hatcast.agents.tables.records import TABLES
 
 
 class Exported(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ def export(settings: Settings, folder: ExportFolder, key: str, advance: Callable
     progress = Progress(new.topic_id, dict(new.starts))
     records = rejected = 0
     for batch in new.batches(settings):
-        rows = [row for value in batch.values if (row := table.decode(value)) is not None]
+        rows = [row for value in batch.values if (row := table.row(value)) is not None]
         folder.merge(table, rows)
         read = sum(offset - progress.offsets[partition] for partition, offset in batch.offsets.items())
         progress.offsets.update(batch.offsets)

@@ -7,7 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from hatcast.agents.export.folder import STATE, ExportFolder, Progress, open_folder
-from hatcast.agents.export.tables import TABLES, Row
+from hatcast.agents.tables.arrow import schema_of
+from hatcast.agents.tables.columns import Row
+from hatcast.agents.tables.records import TABLES
 from hatcast.stream.errors import HatcastError
 from tools.schemas import FOLDER as SCHEMAS
 from tools.schemas.asyncapi import version
@@ -18,7 +20,7 @@ DAY = date(2022, 1, 2)
 
 
 def row(name: str, day: date = DAY, **fields: object) -> Row:
-    base: Row = dict.fromkeys(ESTIMATES.schema.names)
+    base: Row = dict.fromkeys(schema_of(ESTIMATES).names)
     return base | {"estimate_id": name, "date": day, "start": datetime(2022, 1, 2, tzinfo=UTC)} | fields
 
 
@@ -82,7 +84,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 def test_a_row_says_whether_its_cell_is_a_remainder(topic: str, kind: str) -> None:
     found = {}
     for path in (SCHEMAS / "golden" / version() / kind).glob("*.json"):
-        exported = TABLES[topic].decode(bytes(read_golden(path).value))
+        exported = TABLES[topic].row(bytes(read_golden(path).value))
         assert exported is not None
         found[path.stem] = exported["remainder"]
     assert {case for case, is_remainder in found.items() if is_remainder} == {

@@ -1,0 +1,157 @@
+"""Tables whose rows are records: their columns, and the rows of records.
+
+A number is the text that stands in the record until a format needs a float, so CSV has the published digits.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import Enum, auto
+from types import MappingProxyType
+from typing import Any, Final, Protocol
+
+import msgspec
+
+Fields = Mapping[str, Any]
+"""A decoded record. A number with a point or an exponent is its text."""
+
+Row = dict[str, Any]
+"""column -> value, of the column's type; None if the record has none"""
+
+
+RECORD: Final = "record"
+"""Column of the whole record, as JSON."""
+
+
+class Type(Enum):
+    """Types of columns."""
+
+    TEXT = auto()
+    NUMBER = auto()
+    COUNT = auto()
+    FLAG = auto()
+    DATE = auto()
+    INSTANT = auto()
+
+
+_CONVERT: Final[Mapping[Type, Callable[[Any], Any]]] = MappingProxyType(
+    {
+        Type.TEXT: str,
+        Type.NUMBER: float,
+        Type.COUNT: int,
+        Type.FLAG: bool,
+        Type.DATE: date.fromisoformat,
+        Type.INSTANT: datetime.fromisoformat,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. value: returns it as it stands in the record; None if the record has none."""
+
+    name: str
+    type: Type
+    value: Callable[[Fields], Any]
+
+
+class Layout(Protocol):
+    """Columns of a table whose rows are records."""
+
+    @property
+    def columns(self) -> Sequence[Column]:
+        """The columns, in order."""
+
+    def values(self, record: bytes) -> Row | None:
+        """Return a record's row as it stands in the record, numbers as text; None if it is not of this table."""
+
+    def row(self, record: bytes) -> Row | None:
+        """Return a record's row, with values of the columns' types; None if it is not of this table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One kind of record.
+
+    key           the column that identifies a record; records with an equal key are one row
+    keeps_last    whether a later record of a key replaces an earlier one; otherwise they are equal byte for byte
+    check         raises msgspec.DecodeError for anything but a record of this kind
+    """
+
+    name: str
+    key: str
+    keeps_last: bool
+    columns: Sequence[Column]
+    check: Callable[[bytes], object]
+
+    def values(self, record: bytes) -> Row | None:
+        """Return a record's row as it stands in the record, numbers as text; None if it is not of this kind."""
+        fields = self._fields(record)
+        return None if fields is None else {each.name: each.value(fields) for each in self.columns}
+
+    def row(self, record: bytes) -> Row | None:
+        """Return a record's row, with values of the columns' types; None if it is not of this kind."""
+        values = self.values(record)
+        try:
+            return None if values is None else converted(self.columns, values)
+        except (ValueError, OverflowError):  # such as the date 2022-13-01
+            return None
+
+    def _fields(self, record: bytes) -> Fields | None:
+        try:
+            self.check(record)
+            return fields_of(record)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+
+
+class Mixed:
+    """Table of several kinds of records: all of their columns, after one with the name of the record's own table."""
+
+    def __init__(self, tables: Sequence[Table]) -> None:
+        self._tables = tables
+        merged = {each.name: each for table in reversed(tables) for each in reversed(table.columns)}
+        names = dict.fromkeys(each.name for table in tables for each in table.columns if each.name != RECORD)
+        self.columns: Sequence[Column] = (
+            Column("table", Type.TEXT, lambda _: None),  # the kind is known of the whole record only
+            *(merged[name] for name in names),
+            merged[RECORD],
+        )
+
+    def values(self, record: bytes) -> Row | None:
+        """Return a record's row as it stands in the record, numbers as text; None if it is of none of the tables."""
+        return self._first(record, Table.values)
+
+    def row(self, record: bytes) -> Row | None:
+        """Return a record's row, with values of the columns' types; None if it is of none of the tables."""
+        return self._first(record, Table.row)
+
+    def _first(self, record: bytes, row_of: Callable[[Table, bytes], Row | None]) -> Row | None:
+        for table in self._tables:
+            row = row_of(table, record)
+            if row is not None:
+                return dict.fromkeys(each.name for each in self.columns) | {"table": table.name} | row
+        return None
+
+
+def layout_of(tables: Sequence[Table]) -> Layout:
+    """Return the table of one kind of record, or one that holds several kinds."""
+    return tables[0] if len(tables) == 1 else Mixed(tables)
+
+
+def rows_of(layout: Layout, records: Iterable[bytes]) -> list[Row]:
+    """Return the rows of records, with values of the columns' types; records of other tables are left out."""
+    return [row for record in records if (row := layout.row(record)) is not None]
+
+
+_DECODE: Final = msgspec.json.Decoder(dict[str, Any], float_hook=str).decode
+
+
+def fields_of(record: bytes) -> Fields:
+    """Decode a record without its types, with the record itself under `record`. Raises msgspec.DecodeError."""
+    return _DECODE(record) | {RECORD: record.decode()}
+
+
+def converted(columns: Iterable[Column], values: Row) -> Row:
+    """Return values of the columns' types. Raises ValueError, OverflowError."""
+    return {each.name: None if (value := values[each.name]) is None else _CONVERT[each.type](value) for each in columns}

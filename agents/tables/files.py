@@ -1,0 +1,170 @@
+"""Files of records: JSON lines, CSV, Parquet or GeoJSON, by extension.
+
+A file gets its name when it is complete, and a name is never taken from another file. Only a file of lines that
+follows a topic has its name from the start: it grows by whole lines.
+"""
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from hatcast.agents.tables.columns import Layout
+from hatcast.agents.tables.formats import FORMATS, RecordFile, Sink
+from hatcast.stream.errors import HatcastError
+
+EXTENSIONS: Final = (*FORMATS,)
+_LINES: Final = (".jsonl", ".csv")
+
+
+def check_target(path: Path, option: str = "-o", *, has_places: bool = True) -> None:
+    """Raise HatcastError unless a new file of this name can be written: call it before a long computation.
+
+    has_places   whether its rows have a column `cell`, which GeoJSON needs
+    """
+    suffix = path.suffix.lower()
+    known = EXTENSIONS if has_places else EXTENSIONS[:-1]
+    if suffix not in known:
+        reason = "has no known format" if suffix not in EXTENSIONS else "would have no place on a map"
+        raise HatcastError(f"{option}: {path} {reason}; name a file that ends in {', '.join(known)}")
+    if path.exists():
+        raise HatcastError(f"{option}: {path} exists already; name another file, or remove it")
+    if not path.parent.is_dir():
+        raise HatcastError(f"{option}: folder {path.parent} does not exist; create it, or name another")
+
+
+@contextmanager
+def open_file(path: Path, layout: Layout, option: str = "-o") -> Iterator[RecordFile]:
+    """Open a new file for records; it gets its name at the end of the block, and not if the block fails.
+
+    Raises HatcastError if it exists already or cannot be written.
+    """
+    _check(path, layout, option)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with _opened(part, path, option) as raw:
+            file = _Checked(path, layout, raw, option)
+            try:
+                yield file
+                file.finish()
+            except BaseException:
+                file.abandon()
+                raise
+        with _write_errors(path, option):
+            _name(part, path, option)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def open_growing_file(path: Path, layout: Layout, option: str = "-o") -> Iterator[RecordFile]:
+    """Open a new file for the records of a topic that is followed.
+
+    A file of lines can be read while it grows. Another format is complete at the end of the block, also if the block
+    fails for another reason than this file, since its records were read.
+    Raises HatcastError if it exists already or cannot be written.
+    """
+    if path.suffix.lower() in _LINES:
+        _check(path, layout, option)
+        with _write_errors(path, option):
+            raw = path.open("xb", buffering=0)
+        with raw:
+            yield _Checked(path, layout, _WholeLines(raw), option)
+        return
+    failure: BaseException | None = None
+    with open_file(path, layout, option) as file:
+        try:
+            yield file
+        except WriteError:
+            raise
+        except BaseException as error:  # raised again below, when the file is complete
+            failure = error
+    if failure is not None:
+        raise failure
+
+
+@contextmanager
+def _opened(part: Path, path: Path, option: str) -> Iterator[io.BufferedWriter]:
+    """Open a file, and close it durably. After an error in the block, its own errors are of no interest."""
+    with _write_errors(path, option):
+        raw = part.open("wb")
+    try:
+        yield raw
+        with _write_errors(path, option):
+            raw.flush()
+            os.fsync(raw.fileno())
+    finally:
+        with suppress(OSError):  # what a full disk did not take is tried again
+            raw.close()
+
+
+def _check(path: Path, layout: Layout, option: str) -> None:
+    check_target(path, option, has_places=any(each.name == "cell" for each in layout.columns))
+
+
+class WriteError(HatcastError):
+    """The file cannot be written: its disk is full, for example."""
+
+
+@contextmanager
+def _write_errors(path: Path, option: str) -> Iterator[None]:
+    try:
+        yield
+    except FileExistsError:
+        raise WriteError(f"{option}: {path} exists already; name another file, or remove it") from None
+    except OSError as error:
+        raise WriteError(
+            f"{option}: {path} cannot be written ({error.strerror or type(error).__name__}): make room, or name"
+            " another file"
+        ) from None
+
+
+class _Checked:
+    """A file of records whose errors name it."""
+
+    def __init__(self, path: Path, layout: Layout, raw: Sink, option: str) -> None:
+        self._path, self._option = path, option
+        with _write_errors(path, option):
+            self._file = FORMATS[path.suffix.lower()](raw, layout)
+
+    def write(self, record: bytes) -> bool:
+        with _write_errors(self._path, self._option):
+            return self._file.write(record)
+
+    def finish(self) -> None:
+        with _write_errors(self._path, self._option):
+            self._file.finish()
+
+    def abandon(self) -> None:
+        self._file.abandon()
+
+
+class _WholeLines:
+    """Sink that a reader never finds with half a line, unless the machine fails."""
+
+    def __init__(self, raw: io.FileIO) -> None:
+        self._raw = raw
+
+    def write(self, data: bytes) -> None:
+        """Write all of some lines, or none of them. Raises OSError."""
+        start, remaining = self._raw.tell(), memoryview(data)
+        try:
+            while remaining:
+                remaining = remaining[self._raw.write(remaining) or 0 :]
+        except OSError:
+            with suppress(OSError):
+                self._raw.truncate(start)
+            raise
+
+
+def _name(part: Path, path: Path, option: str) -> None:
+    """Give a complete file its name, unless another file has it by now."""
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        raise
+    except OSError:  # the file system has no hard links
+        check_target(path, option)
+        part.replace(path)

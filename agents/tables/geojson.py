@@ -1,0 +1,112 @@
+"""Records as GeoJSON features: the polygon of the record's H3 cell, and the record's bytes as properties. [RFC 7946]"""
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Final
+
+import h3.api.basic_str as h3
+import msgspec
+
+from hatcast.agents.tables.columns import Layout
+
+_ENCODE: Final = msgspec.json.Encoder().encode
+_CELLS: Final = 10_000  # cached polygons, about 1 kB each
+_HALF: Final = 180.0
+
+Point = tuple[float, float]
+"""Longitude and latitude, in degrees."""
+
+
+def feature(cell: str, properties: bytes, name: str | None = None) -> bytes:
+    """Return a feature. properties: JSON, kept byte for byte; name: its id."""
+    identity = {} if name is None else {"id": name}
+    return _ENCODE({"type": "Feature", **identity, "geometry": geometry(cell), "properties": msgspec.Raw(properties)})
+
+
+def feature_of(layout: Layout, record: bytes) -> bytes | None:
+    """Return a record's feature; None if the record is not of this table. The table has a column `cell`."""
+    values = layout.values(record)
+    if values is None:
+        return None
+    return feature(values["cell"], record, values.get("release_id") or values.get("estimate_id"))
+
+
+def features_of(layout: Layout, records: Iterable[bytes]) -> list[msgspec.Raw]:
+    """Return the features of records; records of other tables are left out."""
+    found = (feature_of(layout, record) for record in records)
+    return [msgspec.Raw(each) for each in found if each is not None]
+
+
+@lru_cache(maxsize=_CELLS)
+def geometry(cell: str) -> msgspec.Raw:
+    """Return a cell's polygon as JSON; null if it is not an H3 cell.
+
+    Rings are closed and counterclockwise. A cell across the antimeridian is cut there, into a MultiPolygon.
+    """
+    if not h3.is_valid_cell(cell):
+        return msgspec.Raw(b"null")
+    rings = [[ring] for ring in _rings([(longitude, latitude) for latitude, longitude in h3.cell_to_boundary(cell)])]
+    made: dict[str, Any] = (
+        {"type": "Polygon", "coordinates": rings[0]}
+        if len(rings) == 1
+        else {"type": "MultiPolygon", "coordinates": rings}
+    )
+    return msgspec.Raw(_ENCODE(made))
+
+
+def _rings(corners: Sequence[Point]) -> list[list[Point]]:
+    """Return the rings of a polygon on the sphere, each within longitudes from -180 to 180."""
+    plane = _unrolled(corners)
+    first = math.floor((min(longitude for longitude, _ in plane) + _HALF) / 360)
+    last = math.ceil((max(longitude for longitude, _ in plane) - _HALF) / 360)
+    if first == last == 0:
+        return [_closed(corners)]
+    rings = []
+    for turn in range(first, last + 1):
+        west = turn * 360 - _HALF
+        part = _clipped(_clipped(plane, west, 1), west + 360, -1)
+        if _area(part) != 0:
+            rings.append(_closed([(longitude - turn * 360, latitude) for longitude, latitude in part]))
+    return rings
+
+
+def _unrolled(corners: Sequence[Point]) -> list[Point]:
+    """Return the corners with longitudes that do not jump at the antimeridian, which may be beyond 180 degrees.
+
+    A polygon around a pole is closed along the pole.
+    """
+    plane = [corners[0]]
+    for longitude, latitude in [*corners[1:], corners[0]]:
+        before = plane[-1][0]
+        plane.append((longitude + 360 * round((before - longitude) / 360), latitude))
+    (start, _), (end, _) = plane[0], plane[-1]
+    if start == end:
+        return plane[:-1]
+    pole = math.copysign(90.0, corners[0][1])
+    return [*plane, (end, pole), (start, pole)]
+
+
+def _clipped(ring: Sequence[Point], edge: float, side: int) -> list[Point]:
+    """Return the part of a ring that is east (side: 1) or west (-1) of a longitude.    [Sutherland-Hodgman]"""
+    kept: list[Point] = []
+    for (x, y), (to_x, to_y) in pairwise([*ring, *ring[:1]]):
+        here, there = side * (x - edge), side * (to_x - edge)
+        if here >= 0:
+            kept.append((x, y))
+        if (here > 0 > there) or (here < 0 < there):
+            share = here / (here - there)
+            kept.append((x + share * (to_x - x), y + share * (to_y - y)))
+    return kept
+
+
+def _closed(ring: Sequence[Point]) -> list[Point]:
+    """Return a closed, counterclockwise ring."""
+    turned = [*ring] if _area(ring) > 0 else [*ring][::-1]
+    return [*turned, turned[0]]
+
+
+def _area(ring: Sequence[Point]) -> float:
+    """Return twice the signed area; it is positive if the ring is counterclockwise."""
+    return sum(x * to_y - to_x * y for (x, y), (to_x, to_y) in pairwise([*ring, *ring[:1]]))

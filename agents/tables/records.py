@@ -1,0 +1,144 @@
+"""The tables of published records: their columns are the fields that analyses use, and the record itself as JSON."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from hatcast.agents.tables.columns import RECORD, Column, Fields, Table, Type
+from hatcast.stream.records.budget import BUDGET
+from hatcast.stream.records.estimates import ESTIMATE
+from hatcast.stream.records.fields import is_settlement
+from hatcast.stream.records.queries import QUERY
+from hatcast.stream.records.releases import RELEASE
+
+
+def _at(*path: str | int) -> Callable[[Fields], Any]:
+    """Return a function that returns the value at a path of keys and positions; None if the record has none."""
+
+    def value(fields: Fields) -> Any:
+        found: Any = fields
+        for key in path:
+            if found is None:
+                return None
+            found = found[key] if isinstance(key, int) else found.get(key)
+        return found
+
+    return value
+
+
+def _columns(kind: Type, *names: str) -> tuple[Column, ...]:
+    return tuple(Column(name, kind, _at(name)) for name in names)
+
+
+def _policy(fields: Fields) -> str:
+    name: str = fields.get("release_id") or fields["estimate_id"]
+    return name.partition("/")[0]
+
+
+def _normal(name: str) -> tuple[Column, ...]:
+    return (
+        Column(name, Type.NUMBER, _at(name, "value")),
+        Column(f"{name}_sd", Type.NUMBER, _at(name, "sd")),
+        Column(f"{name}_low", Type.NUMBER, _at(name, "interval95", 0)),
+        Column(f"{name}_high", Type.NUMBER, _at(name, "interval95", 1)),
+    )
+
+
+_PLACE: Final = (
+    Column("policy", Type.TEXT, _policy),
+    *_columns(Type.TEXT, "policy_id", "cell"),
+    Column("remainder", Type.FLAG, lambda fields: fields.get("remainder", False)),
+    *_columns(Type.DATE, "date"),
+    *_columns(Type.TEXT, "slot"),
+    *_columns(Type.INSTANT, "start", "end"),
+)
+_VALUE: Final = (
+    *_columns(Type.NUMBER, "mean"),
+    Column("low", Type.NUMBER, _at("interval95", 0)),
+    Column("high", Type.NUMBER, _at("interval95", 1)),
+    *_columns(Type.NUMBER, "raw"),
+    *_columns(Type.TEXT, "unit"),
+    Column("noise", Type.TEXT, _at("noise", "kind")),
+    Column("noise_scale", Type.NUMBER, _at("noise", "scale")),
+)
+_PAID: Final = (
+    *_columns(Type.NUMBER, "epsilon"),
+    *_columns(Type.TEXT, "relation"),
+    *_columns(Type.INSTANT, "released_at"),
+)
+_WHOLE: Final = _columns(Type.TEXT, RECORD)
+
+RELEASES: Final = Table(
+    name="releases",
+    key="release_id",
+    keeps_last=False,
+    columns=(
+        *_columns(Type.TEXT, "release_id", "status"),
+        Column("settlement", Type.FLAG, lambda fields: is_settlement(fields["release_id"])),
+        *_PLACE,
+        *_VALUE,
+        Column("users", Type.COUNT, _at("counts", "users")),
+        Column("readings", Type.COUNT, _at("counts", "readings")),
+        *_columns(Type.TEXT, "estimator"),
+        *_PAID,
+        *_WHOLE,
+    ),
+    check=RELEASE.decode,
+)
+ESTIMATES: Final = Table(
+    name="estimates",
+    key="estimate_id",
+    keeps_last=True,
+    columns=(
+        *_columns(Type.TEXT, "estimate_id", "stage"),
+        *_PLACE,
+        *_columns(Type.TEXT, "unit"),
+        *_normal("road"),
+        *_normal("mean"),
+        *_columns(Type.NUMBER, "residual_z"),
+        *_WHOLE,
+    ),
+    check=ESTIMATE.decode,
+)
+ANSWERS: Final = Table(
+    name="answers",
+    key="release_id",
+    keeps_last=False,
+    columns=(
+        *_columns(Type.TEXT, "release_id", "status", "reason", "query", "kind"),
+        *_columns(Type.NUMBER, "speed_limit"),
+        *_PLACE,
+        *_columns(Type.DATE, "first_date", "last_date"),
+        *_columns(Type.COUNT, "days", "days_used"),
+        *_VALUE,
+        *_PAID,
+        *_WHOLE,
+    ),
+    check=QUERY.decode,
+)
+BUDGET_DAYS: Final = Table(
+    name="budget",
+    key="date",
+    keeps_last=True,
+    columns=(
+        *_columns(Type.TEXT, "policy", "policy_id"),
+        *_columns(Type.DATE, "date"),
+        *_columns(Type.COUNT, "seq", "releases"),
+        *_columns(Type.NUMBER, "epsilon_sum", "epsilon_user_day", "limit", "day_bound"),
+        Column("epsilon_at_delta", Type.NUMBER, _at("epsilon_delta", "epsilon")),
+        Column("delta", Type.NUMBER, _at("epsilon_delta", "delta")),
+        *_columns(Type.COUNT, "max_hats_per_day"),
+        Column("spent_largest", Type.NUMBER, _at("spent", "largest")),
+        Column("spent_mean", Type.NUMBER, _at("spent", "mean")),
+        *_columns(Type.TEXT, "replaces"),
+        *_columns(Type.DATE, "from"),
+        *_columns(Type.NUMBER, "total", "total_limit"),
+        *_WHOLE,
+    ),
+    check=BUDGET.decode,
+)
+
+TABLES: Final[Mapping[str, Table]] = MappingProxyType(
+    {"means": RELEASES, "estimates": ESTIMATES, "queries": ANSWERS, "budget": BUDGET_DAYS}
+)
+"""By key of `[topics]`."""
