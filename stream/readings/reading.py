@@ -77,6 +77,9 @@ class ValuesReading(Reading, gc=False):
     others: dict[str, float | str] = msgspec.field(default_factory=dict)
 
 
+MISSING: Final = "missing"
+"""Speed of a reading that a `Format.without_speed` decoded from a record without one. It never reaches the fold."""
+
 NOT_FINITE: Final[dict[str, float]] = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -19,12 +20,14 @@ _NOT_FINITE: Final = frozenset({"nan", "inf", "infinity"})
 class CsvTable:
     """CSV reader of a format.
 
-    columns   required columns; the first two are the vehicle and the time
+    columns   columns; the first two are the vehicle and the time
     read      converts the texts of these columns to a reading; None if undecodable
+    optional  those of the columns that a file may lack: their texts are empty then
     """
 
     columns: tuple[str, ...]
     read: Callable[[Sequence[str]], Reading | None]
+    optional: tuple[str, ...] = ()
 
     def records(self, lines: Iterable[bytes], path: str) -> Iterator[Recorded]:
         """Yield the records after the header, in file order. A missing field counts as empty.
@@ -33,12 +36,12 @@ class CsvTable:
         """
         rest = iter(lines)
         header = [name.strip() for name in fields(next(rest, b"").decode(errors="replace")) or ()]
-        missing = [column for column in self.columns if column not in header]
+        missing = [column for column in self.columns if column not in header and column not in self.optional]
         if missing:
             raise RecordingError(
                 path, f"its first line has no column {', '.join(missing)}", "use a CSV file with a header"
             )
-        places = [header.index(column) for column in self.columns]
+        places = [header.index(column) if column in header else sys.maxsize for column in self.columns]
         for raw in rest:
             # Bad UTF-8 is replaced, not rejected: the time of an undecodable line may still be readable.
             row = fields(raw.decode(errors="replace")) or ()

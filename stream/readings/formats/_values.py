@@ -29,4 +29,5 @@ def with_values(feed: Format, extract: Extract) -> Format:
         for recorded in feed.records(stream, path):
             yield replace(recorded, reading=extended(recorded.reading, recorded.raw))
 
-    return replace(feed, decode=decode, records=records)
+    speedless = None if feed.without_speed is None else with_values(feed.without_speed, extract)
+    return replace(feed, decode=decode, records=records, without_speed=speedless)

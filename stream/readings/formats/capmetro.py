@@ -12,7 +12,7 @@ from typing import BinaryIO, Final
 from hatcast.stream.readings.formats._csv import CsvTable, fields, parse_number, parse_speed
 from hatcast.stream.readings.formats._recorded import lines, split_lines
 from hatcast.stream.readings.formats.interface import Format, Recorded
-from hatcast.stream.readings.reading import Reading
+from hatcast.stream.readings.reading import MISSING, Reading
 
 NAME: Final = "capmetro"
 COLUMNS: Final = ("vehicle_id", "timestamp", "speed", "route_id", "trip_id", "latitude", "longitude", "trip_headsign")
@@ -21,6 +21,16 @@ _FIRST_YEAR: Final = "2016"
 
 def decode(value: bytes) -> Reading | None:
     """Decode one CSV line in the standard column order; None if undecodable. Raises nothing."""
+    return None if (cells := _cells(value)) is None else _reading(cells)
+
+
+def _decode_position(value: bytes) -> Reading | None:
+    """Decode like `decode`, also without a speed."""
+    return None if (cells := _cells(value)) is None else _position(cells)
+
+
+def _cells(value: bytes) -> Sequence[str] | None:
+    """Return vehicle, time, speed, latitude and longitude of a line in the standard column order; None if broken."""
     try:
         line = value.decode().rstrip("\r\n")
     except UnicodeDecodeError:
@@ -28,7 +38,7 @@ def decode(value: bytes) -> Reading | None:
     row = fields(line)
     if row is None or len(row) < len(COLUMNS) - 1 or "\n" in line:  # the headsign is optional
         return None
-    return _reading((row[0], row[1], row[2], row[5], row[6]))
+    return row[0], row[1], row[2], row[5], row[6]
 
 
 def _reading(cells: Sequence[str]) -> Reading | None:
@@ -36,12 +46,29 @@ def _reading(cells: Sequence[str]) -> Reading | None:
     lat, lon, speed = parse_number(latitude), parse_number(longitude), parse_speed(speed_text)
     if not vehicle or not time or lat is None or lon is None or speed is None:
         return None
-    if time < _FIRST_YEAR and time[4:5] == "-":
-        return None  # unknown unit
+    if _has_unknown_unit(time):
+        return None
     return Reading(vehicle, time, lat, lon, speed, "m/s")
 
 
-_TABLE: Final = CsvTable(("vehicle_id", "timestamp", "speed", "latitude", "longitude"), _reading)
+def _position(cells: Sequence[str]) -> Reading | None:
+    """Return a reading like `_reading`, with the speed `MISSING` if the cell is empty or its unit unknown."""
+    vehicle, time, speed, latitude, longitude = cells
+    if speed and not speed.isspace() and not _has_unknown_unit(time):
+        return _reading(cells)
+    lat, lon = parse_number(latitude), parse_number(longitude)
+    if not vehicle or not time or lat is None or lon is None:
+        return None
+    return Reading(vehicle, time, lat, lon, MISSING, "m/s")
+
+
+def _has_unknown_unit(time: str) -> bool:
+    return time < _FIRST_YEAR and time[4:5] == "-"
+
+
+_COLUMNS: Final = ("vehicle_id", "timestamp", "speed", "latitude", "longitude")
+_TABLE: Final = CsvTable(_COLUMNS, _reading)
+_POSITIONS: Final = CsvTable(_COLUMNS, _position, optional=("speed",))
 
 
 def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
@@ -52,4 +79,9 @@ def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
     return _TABLE.records(lines(stream), path)
 
 
-FORMAT: Final = Format(NAME, decode, records, split_lines, "csv")
+def _positions(stream: BinaryIO, path: str) -> Iterator[Recorded]:
+    return _POSITIONS.records(lines(stream), path)
+
+
+_WITHOUT_SPEED: Final = Format(NAME, _decode_position, _positions, split_lines, "csv")
+FORMAT: Final = Format(NAME, decode, records, split_lines, "csv", without_speed=_WITHOUT_SPEED)

@@ -6,6 +6,7 @@ speed or timestamp is undecodable. A recording is one FeedMessage per file.    [
 """
 
 from collections.abc import Iterator
+from functools import partial
 from math import isfinite
 from typing import BinaryIO, Final
 
@@ -14,9 +15,9 @@ from google.transit.gtfs_realtime_pb2 import FeedEntity
 
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats._poll import split_poll
-from hatcast.stream.readings.formats._recorded import arrival_ms
+from hatcast.stream.readings.formats._recorded import Decode, arrival_ms
 from hatcast.stream.readings.formats.interface import Format, Recorded
-from hatcast.stream.readings.reading import Reading
+from hatcast.stream.readings.reading import MISSING, Reading
 
 NAME: Final = "gtfs-rt"
 POLL_BYTES_MAX: Final = 64 << 20  # 300,000 vehicles: larger files are rejected to bound memory
@@ -25,6 +26,12 @@ _read: Final = FeedEntity.FromString
 
 def decode(value: bytes) -> Reading | None:
     """Decode one FeedEntity; None if undecodable. Raises nothing."""
+    reading = _decode_position(value)
+    return None if reading is None or reading.speed is MISSING else reading
+
+
+def _decode_position(value: bytes) -> Reading | None:
+    """Decode one FeedEntity like `decode`, also without a speed."""
     try:
         vehicle = _read(value).vehicle
     except DecodeError:
@@ -32,12 +39,12 @@ def decode(value: bytes) -> Reading | None:
     place, who = vehicle.position, vehicle.vehicle
     name = who.id or who.license_plate or who.label
     # The parser accepts missing required fields, and returns text that is not UTF-8 as bytes, despite its types.
-    if not (name and name.__class__ is str and vehicle.HasField("timestamp") and place.HasField("speed")):
+    if not (name and name.__class__ is str and vehicle.HasField("timestamp")):
         return None
     if not (place.HasField("latitude") and place.HasField("longitude")):
         return None
     lat, lon, speed = (x if isfinite(x) else str(x) for x in (place.latitude, place.longitude, place.speed))
-    return Reading(name, vehicle.timestamp * 1000, lat, lon, speed, "m/s")
+    return Reading(name, vehicle.timestamp * 1000, lat, lon, speed if place.HasField("speed") else MISSING, "m/s")
 
 
 def split(body: bytes, topic: str = "") -> list[bytes]:
@@ -51,15 +58,20 @@ def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
 
     Their arrival is the timestamp of the poll's header.
     """
+    return _records(stream, path, decode)
+
+
+def _records(stream: BinaryIO, path: str, decoder: Decode) -> Iterator[Recorded]:
     body = stream.read(POLL_BYTES_MAX + 1)
     poll = split_poll(body) if len(body) <= POLL_BYTES_MAX else None
     if poll is None:
         raise RecordingError(path, "is not a complete GTFS-Realtime poll", "fetch it again, or name the file's format")
     arrived, entities = poll
     for raw in entities:
-        reading = decode(raw)
+        reading = decoder(raw)
         stamp = reading.time if arrived is None and reading is not None else arrived
         yield Recorded(raw, reading, arrival_ms(stamp))
 
 
-FORMAT: Final = Format(NAME, decode, records, split)
+_WITHOUT_SPEED: Final = Format(NAME, _decode_position, partial(_records, decoder=_decode_position), split)
+FORMAT: Final = Format(NAME, decode, records, split, without_speed=_WITHOUT_SPEED)

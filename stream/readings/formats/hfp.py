@@ -10,16 +10,17 @@ Of further values it has `delay`, in seconds: the negative of `dl`, which is neg
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import BinaryIO, Final, Generic, TypeVar
 
 import msgspec
 
 from hatcast.stream.errors import SettingError
-from hatcast.stream.readings.formats._recorded import UNREADABLE, decode_all, lines, split_lines, wrong_format
+from hatcast.stream.readings.formats._recorded import UNREADABLE, Decode, decode_all, lines, split_lines, wrong_format
 from hatcast.stream.readings.formats._speed import speed_of
 from hatcast.stream.readings.formats._values import with_values
 from hatcast.stream.readings.formats.interface import Format, Recorded
-from hatcast.stream.readings.reading import Reading
+from hatcast.stream.readings.reading import MISSING, Reading
 
 NAME: Final = "hfp"
 S = TypeVar("S")
@@ -67,6 +68,28 @@ def _with_any_speed(vehicle: bytes, payload: bytes) -> Reading | None:
         return None
 
 
+class _Position(msgspec.Struct, gc=False):
+    tst: str
+    lat: float
+    lon: float = msgspec.field(name="long")
+    spd: float | None = None
+
+
+_read_position: Final = msgspec.json.Decoder(dict[str, _Position]).decode
+
+
+def _decode_position(value: bytes) -> Reading | None:
+    """Decode one topic and payload like `decode`, also without a speed."""
+    if (match := _match(value)) is None:
+        return None
+    try:
+        [event] = _read_position(match[2]).values()
+        vehicle = match[1].decode()
+    except UNREADABLE:  # possibly because its speed is too large for a double
+        return decode(value)
+    return Reading(vehicle, event.tst, event.lat, event.lon, MISSING if event.spd is None else event.spd, "m/s")
+
+
 def split(body: bytes, topic: str = "") -> list[bytes]:
     """Return a payload with its topic as one record; without a topic, split lines of both."""
     return [b"%b %b" % (topic.encode(errors="replace"), body.strip())] if topic else split_lines(body)
@@ -74,7 +97,11 @@ def split(body: bytes, topic: str = "") -> list[bytes]:
 
 def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
     """Yield the records of a recording, one a line. Raises RecordingError at the end if none has an HFP topic."""
-    return decode_all(lines(stream), decode, _inspect, wrong_format(path, NAME, "lines of topic and payload"))
+    return _records(stream, path, decode)
+
+
+def _records(stream: BinaryIO, path: str, decoder: Decode) -> Iterator[Recorded]:
+    return decode_all(lines(stream), decoder, _inspect, wrong_format(path, NAME, "lines of topic and payload"))
 
 
 def _inspect(raw: bytes, reading: Reading | None) -> tuple[object, bool]:
@@ -111,4 +138,5 @@ def _values(units: Mapping[str, str]) -> Format:
     return with_values(FORMAT, _delay)
 
 
-FORMAT: Final = Format(NAME, decode, records, split, values=_values)
+_WITHOUT_SPEED: Final = Format(NAME, _decode_position, partial(_records, decoder=_decode_position), split)
+FORMAT: Final = Format(NAME, decode, records, split, values=_values, without_speed=_WITHOUT_SPEED)

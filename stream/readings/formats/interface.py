@@ -55,6 +55,9 @@ class Format:
     split    splits a message of a live source into records for `decode`
     values   returns the format with further values in its readings, from their units by name. Raises SettingError if
              its records do not have one of them. None: they have no values but the speed
+    without_speed  the format whose decoders also accept a record in which the speed is absent, null or an empty cell:
+             its reading has the speed `MISSING`. Only for deriving speeds from positions (stream/readings/positions).
+             None: its speeds cannot be derived
     """
 
     name: str
@@ -64,3 +67,4 @@ class Format:
     split: Split = one_record
     table: Table | None = None
     values: "Callable[[Mapping[str, str]], Format] | None" = None
+    without_speed: "Format | None" = None

@@ -9,6 +9,7 @@ line, or CSV; a telemetry record is one JSON object.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import BinaryIO, Final, Generic, TypeVar
 
 import msgspec
@@ -17,6 +18,7 @@ from hatcast.stream.readings.formats._csv import CsvTable, parse_number, parse_s
 from hatcast.stream.readings.formats._json_array import elements
 from hatcast.stream.readings.formats._recorded import (
     UNREADABLE,
+    Decode,
     decode_all,
     first_byte,
     lines,
@@ -25,7 +27,7 @@ from hatcast.stream.readings.formats._recorded import (
 )
 from hatcast.stream.readings.formats._speed import speed_of
 from hatcast.stream.readings.formats.interface import Format, Recorded
-from hatcast.stream.readings.reading import Reading
+from hatcast.stream.readings.reading import MISSING, Reading
 
 NAME: Final = "itms"
 S = TypeVar("S")
@@ -85,7 +87,27 @@ def _with_any_speed(value: bytes) -> Reading | None:
     return None if speed is None else _reading(record, speed)
 
 
-def _reading(record: _Record[S], speed: float | str) -> Reading | None:
+class _Position(msgspec.Struct, gc=False):
+    license_plate: str
+    time: str | int | float = msgspec.field(name="observationDateTime")
+    speed: float | None = None
+    location: _Location | None = None
+    flat: _Point | None = msgspec.field(name="location.coordinates", default=None)
+
+
+_read_position: Final = msgspec.json.Decoder(_Position).decode
+
+
+def _decode_position(value: bytes) -> Reading | None:
+    """Decode one JSON record like `decode`, also without a speed."""
+    try:
+        record = _read_position(value)
+    except UNREADABLE:
+        return _with_any_speed(value)
+    return _reading(record, MISSING if record.speed is None else record.speed)
+
+
+def _reading(record: _Record[S] | _Position, speed: float | str) -> Reading | None:
     location = record.location
     point = record.flat if location is None else location.coordinates
     if point is None:
@@ -99,12 +121,16 @@ def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
     Raises RecordingError for an empty file, an unterminated array, a CSV header without the required columns, and (at
     the end) for JSON in which no record has a licence plate or a time of ITMS.
     """
+    return _records(stream, path, decode, _TABLE)
+
+
+def _records(stream: BinaryIO, path: str, decoder: Decode, table: CsvTable) -> Iterator[Recorded]:
     head = first_byte(stream)
     if head not in (b"[", b"{"):
-        return _TABLE.records(lines(stream, head), path)
+        return table.records(lines(stream, head), path)
     raws = elements(stream, path) if head == b"[" else lines(stream, head)
     expected = "a JSON array, of one JSON object a line, or of CSV"
-    return decode_all(raws, decode, _inspect, wrong_format(path, NAME, expected))
+    return decode_all(raws, decoder, _inspect, wrong_format(path, NAME, expected))
 
 
 def _inspect(raw: bytes, reading: Reading | None) -> tuple[object, bool]:
@@ -118,14 +144,29 @@ def _inspect(raw: bytes, reading: Reading | None) -> tuple[object, bool]:
 
 
 def _from_csv(cells: Sequence[str]) -> Reading | None:
-    plate, time, speed_text, coordinates = cells
+    speed = parse_speed(cells[2])
+    return None if speed is None else _with_speed(cells, speed)
+
+
+def _position_from_csv(cells: Sequence[str]) -> Reading | None:
+    speed_text = cells[2]
+    return _from_csv(cells) if speed_text and not speed_text.isspace() else _with_speed(cells, MISSING)
+
+
+def _with_speed(cells: Sequence[str], speed: float | str) -> Reading | None:
+    plate, time, _, coordinates = cells
     lon_text, comma, others = coordinates.strip().removeprefix("[").removesuffix("]").partition(",")
-    lon, lat, speed = parse_number(lon_text), parse_number(others.partition(",")[0]), parse_speed(speed_text)
-    if not plate or not time or not comma or lat is None or lon is None or speed is None:
+    lon, lat = parse_number(lon_text), parse_number(others.partition(",")[0])
+    if not plate or not time or not comma or lat is None or lon is None:
         return None
     return Reading(plate, time, lat, lon, speed)
 
 
-_TABLE: Final = CsvTable(("license_plate", "observationDateTime", "speed", "location.coordinates"), _from_csv)
+_COLUMNS: Final = ("license_plate", "observationDateTime", "speed", "location.coordinates")
+_TABLE: Final = CsvTable(_COLUMNS, _from_csv)
+_POSITIONS: Final = CsvTable(_COLUMNS, _position_from_csv, optional=("speed",))
 
-FORMAT: Final = Format(NAME, decode, records, split_json, "json")
+_WITHOUT_SPEED: Final = Format(
+    NAME, _decode_position, partial(_records, decoder=_decode_position, table=_POSITIONS), split_json, "json"
+)
+FORMAT: Final = Format(NAME, decode, records, split_json, "json", without_speed=_WITHOUT_SPEED)

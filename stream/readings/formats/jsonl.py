@@ -8,16 +8,17 @@ policy with several values, each value but the speed is a field of its name, a n
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import BinaryIO, Final
 
 import msgspec
 
 from hatcast.stream.errors import SettingError
-from hatcast.stream.readings.formats._recorded import UNREADABLE, decode_all, lines, split_json, wrong_format
+from hatcast.stream.readings.formats._recorded import UNREADABLE, Decode, decode_all, lines, split_json, wrong_format
 from hatcast.stream.readings.formats._speed import speed_of
 from hatcast.stream.readings.formats._values import Extract, with_values
 from hatcast.stream.readings.formats.interface import Format, Recorded
-from hatcast.stream.readings.reading import Reading, ValuesReading, is_complete
+from hatcast.stream.readings.reading import MISSING, Reading, ValuesReading, is_complete
 
 NAME: Final = "jsonl"
 
@@ -84,13 +85,44 @@ def _with_any_speed(value: bytes) -> Reading | None:
     return reading if is_complete(reading) else None
 
 
+class _Position(msgspec.Struct, gc=False):
+    vehicle: str
+    time: str | int | float
+    lat: float | str
+    lon: float | str
+    speed: float | str | None = None
+    unit: str = "km/h"
+
+
+_read_position: Final = msgspec.json.Decoder(_Position).decode
+
+
+def _decode_position(value: bytes) -> Reading | None:
+    """Decode one record like `decode`, also without a speed."""
+    try:
+        record = _read_position(value)
+    except UNREADABLE:  # possibly because its speed is too large for a double
+        return _with_any_speed(value)
+    speed = 0.0 if record.speed is None else record.speed
+    reading = Reading(record.vehicle, record.time, record.lat, record.lon, speed, record.unit)
+    if not is_complete(reading):
+        return None
+    if record.speed is None:
+        reading.speed = MISSING
+    return reading
+
+
 def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
     """Yield the records of a recording, one a line, in file order.
 
     Raises RecordingError at the end if there are lines and none is a JSON object with a field of the canonical record.
     """
+    return _records(stream, path, decode)
+
+
+def _records(stream: BinaryIO, path: str, decoder: Decode) -> Iterator[Recorded]:
     expected = 'lines such as {"vehicle": .., "time": .., "lat": .., "lon": .., "speed": ..}'
-    return decode_all(lines(stream), decode, _inspect, wrong_format(path, NAME, expected))
+    return decode_all(lines(stream), decoder, _inspect, wrong_format(path, NAME, expected))
 
 
 def _inspect(raw: bytes, _: Reading | None) -> tuple[object, bool]:
@@ -157,4 +189,5 @@ def _values(units: Mapping[str, str]) -> Format:
 
 
 _FIELDS: Final = (*Reading.__struct_fields__, "arrival")
-FORMAT: Final = Format(NAME, decode, records, split_json, "json", _values)
+_WITHOUT_SPEED: Final = Format(NAME, _decode_position, partial(_records, decoder=_decode_position), split_json, "json")
+FORMAT: Final = Format(NAME, decode, records, split_json, "json", _values, without_speed=_WITHOUT_SPEED)
