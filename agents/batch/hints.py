@@ -11,10 +11,14 @@ _SHARE: Final = 0.5  # of the records: one such outcome alone is more than that 
 
 _CAUSES: Final[Mapping[Outcome, Callable[[Policy], str]]] = MappingProxyType(
     {
-        Outcome.UNDECODABLE: lambda _: "they are not in the format that was named: docs/feeds.md",
+        Outcome.UNDECODABLE: lambda policy: (
+            "they are not in the format that was named"
+            + ("" if policy.value_name is None else f", or lack {policy.value_name} in {policy.released_value.unit}")
+            + ": docs/feeds.md"
+        ),
         Outcome.BAD_PLACE: lambda _: "their places are not latitudes and longitudes in degrees",
         Outcome.BAD_VALUE: lambda policy: (
-            f"their speeds are negative, or above policy.reject_above ({_km_h(policy.reject_above)}): check the unit"
+            f"{_bad_value(policy)} above policy.reject_above ({_reject_above(policy)}): check the unit"
         ),
         Outcome.BAD_TIME: lambda _: (
             "their times are later than their arrivals, or not times: check the time zone, and that times have an"
@@ -31,7 +35,9 @@ _CAUSES: Final[Mapping[Outcome, Callable[[Policy], str]]] = MappingProxyType(
         Outcome.OUTSIDE_CELLS: lambda _: "their cells are not in the file of policy.cells: is it of this city?",
         Outcome.LATE: lambda _: "they arrived after their hours had closed: is the recording in order of arrival?",
         Outcome.WRONG_PARTITION: lambda _: "their partitions are not those of their vehicles",
-        Outcome.ZERO: lambda _: "their speeds are 0, which policy.drop_zero rejects",
+        Outcome.ZERO: lambda policy: (
+            f"their {'speeds' if policy.value_name is None else 'values'} are 0, which policy.drop_zero rejects"
+        ),
         Outcome.OTHER_POLICY: lambda _: "devices sent them for another policy_id",
     }
 )
@@ -64,5 +70,9 @@ def _hint(counts: Mapping[Outcome, int], kind: str, policy: Policy) -> Iterator[
     yield f"hint: {start} of {records:,} {kind} accepted; {counts[most]:,} are {most}: {_CAUSES[most](policy)}"
 
 
-def _km_h(milli: int | None) -> str:
-    return "none" if milli is None else f"{milli / 1000:g} km/h"
+def _bad_value(policy: Policy) -> str:
+    return "their speeds are negative, or" if policy.value is None else "their values are not finite, or"
+
+
+def _reject_above(policy: Policy) -> str:
+    return "none" if policy.reject_above is None else f"{policy.reject_above / 1000:g} {policy.released_value.unit}"

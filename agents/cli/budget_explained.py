@@ -227,23 +227,29 @@ def _over(policy: Policy, loss: DayLoss, days: int) -> str:
 
 def _hidden_values(policy: Policy, bus: str) -> str:
     """Return the values that relation replace hides: the speed, and others of the policy by name."""
+    if policy.value_name is not None:
+        return f"each value of {policy.value_name} that {bus} sent"
     others = [value.name for value in policy.values[1:]]
     return f"how fast {bus} went" + "".join(f" and its {name}" for name in others)
+
+
+def _went(policy: Policy) -> str:
+    return "how fast it went" if policy.value_name is None else f"each value of {policy.value_name} in them"
 
 
 def _hidden(policy: Policy) -> str:
     if policy.relation is Relation.ADD_REMOVE:
         text = (
-            "Hidden is whether a bus was there at all that day, where and when, how many readings it sent and how fast"
-            " it went. Public are the policy and its list of cells. How one bus can shift the time at which a release"
-            " is sent is not covered (docs/privacy.md)."
+            "Hidden is whether a bus was there at all that day, where and when, how many readings it sent and"
+            f" {_went(policy)}. Public are the policy and its list of cells. How one bus can shift the time at which a"
+            " release is sent is not covered (docs/privacy.md)."
         )
     else:
         also = ["that it was there", "in which hexagons and hours", "how many readings it sent"]
         if policy.drop_zero:
             also.append("that a reading was exactly 0")
         if policy.reject_above is not None:
-            also.append(f"that one was broken or above {policy.reject_above / 1000:g} km/h")
+            also.append(f"that one was broken or above {policy.reject_above / 1000:g} {policy.released_value.unit}")
         if policy.values:
             also.append("which of its readings lack a value")
         text = (

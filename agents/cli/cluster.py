@@ -13,7 +13,7 @@ from hatcast.agents.cli.options import FiniteRange, config_option, json_option, 
 from hatcast.agents.cli.progress import progress_bars
 from hatcast.agents.cli.recordings import format_option
 from hatcast.agents.config.settings import load_settings
-from hatcast.stream.readings.formats import FORMATS
+from hatcast.stream.readings.formats import format_with
 
 _RELEASE_OPTIONS: Final = {
     "feed_format": "--format",
@@ -215,13 +215,13 @@ def _release(given: _Options, epsilon: float, feed_format: str) -> None:
     from hatcast.agents.research.cluster import show
     from hatcast.agents.research.cluster.release import Blend, ClusteringOptions, check_relation, release
     from hatcast.agents.research.cluster.vectors import read_vectors, select_slots
-    from hatcast.agents.research.days import speeds_only
+    from hatcast.agents.research.days import single_valued
     from hatcast.stream.kmeans.hat_vectors import top_of
     from hatcast.stream.kmeans.setting import Setting
     from hatcast.stream.mechanisms.system import SystemNoise
 
     settings = load_settings(given["config"])
-    policy = speeds_only(settings.policy, given["config"])
+    policy = single_valued(settings.policy, given["config"])
     check_relation(policy)
     names = given["slots"]
     slots = select_slots(policy, None if names is None else names.split(","))
@@ -229,7 +229,9 @@ def _release(given: _Options, epsilon: float, feed_format: str) -> None:
     setting = Setting(len(slots), top_of(policy), given["clusters"], given["iterations"], epsilon, given["seed"])
     options = ClusteringOptions(setting, given["local"] or 0.0, Blend(given["blend"]))
     with progress_bars() as add_bar:
-        vectors = read_vectors(given["files"], FORMATS[feed_format], settings, slots, add_bar("reading", None))
+        vectors = read_vectors(
+            given["files"], format_with(feed_format, policy.value_units), settings, slots, add_bar("reading", None)
+        )
         released = release(vectors, policy, options, SystemNoise())
     click.echo(show.cost_notice(released), err=True)
     record = released.record()

@@ -38,7 +38,7 @@ def run(given: LiveArguments) -> None:
     from hatcast.agents.research.cluster.live.plan import Chosen
     from hatcast.agents.research.cluster.live.run import LiveOptions, run_live
     from hatcast.agents.research.cluster.vectors import select_slots
-    from hatcast.stream.readings.formats import FORMATS
+    from hatcast.stream.readings.formats import format_with
 
     settings = load_settings(given.config)
     policy = settings.policy
@@ -57,7 +57,7 @@ def run(given: LiveArguments) -> None:
         state=given.state,
         round_s=given.round_s,
         files=given.files,
-        feed=None if given.feed_format is None else FORMATS[given.feed_format],
+        feed=None if given.feed_format is None else format_with(given.feed_format, policy.value_units),
         ledger=given.ledger,
     )
     console = Console(stderr=True)

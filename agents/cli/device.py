@@ -21,7 +21,7 @@ from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.sources.replay import replay_pace
 from hatcast.agents.sources.synthetic import CityOptions
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.readings.formats import FORMATS
+from hatcast.stream.readings.formats import FORMATS, format_with
 from hatcast.stream.readings.reading import Reading, canonical_vehicle
 from hatcast.stream.readings.recording import Recording
 
@@ -169,7 +169,8 @@ def _timer(seconds: float | None, stop: threading.Event) -> Iterator[None]:
 
 def _live(settings: Settings, given: dict[str, Any], options: DeviceOptions, stop: threading.Event) -> Summary:
     configure_logs()
-    feed, accepts = FORMATS[given["form"]], _filter(given["vehicle"], "the source")
+    feed = format_with(given["form"], settings.policy.value_units)
+    accepts = _filter(given["vehicle"], "the source")
     if given["mqtt"] is None:
         # Its own file object: Python closes sys.stdin at exit, which fails while a thread reads it.
         lines = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115 - read until the process ends
@@ -189,7 +190,7 @@ def _recorded(
     settings: Settings, files: tuple[str, ...], given: dict[str, Any], options: DeviceOptions, stop: threading.Event
 ) -> Summary:
     pace = replay_pace(settings.policy, _speedup(given), stop)
-    with open_recording(files, FORMATS[given["form"]]) as recording:
+    with open_recording(files, format_with(given["form"], settings.policy.value_units)) as recording:
         if given["fleet"] is None and given["vehicles"] is None:
             accepts = _filter(given["vehicle"], ", ".join(files))
             if given["vehicle"] is None and len(vehicles_in(recording)) > 1:

@@ -19,7 +19,7 @@ from hatcast.agents.clock import now_ms
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.cells_file import CellsFile, SelectionCost
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import FORMATS
+from hatcast.stream.readings.formats import FORMATS, format_with
 
 _EPSILONS: Final = (0.001, 10.0)  # above 10 a selection is hardly private; the same limit as in a policy
 
@@ -170,8 +170,9 @@ def _survey(given: _Options) -> None:
     from hatcast.agents.research.survey import run, show
 
     policy, users, target = _policy(given), given["users"], given["cells"]
+    feed = format_with(given["feed_format"], policy.value_units)
     with _progress() as progress:
-        job = run.Job(given["files"], FORMATS[given["feed_format"]], policy, given["days"], users, now_ms(), progress)
+        job = run.Job(given["files"], feed, policy, given["days"], users, now_ms(), progress)
         counts = run.survey(job)
     if given["as_json"]:
         click.echo(msgspec.json.encode(show.survey_json(counts, policy, users)))
@@ -203,8 +204,9 @@ def _select(given: _Options, private: _Private) -> None:
 
     policy, users, target = _policy(given), given["users"], private.target
     candidates = read_public_candidates(private.candidates, policy.h3_resolution)
+    feed = format_with(given["feed_format"], policy.value_units)
     with _progress() as progress:
-        job = run.Job(given["files"], FORMATS[given["feed_format"]], policy, private.days, users, now_ms(), progress)
+        job = run.Job(given["files"], feed, policy, private.days, users, now_ms(), progress)
         chosen = run.select_privately(job, private.days, candidates, private.epsilon, SystemNoise())
     criterion, charge = (
         show.busy_criterion(policy, users, private.days),

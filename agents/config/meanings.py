@@ -55,6 +55,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "policy.query.scale": "this or `epsilon`",
     "policy.query.min_n": "required for `mean_speed`",
     "policy.query.speed_limit": "required for `over_speed_limit` without `on_request`",
+    "policy.query.threshold": "required for `over_threshold` without `on_request`",
     "policy.values": "",
 }
 _SUBTABLES: Final = frozenset(
@@ -121,9 +122,10 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "replaces": "the previous policy: [below](#a-new-policy)",
         "from": 'the local date (`"2022-02-01"`) from which it counts and releases; required with `replaces` and not '
         "allowed without it",
-        "upper_bound": "U, km/h; larger values count as U",
-        "reject_above": 'km/h; larger values are rejected as a broken sensor\'s. `"none"`: never',
-        "drop_zero": "drop readings of exactly 0",
+        "upper_bound": "U, km/h; larger values count as U. Not with `[policy.value]`",
+        "reject_above": 'km/h; larger values are rejected as a broken sensor\'s. `"none"`: never, the default with '
+        "`[policy.value]`, whose unit it then has",
+        "drop_zero": "drop readings of exactly 0; `false` by default with `[policy.value]`",
         "timezone": "such as `Asia/Kolkata`; days and slots are local there",
         "h3_resolution": "resolution of the hexagons, 0 to 15",
         "resolutions": "instead of `h3_resolution`, coarse to fine, such as `[7, 8]`: "
@@ -137,7 +139,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "cells": 'or a file: first line `source = "public"`, `"survey"` or `"private"`, then one H3 index per line; '
         "comment lines start with `#` ([survey.md](survey.md) writes such files; a private one also has its charge, "
         '`epsilon = 1.0` and `days = "FIRST,LAST"`). Under `add_remove` a file with `source = "public"` is required',
-        "grid": "km/h; releases are multiples of it",
+        "grid": "km/h; releases are multiples of it. Not with `[policy.value]`, which has its own",
         "values": '`["speed", "delay"]`: values of each reading that are released together, for one `epsilon` '
         "([estimators.md](estimators.md#several-values)). Without it the speed alone. Each but `speed` has a table "
         "`[[policy.value]]`",
@@ -180,32 +182,35 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "policy.tracker": {
         "share": "of `daily_limit`, for queries at the close of a slot; the rest is for the settlement of the day",
         "objective": "what is made accurate: `cells` (HATs nearly alike), `buses` (by number of vehicles) or `mix`",
-        "price": "km/h of summed standard deviation that a vehicle's epsilon must save; without it, a value for the "
-        "daily limit ([specification](specification/tracker.md#3-when-queries-are-made))",
+        "price": "in the value's unit: summed standard deviation that a vehicle's epsilon must save; without it, one "
+        "for the daily limit ([specification](specification/tracker.md#3-when-queries-are-made))",
         "watch": 'a file as for `cells`, with `source = "public"`: these cells are queried first, at the close of each '
         "slot",
         "watch_share": "of a vehicle's `daily_limit`, for queries of watched cells: 0.5 if there is a `watch`",
     },
     "policy.query": {
         "name": "as `policy.name`; unique among the queries",
-        "kind": "`mean_speed` (only under `replace`) or `over_speed_limit`",
+        "kind": "`mean_speed` (only under `replace`) or `over_speed_limit`; with `[policy.value]` `mean_value` or "
+        "`over_threshold`",
         "days": "length of each period, 1 to 366",
         "from": "the first local date of the first period, not before `policy.from`; required if there is none and "
         "`days` is above 1",
         "epsilon": "charge of one answer for its cell and slot, on each of its days: 0.001 or more",
-        "scale": "B of the Laplace noise, in km/h up to `upper_bound`, or in vehicles per day: an answer's charge is "
-        "then U / (`min_n` B), or 1 / (`days` B)",
-        "min_n": "only `mean_speed`: an answer with fewer user-days is `suppressed`; 1 or more",
+        "scale": "B of the Laplace noise, in the unit of readings up to U, or in vehicles per day: an answer's charge "
+        "is then U / (`min_n` B), or 1 / (`days` B)",
+        "min_n": "only `mean_speed` and `mean_value`: an answer with fewer user-days is `suppressed`; 1 or more",
         "speed_limit": "only `over_speed_limit`: km/h in [0, `upper_bound`); strictly faster vehicles count",
-        "on_request": "only `over_speed_limit` under `replace`: `hatcast query` may request a speed limit for each "
-        "period ([queries](queries.md#a-limit-of-your-choice)); without a request `speed_limit` is used",
+        "threshold": "only `over_threshold`: in the unit of `[policy.value]`, from `lower` to below `upper`; vehicles "
+        "with a greater value count",
+        "on_request": "only `over_speed_limit` and `over_threshold`, under `replace`: `hatcast query` may request a "
+        "limit for each period ([queries](queries.md#a-limit-of-your-choice)); without a request the policy's is used",
         "missing_days": "a period with missing days has no answers; `leave_out`: it is answered over the other days",
     },
     "policy.value": {
         "name": "lower-case letters, digits, `_`: the field of a `jsonl` record, or `delay` of `hfp` ([feeds.md]"
-        "(feeds.md#several-values))",
+        "(feeds.md#a-value-other-than-the-speed)). In `[policy.value]` also `speed`, in km/h",
         "unit": 'such as `"s"`: of the number in the reading, of the keys below and of what is released',
-        "lower": "smaller values count as this",
+        "lower": "smaller values count as this; may be negative. In `[policy.value]` a multiple of `grid`",
         "upper": "larger values count as this. Noise is in proportion to `upper` - `lower`",
         "grid": "releases are multiples of it",
     },

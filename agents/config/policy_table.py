@@ -22,7 +22,7 @@ def policy_of_table(table: Mapping[str, Any], telemetry_format: str, read_cells:
     Parameters.of(policy)
     if policy.values:
         values_form(policy)
-        format_with(telemetry_format, policy.value_units)
+    format_with(telemetry_format, policy.value_units)
     if policy.hybrid is not None:
         check(HYBRID_ESTIMATORS[policy.estimator], HybridParameters.of(policy))
     return policy

@@ -20,8 +20,9 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import columns
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import FORMATS
+from hatcast.stream.readings.formats import format_with
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
+from hatcast.stream.readings.reading import SPEED_ONLY, ValueUnits
 from hatcast.stream.readings.recording import Recording
 from hatcast.stream.tracker.tracker import HatUsers
 
@@ -83,7 +84,7 @@ class Recordings:
 def policy_of_recordings(config: Path | None, feed_format: str) -> Policy:
     """Return the policy of a configuration; without one, the papers' setting for all hours. Raises HatcastError."""
     if config is not None:
-        return speeds_only(load_settings(config).policy, config)
+        return single_valued(load_settings(config).policy, config)
     table = demo_policy(feed_format) | {
         "privacy": {"epsilon": 1.0, "max_hats_per_day": 89, "daily_limit": 105.0},
         "estimator": {"name": "array_averaging"},
@@ -91,17 +92,17 @@ def policy_of_recordings(config: Path | None, feed_format: str) -> Policy:
     return parse_settings({"policy": table}, Path(), {}).policy
 
 
-def speeds_only(policy: Policy, config: Path) -> Policy:
-    """Return the policy. Raises HatcastError if it releases several values: these commands read speeds."""
+def single_valued(policy: Policy, config: Path) -> Policy:
+    """Return the policy. Raises HatcastError if it releases several values: these commands read one."""
     if policy.values:
-        raise HatcastError(f"{config}: has policy.values, but this command reads speeds only; remove them in a copy")
+        raise HatcastError(f"{config}: has policy.values, but this command reads one value only; remove them in a copy")
     return policy
 
 
 @contextmanager
-def open_days(paths: Sequence[Path], feed_format: str) -> Iterator[Recordings]:
+def open_days(paths: Sequence[Path], feed_format: str, values: ValueUnits = SPEED_ONLY) -> Iterator[Recordings]:
     """Open files of one format. They can be folded several times, also pipes. Raises RecordingError."""
-    with open_recording(paths, FORMATS[feed_format]) as recording:
+    with open_recording(paths, format_with(feed_format, values)) as recording:
         yield Recordings(recording, ", ".join(path.name for path in paths))
 
 

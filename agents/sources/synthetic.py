@@ -51,6 +51,10 @@ def check_speeds_only(policy: Policy) -> None:
         raise HatcastError(
             "policy.values: a synthetic city has speeds only; remove them, or replay a recording that has these values"
         )
+    if policy.value_name is not None:
+        raise HatcastError(
+            f"policy.value: a synthetic city has speeds only; replay a recording that has {policy.value_name!r}"
+        )
 
 
 def make_city(options: CityOptions, calendar: Calendar) -> City:

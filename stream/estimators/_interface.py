@@ -111,7 +111,7 @@ class Parameters:
         """Return the parameters of a policy."""
         return cls(
             policy.upper_bound,
-            Grid(policy.grid),
+            Grid(policy.grid, policy.lower),
             policy.epsilon,
             policy.grouping,
             policy.array_length,
@@ -181,7 +181,7 @@ class EmptyHat(BadUsers):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Publishable estimate of a HAT, in grid steps; `Grid.text` and `Grid.scale_text` format it in km/h.
+    """Publishable estimate of a HAT, in grid steps; `Grid.text` and `Grid.scale_text` format it in the value's unit.
 
     raw          noisy value
     scale        scale of its Laplace noise; 0 if none was drawn; None for a ratio of noisy sums, which has two scales

@@ -14,13 +14,15 @@ from hatcast.stream.fold.open_slots import OpenSlot
 from hatcast.stream.fold.partition_fold import CACHE_SIZE, PartitionFold, cache
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.reading import Outcome, Reading, number, parse_time, to_milli
+from hatcast.stream.policy.value_keys import SPEED, Value
+from hatcast.stream.readings.reading import Outcome, Reading, in_milli, number, parse_time, to_milli
 from hatcast.stream.units import MINUTE_MS
 
 V = TypeVar("V")
 
 _NO_TIME: Final = 1 << 80  # later than any arrival + max_ahead: an unreadable time ends as bad_time
 _BAD_VALUE: Final = -1
+_ZERO_VALUE: Final = 1 << 62  # a zero of another value than the speed, if zeros are dropped
 _cell_at = h3.latlng_to_cell
 _YEARS: Final = (-62_104_060_800_000, 253_370_764_800_000)  # ms; years 2 to 9998: each time zone has a local date
 
@@ -47,6 +49,7 @@ class ReadingFold(PartitionFold[V], Generic[V]):
         """
         super().__init__(policy, calendar, users, belongs, policy.upper_bound)
         self._decode = decode
+        self._zero = 0 if policy.value is None else _ZERO_VALUE
         self._resolution = policy.h3_resolution
         self._fine_cell_at = None if policy.fine is None else policy.fine.cell_at
         self._interval = policy.min_interval_ms
@@ -82,7 +85,7 @@ class ReadingFold(PartitionFold[V], Generic[V]):
             instant = self._time(reading.time)
         if instant > timestamp + self._max_ahead:
             return _BAD_TIME
-        if milli == 0 and self.policy.drop_zero:
+        if milli == self._zero and self.policy.drop_zero:
             return _ZERO
         try:
             slot = self._minutes[instant // MINUTE_MS]
@@ -101,15 +104,21 @@ class ReadingFold(PartitionFold[V], Generic[V]):
         return self._enter(vehicle, slot, cell, (instant - slot.slot.start_ms) // self._interval, milli)
 
     def _value(self, speed: float | str, unit: str) -> int:
-        """Convert a speed to milli-units; `_BAD_VALUE` if rule 5 rejects the record."""
+        """Convert a value to its distance from the lower bound, in milli-units; `_BAD_VALUE` if rule 5 rejects it.
+
+        A speed is not clipped to the upper bound here.
+        """
         as_number = number(speed)
         finite = as_number - as_number == 0.0
-        milli = to_milli(as_number, unit) if finite else _BAD_VALUE
         reject_above = self.policy.reject_above
+        if self.policy.value is not None:
+            milli = _offset(as_number, unit, self.policy, self.policy.value) if finite else _BAD_VALUE
+        else:
+            milli = to_milli(as_number, unit) if finite else _BAD_VALUE
+            if reject_above is not None and milli > reject_above:
+                milli = _BAD_VALUE
         if reject_above is None:
             milli = max(milli, 0)
-        elif milli > reject_above:
-            milli = _BAD_VALUE
         return cache(self._values, (speed, unit), milli, CACHE_SIZE)
 
     def _time(self, time: str | int | float) -> int:
@@ -133,6 +142,20 @@ class ReadingFold(PartitionFold[V], Generic[V]):
         if dropped:
             self._minutes.clear()
         return dropped
+
+
+def _offset(sent: float, unit: str, policy: Policy, value: Value) -> int:
+    """Return a finite number clipped to the value's range, minus its lower bound, in milli-units.
+
+    `_BAD_VALUE` if it is rejected, `_ZERO_VALUE` for a zero that is dropped. unit: of a speed; other values have
+    the policy's.
+    """
+    milli = to_milli(sent, unit) if value.name == SPEED else in_milli(sent)
+    if policy.reject_above is not None and milli > policy.reject_above:
+        return _BAD_VALUE
+    if milli == 0 and policy.drop_zero:
+        return _ZERO_VALUE
+    return min(max(milli, value.lower), value.upper) - value.lower
 
 
 Fold = ReadingFold[bytes]  # of a topic's records; those of a recording are decoded before

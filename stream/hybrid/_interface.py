@@ -98,7 +98,7 @@ class HybridParameters:
         delta = None if keys.noise is NoiseKind.LAPLACE else delta_per_hat(policy)
         return cls(
             policy.upper_bound,
-            Grid(policy.grid),
+            Grid(policy.grid, policy.lower),
             policy.epsilon,
             keys.local_epsilon,
             spread,

@@ -32,19 +32,20 @@ def report(mean: Fraction, parameters: HybridParameters, noise: Noise) -> int:
 def accepts(value: Decimal, epsilon: float, parameters: HybridParameters) -> bool:
     """Return whether the operator accepts a report.
 
-    value     km/h; must be a multiple of the grid and at most `report_bound` from 0, which bounds a device's influence
+    value     in the policy's unit; must be on the grid and at most `report_bound` from the lower bound, which bounds a
+              device's influence
     epsilon   the device's claim; must equal the policy's, which weights and intervals are computed from
     The check reads the report only, which is private already. It cannot detect a wrong value within these limits from a
     faulty or dishonest device.
     """
     if epsilon != parameters.local_epsilon or not _is_short(value):
         return False
-    steps = Fraction(value) * 1000 / parameters.grid.milli
+    steps = parameters.grid.steps_above_lower(value)
     return abs(steps) <= report_bound(parameters) and steps.denominator == 1
 
 
 def report_bound(parameters: HybridParameters) -> int:
-    """Return the largest distance of an accepted report from 0, in steps. Equal on every machine, so devices agree.
+    """Return the largest distance of an accepted report from the lower bound, in steps: equal on every machine.
 
     Laplace: U + 40 U / epsilon, rounded down to the grid. Gaussian: U + sqrt(80) s, rounded up to the grid, with an s
     of at least that of the noise. X has E exp(t X) <= exp(t^2 s^2 / 2) [Canonne, Kamath, Steinke 2020], and so
@@ -58,8 +59,8 @@ def report_bound(parameters: HybridParameters) -> int:
 
 
 def steps_of(value: Decimal, parameters: HybridParameters) -> int:
-    """Convert an accepted report (km/h) to steps. Raises ValueError if it is not on the grid."""
-    steps = Fraction(value) * 1000 / parameters.grid.milli
+    """Convert an accepted report (in the policy's unit) to steps. Raises ValueError if it is not on the grid."""
+    steps = parameters.grid.steps_above_lower(value)
     if steps.denominator != 1:
         raise ValueError("a report must be a multiple of the grid")
     return steps.numerator

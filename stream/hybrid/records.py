@@ -20,7 +20,7 @@ class Report(msgspec.Struct, frozen=True, gc=False):
     id           id of the device on this local day: 32 hexadecimal digits
     cell         H3 index in hexadecimal
     date, slot   local, `YYYY-MM-DD` and `HH:MM`
-    value        km/h, noisy
+    value        in the policy's unit, noisy
     epsilon      epsilon of the device's noise
     """
 

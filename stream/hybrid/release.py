@@ -55,7 +55,7 @@ def blend_of(policy: Policy, users: Users, reports: Iterable[bytes], noise: Nois
 def blend_fields(blend: Blend, policy: Policy, unit: str) -> dict[str, Any]:
     """Return the record fields of a blend. unit: the name of 1000 milli-units."""
     blended = blend.estimate
-    mean, rest = _value_fields(blended, Grid(policy.grid))
+    mean, rest = _value_fields(blended, Grid(policy.grid, policy.lower))
     return {
         **mean,
         "unit": unit,
@@ -86,7 +86,7 @@ def _value_fields(found: HybridEstimate, grid: Grid) -> tuple[dict[str, Any], di
 
 def _groups_field(blend: Blend, groups: GroupEstimates, policy: Policy) -> dict[str, Any]:
     """Return each group's own mean, if it has users."""
-    parameters, grid = HybridParameters.of(policy), Grid(policy.grid)
+    parameters, grid = HybridParameters.of(policy), Grid(policy.grid, policy.lower)
     of_central = charge(HYBRID_ESTIMATORS[policy.estimator], parameters)
     each = {
         "central": (groups.central, blend.central, of_central),

@@ -8,7 +8,6 @@ docs/proofs.md, "Clusterings with devices".
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from fractions import Fraction
 from typing import Annotated, Final
 
 import msgspec
@@ -149,8 +148,8 @@ def decode_answer(raw: bytes, setting: Setting, policy: Policy) -> tuple[Answer,
 
 
 def speeds_of(steps: Sequence[int], policy: Policy) -> tuple[Decimal, ...]:
-    """Return coordinates in steps as km/h, exact, without trailing zeros: 40.0, 21.31."""
-    grid = Grid(policy.grid)
+    """Return coordinates in steps as numbers in the policy's unit, exact, without trailing zeros: 40.0, 21.31."""
+    grid = Grid(policy.grid, policy.lower)
     return tuple(Decimal(_shortened(grid.text(each))) for each in steps)
 
 
@@ -160,10 +159,11 @@ def _shortened(text: str) -> str:
 
 
 def steps_of(speeds: Sequence[Decimal], policy: Policy) -> list[int] | None:
-    """Return km/h in grid steps; None if a number is not on the grid or has too many digits."""
+    """Return numbers in the policy's unit as grid steps; None if a number is not on the grid or has too many digits."""
     if not all(map(_is_short, speeds)):
         return None
-    steps = [Fraction(each) * 1000 / Grid(policy.grid).milli for each in speeds]
+    grid = Grid(policy.grid, policy.lower)
+    steps = [grid.steps_above_lower(each) for each in speeds]
     return [each.numerator for each in steps] if all(each.denominator == 1 for each in steps) else None
 
 

@@ -16,15 +16,23 @@ _NO_TAIL: Final = 0.01  # below this scale, noise is 0 with probability 1 - 2 ex
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A grid of `step` km/h, such as Decimal("0.001"). Raises ValueError unless the step is above 0."""
+    """A grid of a value, which starts at the value's lower bound.
+
+    step    in the value's unit, such as Decimal("0.001")
+    lower   milli-units, a multiple of the step: values are computed as distances from it; `text` adds it
+    Raises ValueError unless the step is above 0 and `lower` is a multiple of it.
+    """
 
     step: Decimal
+    lower: int = 0
     milli: Fraction = field(init=False, repr=False)
     """one step in milli-units"""
     digits: int = field(init=False, repr=False)
     """after the point, of every number on the grid"""
     units: int = field(init=False, repr=False)
     """of the last digit, in one step"""
+    origin: int = field(init=False, repr=False)
+    """`lower` in steps"""
 
     def __post_init__(self) -> None:
         if not (self.step.is_finite() and self.step > 0):
@@ -33,6 +41,10 @@ class Grid:
         object.__setattr__(self, "milli", Fraction(self.step) * MILLI)
         object.__setattr__(self, "digits", max(0, -exponent) if isinstance(exponent, int) else 0)
         object.__setattr__(self, "units", int(Fraction(self.step) * 10**self.digits))
+        origin = self.lower / self.milli
+        if origin.denominator != 1:
+            raise ValueError("the lower bound must be a multiple of the grid step")
+        object.__setattr__(self, "origin", origin.numerator)
 
     def nearest(self, value: Fraction) -> int:
         """Return the step nearest to a value in milli-units; of two, the even one."""
@@ -55,17 +67,22 @@ class Grid:
         return self.floor(sensitivity) + dimensions if sensitivity else 0
 
     def text(self, steps: int) -> str:
-        """Format a number of steps in km/h, with the grid's digits: 21314 -> "21.314"."""
-        return _text(steps * self.units, self.digits)
+        """Format a value, `steps` above `lower`, in its unit and with the grid's digits: 21314 -> "21.314"."""
+        return _text((steps + self.origin) * self.units, self.digits)
+
+    def steps_above_lower(self, value: Decimal | Fraction | float) -> Fraction:
+        """Return a value (in its unit) as steps above `lower`: the inverse of `text`, exact also between two steps."""
+        return Fraction(value) * MILLI / self.milli - self.origin
 
     def scale_text(self, scale: float) -> str:
-        """Format a scale (steps) in km/h, rounded to the grid's digits, but never to 0 if noise was drawn."""
+        """Format a scale (steps) in the value's unit, with the grid's digits, but never as 0 if noise was drawn."""
         units = round(Fraction(scale) * self.units)
         return _text(max(units, 1) if scale else 0, self.digits)
 
     def fineness(self, published: float) -> int:
-        """Return the `fineness` of a published scale (km/h), which may be rounded up by half of its last digit.
+        """Return the `fineness` of a published scale, which may be rounded up by half of its last digit.
 
+        published   in the value's unit
         Scale 0 (no noise drawn) has MAX_FINENESS, because the value depends on no user's data.
         """
         if published == 0:

@@ -15,6 +15,7 @@ from hatcast.stream.errors import SettingError, name_fix, similar_name
 from hatcast.stream.policy.cells_file import CellsFile, read_cells_file
 from hatcast.stream.policy.estimator_keys import Relation
 from hatcast.stream.policy.table import WEAK_EPSILON, PolicyTable, epsilon_problem
+from hatcast.stream.policy.value_keys import Value
 from hatcast.stream.readings.reading import to_milli
 from hatcast.stream.units import DAY_MS, HOUR_MS, MINUTE_MS, NANO, nano_ceil, nano_floor
 
@@ -27,22 +28,24 @@ SUM_MAX: Final = 2**52 * NANO  # the largest sum that the ledger's Lua scripts c
 HATS_MAX: Final = 10**8  # of a day, if cells are not listed: their records alone take 90 GB
 
 
-def reject_above_of(given: PolicyTable) -> int | None:
-    """Return `reject_above` in milli-units; None: no speed is rejected."""
+def reject_above_of(given: PolicyTable, single: Value | None = None) -> int | None:
+    """Return `reject_above` in milli-units; None: no value is rejected. single: of `[policy.value]`."""
     value = given.reject_above
     if isinstance(value, str):
         if value != "none":
-            raise SettingError("policy.reject_above", f"{value!r} is not a speed", 'write km/h or "none"')
+            kind, unit = ("a speed", "km/h") if single is None else ("a number", single.unit)
+            raise SettingError("policy.reject_above", f"{value!r} is not {kind}", f'write {unit} or "none"')
         return None
-    if not given.upper_bound <= value <= 1e6:
+    least, key = (given.upper_bound, "upper_bound") if single is None else (single.upper / 1000, "value.upper")
+    if not least <= value <= 1e6:
         raise SettingError(
-            "policy.reject_above", f"{value:g} is not between upper_bound and 1e6", 'correct it, or write "none"'
+            "policy.reject_above", f"{value:g} is not between {key} and 1e6", 'correct it, or write "none"'
         )
     return to_milli(value, "km/h")
 
 
-def check_values(given: PolicyTable) -> None:
-    """Check upper bound, grid, name and resolution."""
+def check_range(given: PolicyTable) -> None:
+    """Check the upper bound of speeds, and the grid."""
     bound = given.upper_bound
     if not 0 < bound <= 1e6 or to_milli(bound, "km/h") == 0:
         raise SettingError(
@@ -52,6 +55,10 @@ def check_values(given: PolicyTable) -> None:
         raise SettingError("policy.grid", f"{given.grid:g} is not in (0, upper_bound]", "write km/h, such as 0.001")
     if Fraction(Decimal(repr(given.grid))).denominator > 10**6:
         raise SettingError("policy.grid", f"{given.grid:g} is too fine", "use at least 0.000001 km/h")
+
+
+def check_place(given: PolicyTable) -> None:
+    """Check name and resolution."""
     check_name(given.name, "policy.name")
     if not 0 <= given.h3_resolution <= 15:
         raise SettingError("policy.h3_resolution", f"{given.h3_resolution} is not an H3 resolution", "use 0 to 15")

@@ -17,11 +17,12 @@ from hatcast.stream.policy.cells_file import SelectionCost
 from hatcast.stream.policy.checks import (
     cells_of,
     check_add_remove,
+    check_place,
     check_privacy,
+    check_range,
     check_sums,
     check_times,
     check_transition,
-    check_values,
     most_hats_of,
     reject_above_of,
 )
@@ -30,6 +31,7 @@ from hatcast.stream.policy.hybrid_keys import GroupMeans, HybridKeys, HybridUse,
 from hatcast.stream.policy.query import Query
 from hatcast.stream.policy.query_keys import check_queries, read_queries
 from hatcast.stream.policy.resolutions import FineCells, fine_cells_of, with_coarse_resolution
+from hatcast.stream.policy.single_value import canonical_single, with_single_value, without_replaced
 from hatcast.stream.policy.table import PolicyTable, canonical, min_users_of
 from hatcast.stream.policy.toml_tables import decode_table, duration_ms
 from hatcast.stream.policy.tracker_keys import (
@@ -39,8 +41,8 @@ from hatcast.stream.policy.tracker_keys import (
     tracker_keys,
     with_tracker_defaults,
 )
-from hatcast.stream.policy.value_keys import Value, canonical_values, read_values
-from hatcast.stream.readings.reading import to_milli
+from hatcast.stream.policy.value_keys import SPEED, SPEED_UNIT, Value, canonical_values, read_values
+from hatcast.stream.readings.reading import ValueUnits, to_milli
 from hatcast.stream.units import nano_ceil, nano_floor
 
 __all__ = [
@@ -59,7 +61,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Public parameters of the releases. Speeds are in milli-units of km/h, times in milliseconds.
+    """Public parameters of the releases. Values are in milli-units of their unit, times in milliseconds.
 
     canonical       JSON by RFC 8785 without the name; policy_id is its hash
     replaces, from_date   the previous policy, and the first local date of this one (YYYY-MM-DD)
@@ -67,7 +69,8 @@ class Policy:
     fine            listed cells of finer resolutions; None: all cells have one resolution
     cells           H3 indexes, with the finer ones; None: all cells
     selection_cost  privacy cost of a private selection of `cells` or of finer cells; None: none
-    grid            km/h; releases are multiples of it
+    upper_bound     U: the largest distance of two values; `value.upper` - `value.lower` with a value
+    grid            in the value's unit; releases are multiples of it
     delta           of the (epsilon, delta) that is shown for a day; with Gaussian noise every bound holds with it
     total_limit     of all days of one user, for unit `user` only
     epsilon         of one HAT; the daily limit of a tracker, which has none
@@ -79,7 +82,8 @@ class Policy:
     tracker         keys of the estimator `tracker`; None: another estimator
     queries         over several days, each answered for every cell and slot
     most_hats       most HATs that one user's day can enter: K, or cells x slots if fewer are listed
-    values          of a reading that are released together, speed first; empty: its speed alone
+    values          of a reading that are released together, speed first; empty: one value alone
+    value           the one value of a reading that is released; None: its speed, in km/h from 0 to U
     """
 
     name: str
@@ -119,6 +123,22 @@ class Policy:
     queries: tuple[Query, ...]
     most_hats: int
     values: tuple[Value, ...] = ()
+    value: Value | None = None
+
+    @property
+    def released_value(self) -> Value:
+        """The value whose mean is published; of several values the speed."""
+        return self.value or Value(SPEED, SPEED_UNIT, 0, self.upper_bound, self.grid)
+
+    @property
+    def value_name(self) -> str | None:
+        """Name of the value in records; None: the speed."""
+        return None if self.value is None or self.value.name == SPEED else self.value.name
+
+    @property
+    def lower(self) -> int:
+        """Lower bound of the released value, in milli-units: contributions are distances from it."""
+        return 0 if self.value is None else self.value.lower
 
     @property
     def epsilon_nano(self) -> int:
@@ -136,9 +156,10 @@ class Policy:
         return self.hybrid is not None and self.hybrid.use.local
 
     @property
-    def value_units(self) -> dict[str, str]:
-        """Units of the values besides the speed, by name: what readings carry for this policy."""
-        return {value.name: value.unit for value in self.values[1:]}
+    def value_units(self) -> ValueUnits:
+        """Names and units of the values that readings carry for this policy, other than the speed in any unit."""
+        single = None if self.value_name is None else (self.value_name, self.released_value.unit)
+        return ValueUnits({value.name: value.unit for value in self.values[1:]}, single)
 
     @property
     def daily_limit_nano(self) -> int:
@@ -168,11 +189,12 @@ def read_policy(
     read_cells   returns the text of a file of cells that a key names
     Raises SettingError with the key, the problem and the fix.
     """
-    given = with_coarse_resolution(decode_table(with_tracker_defaults(table), PolicyTable, "policy"), table)
+    filled, value = with_single_value(with_tracker_defaults(table))
+    given = with_coarse_resolution(decode_table(filled, PolicyTable, "policy"), table)
     listed, cells_content = cells_of(given, read_cells)
     finer, fine, fine_content = fine_cells_of(given, listed, read_cells)
     cells = None if listed is None else listed.cells | (frozenset() if fine is None else fine.cells)
-    durations = _check_single_keys(given)
+    durations = _check_single_keys(given, value)
     keys = chosen_keys(given.estimator, given.privacy, estimators)
     charged = given.privacy.epsilon if keys.hybrid is None else keys.hybrid.charged(given.privacy.epsilon)
     check_sums(given, nano_ceil(charged), durations["slot_length"], cells)
@@ -180,18 +202,17 @@ def read_policy(
     if relation is Relation.ADD_REMOVE:
         check_add_remove(given, durations["slot_length"], cells, cells_content)
     values = read_values(given, relation, estimators)
-    queries = read_queries(given, relation)
+    queries = read_queries(given, relation, value)
     _check_without_reports(queries, keys)
     most_hats = most_hats_of(given, durations["slot_length"], cells)
     tracker, tracker_canonical = tracker_keys(given, queries, most_hats, read_cells)
     if tracker is None:
         check_queries(given, queries, most_hats)
     queried = [query.canonical for query in queries]
-    hashed = rfc8785.dumps(
-        canonical(given, durations, cells_content, keys.used(), queried, tracker_canonical)
-        | fine_content
-        | canonical_values(values)
-    )
+    keys_hashed = canonical(given, durations, cells_content, keys.used(), queried, tracker_canonical)
+    if value is not None:
+        keys_hashed = without_replaced(keys_hashed) | canonical_single(value)
+    hashed = rfc8785.dumps(keys_hashed | fine_content | canonical_values(values))
     return Policy(
         name=given.name,
         policy_id="b2:" + hashlib.blake2b(hashed, digest_size=16).hexdigest(),
@@ -199,7 +220,7 @@ def read_policy(
         replaces=given.replaces,
         from_date=given.from_date,
         upper_bound=to_milli(given.upper_bound, "km/h"),
-        reject_above=reject_above_of(given),
+        reject_above=reject_above_of(given, value),
         drop_zero=given.drop_zero,
         timezone=given.timezone,
         h3_resolution=given.h3_resolution,
@@ -230,14 +251,17 @@ def read_policy(
         queries=queries,
         most_hats=most_hats,
         values=values,
+        value=value,
     )
 
 
-def _check_single_keys(given: PolicyTable) -> dict[str, int]:
+def _check_single_keys(given: PolicyTable, value: Value | None) -> dict[str, int]:
     """Check the keys that depend neither on cells nor on the estimator's own; return the durations in ms, by key."""
-    check_values(given)
+    if value is None:  # a value has checked its own range
+        check_range(given)
+    check_place(given)
     check_transition(given)
-    reject_above_of(given)
+    reject_above_of(given, value)
     durations = {key: duration_ms(getattr(given, key), f"policy.{key}") for key in _DURATIONS}
     check_times(given, durations)
     if given.estimator.name == TRACKER:

@@ -3,10 +3,12 @@
 A query is answered once per period for every cell and slot. Periods have `days` days; the first begins at `from`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from enum import StrEnum
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Final
 
 CELL_SELECTION: Final = "cells"  # name of the private selection of cells where queries are listed
@@ -18,6 +20,12 @@ class Kind(StrEnum):
 
     MEAN_SPEED = "mean_speed"
     OVER_SPEED_LIMIT = "over_speed_limit"
+
+
+KINDS_OF_VALUE: Final[Mapping[str, Kind]] = MappingProxyType(
+    {"mean_value": Kind.MEAN_SPEED, "over_threshold": Kind.OVER_SPEED_LIMIT}
+)
+"""Names of the kinds in a policy of another value than the speed"""
 
 
 class MissingDays(StrEnum):
@@ -53,9 +61,11 @@ class Query:
     first         first date of the first period
     epsilon_nano  charge of one answer on each of its days, in 1e-9, rounded up
     epsilon       as configured; None if `scale` is configured
-    scale         B, of the Laplace noise in milli-units (of km/h, or of vehicles); None if `epsilon` is configured
+    kind_name     name of the kind in the policy and in records
+    scale         B, of the Laplace noise in milli-units (of a reading, or of vehicles); None if `epsilon` is configured
     min_n         `mean_speed` is suppressed below this number of user-days; 0 for the other kind
-    speed_limit   milli-units, of `over_speed_limit`; 0 for the other kind; None: not answered unless one is requested
+    speed_limit   of `over_speed_limit`: milli-units above the value's lower bound; 0 for the other kind; None: not
+                  answered unless one is requested
     on_request    an operator may request a speed limit for each period, once; `speed_limit` is used without a request
     canonical     the part that is hashed into policy_id
     """
@@ -72,6 +82,7 @@ class Query:
     missing_days: MissingDays
     canonical: dict[str, str | int | float] = field(compare=False, repr=False)
     on_request: bool = False
+    kind_name: str = ""
 
     def period_of(self, day: str) -> Period | None:
         """Return the period that contains a local date; None before the first period."""

@@ -1,19 +1,21 @@
 """`[[policy.query]]`: queries over several days, and their cost.    [docs/specification/estimators.md, section 7]"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from math import ceil
-from typing import Final
+from typing import Final, Self
 
 from hatcast.stream.errors import SettingError, name_fix
 from hatcast.stream.policy.checks import check_name
 from hatcast.stream.policy.estimator_keys import Relation
-from hatcast.stream.policy.query import CELL_SELECTION, Kind, MissingDays, Query
+from hatcast.stream.policy.query import CELL_SELECTION, KINDS_OF_VALUE, Kind, MissingDays, Query
 from hatcast.stream.policy.table import WEAK_EPSILON, PolicyTable, QueryTable
 from hatcast.stream.policy.toml_tables import decode_table
-from hatcast.stream.readings.reading import to_milli
+from hatcast.stream.policy.value_keys import SPEED, Value
+from hatcast.stream.readings.reading import in_milli, to_milli
 from hatcast.stream.units import NANO, nano_ceil, nano_floor
 
 DAYS_MAX: Final = 366
@@ -24,12 +26,50 @@ _YEARS: Final = (2, 9990)
 _EPOCH: Final = date(1970, 1, 1)  # first date of periods of one day: any date gives the same periods
 
 
-def read_queries(given: PolicyTable, relation: Relation) -> tuple[Query, ...]:
-    """Return the queries of a policy whose other keys are already checked. Raises SettingError."""
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """Names and units of the queries of one policy.
+
+    kinds   by name in the policy
+    limit   key of the limit of `over_speed_limit`
+    lower   of the value, milli-units
+    """
+
+    kinds: Mapping[str, Kind]
+    limit: str
+    unit: str
+    lower: int
+    upper: int
+
+    @classmethod
+    def of(cls, given: PolicyTable, value: Value | None) -> Self:
+        """Return the names for a policy. value: of `[policy.value]`; None: the speed."""
+        lower, upper = (0, to_milli(given.upper_bound, "km/h")) if value is None else (value.lower, value.upper)
+        if value is None or value.name == SPEED:
+            return cls({kind.value: kind for kind in Kind}, "speed_limit", "km/h", lower, upper)
+        return cls(KINDS_OF_VALUE, "threshold", value.unit, lower, upper)
+
+    @property
+    def mean(self) -> str:
+        """Name of the kind `mean_speed`."""
+        return next(name for name, kind in self.kinds.items() if kind is Kind.MEAN_SPEED)
+
+    @property
+    def over(self) -> str:
+        """Name of the kind `over_speed_limit`."""
+        return next(name for name, kind in self.kinds.items() if kind is Kind.OVER_SPEED_LIMIT)
+
+
+def read_queries(given: PolicyTable, relation: Relation, value: Value | None = None) -> tuple[Query, ...]:
+    """Return the queries of a policy whose other keys are already checked. Raises SettingError.
+
+    value   of `[policy.value]`; None: the speed
+    """
+    words = _Words.of(given, value)
     if len(given.query) > _QUERIES_MAX:
         raise SettingError("policy.query", f"{len(given.query)} queries", f"write at most {_QUERIES_MAX}")
     queries = [
-        _query(given, decode_table(table, QueryTable, f"policy.query[{at}]"), relation, f"policy.query[{at}]")
+        _query(given, decode_table(table, QueryTable, f"policy.query[{at}]"), relation, words, f"policy.query[{at}]")
         for at, table in enumerate(given.query)
     ]
     names = [query.name for query in queries]
@@ -60,26 +100,27 @@ def check_queries(given: PolicyTable, queries: Sequence[Query], most_hats: int) 
             )
 
 
-def _query(given: PolicyTable, table: QueryTable, relation: Relation, where: str) -> Query:
+def _query(given: PolicyTable, table: QueryTable, relation: Relation, words: _Words, where: str) -> Query:
     check_name(table.name, f"{where}.name")
     if table.name == CELL_SELECTION:
         raise SettingError(
             f"{where}.name", f"{CELL_SELECTION!r} is reserved for a private selection of cells", "use another name"
         )
-    if table.kind not in set(Kind):
-        raise SettingError(f"{where}.kind", f"{table.kind!r} is not a kind of query", name_fix(table.kind, Kind))
+    if table.kind not in words.kinds:
+        raise SettingError(f"{where}.kind", f"{table.kind!r} is not a kind of query", name_fix(table.kind, words.kinds))
     if not 1 <= table.days <= DAYS_MAX:
         raise SettingError(f"{where}.days", f"{table.days} is not a valid number of days", f"use 1 to {DAYS_MAX}")
     if table.missing_days not in set(MissingDays):
         raise SettingError(
             f"{where}.missing_days", f"{table.missing_days!r} is unknown", name_fix(table.missing_days, MissingDays)
         )
-    kind = Kind(table.kind)
-    _check_kind(given, table, kind, relation, where)
+    kind = words.kinds[table.kind]
+    _check_kind(table, words, relation, where)
     charge = _charge_nano(given, table, kind, where)
     first = _first_date(given, table, where)
-    speed_limit = None if table.speed_limit is None else to_milli(table.speed_limit, "km/h")
-    optional = {"min_n": table.min_n, "speed_limit": speed_limit, "epsilon": table.epsilon, "scale": table.scale}
+    written = table.speed_limit if words.limit == "speed_limit" else table.threshold
+    limit = None if written is None else in_milli(written)
+    optional = {"min_n": table.min_n, words.limit: limit, "epsilon": table.epsilon, "scale": table.scale}
     optional["on_request"] = True if table.on_request else None  # left out: a policy of before keeps its id
     return Query(
         name=table.name,
@@ -90,32 +131,34 @@ def _query(given: PolicyTable, table: QueryTable, relation: Relation, where: str
         epsilon=table.epsilon,
         scale=None if table.scale is None else Fraction(repr(table.scale)) * 1000,
         min_n=table.min_n or 0,
-        speed_limit=speed_limit if kind is Kind.OVER_SPEED_LIMIT else 0,
+        speed_limit=0 if kind is Kind.MEAN_SPEED else None if limit is None else limit - words.lower,
         missing_days=MissingDays(table.missing_days),
         canonical={
             "name": table.name,
-            "kind": kind.value,
+            "kind": table.kind,
             "days": table.days,
             "from": first.isoformat(),
             "missing_days": table.missing_days,
             **{key: value for key, value in optional.items() if value is not None},
         },
         on_request=table.on_request,
+        kind_name=table.kind,
     )
 
 
-def _check_kind(given: PolicyTable, table: QueryTable, kind: Kind, relation: Relation, where: str) -> None:
+def _check_kind(table: QueryTable, words: _Words, relation: Relation, where: str) -> None:
     """Check the keys that a kind requires, and those that it does not use."""
-    if kind is Kind.MEAN_SPEED:
+    limit = _limit_of(table, words, where)
+    if table.kind == words.mean:
         if relation is Relation.ADD_REMOVE:
             raise SettingError(
                 f"{where}.kind",
-                "mean_speed divides by the number of user-days, which add_remove hides",
-                f'use "{Kind.OVER_SPEED_LIMIT}", or relation = "replace"',
+                f"{words.mean} divides by the number of user-days, which add_remove hides",
+                f'use "{words.over}", or relation = "replace"',
             )
-        for key, is_given in (("speed_limit", table.speed_limit is not None), ("on_request", table.on_request)):
+        for key, is_given in ((words.limit, limit is not None), ("on_request", table.on_request)):
             if is_given:
-                raise SettingError(f"{where}.{key}", "is not used by mean_speed", "remove it")
+                raise SettingError(f"{where}.{key}", f"is not used by {words.mean}", "remove it")
         if table.min_n is None or not 1 <= table.min_n <= 10**9:
             raise SettingError(
                 f"{where}.min_n",
@@ -124,23 +167,45 @@ def _check_kind(given: PolicyTable, table: QueryTable, kind: Kind, relation: Rel
             )
         return
     if table.min_n is not None:
-        raise SettingError(f"{where}.min_n", f"is not used by {kind}", "remove it")
+        raise SettingError(f"{where}.min_n", f"is not used by {table.kind}", "remove it")
     if table.on_request and relation is Relation.ADD_REMOVE:
         raise SettingError(
             f"{where}.on_request",
             "needs public instants of requests, which add_remove has not",
-            'write a speed_limit instead, or relation = "replace"',
+            f'write a {words.limit} instead, or relation = "replace"',
         )
-    limit = table.speed_limit
-    if limit is None and table.on_request:
-        return
-    if limit is None or not 0 <= limit < given.upper_bound:
+    if limit is not None or not table.on_request:
+        _check_limit(limit, table, words, where)
+
+
+def _limit_of(table: QueryTable, words: _Words, where: str) -> float | None:
+    """Return the limit as written; None without one. Raises SettingError for the key of other policies."""
+    limits = {"speed_limit": table.speed_limit, "threshold": table.threshold}
+    limit = limits.pop(words.limit)
+    for key, other in limits.items():
+        if other is not None:
+            raise SettingError(
+                f"{where}.{key}", "is not used by this policy's value", f"write {words.limit}, in {words.unit}"
+            )
+    return limit
+
+
+def _check_limit(limit: float | None, table: QueryTable, words: _Words, where: str) -> None:
+    """Check that the limit of `over_speed_limit` is within the range of values."""
+    lower, upper = words.lower / 1000, words.upper / 1000
+    if limit is None or not lower <= limit < upper:
+        top, values = ("upper_bound", "speed") if words.limit == "speed_limit" else ("upper", "value")
+        example = "50.0" if words.limit == "speed_limit" else f"{(lower + upper) / 2:g}"
+        problem = "is missing"
+        if limit is not None:
+            problem = f"{limit:g} is not below {top} {upper:g}, so no {values} exceeds it"
+        if limit is not None and limit < lower < 0:
+            problem = f"{limit:g} is below lower {lower:g}, as which smaller values count"
         raise SettingError(
-            f"{where}.speed_limit",
-            "is missing"
-            if limit is None
-            else f"{limit:g} is not below upper_bound {given.upper_bound:g}, so no speed exceeds it",
-            "write km/h in [0, upper_bound), such as 50.0" + ("" if table.on_request else ", or on_request = true"),
+            f"{where}.{words.limit}",
+            problem,
+            f"write {words.unit} in [{lower:g}, {top}), such as {example}"
+            + ("" if table.on_request else ", or on_request = true"),
         )
 
 

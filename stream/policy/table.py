@@ -55,7 +55,7 @@ class TrackerTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueryTable(msgspec.Struct, frozen=True, kw_only=True):
-    """One `[[policy.query]]` as written: `scale` in the unit of the answer, `speed_limit` in km/h."""
+    """One `[[policy.query]]` as written: `scale` in the unit of the answer, `speed_limit` in the unit of readings."""
 
     name: Annotated[str, such_as("fast-buses")]
     kind: Annotated[str, such_as("over_speed_limit")]
@@ -65,12 +65,13 @@ class QueryTable(msgspec.Struct, frozen=True, kw_only=True):
     scale: Annotated[float | None, such_as(1.0)] = None
     min_n: Annotated[int | None, such_as(310)] = None
     speed_limit: Annotated[float | None, such_as(50.0)] = None
+    threshold: Annotated[float | None, such_as(300.0)] = None
     on_request: bool = False
     missing_days: str = "suppress"
 
 
 class ValueTable(msgspec.Struct, frozen=True, kw_only=True):
-    """One `[[policy.value]]` as written: `lower`, `upper` and `grid` in `unit`."""
+    """One `[[policy.value]]` or the `[policy.value]` as written: `lower`, `upper` and `grid` in `unit`."""
 
     name: Annotated[str, such_as("delay")]
     unit: Annotated[str, such_as("s")]

@@ -76,9 +76,14 @@ _OF_BUSES: Final = 0.75  # of them: there most of the value is in few HATs
 
 
 def default_price(epsilon: float, upper_bound: float, objective: Objective) -> float:
-    """Return the price for a daily limit of `epsilon`, in the unit of values in [0, upper_bound]."""
+    """Return the price for a daily limit of `epsilon`, in the unit of values whose range is `upper_bound` wide."""
     reference = math.exp(float(np.interp(math.log(epsilon), np.log(_LIMITS), np.log(_PRICES))))
     return reference * (_OF_BUSES if objective is Objective.BUSES else 1.0) * upper_bound / REFERENCE_BOUND
+
+
+def rounded_price(price: float) -> float:
+    """Return a price with three digits after the point, and at least three that count."""
+    return round(price, max(3, 2 - math.floor(math.log10(price))))
 
 
 def with_tracker_defaults(table: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -126,7 +131,8 @@ def tracker_keys(
         )
     watched = _watched(given, table, read_cells)
     objective = Objective(table.objective)
-    price = round(default_price(limit / NANO, given.upper_bound, objective), 3) if table.price is None else table.price
+    default = rounded_price(default_price(limit / NANO, given.upper_bound, objective))
+    price = default if table.price is None else table.price
     keys = TrackerKeys(
         daily_limit=limit,
         price=price,
@@ -167,7 +173,9 @@ def _check_values(table: TrackerTable) -> None:
             f"{_WHERE}.objective", f"{table.objective!r} is unknown", name_fix(table.objective, Objective)
         )
     if table.price is not None and not 0 < table.price < math.inf:
-        raise SettingError(f"{_WHERE}.price", f"{table.price:g} is not a price", "use km/h above 0, or leave it out")
+        raise SettingError(
+            f"{_WHERE}.price", f"{table.price:g} is not a price", "use a number above 0, or leave it out"
+        )
     if table.watch is None and table.watch_share is not None:
         raise SettingError(f"{_WHERE}.watch_share", "is not used without watch", "name a file with watch, or remove it")
 

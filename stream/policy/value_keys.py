@@ -21,10 +21,11 @@ SPEED: Final = "speed"
 SPEED_UNIT: Final = "km/h"
 VALUES_MAX: Final = 8
 LARGEST: Final = 1e6  # of a value, in its unit
-_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
+NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
+NAME_FIX: Final = "use lower-case letters, digits and '_', a letter first"
 _UNIT: Final = re.compile(r"[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]{0,14}[^\s\x00-\x1f\x7f])?")
 _VALUES: Final = "policy.values"
-_VALUE: Final = "policy.value"
+VALUE: Final = "policy.value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +54,31 @@ def read_values(given: PolicyTable, relation: Relation, estimators: Mapping[str,
     The other keys of the policy, except queries, are already checked.
     """
     tables = given.value
-    if isinstance(tables, Mapping):
-        raise SettingError(_VALUE, "is one table", f"write [[{_VALUE}]], with two brackets, for each value but speed")
     names = given.values
+    if isinstance(tables, Mapping):  # hatcast.stream.policy.single_value
+        return ()
     if not names:
         if tables:
-            raise SettingError(_VALUE, "is not used without policy.values", 'add values = ["speed", ..], or remove it')
+            raise SettingError(
+                VALUE,
+                "is not used without policy.values",
+                f'add values = ["speed", ..]; for one value write [{VALUE}], with one bracket, and no upper_bound',
+            )
         return ()
     _check_names(names)
     _check_supported(given, relation, estimators)
-    defined = dict(_value(table, f"{_VALUE}[{at}]") for at, table in enumerate(tables))
+    defined = dict(_value(table, f"{VALUE}[{at}]") for at, table in enumerate(tables))
     if len(defined) < len(tables):
-        raise SettingError(_VALUE, "defines a value twice", "give each value one table")
+        raise SettingError(VALUE, "defines a value twice", "give each value one table")
     others = [name for name in names if name != SPEED]
     for name in others:
         if name not in defined:
             raise SettingError(
-                _VALUES, f"{name!r} is not defined", f"add [[{_VALUE}]] with its name, unit, lower and upper"
+                _VALUES, f"{name!r} is not defined", f"add [[{VALUE}]] with its name, unit, lower and upper"
             )
     for name in defined:
         if name not in others:
-            raise SettingError(_VALUE, f"{name!r} is not one of policy.values", f"add it to {_VALUES}, or remove it")
+            raise SettingError(VALUE, f"{name!r} is not one of policy.values", f"add it to {_VALUES}, or remove it")
     speed = Value(SPEED, SPEED_UNIT, 0, to_milli(given.upper_bound, SPEED_UNIT), Decimal(repr(given.grid)))
     return (speed, *(defined[name] for name in others))
 
@@ -102,10 +107,8 @@ def canonical_values(values: Sequence[Value]) -> dict[str, Any]:
 
 def _check_names(names: Sequence[str]) -> None:
     for at, name in enumerate(names):
-        if not _NAME.fullmatch(name):
-            raise SettingError(
-                _VALUES, f"{name!r} is not a name", "use lower-case letters, digits and '_', a letter first"
-            )
+        if not NAME.fullmatch(name):
+            raise SettingError(_VALUES, f"{name!r} is not a name", NAME_FIX)
         if name in names[:at]:
             raise SettingError(_VALUES, f"{name!r} is listed twice", "list each value once")
     if SPEED not in names:
@@ -140,6 +143,11 @@ def _value(given: Mapping[str, Any], where: str) -> tuple[str, Value]:
         raise SettingError(
             f"{where}.name", f"{SPEED!r} is defined by policy.upper_bound and policy.grid", "remove the table"
         )
+    return table.name, value_of(table, where)
+
+
+def value_of(table: ValueTable, where: str) -> Value:
+    """Return the value that a table defines. where: the table's dotted name. Raises SettingError."""
     if not _UNIT.fullmatch(table.unit):
         raise SettingError(f"{where}.unit", f"{table.unit!r} is not a unit", 'write 1 to 16 characters, such as "s"')
     for key in ("lower", "upper"):
@@ -155,4 +163,4 @@ def _value(given: Mapping[str, Any], where: str) -> tuple[str, Value]:
         )
     if Fraction(Decimal(repr(table.grid))).denominator > 10**6:
         raise SettingError(f"{where}.grid", f"{table.grid:g} is too fine", "use at least 0.000001")
-    return table.name, Value(table.name, table.unit, lower, upper, Decimal(repr(table.grid)))
+    return Value(table.name, table.unit, lower, upper, Decimal(repr(table.grid)))

@@ -32,7 +32,8 @@ class Reason(StrEnum):
 class RetainedDay:
     """Retained contributions of one cell, slot and date: one row per user, in an order that does not identify users.
 
-    counts, sums, maxima   int64 [n]  number, sum and maximum of the readings; milli-units, readings clipped to [0, U]
+    counts, sums, maxima   int64 [n]  number, sum and maximum of the readings; milli-units above the value's
+                           lower bound, readings clipped to [0, U]
     """
 
     counts: Column
@@ -56,9 +57,12 @@ class QueryKind(Protocol):
     the changed day has the same count of the user; under `add_remove` a user is added or removed on one date.
     """
 
-    @property
-    def unit(self) -> str:
-        """Unit of the published value."""
+    def unit(self, policy: Policy) -> str:
+        """Return the unit of the published value."""
+        ...
+
+    def grid(self, policy: Policy) -> Grid:
+        """Return the grid of the published value."""
         ...
 
     def value(self, days: Sequence[RetainedDay], query: Query) -> Fraction:
@@ -120,7 +124,8 @@ def answerer(
             return Answer(None, Reason.MISSING_DAYS, missing, public_user_days)
         if user_days < query.min_n:
             return Answer(None, Reason.TOO_FEW_USER_DAYS, missing, public_user_days)
-        kind, grid = kinds[query.kind], Grid(policy.grid)
+        kind = kinds[query.kind]
+        grid = kind.grid(policy)
         sensitivity = kind.sensitivity(user_days, len(present), policy)
         noisy = noise.laplace(
             grid.nearest(kind.value(present, query)), grid.distance(sensitivity), _epsilon(query, sensitivity)

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query import Query
 from hatcast.stream.queries._interface import RetainedDay
@@ -20,10 +21,16 @@ class MeanSpeed:
     neighbours; one summand moves within [0, U].
 
     Each s / c is rounded down to a multiple of 2^-20 milli-units, so the sum is exact in any order. Rounding down keeps
-    it in [0, U], because U is such a multiple: the proof still holds, and the value is off by less than 1e-9 km/h.
+    it in [0, U], because U is such a multiple: the proof still holds, and the value is off by less than 1e-9 units.
     """
 
-    unit: str = "km/h"
+    def unit(self, policy: Policy) -> str:
+        """Return the unit of readings. See QueryKind."""
+        return policy.released_value.unit
+
+    def grid(self, policy: Policy) -> Grid:
+        """Return the policy's grid. See QueryKind."""
+        return Grid(policy.grid, policy.lower)
 
     def value(self, days: Sequence[RetainedDay], query: Query) -> Fraction:
         """Return the mean of day means. See QueryKind."""

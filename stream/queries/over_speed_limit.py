@@ -1,12 +1,16 @@
 """`over_speed_limit`: mean daily number of users above a speed limit, in one cell and slot.    [T IV.D]"""
 
 from collections.abc import Sequence
+from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
+from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query import Query
 from hatcast.stream.queries._interface import RetainedDay
+
+_GRID_OF_VALUES: Final = Decimal("0.001")
 
 
 class OverSpeedLimit:
@@ -16,7 +20,14 @@ class OverSpeedLimit:
     is public: the missing days follow from records that the log has lost, or under `replace` from counts.
     """
 
-    unit: str = "vehicles/day"
+    def unit(self, policy: Policy) -> str:
+        """Return the unit of the number. See QueryKind."""
+        del policy
+        return "vehicles/day"
+
+    def grid(self, policy: Policy) -> Grid:
+        """Return the grid of numbers: that of speeds, and a thousandth with another value. See QueryKind."""
+        return Grid(policy.grid if policy.value is None else _GRID_OF_VALUES)
 
     def value(self, days: Sequence[RetainedDay], query: Query) -> Fraction:
         """Return the mean number. See QueryKind."""

@@ -6,9 +6,12 @@ integer milliseconds UTC and integer milli-units of km/h.
 
 import math
 import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -71,6 +74,10 @@ class Reading(msgspec.Struct, gc=False):
     unit: str = "km/h"
 
 
+class ValueReading(Reading, gc=False):
+    """A reading of another value than the speed: `speed` is that value, in the policy's `unit`."""
+
+
 class ValuesReading(Reading, gc=False):
     """A reading with the values that a policy releases besides its speed, by name, in the unit of the policy."""
 
@@ -80,16 +87,34 @@ class ValuesReading(Reading, gc=False):
 MISSING: Final = "missing"
 """Speed of a reading that a `Format.without_speed` decoded from a record without one. It never reaches the fold."""
 
+
+@dataclass(frozen=True, slots=True)
+class ValueUnits:
+    """Values that readings carry for a policy.
+
+    others   unit by name, of values besides the speed
+    single   name and unit of the value that readings have instead of the speed; None: they have a speed
+    """
+
+    others: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    single: tuple[str, str] | None = None
+
+
+SPEED_ONLY: Final = ValueUnits()
 NOT_FINITE: Final[dict[str, float]] = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def is_complete(reading: Reading) -> bool:
     """Return True if all types and the unit pass rule 3: the last check of every decoder."""
+    return has_numbers(reading) and reading.unit in UNITS
+
+
+def has_numbers(reading: Reading) -> bool:
+    """Return True if place and value pass rule 3: numbers, or texts of `NOT_FINITE`."""
     return (
         (reading.lat.__class__ is float or reading.lat in NOT_FINITE)
         and (reading.lon.__class__ is float or reading.lon in NOT_FINITE)
         and (reading.speed.__class__ is float or reading.speed in NOT_FINITE)
-        and reading.unit in UNITS
     )
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from hatcast.stream.records.fields import Date, Epsilon, Name, PolicyId, Slot, When, text
+from hatcast.stream.records.fields import Date, Epsilon, Name, PolicyId, Slot, Unit, When, text
 from hatcast.stream.records.releases import UsersRecord
 
 ClusteringId = Annotated[str, text("^[0-9a-f]{32}$", "of the clustering, random")]
@@ -14,7 +14,7 @@ Coordinates = Annotated[tuple[float, ...], msgspec.Meta(description="one number 
 class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One cluster of a result."""
 
-    centre: Annotated[Coordinates, msgspec.Meta(description="mean speed by slot, in `unit`; noisy")]
+    centre: Annotated[Coordinates, msgspec.Meta(description="mean by slot, in `unit`; noisy")]
     users: Annotated[float, msgspec.Meta(ge=0, description="noisy number of users, of both groups")]
     noise_deviation: Annotated[
         Coordinates, msgspec.Meta(description="standard deviation of the noise on `centre`; 0 if it never moved")
@@ -56,7 +56,9 @@ class ClustersRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     round: Annotated[int, msgspec.Meta(ge=1, description="number of the round")] | None = None
     closes: Annotated[int, msgspec.Meta(ge=0, description="ms UTC; later answers are not counted")] | None = None
     centres: (
-        Annotated[tuple[Coordinates, ...], msgspec.Meta(description="current centres, km/h, on the policy's grid")]
+        Annotated[
+            tuple[Coordinates, ...], msgspec.Meta(description="current centres, in the policy's unit, on its grid")
+        ]
         | None
     ) = None
     relation: (
@@ -65,7 +67,7 @@ class ClustersRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     privacy_unit: Annotated[Literal["user_day"], msgspec.Meta(description="one vehicle's day")] | None = None
     blend: Annotated[Literal["pwh", "tcm_only", "lm_only"], msgspec.Meta(description="groups in use")] | None = None
     users: UsersRecord | None = None
-    unit: Annotated[Literal["km/h"], msgspec.Meta(description="unit of all speeds")] | None = None
+    unit: Unit | None = None
     clusters: Annotated[tuple[ClusterRecord, ...], msgspec.Meta(description="the K clusters")] | None = None
     ledger: Annotated[Name, msgspec.Meta(description="reservation that has charged the trusted users")] | None = None
 
@@ -78,5 +80,11 @@ class ClusterAnswerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
     id: Annotated[str, text("^[0-9a-f]{32}$", "of the device, random, new for each clustering; also the record's key")]
     cluster: Annotated[int, msgspec.Meta(ge=0, description="index of a centre, by randomised response")]
     vector: (
-        Annotated[Coordinates, msgspec.Meta(description="km/h, noisy; may be below 0. Only in the first answer")] | None
+        Annotated[
+            Coordinates,
+            msgspec.Meta(
+                description="in the policy's unit, noisy; may be outside of its range. Only in the first answer"
+            ),
+        ]
+        | None
     ) = None

@@ -9,25 +9,27 @@ from hatcast.stream.records.fields import (
     DATE,
     NAME,
     TIME,
+    Bound,
     Cell,
     Date,
     Instant,
     PolicyId,
     Remainder,
     Slot,
-    Speed,
+    Unit,
+    ValueName,
     When,
     text,
 )
 
 
 class NormalRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A mean speed as a normal distribution, with 2 digits."""
+    """A mean as a normal distribution, with 2 digits, or more for a value with a narrow range."""
 
-    value: Annotated[float, msgspec.Meta(ge=0, description="in `unit`, clipped to [0, upper bound]")]
+    value: Annotated[float, msgspec.Meta(description="in `unit`, clipped to the value's range")]
     sd: Annotated[float, msgspec.Meta(ge=0, description="standard deviation, in `unit`")]
     interval95: Annotated[
-        tuple[Speed, Speed], msgspec.Meta(description="95 % of the distribution, clipped to [0, upper bound]")
+        tuple[Bound, Bound], msgspec.Meta(description="95 % of the distribution, clipped to the value's range")
     ]
 
 
@@ -54,9 +56,10 @@ class EstimateRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     slot: Slot
     start: Instant
     end: Instant
-    unit: Annotated[Literal["km/h"], msgspec.Meta(description="unit of all values")]
+    value: ValueName | None = None
+    unit: Unit
     road: Annotated[
-        NormalRecord, msgspec.Meta(description="mean speed in this cell and slot, without the sampling of its users")
+        NormalRecord, msgspec.Meta(description="mean in this cell and slot, without the sampling of its users")
     ]
     mean: (
         Annotated[

@@ -56,9 +56,18 @@ Instant = Annotated[
         "ISO 8601 with an offset",
     ),
 ]
-Speed = Annotated[float, msgspec.Meta(ge=0, description="in `unit`")]
+ValueName = Annotated[
+    str, text("^[a-z][a-z0-9_]{0,39}$", "name of the value, of a policy with `[policy.value]`; absent: the speed")
+]
+Unit = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1, max_length=16, description="unit of all values: `km/h`, or that of the policy's `[policy.value]`"
+    ),
+]
+Bound = Annotated[float, msgspec.Meta(description="in `unit`")]
 Interval = Annotated[
-    tuple[Speed, Speed], msgspec.Meta(description="around `mean`, clipped like it: 95 % of the noise is within")
+    tuple[Bound, Bound], msgspec.Meta(description="around `mean`, clipped like it: 95 % of the noise is within")
 ]
 Epsilon = Annotated[float, msgspec.Meta(ge=0, description="privacy loss")]
 Number = Annotated[

@@ -1,8 +1,9 @@
 """Records that hatcast consumes: readings and devices' reports."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from hatcast.stream.records.fields import Cell, Date, DeviceId, PolicyId, Slot
 
@@ -12,14 +13,29 @@ class TelemetryRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     This is the canonical format, which hatcast's own sources send; docs/feeds.md lists the other formats. For a
     policy with several values each of them but the speed is a further field: a number, with the policy's name and unit.
+    For a policy with `[policy.value]`, `value` is that value.
     """
+
+    ONE_OR_MORE_OF: ClassVar = ("speed", "value")
 
     vehicle: Annotated[str, msgspec.Meta(min_length=1, description="at most 128 bytes of UTF-8")]
     time: Annotated[str | int | float, msgspec.Meta(description="ISO 8601 with an offset, or epoch milliseconds")]
     lat: Annotated[float, msgspec.Meta(ge=-90, le=90, description="degrees north, WGS 84")]
     lon: Annotated[float, msgspec.Meta(ge=-180, le=180, description="degrees east, WGS 84")]
-    speed: Annotated[float, msgspec.Meta(description="in `unit`")]
-    unit: Annotated[Literal["km/h", "m/s", "mph", "kn"], msgspec.Meta(description="unit of `speed`")] = "km/h"
+    speed: Annotated[float, msgspec.Meta(description="in `unit`; not with `[policy.value]`")] | UnsetType = UNSET
+    value: (
+        Annotated[float, msgspec.Meta(description="in `unit`: the speed under another name, or the policy's value")]
+        | UnsetType
+    ) = UNSET
+    unit: Annotated[
+        str,
+        msgspec.Meta(
+            min_length=1,
+            max_length=16,
+            description="of `speed` or `value`: `km/h`, `m/s`, `mph` or `kn`; with `[policy.value]` its unit, which is"
+            " then the default",
+        ),
+    ] = "km/h"
 
 
 class ReportRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,5 +46,7 @@ class ReportRecord(msgspec.Struct, frozen=True, kw_only=True):
     cell: Cell
     date: Date
     slot: Slot
-    value: Annotated[float, msgspec.Meta(description="km/h, a multiple of the policy's grid; may be below 0")]
+    value: Annotated[
+        float, msgspec.Meta(description="in the policy's unit, a multiple of its grid; may be outside of its range")
+    ]
     epsilon: Annotated[float, msgspec.Meta(gt=0, description="of the noise in `value`: the policy's local_epsilon")]

@@ -20,6 +20,7 @@ from hatcast.stream.records.fields import (
     Relation,
     Remainder,
     Slot,
+    ValueName,
     When,
     text,
 )
@@ -38,6 +39,8 @@ class QueryRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         When("status", ("released", "suppressed"), allows=("missing", "user_days")),
         When("relation", ("replace",), has=("seq",), allows=("user_days",)),
         When("kind", ("over_speed_limit",), allows=("speed_limit",)),
+        When("kind", ("over_threshold",), allows=("threshold",)),
+        When("kind", ("mean_value", "over_threshold"), has=("value",)),
     )
 
     release_id: Annotated[
@@ -51,8 +54,11 @@ class QueryRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     seq: Number | None = None
     query: Annotated[Name, msgspec.Meta(description="name in the policy")]
     kind: Annotated[
-        Literal["mean_speed", "over_speed_limit"],
-        msgspec.Meta(description="mean of the vehicles' daily means, or number of vehicles a day above `speed_limit`"),
+        Literal["mean_speed", "over_speed_limit", "mean_value", "over_threshold"],
+        msgspec.Meta(
+            description="mean of the vehicles' daily means, or number of vehicles a day above `speed_limit` or"
+            " `threshold`"
+        ),
     ]
     cell: Cell
     remainder: Remainder | None = None
@@ -64,7 +70,11 @@ class QueryRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     last_date: Annotated[Date, msgspec.Meta(description="last local date of the period, included")]
     days: Annotated[int, msgspec.Meta(ge=1, description="number of dates in the period")]
     days_used: Annotated[int, msgspec.Meta(ge=0, description="number of dates with data")]
+    value: ValueName | None = None
     speed_limit: Annotated[float, msgspec.Meta(ge=0, description="km/h; of over_speed_limit, if known")] | None = None
+    threshold: Annotated[float, msgspec.Meta(description="in the value's unit; of over_threshold, if known")] | None = (
+        None
+    )
     missing: Annotated[tuple[Date, ...], msgspec.Meta(description="dates without data")] = ()
     reason: (
         Annotated[
@@ -74,9 +84,19 @@ class QueryRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         | None
     ) = None
     user_days: Annotated[int, msgspec.Meta(ge=0, description="N; present only if counts are public")] | None = None
-    mean: Annotated[float, msgspec.Meta(ge=0, description="`raw` clipped to the possible values")] | None = None
+    mean: Annotated[float, msgspec.Meta(description="`raw` clipped to the possible values")] | None = None
     raw: Annotated[float, msgspec.Meta(description="the noisy value, a multiple of the policy's grid")] | None = None
-    unit: Annotated[Literal["km/h", "vehicles/day"], msgspec.Meta(description="unit of all values")] | None = None
+    unit: (
+        Annotated[
+            str,
+            msgspec.Meta(
+                min_length=1,
+                max_length=16,
+                description="unit of all values: `vehicles/day` of a number of vehicles, else that of readings",
+            ),
+        ]
+        | None
+    ) = None
     noise: NoiseRecord | None = None
     interval95: Interval | None = None
     covers: Annotated[Literal["noise"], msgspec.Meta(description="what interval95 covers")] | None = None

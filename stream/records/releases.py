@@ -20,6 +20,8 @@ from hatcast.stream.records.fields import (
     Relation,
     Remainder,
     Slot,
+    Unit,
+    ValueName,
     When,
     text,
 )
@@ -39,7 +41,7 @@ class UsersRecord(msgspec.Struct, frozen=True, kw_only=True):
 class GroupRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Mean of one group's users. Its fields are those of a release of the group alone."""
 
-    mean: Annotated[float, msgspec.Meta(ge=0, description="`raw` clipped to [0, upper bound]")]
+    mean: Annotated[float, msgspec.Meta(description="`raw` clipped to the value's range")]
     raw: Annotated[float, msgspec.Meta(description="the noisy value, a multiple of the policy's grid")]
     noise: NoiseRecord
     interval95: Interval
@@ -117,9 +119,10 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     slot: Slot
     start: Instant
     end: Instant
-    mean: Annotated[float, msgspec.Meta(ge=0, description="`raw` clipped to [0, upper bound]")] | None = None
+    value: ValueName | None = None
+    mean: Annotated[float, msgspec.Meta(description="`raw` clipped to the value's range")] | None = None
     raw: Annotated[float, msgspec.Meta(description="the noisy value, a multiple of the policy's grid")] | None = None
-    unit: Annotated[Literal["km/h"], msgspec.Meta(description="unit of all values")] | None = None
+    unit: Unit | None = None
     noise: NoiseRecord | None = None
     interval95: Interval | None = None
     covers: (

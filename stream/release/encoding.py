@@ -18,6 +18,11 @@ def cell_fields(policy: Policy, cell: str) -> dict[str, Any]:
     return {"cell": cell, "remainder": True} if is_remainder else {"cell": cell}
 
 
+def value_fields(policy: Policy) -> dict[str, Any]:
+    """Return the record fields that name the value; none for the default, the speed in km/h."""
+    return {} if policy.value_name is None else {"value": policy.value_name}
+
+
 def place_fields(policy: Policy, cell: str, slot: Slot, start: datetime, end: datetime) -> dict[str, Any]:
     """Return the record fields for a cell and slot."""
     return {
@@ -26,6 +31,7 @@ def place_fields(policy: Policy, cell: str, slot: Slot, start: datetime, end: da
         "slot": slot.name,
         "start": start.isoformat(),
         "end": end.isoformat(),
+        **value_fields(policy),
     }
 
 

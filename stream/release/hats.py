@@ -120,12 +120,13 @@ class Release:
         hidden = self.policy.relation is Relation.ADD_REMOVE
         head = {"release_id": self.release_id, "policy_id": self.policy.policy_id, "status": self.status.value}
         tail = place_fields(self.policy, self.cell, self.slot, self.start, self.end)
+        unit = self.policy.released_value.unit
         if isinstance(self.estimate, Blend):
-            tail |= blend_fields(self.estimate, self.policy, "km/h")
+            tail |= blend_fields(self.estimate, self.policy, unit)
         elif isinstance(self.estimate, ValueEstimates):
             tail |= values_fields(self.estimate, self.policy)
         elif self.estimate is not None:
-            tail |= estimate_fields(self.estimate, self.policy, "km/h")
+            tail |= estimate_fields(self.estimate, Grid(self.policy.grid, self.policy.lower), unit)
         if self.counts is not None:
             tail["counts"] = self.counts
         tail |= {
@@ -214,9 +215,8 @@ def _estimate(policy: Policy, users: Users, noise: Noise) -> Estimate | None:
     return ESTIMATORS[policy.estimator].estimate(users, Parameters.of(policy), noise)
 
 
-def estimate_fields(estimate: Estimate, policy: Policy, unit: str) -> dict[str, Any]:
+def estimate_fields(estimate: Estimate, grid: Grid, unit: str) -> dict[str, Any]:
     """Return the record fields of an estimate. unit: the name of 1000 milli-units."""
-    grid = Grid(policy.grid)
 
     def number(steps: int) -> msgspec.Raw:
         return msgspec.Raw(grid.text(steps).encode())

@@ -14,7 +14,7 @@ from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.policy.query import Kind
 from hatcast.stream.queries import KINDS, Answer, Period, Query, RetainedDay, answer_of
-from hatcast.stream.release.encoding import cell_fields, exact_json, record_parts, utc_text
+from hatcast.stream.release.encoding import cell_fields, exact_json, record_parts, utc_text, value_fields
 from hatcast.stream.release.hats import Status, estimate_fields, release_id
 from hatcast.stream.release.schedule import released_at_ms
 
@@ -42,7 +42,7 @@ class QueryPeriod:
         return self.query.name, self.closing.key
 
     def with_limit(self, milli: int) -> "QueryPeriod":
-        """Return the period with a requested speed limit in milli-units."""
+        """Return the period with a requested limit, in milli-units above the value's lower bound."""
         return replace(self, query=replace(self.query, speed_limit=milli))
 
     def release_id(self, cell: str) -> str:
@@ -117,7 +117,7 @@ class QueryRelease:
         head = {"release_id": self.release_id, "policy_id": policy.policy_id, "status": self.status.value}
         tail: dict[str, Any] = {
             "query": query.name,
-            "kind": query.kind.value,
+            "kind": query.kind_name,
             **cell_fields(policy, self.cell),
             "date": closing.date,
             "slot": closing.name,
@@ -128,8 +128,10 @@ class QueryRelease:
             "days": period.days,
             "days_used": 0 if self.answer is None else period.days - len(self.answer.missing),
         }
+        tail |= value_fields(policy)
         if query.kind is Kind.OVER_SPEED_LIMIT and query.speed_limit is not None:
-            tail["speed_limit"] = query.speed_limit / 1000
+            name = "speed_limit" if query.kind_name == Kind.OVER_SPEED_LIMIT else "threshold"
+            tail[name] = (query.speed_limit + policy.lower) / 1000
         if self.answer is not None:
             tail |= self._answer_fields(self.answer)
         tail |= {
@@ -150,9 +152,8 @@ class QueryRelease:
         if answer.user_days is not None:
             fields["user_days"] = answer.user_days
         if answer.estimate is not None:
-            fields |= estimate_fields(
-                answer.estimate, self.query_period.policy, KINDS[self.query_period.query.kind].unit
-            )
+            policy, kind = self.query_period.policy, KINDS[self.query_period.query.kind]
+            fields |= estimate_fields(answer.estimate, kind.grid(policy), kind.unit(policy))
         return fields
 
 

@@ -36,7 +36,7 @@ class MadeQuery:
     number      of the query on its date, from 1
     slots       names of the slots of `design.members.hats`
     released    Y
-    predicted   what the model expected of the weighted HATs before, in km/h
+    predicted   what the model expected of the weighted HATs before, above the value's lower bound
     limit       of the date's queries for a user, 1e-9
     """
 
@@ -76,7 +76,7 @@ class MadeQuery:
     def estimate(self, policy: Policy) -> Estimate:
         """Return the noisy mean of the weighted HATs: the prediction plus the buses' noisy distance from it."""
         grid, design = Grid(policy.grid), self.design
-        unit = 1 / (STEPS * design.total * design.kept)  # km/h of one step of Y
+        unit = 1 / (STEPS * design.total * design.kept)  # value of one step of Y
         step = float(grid.milli) / _MILLI
         raw = grid.nearest(Fraction((self.predicted + self.released * unit) * _MILLI))
         half_width = math.ceil(quantile95(float(design.scale)) * unit / step + 0.5)  # `raw` was rounded to the grid
@@ -144,7 +144,8 @@ class TrackerRelease:
         local = self.calendar.local
         tail = place_fields(policy, self.cell, self.slot, local(self.slot.start_ms), local(self.end_ms))
         if query is not None:
-            tail |= estimate_fields(query.estimate(policy), policy, "km/h")
+            grid = Grid(policy.grid, policy.lower)
+            tail |= estimate_fields(query.estimate(policy), grid, policy.released_value.unit)
         if self.hat is not None:
             tail["counts"] = _counts_fields(self.hat)
         if query is not None:

@@ -23,8 +23,9 @@ _MODELLED = ("released", "deferred")  # HATs that a tracker's own model has
 class QueryRecords:
     """Converter of a tracker's records to HATs and observations of the model."""
 
-    def __init__(self, variances: Variances) -> None:
-        self._variances = variances
+    def __init__(self, variances: Variances, lower: float = 0.0) -> None:
+        """lower: of the value, in its unit: the model is of distances from it."""
+        self._variances, self._lower = variances, lower
 
     @staticmethod
     def calibration(means: Sequence[float]) -> Calibration:
@@ -48,7 +49,7 @@ class QueryRecords:
             # A query about a HAT whose record is not there cannot be understood: it is left out.
             if record.raw is not None and all((record.cell, slot) in hats for slot, _, _ in query.hats):
                 observation = _observation_of(query, record.cell, cells, hats)
-                yield Measurement(observation, record.raw, query.noise_variance)
+                yield Measurement(observation, record.raw - self._lower, query.noise_variance)
 
 
 def _observation_of(

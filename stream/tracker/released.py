@@ -29,7 +29,7 @@ HatKey = tuple[str, str]
 class Measurement:
     """A released number, as the model sees it.
 
-    value   in the policy's unit: what the observation is of
+    value   above the policy's lower bound, in its unit: the number that was observed
     noise   the part of the observation's variance that is noise
     """
 
@@ -64,8 +64,9 @@ class Records(Protocol):
 class PlainReleases:
     """Converter of plain releases: one observation for each HAT."""
 
-    def __init__(self, variances: Variances) -> None:
-        self._variances = variances
+    def __init__(self, variances: Variances, lower: float = 0.0) -> None:
+        """lower: of the value, in its unit: the model is of distances from it."""
+        self._variances, self._lower = variances, lower
 
     @staticmethod
     def calibration(means: Sequence[float]) -> ReleaseCalibration:
@@ -84,7 +85,8 @@ class PlainReleases:
             noise = noise_variance(record)
             if record.status == "released" and noise is not None and record.raw is not None:
                 cell, number = cells[record.cell], hats[record.cell, record.slot]
-                yield Measurement(_observation_of(record, cell, number, noise, self._variances), record.raw, noise)
+                observation = _observation_of(record, cell, number, noise, self._variances)
+                yield Measurement(observation, record.raw - self._lower, noise)
 
 
 def hour_of(slot: str) -> int:

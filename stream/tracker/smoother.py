@@ -3,9 +3,10 @@
 Post-processing of published records: nothing else is read, so it costs no epsilon. Equal records give equal bytes.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 import h3.api.basic_int as h3
 import msgspec
@@ -27,7 +28,8 @@ from hatcast.stream.units import HOUR_MS
 Stage = Literal["live", "settled", "predicted"]
 
 _MILLI = 1000
-_DIGITS = 2  # so that bytes do not depend on the last bits of floats
+_DIGITS: Final = 2  # so that bytes do not depend on the last bits of floats
+_LEVELS: Final = 1000  # least number of values that the digits tell apart
 
 
 @dataclass(slots=True)
@@ -46,12 +48,15 @@ class _DayHat:
 class SmootherSetting:
     """Public parameters of a smoother, from the policy.
 
-    upper_bound   in the policy's unit
+    upper_bound   of a distance from `lower`, in the policy's unit
     cells         that are listed, in order; none: only those with a record are estimated
     last_slot     returns the name of the last slot of a local date; None: a date ends with its settlement, or with the
                   next one
     is_tracker    whether the records are those of a tracker
     remainders    coarse cells that overlap a listed finer cell
+    lower         of the value, in its unit
+    unit          of the value
+    value         its name; None: the speed
     """
 
     name: str
@@ -61,6 +66,9 @@ class SmootherSetting:
     last_slot: Callable[[str], str | None]
     is_tracker: bool = False
     remainders: frozenset[str] = frozenset()
+    lower: float = 0.0
+    unit: str = "km/h"
+    value: str | None = None
 
     @classmethod
     def of(cls, policy: Policy) -> Self:
@@ -79,7 +87,23 @@ class SmootherSetting:
 
         cells = sorted(h3.int_to_str(cell) for cell in policy.cells or ())
         rest = frozenset() if policy.fine is None else frozenset(map(h3.int_to_str, policy.fine.remainders))
-        return cls(policy.name, policy.policy_id, policy.upper_bound / _MILLI, cells, last_slot, is_tracker, rest)
+        return cls(
+            name=policy.name,
+            policy_id=policy.policy_id,
+            upper_bound=policy.upper_bound / _MILLI,
+            cells=cells,
+            last_slot=last_slot,
+            is_tracker=is_tracker,
+            remainders=rest,
+            lower=policy.lower / _MILLI,
+            unit=policy.released_value.unit,
+            value=policy.value_name,
+        )
+
+    @property
+    def digits(self) -> int:
+        """Digits of published numbers after the point: 2, and more for a value with a narrow range."""
+        return max(_DIGITS, math.ceil(math.log10(_LEVELS / self.upper_bound)))
 
 
 class Smoother:
@@ -93,10 +117,10 @@ class Smoother:
     def __init__(self, setting: SmootherSetting, snapshot: SmootherState | None = None) -> None:
         """snapshot: of an object of the same policy; the next slot is the first of the snapshot's date or later."""
         self._setting = setting
-        self._upper_bound = setting.upper_bound
+        self._upper_bound, self._digits = setting.upper_bound, setting.digits
         self._variances = Variances.of(self._upper_bound)
         self._covariance = Covariance(self._variances)
-        self._records: Records = (QueryRecords if setting.is_tracker else PlainReleases)(self._variances)
+        self._records: Records = (QueryRecords if setting.is_tracker else PlainReleases)(self._variances, setting.lower)
         calibration = self._records.calibration(() if snapshot is None else snapshot.calibration)
         self._track = Track(self._upper_bound / 2, calibration=calibration)
         self._cells: dict[str, int] = {}
@@ -191,7 +215,7 @@ class Smoother:
         return msgspec.structs.replace(
             self._record(stage, of_day.record, of_day.record.cell, self._normal(estimate.road)),
             mean=self._normal(estimate.mean),
-            residual_z=None if z is None else _rounded(z),
+            residual_z=None if z is None else _rounded(z, _DIGITS),
         )
 
     def _predicted(self, cell: str, number: int, of_slot: ReleaseRecord) -> EstimateRecord:
@@ -212,17 +236,18 @@ class Smoother:
             slot=like.slot,
             start=like.start,
             end=like.end,
-            unit="km/h",
+            value=self._setting.value,
+            unit=self._setting.unit,
             road=road,
         )
 
     def _normal(self, normal: Normal) -> NormalRecord:
         sd = float(np.sqrt(normal.variance))
         value, low, high = (
-            _rounded(min(max(normal.mean + width * sd, 0.0), self._upper_bound))
+            _rounded(self._setting.lower + min(max(normal.mean + width * sd, 0.0), self._upper_bound), self._digits)
             for width in (0, -DEVIATIONS, DEVIATIONS)
         )
-        return NormalRecord(value=value, sd=_rounded(sd), interval95=(low, high))
+        return NormalRecord(value=value, sd=_rounded(sd, self._digits), interval95=(low, high))
 
     def _begin_day(self, date: str) -> None:
         self._day, self._hats = [], {}
@@ -260,5 +285,5 @@ def estimates_of(policy: Policy, records: Iterable[ReleaseRecord]) -> Iterator[E
         yield from smoother.add(slot)
 
 
-def _rounded(value: float) -> float:
-    return round(value, _DIGITS) + 0.0  # no -0.0
+def _rounded(value: float, digits: int) -> float:
+    return round(value, digits) + 0.0  # no -0.0

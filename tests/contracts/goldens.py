@@ -23,7 +23,7 @@ from hatcast.stream.policy.tracker_keys import TRACKER_ESTIMATOR
 from hatcast.stream.queries import RetainedDay, reservations
 from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.formats.jsonl import canonical_value
-from hatcast.stream.readings.reading import Reading
+from hatcast.stream.readings.reading import Reading, ValueReading
 from hatcast.stream.records import EstimateRecord, ReleaseRecord, ReportRecord
 from hatcast.stream.release.encoding import numbered
 from hatcast.stream.release.hats import HatChunks, Release, Spent, Status, exhausted_of, incomplete_of, release_of
@@ -82,7 +82,8 @@ def policy(name: str, *queries: Mapping[str, Any], **changes: Any) -> Policy:
     table = {"name": name, "upper_bound": 65.0, "timezone": "Asia/Kolkata", "privacy": privacy, "query": queries}
     keys = {**ESTIMATOR_KEYS, **HYBRID_KEYS}
     fine = f'source = "public"\n{CELL}'
-    return read_policy(table | {"estimator": {"name": "array_averaging"}} | changes, keys, lambda _: fine)
+    table |= {"estimator": {"name": "array_averaging"}} | changes
+    return read_policy({key: value for key, value in table.items() if value is not None}, keys, lambda _: fine)
 
 
 def hidden(*queries: Mapping[str, Any]) -> Policy:
@@ -126,6 +127,14 @@ VALUES: Final = policy(
     "surat-speed-and-delay",
     values=["speed", "delay"],
     value=[{"name": "delay", "unit": "s", "lower": -600.0, "upper": 3600.0, "grid": 0.5}],
+)
+DELAY: Final = policy(
+    "surat-delay",
+    {**MEAN, "kind": "mean_value"},
+    {key: value for key, value in FAST.items() if key != "speed_limit"}
+    | {"kind": "over_threshold", "threshold": -30.5},
+    value={"name": "delay", "unit": "s", "lower": -600.0, "upper": 3600.0, "grid": 0.5},
+    upper_bound=None,
 )
 PRESENCE: Final = hidden({**FAST, "days": 1})
 
@@ -212,6 +221,8 @@ def releases() -> Iterator[tuple[str, Release | TrackerRelease]]:
         "values_released",
         released(VALUES, [(60, 1_800_000 + 71_001 * bus, 50_000_000) for bus in range(24)], -441, 37),
     )
+    yield "value_released", released(DELAY, CROWD, -441)
+    yield "value_suppressed", released(DELAY, CROWD[:9])
     yield "values_suppressed", released(VALUES, [(60, 1_800_000, 0)] * 9)
     yield from tracked()
 
@@ -226,6 +237,8 @@ def answers() -> Iterator[tuple[str, QueryRelease]]:
     yield "replace_not_requested", answered(REQUESTED, "over-50", both)
     yield "replace_budget_exhausted", answered(SPEED, "two-days", both, 1_234).exhausted()
     yield "replace_released_remainder", answered(MIXED, "over-50", {DATE: CROWD}, 1_125, cell=COARSE)
+    yield "value_released", answered(DELAY, "two-days", both, 1_234)
+    yield "value_released_over_threshold", answered(DELAY, "over-50", both, 9_125)
     yield "add_remove_released", answered(PRESENCE, "over-50", {DATE: CROWD}, 1_125)
     yield "add_remove_missing_days", answered(PRESENCE, "over-50", {})
     yield "add_remove_budget_exhausted", answered(PRESENCE, "over-50", {DATE: CROWD}, 0).exhausted()
@@ -274,6 +287,9 @@ def estimates() -> Iterator[tuple[str, EstimateRecord]]:
     for estimate in estimates_of(SPEED, [first, msgspec.structs.replace(first, **other, **times)]):
         if estimate.cell == CELL:
             yield estimate.stage, estimate
+    delays = numbered(released(DELAY, CROWD, -441).record(NOW_MS), 4711)
+    for estimate in estimates_of(DELAY, [msgspec.json.decode(delays, type=ReleaseRecord)]):
+        yield f"{estimate.stage}_value", estimate
     rest = numbered(released(MIXED, CROWD, -441, cell=COARSE).record(NOW_MS), 4711)
     for estimate in estimates_of(MIXED, [msgspec.json.decode(rest, type=ReleaseRecord)]):
         yield f"{estimate.stage}_remainder", estimate
@@ -322,3 +338,5 @@ def readings() -> Iterator[tuple[str, Reading]]:
     yield "epoch_ms", msgspec.structs.replace(READING, time=1_641_095_983_000, unit="m/s")
     yield "epoch_ms_float", msgspec.structs.replace(READING, time=1_641_095_983_000.5, unit="mph")
     yield "knots", msgspec.structs.replace(READING, unit="kn")
+    place = READING.vehicle, READING.time, READING.lat, READING.lon
+    yield "value", ValueReading(*place, -12.5, "s")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatcast.stream.readings.formats import FORMATS, Format, format_with
-from hatcast.stream.readings.reading import MISSING, Reading, ValuesReading, is_complete
+from hatcast.stream.readings.reading import MISSING, Reading, ValuesReading, ValueUnits, is_complete
 from tests.laws.test_feeds import mutated_records, recorded_in, samples
 
 FEEDS = [feed for feed in FORMATS.values() if feed.without_speed is not None]
@@ -139,7 +139,7 @@ def test_capmetro_speeds_of_unknown_unit_are_missing_ones() -> None:
 
 
 def test_a_record_without_a_speed_may_have_the_policys_other_values() -> None:
-    found = with_missing(format_with("jsonl", {"load": "kg"})).decode(JSONL % b',"load":3')
+    found = with_missing(format_with("jsonl", ValueUnits({"load": "kg"}))).decode(JSONL % b',"load":3')
     assert isinstance(found, ValuesReading)
     assert found.speed is MISSING
     assert found.others == {"load": 3.0}

@@ -103,7 +103,10 @@ LINES: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"values": None},
-        'policy.value: is not used without policy.values; add values = ["speed", ..], or remove it',
+        (
+            'policy.value: is not used without policy.values; add values = ["speed", ..]; for one value write '
+            "[policy.value], with one bracket, and no upper_bound"
+        ),
     ),
     (
         {"value": [DELAY, LOAD]},
@@ -221,7 +224,7 @@ def test_commands_that_measure_speeds_refuse_the_policy_and_name_the_file(tmp_pa
     with pytest.raises(HatcastError) as refused:
         policy_of_recordings(path, "jsonl")
     assert str(refused.value) == (
-        f"{path}: has policy.values, but this command reads speeds only; remove them in a copy"
+        f"{path}: has policy.values, but this command reads one value only; remove them in a copy"
     )
 
 

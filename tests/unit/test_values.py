@@ -24,7 +24,7 @@ from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Format, Recorded, format_with, jsonl
 from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.partitioner import by_murmur2
-from hatcast.stream.readings.reading import Outcome, Reading, ValuesReading
+from hatcast.stream.readings.reading import Outcome, Reading, ValuesReading, ValueUnits
 from hatcast.stream.records import RELEASE
 from hatcast.stream.release.encoding import numbered
 from hatcast.stream.release.hats import Release
@@ -36,8 +36,8 @@ from tests.folding import NOON, apply, fold_of, occurring, other_totals, record
 from tests.laws.fold_logs import VALUES as THREE
 from tests.replayed import policy_of
 
-DELAYED = format_with("jsonl", {"delay": "s"})
-HFP = format_with("hfp", {"delay": "s"})
+DELAYED = format_with("jsonl", ValueUnits({"delay": "s"}))
+HFP = format_with("hfp", ValueUnits({"delay": "s"}))
 BUSES = [(60, total, 50_000_000) for _, total in CROWD]
 FIELDS = '"tst": "2025-03-12T11:24:51Z", "spd": 5.5, "lat": 60.2, "long": 24.9'
 

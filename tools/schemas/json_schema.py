@@ -33,6 +33,8 @@ def schema_of_type(title: str, type_: type[msgspec.Struct]) -> Schema:
         _describe(definition)
     for struct in _structs(type_):
         _require(definitions[struct.__name__], getattr(struct, "RULES", ()))
+        if alternatives := getattr(struct, "ONE_OR_MORE_OF", ()):
+            definitions[struct.__name__]["anyOf"] = [{"required": [name]} for name in alternatives]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": title,

@@ -93,12 +93,12 @@ def _hats(paths: Sequence[Path], feed_format: str, policy: Policy, progress: Cal
     from hatcast.agents.clock import now_ms
     from hatcast.agents.recordings.files import open_recording
     from hatcast.stream.fold.users import FoldUsers
-    from hatcast.stream.readings.formats import FORMATS
+    from hatcast.stream.readings.formats import format_with
     from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
     from hatcast.stream.release.hats import users_of
 
     retained = RetainChunks()
-    with open_recording(paths, FORMATS[feed_format]) as recording:
+    with open_recording(paths, format_with(feed_format, policy.value_units)) as recording:
         # A constant key, for reproducible results: pseudonyms break ties of counts, and so decide the grouping.
         pseudonyms = Pseudonyms(bytes(KEY_BYTES))
         fold_recording(recording, Job(policy, FoldUsers(pseudonyms), now_ms(), retained, progress))

@@ -7,7 +7,7 @@ from typing import Final
 from hatcast.agents.research.plan.counts import Counts
 from hatcast.agents.research.plan.forecast import Expected, Forecast, constant_errors
 from hatcast.agents.research.processes import in_processes
-from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys, default_price
+from hatcast.stream.policy.tracker_keys import Objective, TrackerKeys, default_price, rounded_price
 from hatcast.stream.units import nano_floor
 
 TOTALS: Final = (2.0, 5.0, 10.0, 20.0, 40.0)
@@ -101,7 +101,7 @@ def _best_plan(task: _Task) -> Plan:
         return min(candidates, key=scores.__getitem__)
 
     keys = best([_keys_of(task, share) for share in _SHARES])
-    keys = best([keys, *(replace(keys, price=round(factor * keys.price, 3)) for factor in _FACTORS)])
+    keys = best([keys, *(replace(keys, price=rounded_price(factor * keys.price)) for factor in _FACTORS)])
     days = Forecast(keys, task.upper_bound, task.counts).days(max(HORIZONS), _DESIGNED)
     return Plan(
         task.total, keys, _mean(days[: len(task.counts.days)]), {number: days[number - 1] for number in HORIZONS}
@@ -109,7 +109,7 @@ def _best_plan(task: _Task) -> Plan:
 
 
 def _keys_of(task: _Task, share: float) -> TrackerKeys:
-    price = round(default_price(task.total, task.upper_bound, task.objective), 3)
+    price = rounded_price(default_price(task.total, task.upper_bound, task.objective))
     return TrackerKeys(nano_floor(task.total), price, share, task.objective)
 
 

@@ -16,7 +16,7 @@ _REPORT_POLICY: Final[Mapping[str, Any]] = {
     "privacy": {"epsilon": 1.0, "max_hats_per_day": 89, "daily_limit": 105.0},
     "estimator": {"name": "baseline"},
 }
-_NOT_COUNTED: Final = ("query", "resolutions", "fine_cells", "values", "value")
+_NOT_COUNTED: Final = ("query", "resolutions", "fine_cells", "values")
 
 
 def survey_policy(config: Path | None, feed_format: str, overrides: Mapping[str, Any], max_hats: int | None) -> Policy:
@@ -61,13 +61,15 @@ def read_public_candidates(path: Path, resolution: int) -> list[int]:
 
 
 def _counting_table(table: dict[str, Any]) -> dict[str, Any]:
-    """Return the [policy] table without queries and values, since nothing is released, and without lists of cells.
+    """Return the [policy] table without queries, several values and lists of cells, since nothing is released.
 
     The file of `cells` need not exist yet, except under `add_remove`, where the list is public and required. The
     resolution is the coarse one of several.
     """
     privacy, counted = table.get("privacy"), {key: value for key, value in table.items() if key not in _NOT_COUNTED}
     resolutions = table.get("resolutions")
+    if isinstance(counted.get("value"), list):  # of several values; one value decides which readings count
+        del counted["value"]
     if isinstance(resolutions, list) and resolutions:
         counted["h3_resolution"] = resolutions[0]
     hides_presence = isinstance(privacy, dict) and privacy.get("relation") == "add_remove"

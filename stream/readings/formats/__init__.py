@@ -11,27 +11,34 @@ from typing import Final
 from hatcast.stream.errors import SettingError
 from hatcast.stream.readings.formats import capmetro, gtfs_rt, hfp, itms, jsonl
 from hatcast.stream.readings.formats.interface import Format, Recorded, Table
+from hatcast.stream.readings.reading import ValueUnits
 
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
     {each.name: each for each in (jsonl.FORMAT, itms.FORMAT, gtfs_rt.FORMAT, hfp.FORMAT, capmetro.FORMAT)}
 )
 
 
-def format_with(name: str, units: Mapping[str, str]) -> Format:
-    """Return a format whose readings carry the values that a policy releases besides the speed.
+def format_with(name: str, units: ValueUnits) -> Format:
+    """Return a format whose readings carry the values that a policy releases.
 
-    units   by name of the value; empty: the format as it is
     Raises SettingError if records of this format do not have them.
     """
     feed = FORMATS[name]
-    if not units:
+    if units.single is not None:
+        if feed.single is None:
+            able = [each.name for each in FORMATS.values() if each.single is not None]
+            raise SettingError(
+                "policy.value", f"{name} records have no value but the speed", f"use {' or '.join(able)}, or remove it"
+            )
+        return feed.single(*units.single)
+    if not units.others:
         return feed
     if feed.values is None:
         able = [each.name for each in FORMATS.values() if each.values is not None]
         raise SettingError(
             "policy.values", f"{name} records have no value but the speed", f"use {' or '.join(able)}, or remove it"
         )
-    return feed.values(units)
+    return feed.values(units.others)
 
 
 __all__ = ["FORMATS", "Format", "Recorded", "Table", "format_with"]

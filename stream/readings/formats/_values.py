@@ -1,4 +1,4 @@
-"""Formats whose readings carry further values, such as a delay, for policies that release several values."""
+"""Formats whose readings carry other values than the speed, such as a delay."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -31,3 +31,13 @@ def with_values(feed: Format, extract: Extract) -> Format:
 
     speedless = None if feed.without_speed is None else with_values(feed.without_speed, extract)
     return replace(feed, decode=decode, records=records, without_speed=speedless)
+
+
+def with_decoder(feed: Format, decode: Callable[[bytes], Reading | None]) -> Format:
+    """Return a format with another decoder of its records."""
+
+    def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
+        for recorded in feed.records(stream, path):
+            yield replace(recorded, reading=decode(recorded.raw))
+
+    return replace(feed, decode=decode, records=records, without_speed=None)

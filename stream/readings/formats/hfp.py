@@ -18,9 +18,9 @@ import msgspec
 from hatcast.stream.errors import SettingError
 from hatcast.stream.readings.formats._recorded import UNREADABLE, Decode, decode_all, lines, split_lines, wrong_format
 from hatcast.stream.readings.formats._speed import speed_of
-from hatcast.stream.readings.formats._values import with_values
+from hatcast.stream.readings.formats._values import with_decoder, with_values
 from hatcast.stream.readings.formats.interface import Format, Recorded
-from hatcast.stream.readings.reading import MISSING, Reading
+from hatcast.stream.readings.reading import MISSING, Reading, ValueReading
 
 NAME: Final = "hfp"
 S = TypeVar("S")
@@ -121,22 +121,60 @@ def _delay(record: bytes) -> Mapping[str, float | str] | None:
         ahead = speed_of(event.dl)
     except UNREADABLE:
         return None
-    if ahead is None:
-        return None
-    return {_DELAY: ahead if isinstance(ahead, str) else 0.0 - ahead}
+    return None if ahead is None else {_DELAY: _behind(ahead)}
+
+
+def _behind(ahead: float | str) -> float | str:
+    """Return the delay: the negative of `dl`, as a number or a text of `NOT_FINITE`."""
+    return ahead if isinstance(ahead, str) else 0.0 - ahead
 
 
 def _values(units: Mapping[str, str]) -> Format:
     """Return the format with delays in its readings. Raises SettingError for another value or unit."""
     for name, unit in units.items():
-        if name != _DELAY:
-            raise SettingError("policy.values", f"{NAME} records have no {name!r}", f"use {_DELAY!r}, or format jsonl")
-        if unit != _DELAY_UNIT:
-            raise SettingError(
-                "policy.value", f"{NAME} gives {_DELAY} in {_DELAY_UNIT}, not in {unit}", f'write "{_DELAY_UNIT}"'
-            )
+        _check_delay(name, unit, "policy.values")
     return with_values(FORMAT, _delay)
 
 
+def _check_delay(name: str, unit: str, key: str) -> None:
+    """Raise SettingError for another value or unit. key: of the value's name."""
+    if name != _DELAY:
+        raise SettingError(key, f"{NAME} records have no {name!r}", f"use {_DELAY!r}, or format jsonl")
+    if unit != _DELAY_UNIT:
+        raise SettingError(
+            "policy.value", f"{NAME} gives {_DELAY} in {_DELAY_UNIT}, not in {unit}", f'write "{_DELAY_UNIT}"'
+        )
+
+
+class _DelayEvent(msgspec.Struct, gc=False):
+    tst: str
+    lat: float
+    dl: msgspec.Raw
+    lon: float = msgspec.field(name="long")
+
+
+_read_delay: Final = msgspec.json.Decoder(dict[str, _DelayEvent]).decode
+
+
+def _decode_delay(value: bytes) -> Reading | None:
+    """Decode the delay of one record, which needs no speed; None if undecodable."""
+    if (match := _match(value)) is None:
+        return None
+    try:
+        [event] = _read_delay(match[2]).values()
+        vehicle, ahead = match[1].decode(), speed_of(event.dl)
+    except UNREADABLE:
+        return None
+    if ahead is None:
+        return None
+    return ValueReading(vehicle, event.tst, event.lat, event.lon, _behind(ahead), _DELAY_UNIT)
+
+
+def _single(name: str, unit: str) -> Format:
+    """Return the format whose readings are delays. Raises SettingError for another value or unit."""
+    _check_delay(name, unit, "policy.value.name")
+    return with_decoder(FORMAT, _decode_delay)
+
+
 _WITHOUT_SPEED: Final = Format(NAME, _decode_position, partial(_records, decoder=_decode_position), split)
-FORMAT: Final = Format(NAME, decode, records, split, values=_values, without_speed=_WITHOUT_SPEED)
+FORMAT: Final = Format(NAME, decode, records, split, values=_values, single=_single, without_speed=_WITHOUT_SPEED)

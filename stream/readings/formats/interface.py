@@ -58,6 +58,8 @@ class Format:
     without_speed  the format whose decoders also accept a record in which the speed is absent, null or an empty cell:
              its reading has the speed `MISSING`. Only for deriving speeds from positions (stream/readings/positions).
              None: its speeds cannot be derived
+    single   returns the format whose readings are `ValueReading`s of the value with this name and unit. Raises
+             SettingError if its records do not have it. None: they have no value but the speed
     """
 
     name: str
@@ -68,3 +70,4 @@ class Format:
     table: Table | None = None
     values: "Callable[[Mapping[str, str]], Format] | None" = None
     without_speed: "Format | None" = None
+    single: "Callable[[str, str], Format] | None" = None

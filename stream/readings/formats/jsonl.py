@@ -2,8 +2,10 @@
 
 {"vehicle": "GJ05BX1234", "time": "2022-01-02T05:29:43+05:30", "lat": 21.2, "lon": 72.8, "speed": 38, "unit": "km/h"}
 
-In a recording a record may also have `arrival`: its time of arrival at the source, as ISO text or epoch ms. For a
-policy with several values, each value but the speed is a field of its name, a number in the policy's unit.
+In a recording a record may also have `arrival`: its time of arrival at the source, as ISO text or epoch ms. `value` is
+another name of `speed`; a record with both has its speed in `speed`. For a policy with several values, each value but
+the speed is a field of its name, a number in the policy's unit. For a policy of one other value, see
+`_single_value`.
 """
 
 import math
@@ -15,30 +17,32 @@ import msgspec
 
 from hatcast.stream.errors import SettingError
 from hatcast.stream.readings.formats._recorded import UNREADABLE, Decode, decode_all, lines, split_json, wrong_format
+from hatcast.stream.readings.formats._single_value import VALUE, single_value_decoder
 from hatcast.stream.readings.formats._speed import speed_of
-from hatcast.stream.readings.formats._values import Extract, with_values
+from hatcast.stream.readings.formats._values import Extract, with_decoder, with_values
 from hatcast.stream.readings.formats.interface import Format, Recorded
-from hatcast.stream.readings.reading import MISSING, Reading, ValuesReading, is_complete
+from hatcast.stream.readings.reading import MISSING, Reading, ValueReading, ValuesReading, is_complete
 
 NAME: Final = "jsonl"
 
 _read: Final = msgspec.json.Decoder(Reading).decode
+_ABSENT: Final = msgspec.Raw()
 
 
 class _AnySpeed(msgspec.Struct, gc=False):
-    """A `Reading` with the raw JSON of its speed: msgspec rejects numbers too large for a double."""
+    """A `Reading` with the raw JSON of its speed or value: msgspec rejects numbers too large for a double."""
 
     vehicle: str
     time: str | int | float
     lat: float | str
     lon: float | str
-    speed: msgspec.Raw
+    speed: msgspec.Raw = _ABSENT
+    value: msgspec.Raw = _ABSENT
     unit: str = "km/h"
 
 
 _read_any_speed: Final = msgspec.json.Decoder(_AnySpeed).decode
 _write: Final = msgspec.json.Encoder().encode
-_ABSENT: Final = msgspec.Raw()
 
 
 class _Stamps(msgspec.Struct):
@@ -73,12 +77,13 @@ def decode(value: bytes) -> Reading | None:
 
 
 def _with_any_speed(value: bytes) -> Reading | None:
-    """Decode a record that `decode` rejected, possibly because its speed is too large for a double."""
+    """Decode a record that `decode` rejected: its speed is named `value`, or possibly too large for a double."""
     try:
         raw = _read_any_speed(value)
     except UNREADABLE:
         return None
-    speed = speed_of(raw.speed)
+    sent = raw.speed or raw.value
+    speed = speed_of(sent) if sent else None
     if speed is None:
         return None
     reading = Reading(raw.vehicle, raw.time, raw.lat, raw.lon, speed, raw.unit)
@@ -107,9 +112,10 @@ def _decode_position(value: bytes) -> Reading | None:
     reading = Reading(record.vehicle, record.time, record.lat, record.lon, speed, record.unit)
     if not is_complete(reading):
         return None
-    if record.speed is None:
-        reading.speed = MISSING
-    return reading
+    if record.speed is not None:
+        return reading
+    reading.speed = MISSING
+    return _with_any_speed(value) or reading  # the speed may be named `value`
 
 
 def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
@@ -144,6 +150,9 @@ def canonical_value(recorded: Recorded) -> bytes:
         return recorded.raw
     lat, lon, speed = _as_json_number(reading.lat), _as_json_number(reading.lon), _as_json_number(reading.speed)
     plain = Reading(reading.vehicle, reading.time, lat, lon, speed, reading.unit)
+    if isinstance(reading, ValueReading):
+        fields = msgspec.structs.asdict(plain)
+        return _write({**{name: fields[name] for name in _PLACE}, VALUE: speed, "unit": reading.unit})
     if not isinstance(reading, ValuesReading):
         return _write(plain)
     others = {name: _as_json_number(value) for name, value in reading.others.items()}
@@ -188,6 +197,14 @@ def _values(units: Mapping[str, str]) -> Format:
     return with_values(FORMAT, _extract(units))
 
 
+def _single(name: str, unit: str) -> Format:
+    """Return the format of records with one value. Raises SettingError for the name of another field."""
+    if name in _FIELDS:
+        raise SettingError("policy.value.name", f"{name!r} is a field of every {NAME} record", "use another name")
+    return with_decoder(FORMAT, single_value_decoder(name, unit))
+
+
+_PLACE: Final = ("vehicle", "time", "lat", "lon")
 _FIELDS: Final = (*Reading.__struct_fields__, "arrival")
 _WITHOUT_SPEED: Final = Format(NAME, _decode_position, partial(_records, decoder=_decode_position), split_json, "json")
-FORMAT: Final = Format(NAME, decode, records, split_json, "json", _values, without_speed=_WITHOUT_SPEED)
+FORMAT: Final = Format(NAME, decode, records, split_json, "json", _values, single=_single, without_speed=_WITHOUT_SPEED)

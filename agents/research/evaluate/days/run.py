@@ -146,7 +146,7 @@ def _result_of(task: _Task) -> Result:
 
 def _folded(job: Job, read: Progress) -> tuple[list[RecordedDay], list[RecordedDay]]:
     """Return the days as a tracker folds them, and with at most K HATs of each bus."""
-    with open_days(job.paths, job.feed_format) as recordings:
+    with open_days(job.paths, job.feed_format, job.policy.value_units) as recordings:
         everything = recordings.days(replace(job.policy, max_hats_per_day=TRACKER_CAP), read)
         days = with_users(everything, job.min_users)
         if not days:
