@@ -7,7 +7,9 @@ equal readings. Memory: one batch of rows, and what Parquet itself needs for a r
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from math import isfinite
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PARQUET_MAGIC: Final = b"PAR1"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _BATCH_ROWS: Final = 1 << 14
 _READ_BYTES: Final = 1 << 20  # read buffer of a column; without it, a whole column of a row group is in memory
 _MILLISECONDS: Final = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1_000_000)}  # of one unit: a / b
@@ -41,26 +44,50 @@ def parquet_records(file: BinaryIO, path: str, feed: Format) -> Iterator[Recorde
 
     Raises RecordingError: the file is damaged or of another format, or the feed's format has no columns.
     """
-    if feed.table is None:
+    reader = feed if feed.rows is None else feed.rows(_names(file, path), path)
+    if reader.table is None:
         raise RecordingError(
             path, f"is Parquet, and {feed.name} has no columns", "name the format that its columns have"
         )
-    return feed.records(io.BufferedReader(_Chunks(_encoded(file, path, feed.table)), 1 << 18), path)
+    # Named columns have times of a format, and a timestamp is none of epoch numbers: it is passed as text.
+    values = _values if feed.rows is None else _texts_of_times
+    return reader.records(io.BufferedReader(_Chunks(_encoded(file, path, reader.table, values)), 1 << 18), path)
 
 
-def _encoded(file: BinaryIO, path: str, table: Table) -> Iterator[bytes]:
-    """Yield the rows as JSON lines, or as CSV with a header."""
-    import pyarrow as pa
+def _names(file: BinaryIO, path: str) -> list[str]:
+    """Return the names of the columns."""
     import pyarrow.parquet as pq
 
-    try:
+    with _readable(path):
+        names: list[str] = pq.read_schema(file).names
+    file.seek(0)
+    return names
+
+
+def _encoded(file: BinaryIO, path: str, table: Table, values: Callable[["pa.Array"], list[object]]) -> Iterator[bytes]:
+    """Yield the rows as JSON lines, or as CSV with a header.
+
+    values   converts a column to JSON types
+    """
+    import pyarrow.parquet as pq
+
+    with _readable(path):
         parquet = pq.ParquetFile(file, buffer_size=_READ_BYTES, pre_buffer=False)
         names = parquet.schema_arrow.names
         if table == "csv":
             yield _csv([names])
         for batch in parquet.iter_batches(_BATCH_ROWS, use_threads=False):
-            rows = zip(*map(_values, batch.columns), strict=True)
+            rows = zip(*map(values, batch.columns), strict=True)
             yield _csv(rows) if table == "csv" else _json(names, rows)
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """Turn an error about the contents of a Parquet file into a RecordingError."""
+    import pyarrow as pa
+
+    try:
+        yield
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # an error of the disk, not of the file's contents
@@ -73,14 +100,31 @@ def _values(column: "pa.Array") -> list[object]:
 
     kind = column.type
     if pa.types.is_timestamp(kind):
-        return _times(column) if kind.tz is not None else list(column.cast(pa.string()).to_pylist())
+        return list(_times(column)) if kind.tz is not None else list(column.cast(pa.string()).to_pylist())
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         numbers = column.cast(pa.float64()).to_pylist()
         return [each if each is None or isfinite(each) else str(each) for each in numbers]
     return list(column.to_pylist())
 
 
-def _times(column: "pa.Array") -> list[object]:
+def _texts_of_times(column: "pa.Array") -> list[object]:
+    """Return a column's values as JSON types, and timestamps with a time zone as ISO 8601 text."""
+    import pyarrow as pa
+
+    if not (pa.types.is_timestamp(column.type) and column.type.tz is not None):
+        return _values(column)
+    return [_iso_text(each) for each in _times(column)]
+
+
+def _iso_text(time_ms: int | None) -> str | None:
+    """Format ms UTC; None outside the years 1 to 9999."""
+    try:
+        return None if time_ms is None else (_EPOCH + timedelta(milliseconds=time_ms)).isoformat()
+    except OverflowError:
+        return None
+
+
+def _times(column: "pa.Array") -> list[int | None]:
     """Return epoch milliseconds, rounded half to even.    [docs/specification/fold.md, rule 6]"""
     import pyarrow as pa
 

@@ -148,8 +148,11 @@ def parse_time(time: str | int | float) -> int | None:
         instant = datetime.fromisoformat(time)
     except ValueError:
         return None
-    if instant.tzinfo is None:
-        return None
+    return None if instant.tzinfo is None else instant_ms(instant)
+
+
+def instant_ms(instant: datetime) -> int:
+    """Convert a time with a zone to milliseconds UTC. Fractions of a millisecond round half to even."""
     since = instant - _EPOCH
     milliseconds, rest = divmod(since, _MILLISECOND)
     microseconds = rest.microseconds

@@ -5,17 +5,52 @@ the steps. A decoder never raises on a record: it returns None for one that it c
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import tzinfo
 from types import MappingProxyType
 from typing import Final
 
 from hatcast.stream.errors import SettingError
 from hatcast.stream.readings.formats import capmetro, gtfs_rt, hfp, itms, jsonl
+from hatcast.stream.readings.formats._choice import MAPPED, mapped_format
+from hatcast.stream.readings.formats._columns import Columns
+from hatcast.stream.readings.formats._mapped import Wanted
 from hatcast.stream.readings.formats.interface import Format, Recorded, Table
 from hatcast.stream.readings.reading import ValueUnits
 
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
     {each.name: each for each in (jsonl.FORMAT, itms.FORMAT, gtfs_rt.FORMAT, hfp.FORMAT, capmetro.FORMAT)}
 )
+
+FORMAT_NAMES: Final = (*FORMATS, *(name for name in MAPPED if name not in FORMATS))
+"""All formats: of fixed fields, and with named columns"""
+
+
+@dataclass(frozen=True, slots=True)
+class FormatChoice:
+    """A format by name.
+
+    columns   for `csv`, `parquet` and `jsonl`; None: the fixed fields of the format, and for `csv` and `parquet` those
+              that the header shows
+    """
+
+    name: str
+    columns: Columns | None = None
+
+    @property
+    def mapped(self) -> bool:
+        """Whether columns are named, or found by a header."""
+        return self.columns is not None or self.name not in FORMATS
+
+    def format(self, units: ValueUnits, zone: tzinfo) -> Format:
+        """Return the format whose readings carry the values of a policy.
+
+        zone   of times without an offset
+        Raises SettingError.
+        """
+        if not self.mapped:
+            return format_with(self.name, units)
+        return mapped_format(self.name, self.columns or Columns(), Wanted(zone, tuple(units.others), units.single))
 
 
 def format_with(name: str, units: ValueUnits) -> Format:
@@ -41,4 +76,4 @@ def format_with(name: str, units: ValueUnits) -> Format:
     return feed.values(units.others)
 
 
-__all__ = ["FORMATS", "Format", "Recorded", "Table", "format_with"]
+__all__ = ["FORMATS", "FORMAT_NAMES", "Columns", "Format", "FormatChoice", "Recorded", "Table", "format_with"]

@@ -49,12 +49,12 @@ class CsvTable:
             yield Recorded(raw, self.read(cells) if _is_text(raw) else None, arrival_ms(cells[1]))
 
 
-def fields(line: str) -> list[str] | None:
+def fields(line: str, delimiter: str = ",") -> list[str] | None:
     """Return the fields of one line; None if its quotes are malformed."""
     if '"' not in line:
-        return line.split(",")
+        return line.split(delimiter)
     try:
-        return next(csv.reader((line,), strict=True), None)
+        return next(csv.reader((line,), delimiter=delimiter, strict=True), None)
     except csv.Error:
         return None
 

@@ -1,6 +1,6 @@
 """Interface of a telemetry format: it decodes records, splits messages into records, and reads recordings."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Literal, Protocol
 
@@ -14,11 +14,13 @@ class Recorded:
     raw      its bytes in the file; replay sends them if the record is undecodable
     reading  None if undecodable
     arrival  ms UTC: the record's `arrival` field if the format has one, else its time; None if unreadable
+    problem  why it is undecodable, without any of its data; None: decodable, or the format does not say
     """
 
     raw: bytes
     reading: Reading | None
     arrival: int | None
+    problem: str | None = None
 
 
 class Split(Protocol):
@@ -60,6 +62,8 @@ class Format:
              None: its speeds cannot be derived
     single   returns the format whose readings are `ValueReading`s of the value with this name and unit. Raises
              SettingError if its records do not have it. None: they have no value but the speed
+    rows     returns the format of the rows of a table with columns of these names, passed as JSON objects. Raises
+             RecordingError if a column is missing. None: the rows are records of this format
     """
 
     name: str
@@ -71,3 +75,5 @@ class Format:
     values: "Callable[[Mapping[str, str]], Format] | None" = None
     without_speed: "Format | None" = None
     single: "Callable[[str, str], Format] | None" = None
+    rows: "Callable[[Sequence[str], str], Format] | None" = None
+    """(names of the columns, path for error messages) -> format"""

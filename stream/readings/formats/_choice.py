@@ -1,0 +1,57 @@
+"""The choice of a format by name, with the columns of foreign CSV, Parquet or JSON."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import BinaryIO, Final
+
+from hatcast.stream.errors import RecordingError, SettingError
+from hatcast.stream.readings.formats import _mapped_csv, _mapped_json
+from hatcast.stream.readings.formats._columns import Columns
+from hatcast.stream.readings.formats._mapped import Wanted
+from hatcast.stream.readings.formats._mapped_csv import mapped_csv
+from hatcast.stream.readings.formats._mapped_json import mapped_json
+from hatcast.stream.readings.formats.interface import Format, Recorded
+
+PARQUET: Final = "parquet"
+MAPPED: Final = (_mapped_csv.NAME, PARQUET, _mapped_json.NAME)
+
+
+def mapped_format(name: str, columns: Columns, wanted: Wanted) -> Format:
+    """Return the format `csv`, `parquet` or `jsonl` with these columns.
+
+    Raises SettingError if the columns name an unknown field, or this format has fixed columns. Without a unit or column
+    of speeds only `without_speed` can be read.
+    """
+    if name not in MAPPED:
+        raise SettingError("columns", f"{name} records have fixed columns", f"remove it, or use {', '.join(MAPPED)}")
+    columns = columns.for_values(wanted.value, wanted.others)
+    if wanted.single is not None:
+        return _mapped(name, columns, wanted)
+    positions = _mapped(name, columns, replace(wanted, without_speed=True))
+    try:
+        return replace(_mapped(name, columns, wanted), without_speed=positions)
+    except SettingError as error:  # only of the speeds, which may be derived from the positions
+        return Format(name, lambda _: None, partial(_rejected, error), without_speed=positions)
+
+
+def _mapped(name: str, columns: Columns, wanted: Wanted) -> Format:
+    def rows(header: Sequence[str], path: str) -> Format:
+        paths = [each for each in columns.names.values() if "." in each and each.partition(".")[0] in header]
+        known = [*header, *(each for each in paths if each not in header)]  # into columns of structs
+        return mapped_json(wanted.completed(columns, known, path), wanted)
+
+    if name == _mapped_csv.NAME:
+        # Rows of Parquet keep their types: as texts, the vehicles 7 and 7.0 would be two.
+        return replace(mapped_csv(columns, wanted), rows=rows)
+    if name == PARQUET:
+        return Format(PARQUET, lambda _: None, _not_parquet, rows=rows)
+    return replace(mapped_json(columns, wanted), rows=rows)
+
+
+def _rejected(error: SettingError, _: BinaryIO, __: str) -> Iterator[Recorded]:
+    raise error
+
+
+def _not_parquet(_: BinaryIO, path: str) -> Iterator[Recorded]:
+    raise RecordingError(path, "is not a Parquet file", "name its format, such as csv or jsonl")

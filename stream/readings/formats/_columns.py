@@ -1,0 +1,218 @@
+"""Columns of foreign CSV, Parquet or JSON records: which of them are the fields of a reading."""
+
+import csv
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from hatcast.stream.errors import RecordingError, SettingError, name_fix
+from hatcast.stream.readings.formats._times import check_time_format
+from hatcast.stream.readings.reading import UNITS
+
+VEHICLE, TIME, LAT, LON, VALUE, ARRIVAL = "vehicle", "time", "lat", "lon", "value", "arrival"
+REQUIRED: Final = (VEHICLE, TIME, LAT, LON, VALUE)
+SPEED: Final = "speed"  # another name of `value`
+_LISTED_MAX: Final = 30  # names of columns in an error message
+
+# Names that plainly are a field, without case, spaces and signs.
+_NAMES: Final[Mapping[str, str]] = {
+    VEHICLE: "vehicle vehicleid vehicleref vehiclenumber vehicleno veh vehid bus busid busno busnumber plate plateno"
+    " platenumber licenseplate licenceplate registration deviceid",
+    TIME: "time timestamp ts datetime recordedat recordedattime observationdatetime observedat eventtime gpstime"
+    " gpstimestamp timestampms timestamputc timeutc utctime tst",
+    LAT: "lat latitude gpslat gpslatitude",
+    LON: "lon lng long longitude gpslon gpslng gpslongitude",
+    VALUE: "value speed velocity spd vehiclespeed gpsspeed",
+    ARRIVAL: "arrival",
+}
+_UNIT_NAMES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("kmh", "kph", "kmph"), "km/h"),
+    **dict.fromkeys(("mps", "ms"), "m/s"),
+    "mph": "mph",
+    **dict.fromkeys(("kn", "kt", "kts", "knot", "knots"), "kn"),
+}
+_SPEED_WITH_UNIT: Final = re.compile(rf"(?:speed|velocity|spd)({'|'.join(_UNIT_NAMES)})")
+_SIGNS: Final = re.compile(r"[\W_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """How a record of foreign columns becomes a reading.
+
+    names        column by field: `vehicle`, `time`, `lat`, `lon`, `value` (or `speed`), `arrival`, and further values
+                 of the policy by their names. A field that is left out is found by its name in the header
+    unit         unit of the value: that of the policy, or km/h, m/s, mph or kn for a speed; None: as the header says
+    time_format  as `_times.time_reader`: `iso`, `s`, `ms`, `us`, `ns` or a pattern of strptime; None: `iso`
+    times_in     time zone of times without an offset; None: that of the policy
+
+    A column of CSV may be a number, counted from 1, if the file has no header; then all of them are. A column of JSON
+    may be a path, such as `position.lat` or `location.coordinates.0`.
+    Raises SettingError.
+    """
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    unit: str | None = None
+    time_format: str | None = None
+    times_in: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the parts, and write `speed` as `value` and a unit as `UNITS` has it."""
+        names = dict(self.names)
+        for name, column in names.items():
+            if not (name and column and str(column).strip()):
+                raise SettingError("columns", f"{name!r} has no column", "write FIELD=COLUMN, such as vehicle=plate")
+        if SPEED in names:
+            if VALUE in names:
+                raise SettingError("columns", "names both value and speed, which are one field", "remove one of them")
+            names[VALUE] = names.pop(SPEED)
+        object.__setattr__(self, "names", names)
+        if self.unit is not None:
+            object.__setattr__(self, "unit", _unit_of(self.unit))
+        if self.time_format is not None:
+            check_time_format(self.time_format)
+
+    @classmethod
+    def parse(cls, text: str | Iterable[str]) -> "Columns":
+        """Parse `vehicle=plate,time=ts,..`, or several such texts. A column with a comma is written in double quotes.
+
+        Raises SettingError.
+        """
+        names: dict[str, str] = {}
+        for part in (text,) if isinstance(text, str) else text:
+            for entry in next(csv.reader((part,), skipinitialspace=True), ()):
+                name, equals, column = (each.strip() for each in entry.partition("="))
+                if not (name and equals and column):
+                    raise SettingError(
+                        "columns",
+                        f"{entry!r} is not FIELD=COLUMN",
+                        "write fields and columns, such as vehicle=plate,time=ts",
+                    )
+                if name in names:
+                    raise SettingError("columns", f"names {name} twice", "name one column for each field")
+                names[name] = column
+        return cls(names)
+
+    @property
+    def numbered(self) -> bool:
+        """Whether the columns are numbers, so that a CSV file has no header."""
+        return bool(self.names) and all(column.isascii() and column.isdigit() for column in self.names.values())
+
+    def for_values(self, value: str, others: Iterable[str]) -> "Columns":
+        """Return the columns with the field `value` for the policy's name of it. Raises SettingError: unknown fields.
+
+        value    the policy's name of its value
+        others   names of the policy's further values
+        """
+        known = (*REQUIRED, ARRIVAL, *others)
+        if value in self.names and value not in known:
+            if VALUE in self.names:
+                raise SettingError(
+                    "columns", f"names both value and {value}, which are one field", "remove one of them"
+                )
+            return replace(self, names={VALUE if name == value else name: at for name, at in self.names.items()})
+        for name in self.names:
+            if name not in known:
+                raise SettingError("columns", f"{name!r} is not a field", name_fix(name, known))
+        return self
+
+    def check_complete(self, fields: Iterable[str]) -> None:
+        """Raise SettingError if one of the fields has no column, or its number is 0."""
+        missing = [name for name in fields if name not in self.names]
+        if missing:
+            raise SettingError(
+                "columns",
+                f"has no {', '.join(missing)}",
+                f"add {_example(missing)}: a header is needed to find it by name",
+            )
+        if any(int(column) == 0 for column in self.names.values()):
+            raise SettingError("columns", "has the number 0", "count columns from 1")
+
+    def completed(self, header: Sequence[str], required: Iterable[str], value: str, path: str) -> "Columns":
+        """Return the columns with a name for every required field, and for other fields if the header shows them.
+
+        header   names of all columns
+        value    the policy's name of its value
+        Raises RecordingError if a named column is missing, or the header does not plainly show a field's column.
+        """
+        for name, column in self.names.items():
+            if header.count(column) != 1:
+                problem = (
+                    f"has no column {_quoted(column)}, named as {name}"
+                    if column not in header
+                    else f"has several columns {_quoted(column)}"
+                )
+                raise RecordingError(path, problem, f"name one of {listed(header)}")
+        names, taken = dict(self.names), frozenset(self.names.values())
+        wanted = [name for name in required if name not in names]
+        found = {
+            name: [each for each in header if each not in taken and _is_plainly(name, each, value)]
+            for name in (*wanted, VALUE, ARRIVAL)
+        }
+        doubtful = [name for name in (*wanted, VALUE) if name not in names and len(found[name]) > 1]
+        unknown = [name for name in wanted if len(found[name]) != 1] or doubtful
+        if unknown:
+            both = next(
+                (f": {' and '.join(map(_quoted, found[name]))} may be the {name}" for name in unknown if found[name]),
+                "",
+            )
+            raise RecordingError(
+                path,
+                f"its columns ({listed(header)}) do not plainly show {', '.join(unknown)}{both}",
+                f"write columns such as {_example(unknown)}",
+            )
+        for name, columns in found.items():
+            if len(columns) == 1 and name not in names:
+                names[name] = columns[0]
+        return replace(self, names=names)
+
+    def text(self) -> str:
+        """Return the names as `parse` reads them."""
+        return ",".join(
+            f'"{name}={column}"' if "," in column else f"{name}={column}" for name, column in self.names.items()
+        )
+
+
+def unit_in_name(column: str) -> str | None:
+    """Return the unit that a column's name plainly has, such as m/s of `speed_mps`; None if it has none."""
+    found = _SPEED_WITH_UNIT.fullmatch(_plain(column))
+    return None if found is None else _UNIT_NAMES[found[1]]
+
+
+def is_utc(column: str) -> bool:
+    """Return whether a column's name plainly says that its times are in UTC, such as `timestamp_utc`."""
+    return "utc" in _plain(column)
+
+
+def _is_plainly(name: str, column: str, value: str) -> bool:
+    plain = _plain(column)
+    if name == VALUE and value != SPEED:  # a speed is not another value
+        return plain in (VALUE, _plain(value))
+    if name == VALUE and _SPEED_WITH_UNIT.fullmatch(plain):
+        return True
+    return plain in _NAMES.get(name, _plain(name)).split()
+
+
+def _plain(column: str) -> str:
+    """Return a column's name in lower case, without spaces and signs; of a path, its last part."""
+    return _SIGNS.sub("", column.rpartition(".")[2]).lower()
+
+
+def _unit_of(unit: str) -> str:
+    """Return the usual spelling of a unit of speed, or the unit."""
+    text = unit.strip()
+    return text if text in UNITS else _UNIT_NAMES.get(text.lower(), text)
+
+
+def _example(fields: Sequence[str]) -> str:
+    return ",".join(f"{name}=COLUMN" for name in fields)
+
+
+def listed(header: Sequence[str]) -> str:
+    """Return the names of columns for an error message."""
+    names = ", ".join(map(_quoted, header[:_LISTED_MAX]))
+    return f"{names}, .." if len(header) > _LISTED_MAX else names or "none"
+
+
+def _quoted(column: str) -> str:
+    return column if column.isidentifier() else repr(column)

@@ -1,0 +1,215 @@
+"""Readings of records with foreign columns, whatever encodes them: the cells of a record in, a reading out."""
+
+import math
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+from typing import Any, Final, NamedTuple
+
+from hatcast.stream.errors import SettingError
+from hatcast.stream.readings.formats._columns import (
+    LAT,
+    LON,
+    REQUIRED,
+    SPEED,
+    TIME,
+    VALUE,
+    VEHICLE,
+    Columns,
+    is_utc,
+    unit_in_name,
+)
+from hatcast.stream.readings.formats._csv import parse_number, parse_speed
+from hatcast.stream.readings.formats._speed import finite
+from hatcast.stream.readings.formats._times import TimeReader, time_reader, zone_of
+from hatcast.stream.readings.formats.interface import Recorded
+from hatcast.stream.readings.reading import MISSING, UNITS, VEHICLE_BYTES_MAX, Reading, ValueReading, ValuesReading
+
+Cells = Sequence[Any]
+"""vehicle, time, lat, lon, value, the further values, and the arrival: texts of CSV, or values of JSON.
+
+None or "": the cell is missing."""
+
+ReadCells = Callable[[Cells], Reading | None]
+_UNITS: Final = "km/h, m/s, mph or kn"
+_NOT_NUMBER: Final = "is not a number"
+_EXACT: Final = 2**53  # greatest whole number that a double has exactly
+_LARGEST_ID: Final = 10**VEHICLE_BYTES_MAX
+_DECIMAL_COMMA: Final = re.compile(r"\s*[-+]?[0-9]+,[0-9]+\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a policy wants of records with foreign columns.
+
+    zone           of times without an offset, unless the columns name one
+    others         names of the values besides the first one
+    single         name and unit of the value that the policy has instead of the speed; None: the speed
+    without_speed  a record without a speed is a reading with the speed `MISSING`: see `Format.without_speed`
+    """
+
+    zone: tzinfo
+    others: tuple[str, ...] = ()
+    single: tuple[str, str] | None = None
+    without_speed: bool = False
+
+    @property
+    def value(self) -> str:
+        """The value's own name, which a record may have instead of `value`."""
+        return SPEED if self.single is None else self.single[0]
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of a reading, in the order of `Cells`."""
+        return (*REQUIRED, *self.others)
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The fields that need a column."""
+        return tuple(name for name in self.fields if not (name == VALUE and self.without_speed))
+
+    def completed(self, columns: Columns, header: Sequence[str], path: str) -> Columns:
+        """Return the columns with those that a header shows. Raises RecordingError: `Columns.completed`."""
+        return columns.completed(header, self.required, self.value, path)
+
+    def target(self, columns: Columns) -> "Target":
+        """Return how cells are read. Raises SettingError: the unit is unknown or another one, or the time zone is."""
+        zone = UTC if is_utc(columns.names.get(TIME, TIME)) else self.zone
+        if columns.times_in is not None:
+            zone = zone_of(columns.times_in)
+        read_time = time_reader(columns.time_format, zone)
+        if self.single is None:
+            return Target(read_time, self._speed_unit(columns), Reading, self.others, self.without_speed)
+        name, unit = self.single
+        if columns.unit not in (None, unit):
+            raise SettingError("unit", f"{columns.unit!r} is not the unit of {name} in the policy, {unit}", "remove it")
+        return Target(read_time, unit, ValueReading)
+
+    def _speed_unit(self, columns: Columns) -> str:
+        column = columns.names.get(VALUE)
+        unit = columns.unit or unit_in_name(column or "") or ("km/h" if self.without_speed and column is None else None)
+        if unit is None:
+            problem = "the unit of " + ("the speeds" if column is None else f"column {column}") + " is unknown"
+            raise SettingError("unit", problem, f"use {_UNITS}")
+        if unit not in UNITS:
+            raise SettingError("unit", f"{unit!r} is not a unit of speed", f"use {_UNITS}")
+        return unit
+
+
+class Target(NamedTuple):
+    """What the cells become.
+
+    instant  reads the time
+    unit     of the value
+    kind     of readings without further values
+    others   names of the further values
+    without_speed  as in `Wanted`
+    """
+
+    instant: TimeReader
+    unit: str
+    kind: type[Reading]
+    others: tuple[str, ...] = ()
+    without_speed: bool = False
+
+
+def cells_reader(target: Target) -> ReadCells:
+    """Return a function that converts cells to a reading; None if one of them is missing or not of its kind."""
+    instant, unit, kind, others, without_speed = target
+    first = len(REQUIRED)
+
+    def read(cells: Cells) -> Reading | None:
+        vehicle = cells[0]
+        if vehicle.__class__ is not str:
+            vehicle = _text(vehicle)
+        time = instant(cells[1])
+        lat, lon, value = _number(cells[2]), _number(cells[3]), _value(cells[4])
+        if value is None and without_speed and _is_missing(cells[4]):
+            value = MISSING
+        if not vehicle or time is None or lat is None or lon is None or value is None:
+            return None
+        if not others:
+            return kind(vehicle, time, lat, lon, value, unit)
+        numbers = {}
+        for at, name in enumerate(others, first):
+            number = _value(cells[at])
+            if number is None:
+                return None
+            numbers[name] = number
+        return ValuesReading(vehicle, time, lat, lon, value, unit, numbers)
+
+    return read
+
+
+def recorded(raw: bytes, cells: Cells, reading: Reading | None, target: Target) -> Recorded:
+    """Return a record of a recording. Its arrival is the last cell, or else its time. No cells: it is malformed."""
+    if not cells:
+        return Recorded(raw, None, None, "malformed")
+    arrival = target.instant(cells[-1]) if cells[-1] else None
+    if reading is not None:
+        return Recorded(raw, reading, int(reading.time) if arrival is None else arrival)
+    if arrival is None:
+        arrival = target.instant(cells[1])
+    return Recorded(raw, None, arrival, _problem(cells, target))
+
+
+def _problem(cells: Cells, target: Target) -> str:
+    """Return which cell of an undecodable record is wrong, without any of its data."""
+    checks: tuple[tuple[str, Callable[[object], object], str], ...] = (
+        (VEHICLE, _text, "is not a text or a whole number"),
+        (TIME, target.instant, "is not a time of this format"),
+        (LAT, _number, _NOT_NUMBER),
+        (LON, _number, _NOT_NUMBER),
+        *((name, _value, _NOT_NUMBER) for name in (VALUE, *target.others)),
+    )
+    for (name, check, problem), cell in zip(checks, cells, strict=False):
+        if _is_missing(cell):
+            if name == VALUE and target.without_speed:
+                continue
+            return f"{name} is missing"
+        if check(cell) is None:
+            comma = problem is _NOT_NUMBER and isinstance(cell, str) and _DECIMAL_COMMA.fullmatch(cell)
+            return f"{name} has a decimal comma: write numbers with a point" if comma else f"{name} {problem}"
+    return "it is not UTF-8"
+
+
+def _is_missing(cell: object) -> bool:
+    return cell is None or (isinstance(cell, str) and not cell.strip())
+
+
+def _text(cell: object) -> str | None:
+    """Return a vehicle's id. A float with a whole value is that number: in columns with gaps all numbers are floats."""
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, float):
+        return str(int(cell)) if cell.is_integer() and abs(cell) <= _EXACT else None
+    if isinstance(cell, int) and not isinstance(cell, bool):
+        return str(cell) if abs(cell) < _LARGEST_ID else None
+    return None
+
+
+def _number(cell: object) -> float | str | None:
+    """Return a latitude or longitude."""
+    if isinstance(cell, str):
+        return parse_number(cell)
+    if isinstance(cell, float):
+        return cell if math.isfinite(cell) else None
+    if isinstance(cell, int) and not isinstance(cell, bool):
+        return float(cell) if abs(cell) <= _EXACT else None
+    return None
+
+
+def _value(cell: object) -> float | str | None:
+    """Return the value: any number, however large, as `_speed` requires."""
+    if isinstance(cell, str):
+        return parse_speed(cell)
+    if isinstance(cell, float):
+        return finite(cell)
+    if isinstance(cell, int) and not isinstance(cell, bool):
+        try:
+            return float(cell)
+        except OverflowError:
+            return math.copysign(sys.float_info.max, 1 if cell > 0 else -1)
+    return None

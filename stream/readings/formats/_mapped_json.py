@@ -1,0 +1,130 @@
+"""JSON objects of any names, one a line or in an array. A column may be a path into them, such as `position.lat`."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice
+from typing import Any, BinaryIO, Final
+
+import msgspec
+
+from hatcast.stream.errors import RecordingError
+from hatcast.stream.readings.formats._columns import ARRIVAL, REQUIRED, VALUE, Columns, listed
+from hatcast.stream.readings.formats._json_array import elements
+from hatcast.stream.readings.formats._mapped import Cells, Wanted, cells_reader, recorded
+from hatcast.stream.readings.formats._recorded import UNREADABLE, first_byte, lines, split_json, wrong_format
+from hatcast.stream.readings.formats.interface import Format, Recorded
+from hatcast.stream.readings.reading import Reading
+
+NAME: Final = "jsonl"
+_LOOKED_AT: Final = 100  # first records, whose keys an error lists
+_DEPTH: Final = 4  # of these keys
+
+_Object = Mapping[str, Any]
+_CellsOf = Callable[[_Object], Cells]
+"""object -> the cells of the fields, then that of `arrival`; None if one is missing"""
+
+_read: Final = msgspec.json.Decoder().decode
+# Slower, but a number too large for a double is an infinity instead of an error.
+_read_any_number: Final = msgspec.json.Decoder(float_hook=float).decode
+
+
+def mapped_json(columns: Columns, wanted: Wanted) -> Format:
+    """Return the format of JSON objects with these columns. A field without a column is under its own name.
+
+    No column is found by the keys of other records: then one vehicle could change how those of others are read.
+    Raises SettingError if the unit is unknown.
+    """
+    target = wanted.target(columns)
+    own = {name: name for name in (*wanted.fields, ARRIVAL)} | {VALUE: wanted.value}
+    names = own | dict(columns.names)
+    other_value = None if VALUE in columns.names else VALUE
+    cells_of, read = _cells_of(names, wanted, other_value), cells_reader(target)
+
+    def decode(value: bytes) -> Reading | None:
+        found = _object_of(value)
+        return None if found is None else read(cells_of(found))
+
+    def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
+        head = first_byte(stream)
+        raws = elements(stream, path) if head == b"[" else lines(stream, head)
+        first = list(islice(raws, _LOOKED_AT))
+        matched = not first
+        for raw in chain(first, raws):
+            found = _object_of(raw)
+            cells = () if found is None else cells_of(found)
+            reading = read(cells) if cells else None
+            matched = matched or any(cell is not None for cell in cells)
+            yield recorded(raw, cells, reading, target)
+        if not matched:
+            raise _no_column(first, names, path)
+
+    return Format(NAME, decode, records, split_json, "json")
+
+
+def _no_column(first: Iterable[bytes], names: Mapping[str, str], path: str) -> RecordingError:
+    """Return the error for a recording in which no record has one of the columns."""
+    keys: dict[str, None] = {}
+    for record in first:
+        _add_keys(_object_of(record) or {}, "", _DEPTH, keys)
+    if not keys:
+        return wrong_format(path, "JSON", "one JSON object a line, or an array of them")
+    wrong = ",".join(f"{name}=COLUMN" for name in REQUIRED if names[name] not in keys)
+    return RecordingError(path, f"has none of the columns, but {listed(list(keys))}", f"write columns such as {wrong}")
+
+
+def _object_of(value: bytes) -> _Object | None:
+    try:
+        found = _read(value)
+    except UNREADABLE:
+        try:
+            found = _read_any_number(value)
+        except UNREADABLE:
+            return None
+    return found if isinstance(found, dict) else None
+
+
+def _add_keys(members: _Object, prefix: str, depth: int, found: dict[str, None]) -> None:
+    for key, member in members.items():
+        if isinstance(member, dict) and depth:
+            _add_keys(member, f"{prefix}{key}.", depth - 1, found)
+        elif isinstance(member, list):
+            found |= {f"{prefix}{key}.{at}": None for at in range(min(len(member), 3))}
+        else:
+            found[prefix + key] = None
+
+
+def _cells_of(names: Mapping[str, str], wanted: Wanted, other_value: str | None) -> _CellsOf:
+    """Return a function that finds the cells of the fields in an object.
+
+    other_value   another key of the value, if the first one is missing
+    """
+    columns = [names[name] for name in (*wanted.fields, ARRIVAL)]
+    plain = all("." not in column for column in columns)
+    getters, at = [_getter(column) for column in columns], REQUIRED.index(VALUE)
+
+    def cells_of(found: _Object) -> Cells:
+        cells = [*map(found.get, columns)] if plain else [get(found) for get in getters]
+        if other_value is not None and cells[at] is None:
+            cells[at] = found.get(other_value)
+        return cells
+
+    return cells_of
+
+
+def _getter(column: str) -> Callable[[_Object], Any]:
+    path = column.split(".")
+
+    def get(found: _Object) -> Any:
+        member: Any = found.get(column)  # a key with dots, of flattened JSON
+        if member is not None:
+            return member
+        member = found
+        for part in path:
+            if isinstance(member, dict):
+                member = member.get(part)
+            elif isinstance(member, list) and part.isascii() and part.isdigit() and int(part) < len(member):
+                member = member[int(part)]
+            else:
+                return None
+        return member
+
+    return get if len(path) > 1 else lambda found: found.get(column)

@@ -1,0 +1,213 @@
+"""Times of foreign records: ISO 8601 without a zone, epoch numbers of any unit, and strptime patterns.
+
+A reader converts one cell to milliseconds UTC. A time without an offset is local time of a zone: of two equal local
+times, at the end of summer time, the earlier one counts, and one that the clocks skip is not a time.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, tzinfo
+from typing import Final
+from zoneinfo import ZoneInfo, available_timezones
+
+from hatcast.stream.errors import SettingError, name_fix, similar_name
+from hatcast.stream.readings.formats._csv import parse_number
+from hatcast.stream.readings.reading import instant_ms
+
+TimeReader = Callable[[object], int | None]
+"""One cell, of any type -> ms UTC; None if it is not such a time"""
+
+ISO: Final = "iso"
+# Epoch units: (ms of one unit = factor / divisor, least and greatest number of this unit that `iso` recognizes).
+_EPOCHS: Final = {
+    "s": (1_000, 1, 10**8, 10**11),
+    "ms": (1, 1, 10**11, 10**14),
+    "us": (1, 1_000, 10**14, 10**17),
+    "ns": (1, 1_000_000, 10**17, 10**20),
+}  # in the order of their ranges, which have no gap: years 1973 to 5138 of each
+_LEAST_DIGITS: Final = 9  # text with fewer digits is a date, not an epoch number
+_DATE_LENGTH: Final = 10  # of YYYY-MM-DD, which has no time of day
+_INT64: Final = 1 << 63
+_DIRECTIVE: Final = re.compile(r"%(.)", re.DOTALL)
+_GROUPS: Final = dict.fromkeys("mdHMS", "([0-9][0-9])") | {"Y": "([0-9]{4})", "f": "([0-9]{1,6})"}
+_KNOWN: Final = frozenset("aAbBcdfGHIjmMpSuUVwWxXyYz")
+_ARGUMENTS: Final = "YmdHMSf"  # of datetime(), in order
+_ISO_EXAMPLE: Final = '"%d.%m.%Y %H:%M:%S"'
+
+
+def time_reader(time_format: str | None, zone: tzinfo) -> TimeReader:
+    """Return a reader of times.
+
+    time_format   `s`, `ms`, `us` or `ns` since 1970; a pattern of strptime; `iso` or None: ISO 8601, or a number whose
+                  size shows its unit (below 100,000,000,000 it is seconds)
+    zone          of times without an offset
+    Raises SettingError if it is none of these, or if the pattern does not define an instant.
+    """
+    if time_format is None or time_format == ISO:
+        return _iso_reader(zone)
+    if time_format in _EPOCHS:
+        factor, divisor, _, _ = _EPOCHS[time_format]
+        return lambda cell: _epoch_ms(_number(cell), factor, divisor)
+    check_time_format(time_format)
+    return _pattern_reader(time_format, zone)
+
+
+def check_time_format(time_format: str) -> None:
+    """Raise SettingError if it is not a time format."""
+    if time_format == ISO or time_format in _EPOCHS:
+        return
+    if "%" not in time_format:
+        known = (ISO, *_EPOCHS)
+        raise SettingError(
+            "time_format",
+            f"{time_format!r} is not a time format",
+            f"{name_fix(time_format, known)}, or a pattern such as {_ISO_EXAMPLE}",
+        )
+    letters = set(_DIRECTIVE.findall(time_format))
+    if "Z" in letters:
+        raise SettingError(
+            "time_format",
+            "%Z is a name of a zone, which is not unique",
+            "use %z for an offset such as +05:30, or name the zone with times_in",
+        )
+    has_date = letters & set("cx") or (
+        letters & set("Yy") and ("j" in letters or (letters & set("mbB") and "d" in letters))
+    )
+    has_hour = letters & set("cX") or "H" in letters or {"I", "p"} <= letters
+    if not has_date or not has_hour:
+        raise SettingError(
+            "time_format",
+            f"{time_format!r} has no {'hour' if has_date else 'year, month and day'}",
+            f"write a pattern such as {_ISO_EXAMPLE}",
+        )
+    if not _is_pattern(time_format):
+        raise SettingError(
+            "time_format",
+            f"{time_format!r} has a directive twice, or one that strptime does not know",
+            f"write a pattern such as {_ISO_EXAMPLE}",
+        )
+
+
+def zone_of(name: str) -> tzinfo:
+    """Return a time zone. Raises SettingError if there is none of this name."""
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, LookupError):
+        near = similar_name(name, available_timezones())
+        raise SettingError(
+            "times_in",
+            f"{name!r} is not a known time zone",
+            'write "UTC" or "Europe/Berlin"' if near is None else f"did you mean {near}?",
+        ) from None
+
+
+def _is_pattern(text: str) -> bool:
+    letters = [letter for letter in _DIRECTIVE.findall(text) if letter != "%"]
+    return set(letters) <= _KNOWN and len(set(letters)) == len(letters) and "%" not in _DIRECTIVE.sub("", text)
+
+
+def _iso_reader(zone: tzinfo) -> TimeReader:
+    def read(cell: object) -> int | None:
+        if not isinstance(cell, str):
+            return _sized_epoch_ms(_number(cell))
+        text = cell.strip()
+        if text.isdigit() and len(text) >= _LEAST_DIGITS:
+            return _sized_epoch_ms(_number(text))
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            return _sized_epoch_ms(_number(text))
+        return None if len(text) <= _DATE_LENGTH else _in_zone(moment, zone)
+
+    return read
+
+
+def _pattern_reader(pattern: str, zone: tzinfo) -> TimeReader:
+    # A pattern that ends in the letter Z means UTC, though strptime ignores that letter.
+    zone = UTC if pattern.endswith("Z") else zone
+    fast = _fast_reader(pattern)
+
+    def read(cell: object) -> int | None:
+        # A number is read as its digits: 20220102093000 with %Y%m%d%H%M%S.
+        text = str(cell) if cell.__class__ is int else cell
+        if not isinstance(text, str):
+            return None
+        moment = fast(text)
+        if moment is None:
+            try:
+                moment = datetime.strptime(text.strip(), pattern)  # noqa: DTZ007 - _in_zone sets the zone
+            except ValueError:
+                return None
+        return _in_zone(moment, zone)
+
+    return read
+
+
+def _fast_reader(pattern: str) -> Callable[[str], datetime | None]:
+    """Return a reader of zero-padded texts, ten times as fast as strptime; it returns None for every other text."""
+    letters = _DIRECTIVE.findall(pattern)
+    if not set(letters) <= set(_ARGUMENTS) or len(set(letters)) < len(letters):
+        return lambda _: None
+    parts = _DIRECTIVE.split(pattern)  # literal, letter, literal, ..
+    regex = "".join(_GROUPS[part] if at % 2 else re.escape(part) for at, part in enumerate(parts))
+    match = re.compile(regex).fullmatch
+    places = [letters.index(letter) if letter in letters else None for letter in _ARGUMENTS[:-1]]
+    fraction = letters.index("f") if "f" in letters else None
+
+    def read(text: str) -> datetime | None:
+        found = match(text)
+        if found is None:
+            return None
+        groups = found.groups()
+        micro = 0 if fraction is None else int(groups[fraction].ljust(6, "0"))
+        year, month, day, hour, minute, second = [0 if place is None else int(groups[place]) for place in places]
+        try:
+            return datetime(year, month, day, hour, minute, second, micro)  # noqa: DTZ001 - _in_zone sets the zone
+        except ValueError:
+            return None
+
+    return read
+
+
+def _in_zone(moment: datetime, zone: tzinfo) -> int | None:
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=zone, fold=0)
+        earlier, later = moment.utcoffset(), moment.replace(fold=1).utcoffset()
+        if earlier is None or later is None or earlier < later:  # the clocks skip this local time (PEP 495)
+            return None
+    return instant_ms(moment)
+
+
+def _number(cell: object) -> int | float | None:
+    """Return the number of a cell; None if it is none, or not finite."""
+    if isinstance(cell, int):
+        return None if isinstance(cell, bool) else cell
+    if isinstance(cell, str):
+        if cell.isascii() and cell.isdigit() and len(cell) <= 20:  # exactly: a float has 53 bits
+            return int(cell)
+        parsed = parse_number(cell)
+        cell = parsed if isinstance(parsed, float) else None
+    return cell if isinstance(cell, float) and math.isfinite(cell) else None
+
+
+def _sized_epoch_ms(number: int | float | None) -> int | None:
+    """Convert epoch time of the unit that its size shows."""
+    if number is not None:
+        for factor, divisor, least, end in _EPOCHS.values():
+            if least <= number < end:
+                return _epoch_ms(number, factor, divisor)
+    return None
+
+
+def _epoch_ms(number: int | float | None, factor: int, divisor: int) -> int | None:
+    """Round to milliseconds, half to even; None outside 64 bits, in which Kafka's timestamps are."""
+    if number is None:
+        return None
+    if isinstance(number, float):
+        product = number * factor / divisor
+        rounded = round(product) if math.isfinite(product) else _INT64
+    else:
+        rounded, rest = divmod(number * factor, divisor)
+        rounded += 2 * rest > divisor or (2 * rest == divisor and rounded % 2)
+    return rounded if -_INT64 <= rounded < _INT64 else None
