@@ -1,8 +1,16 @@
 """hatcast: continual private means from a stream of vehicle telemetry.
 
-    from hatcast import ESTIMATORS, FORMATS, ReleaseRecord, load_settings
+    import hatcast
 
-    policy = load_settings("hatcast.toml").policy
+    policy = hatcast.Policy(
+        name="bus-speeds",
+        upper_bound=65.0,
+        timezone="Asia/Kolkata",
+        privacy={"epsilon": 1.0, "max_hats_per_day": 5, "daily_limit": 5.0},
+        estimator="array_averaging",
+    )
+    releases = hatcast.batch("day.jsonl", policy, format="jsonl", ledger="day.ledger")
+    releases.to_polars()
 
 Everything else is in `hatcast.stream`, the pure core, and in `hatcast.agents`, which talks to Kafka, Redis and people.
 Names here are stable within a minor version.
@@ -12,37 +20,64 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from hatcast.agents.api.batching import batch
+    from hatcast.agents.api.estimating import estimates
+    from hatcast.agents.api.planning import PlannedLimit, PlannedLimits, plan
+    from hatcast.agents.api.policy import Policy
+    from hatcast.agents.api.raw import RawMeans, raw_means
+    from hatcast.agents.api.reading import read
+    from hatcast.agents.api.records import Answers, BatchReleases, BudgetDays, Estimates, Releases
+    from hatcast.agents.api.warnings import HatcastWarning
     from hatcast.agents.config.settings import Settings, load_settings
     from hatcast.stream.errors import HatcastError
     from hatcast.stream.estimators import ESTIMATORS
-    from hatcast.stream.policy.policy import Policy
     from hatcast.stream.readings.formats import FORMATS
-    from hatcast.stream.records import BudgetRecord, QueryRecord, ReleaseRecord
+    from hatcast.stream.records import BudgetRecord, EstimateRecord, QueryRecord, ReleaseRecord
 
 __all__ = [
     "ESTIMATORS",
     "FORMATS",
+    "Answers",
+    "BatchReleases",
+    "BudgetDays",
     "BudgetRecord",
+    "EstimateRecord",
+    "Estimates",
     "HatcastError",
+    "HatcastWarning",
+    "PlannedLimit",
+    "PlannedLimits",
     "Policy",
     "QueryRecord",
+    "RawMeans",
     "ReleaseRecord",
+    "Releases",
     "Settings",
+    "batch",
+    "estimates",
     "load_settings",
+    "plan",
+    "raw_means",
+    "read",
 ]
 
-# Loaded at first use: `hatcast --help` must not wait for numpy.
-_MODULES: Final = {
-    "BudgetRecord": "hatcast.stream.records",
-    "ESTIMATORS": "hatcast.stream.estimators",
-    "FORMATS": "hatcast.stream.readings.formats",
-    "HatcastError": "hatcast.stream.errors",
-    "Policy": "hatcast.stream.policy.policy",
-    "QueryRecord": "hatcast.stream.records",
-    "ReleaseRecord": "hatcast.stream.records",
-    "Settings": "hatcast.agents.config.settings",
-    "load_settings": "hatcast.agents.config.settings",
+_NAMES: Final = {
+    "hatcast.agents.api.batching": ("batch",),
+    "hatcast.agents.api.estimating": ("estimates",),
+    "hatcast.agents.api.planning": ("PlannedLimit", "PlannedLimits", "plan"),
+    "hatcast.agents.api.policy": ("Policy",),
+    "hatcast.agents.api.raw": ("RawMeans", "raw_means"),
+    "hatcast.agents.api.reading": ("read",),
+    "hatcast.agents.api.records": ("Answers", "BatchReleases", "BudgetDays", "Estimates", "Releases"),
+    "hatcast.agents.api.warnings": ("HatcastWarning",),
+    "hatcast.agents.config.settings": ("Settings", "load_settings"),
+    "hatcast.stream.errors": ("HatcastError",),
+    "hatcast.stream.estimators": ("ESTIMATORS",),
+    "hatcast.stream.readings.formats": ("FORMATS",),
+    "hatcast.stream.records": ("BudgetRecord", "EstimateRecord", "QueryRecord", "ReleaseRecord"),
 }
+# Loaded at first use: `hatcast --help` must not wait for numpy.
+_MODULES: Final = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

@@ -91,13 +91,25 @@ def read_ledger(path: Path, policy: Policy) -> Iterator[LedgerDays]:
 
     Raises HatcastError: the file is missing, not a ledger, in use or unreadable, or has no such policy.
     """
+    with _open_readable(path) as database:
+        _check_policy(database, path, policy)
+        yield LedgerDays(database, policy)
+
+
+def ledger_records(path: Path) -> list[bytes]:
+    """Return every stored record of a ledger file: releases and answers, of all policies. Raises as `read_ledger`."""
+    with _open_readable(path) as database:
+        return [bytes(record) for (record,) in database.execute("SELECT record FROM releases")]
+
+
+@contextmanager
+def _open_readable(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.is_file():
         raise HatcastError(f"{path}: no such file; `hatcast batch --ledger` creates it")
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=0.0)) as database:
             check_readable(database, path)
-            _check_policy(database, path, policy)
-            yield LedgerDays(database, policy)
+            yield database
     except sqlite3.OperationalError as error:
         raise unusable_error(path, error) from None
     except sqlite3.DatabaseError:

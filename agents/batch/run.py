@@ -84,6 +84,32 @@ class Released:
     records: Iterator[bytes]
 
 
+def release_problem(
+    settings: Settings, days: "Days | None", reports: str | Path | None, option: Callable[[str], str]
+) -> str | None:
+    """Return why releases cannot have these options under the policy, with the fix; None if they can.
+
+    option   writes the name of an option
+    """
+    policy = settings.policy
+    if days is not None and policy.relation is not Relation.ADD_REMOVE:
+        return f'{option("days")} is for {option("ledger")} under relation = "add_remove"'
+    for query in policy.queries:
+        if query.on_request:
+            return (
+                f"the query {query.name!r} takes requests, which need workers: for {option('ledger')} write its"
+                " speed_limit and no on_request"
+            )
+    if reports is not None and not policy.takes_reports:
+        return f"{option('reports')} is for estimators that read reports; {policy.estimator} does not"
+    if reports is None and policy.takes_reports:
+        return (
+            "the policy's releases need the reports of devices: give the output of `hatcast dump reports` as"
+            f" {option('reports')}"
+        )
+    return None
+
+
 def fold_input(run: Run, retention: Retention, ledger: "LedgerFile | None" = None) -> FoldResult:
     """Fold the input, continuing the ledger's earlier runs. Without a ledger and a user key, use a random key.
 

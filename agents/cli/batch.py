@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from hatcast.agents.batch.retention import RetainNothing, RetainTotals
-from hatcast.agents.batch.run import Run, StartProgress, files_input, fold_input, open_released
+from hatcast.agents.batch.run import Run, StartProgress, files_input, fold_input, open_released, release_problem
 from hatcast.agents.cli.batch_tables import ShownRelease, releases_table, show_answers, show_hats, show_outcomes
 from hatcast.agents.cli.options import config_option, days_of, json_option
 from hatcast.agents.config.settings import Settings, load_settings
@@ -103,20 +103,13 @@ def _check_release(
     settings: Settings, ledger: Path | None, days: tuple[date, date] | None, reports: Path | None
 ) -> None:
     """Raise UsageError if these options do not fit each other or the policy."""
-    if days is not None and (ledger is None or settings.policy.relation is not Relation.ADD_REMOVE):
-        raise click.UsageError('--days is for --ledger under relation = "add_remove"')
-    for query in settings.policy.queries if ledger is not None else ():
-        if query.on_request:
-            raise click.UsageError(
-                f"the query {query.name!r} takes requests, which need workers: for --ledger write its speed_limit"
-                " and no on_request"
-            )
-    if reports is not None and not settings.policy.takes_reports:
+    if ledger is None and days is not None:
+        raise click.UsageError("--days is for --ledger")
+    if ledger is None and reports is not None and not settings.policy.takes_reports:
         raise click.UsageError(f"--reports is for estimators that read reports; {settings.policy.estimator} does not")
-    if reports is None and settings.policy.takes_reports and ledger is not None:
-        raise click.UsageError(
-            "the policy's releases need the reports of devices: give the output of `hatcast dump reports` as --reports"
-        )
+    problem = None if ledger is None else release_problem(settings, days, reports, "--{}".format)
+    if problem is not None:
+        raise click.UsageError(problem)
 
 
 @contextmanager

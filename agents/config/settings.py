@@ -20,7 +20,7 @@ from hatcast.stream.errors import HatcastError, SettingError, name_fix
 from hatcast.stream.policy.key_errors import such_as
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.toml_tables import decode_table, duration_ms
-from hatcast.stream.readings.formats import FORMATS
+from hatcast.stream.readings.formats import FORMATS, jsonl
 from hatcast.stream.readings.partitioner import PARTITIONERS
 from hatcast.stream.readings.pseudonyms import KEY_BYTES
 
@@ -164,6 +164,28 @@ def load_settings(
 
 def parse_settings(table: Mapping[str, Any], folder: Path, environment: Mapping[str, str]) -> Settings:
     """Check a decoded file and return its settings. Relative paths start at `folder`. Raises SettingError."""
+
+    def policy_of(given: _File) -> Policy:
+        return policy_of_table(
+            given.policy, given.topics.telemetry_format, lambda name: _read(folder, name, "policy.cells")
+        )
+
+    return _settings(table, folder, environment, policy_of)
+
+
+def policy_of_keys(table: Mapping[str, Any], folder: Path) -> Policy:
+    """Return the policy of a `[policy]` table; names of files are relative to `folder`. Raises SettingError."""
+    return policy_of_table(table, jsonl.NAME, lambda name: _read(folder, name, "policy.cells"))
+
+
+def settings_of_policy(policy: Policy, environment: Mapping[str, str] = os.environ) -> Settings:
+    """Return the settings of a file that has this policy and no other table. Raises SettingError."""
+    return _settings({"policy": {}}, Path(), environment, lambda _: policy)
+
+
+def _settings(
+    table: Mapping[str, Any], folder: Path, environment: Mapping[str, str], policy_of: Callable[[_File], Policy]
+) -> Settings:
     given = decode_table(table, _File, "")
     given = msgspec.structs.replace(given, topics=given.topics.prefixed(table.get("topics", {})))
     _check_choices(given)
@@ -188,9 +210,7 @@ def parse_settings(table: Mapping[str, Any], folder: Path, environment: Mapping[
         raise SettingError(
             "topics.telemetry_retention", f"{retention!r} is too short to rebuild a lost Redis", 'use "72h" or more'
         )
-    policy = policy_of_table(
-        given.policy, given.topics.telemetry_format, lambda name: _read(folder, name, "policy.cells")
-    )
+    policy = policy_of(given)
     return Settings(
         kafka=kafka,
         redis=redis,

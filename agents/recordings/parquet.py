@@ -30,6 +30,8 @@ _MILLISECONDS: Final = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (
 _lines: Final = msgspec.json.Encoder(enc_hook=str).encode_lines
 
 Rows = Iterable[Sequence[object]]
+Conversion = Callable[["pa.Array"], list[object]]
+"""Converts a column to JSON types."""
 
 
 def is_parquet(file: BinaryIO) -> bool:
@@ -49,9 +51,32 @@ def parquet_records(file: BinaryIO, path: str, feed: Format) -> Iterator[Recorde
         raise RecordingError(
             path, f"is Parquet, and {feed.name} has no columns", "name the format that its columns have"
         )
+    return _records(reader, _encoded(file, path, reader.table, _conversion(feed)), path)
+
+
+def table_records(table: "pa.Table", name: str, feed: Format) -> Iterator[Recorded]:
+    """Return the rows of a table in memory as records of a feed, in their order.
+
+    name   of the table, for error messages
+    Raises RecordingError: the feed's format has no columns, or not these ones.
+    """
+    names: list[str] = table.column_names
+    reader = feed if feed.rows is None else feed.rows(names, name)
+    if reader.table is None:
+        raise RecordingError(
+            name, f"is a table, and {feed.name} has no columns", "name the format that its columns have"
+        )
+    chunks = _encoded_rows(names, table.to_batches(_BATCH_ROWS), reader.table, _conversion(feed))
+    return _records(reader, chunks, name)
+
+
+def _records(reader: Format, chunks: Iterator[bytes], path: str) -> Iterator[Recorded]:
+    return reader.records(io.BufferedReader(_Chunks(chunks), 1 << 18), path)
+
+
+def _conversion(feed: Format) -> Conversion:
     # Named columns have times of a format, and a timestamp is none of epoch numbers: it is passed as text.
-    values = _values if feed.rows is None else _texts_of_times
-    return reader.records(io.BufferedReader(_Chunks(_encoded(file, path, reader.table, values)), 1 << 18), path)
+    return _values if feed.rows is None else _texts_of_times
 
 
 def _names(file: BinaryIO, path: str) -> list[str]:
@@ -64,21 +89,14 @@ def _names(file: BinaryIO, path: str) -> list[str]:
     return names
 
 
-def _encoded(file: BinaryIO, path: str, table: Table, values: Callable[["pa.Array"], list[object]]) -> Iterator[bytes]:
-    """Yield the rows as JSON lines, or as CSV with a header.
-
-    values   converts a column to JSON types
-    """
+def _encoded(file: BinaryIO, path: str, table: Table, values: Conversion) -> Iterator[bytes]:
+    """Yield the rows of a file as JSON lines, or as CSV with a header."""
     import pyarrow.parquet as pq
 
     with _readable(path):
         parquet = pq.ParquetFile(file, buffer_size=_READ_BYTES, pre_buffer=False)
-        names = parquet.schema_arrow.names
-        if table == "csv":
-            yield _csv([names])
-        for batch in parquet.iter_batches(_BATCH_ROWS, use_threads=False):
-            rows = zip(*map(values, batch.columns), strict=True)
-            yield _csv(rows) if table == "csv" else _json(names, rows)
+        batches = parquet.iter_batches(_BATCH_ROWS, use_threads=False)
+        yield from _encoded_rows(parquet.schema_arrow.names, batches, table, values)
 
 
 @contextmanager
@@ -92,6 +110,17 @@ def _readable(path: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # an error of the disk, not of the file's contents
         raise RecordingError(path, "is not a complete Parquet file", "it may be cut off: fetch it again") from None
+
+
+def _encoded_rows(
+    names: Sequence[str], batches: Iterable["pa.RecordBatch"], table: Table, values: Conversion
+) -> Iterator[bytes]:
+    """Yield rows as JSON lines, or as CSV with a header."""
+    if table == "csv":
+        yield _csv([names])
+    for batch in batches:
+        rows = zip(*map(values, batch.columns), strict=True)
+        yield _csv(rows) if table == "csv" else _json(names, rows)
 
 
 def _values(column: "pa.Array") -> list[object]:

@@ -1,7 +1,7 @@
 """Public counts of whole days: who was where and how often, without speeds."""
 
 import csv
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -14,7 +14,7 @@ from hatcast.stream.policy.policy import Policy
 from hatcast.stream.tracker.contributions import HatCounts
 
 if TYPE_CHECKING:  # the processes that search for keys import this module, and no recordings
-    from hatcast.agents.research.days import RecordedDay
+    from hatcast.agents.research.days import RecordedDay, Recordings
 
 _MOST_DAYS: Final = 7
 HEADER: Final = ("date", "hour", "cell", "vehicle", "readings")
@@ -59,10 +59,19 @@ def counts_of_recordings(
 
     Raises RecordingError. Calls `progress` with the number of records folded since the last call.
     """
-    from hatcast.agents.research.days import TRACKER_CAP, open_days, with_users
+    from hatcast.agents.research.days import open_days
 
     with open_days(paths, feed_format) as recordings:
-        days = recordings.days(replace(policy, max_hats_per_day=TRACKER_CAP), progress)
+        return counts_of_opened(recordings, policy, min_users, progress)
+
+
+def counts_of_opened(
+    recordings: "Recordings", policy: Policy, min_users: int, progress: Callable[[int], None]
+) -> Counts:
+    """Fold open recordings, as `counts_of_recordings` does."""
+    from hatcast.agents.research.days import TRACKER_CAP, with_users
+
+    days = recordings.days(replace(policy, max_hats_per_day=TRACKER_CAP), progress)
     return counts_of_days(with_users(days, min_users))
 
 
@@ -86,7 +95,7 @@ def counts_of_file(path: Path, min_users: int) -> Counts:
             reader = csv.DictReader(file)
             if reader.fieldnames is None or not {*HEADER} <= {*reader.fieldnames}:
                 raise RecordingError(str(path), "has other columns", fix)
-            rows = [_row_of(line) for line in reader]
+            rows = [row_of(line) for line in reader]
     except OSError as error:
         raise RecordingError(str(path), f"cannot be read ({error.strerror})", "check the path") from None
     except (ValueError, TypeError, csv.Error):
@@ -123,7 +132,8 @@ def counts_of_rows(rows: Iterable[Row], min_users: int) -> Counts:
     return Counts(tuple(days), len(cells))
 
 
-def _row_of(line: dict[str, str]) -> Row:
+def row_of(line: Mapping[str, str]) -> Row:
+    """Return the row of a line with the columns `HEADER`. Raises KeyError, ValueError or TypeError."""
     row = line["date"], int(line["hour"]), line["cell"], line["vehicle"], int(line["readings"])
     if not (0 <= row[1] <= 23 and row[4] >= 1 and row[0] and row[2] and row[3]):
         raise ValueError

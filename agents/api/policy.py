@@ -1,0 +1,131 @@
+"""`hatcast.Policy`: a policy from keyword arguments or from a file."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import date
+from pathlib import Path
+from typing import Any, Final, Self, Unpack
+
+from hatcast.agents.api.keywords import PolicyKeywords
+from hatcast.agents.config.settings import Settings, load_settings, policy_of_keys, settings_of_policy
+from hatcast.stream.errors import SettingError
+from hatcast.stream.policy import policy as checked
+
+_KEY_OF: Final = {"from_date": "from"}  # a Python keyword cannot name an argument
+
+
+class Policy(checked.Policy):
+    """The public parameters of releases, made from the keys of `[policy]` in hatcast.toml.
+
+        Policy(
+            name="bus-speeds",
+            upper_bound=65.0,
+            timezone="Asia/Kolkata",
+            privacy={"epsilon": 1.0, "max_hats_per_day": 5, "daily_limit": 5.0},
+            estimator="array_averaging",
+        )
+
+    Tables are dictionaries, and `[[policy.query]]` is a list of them under `query`; `estimator` may also be a name, and
+    `from_date` is the key `from`. Files of cells are relative to the current folder. The checks are those of the file.
+    Attributes are in the units of the releases' code: values in thousandths of their unit, times in milliseconds;
+    `policy_id` is the hash of all keys but the name. `keys` are the given keys.
+
+    Raises SettingError: a key is missing, unknown, of a wrong type or out of range.
+    """
+
+    keys: Mapping[str, Any]
+
+    def __init__(self, **keys: Unpack[PolicyKeywords]) -> None:
+        table = _table(keys)
+        self._fill(table, policy_of_keys(table, Path()))
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Self:
+        """Return the policy of a hatcast.toml. Raises HatcastError."""
+        tables: list[dict[str, Any]] = []
+
+        def keep(table: dict[str, Any]) -> dict[str, Any]:
+            tables.append(table)
+            return table
+
+        policy = load_settings(Path(path), transform_policy=keep).policy
+        return cls._of(tables[0], policy)
+
+    @classmethod
+    def _of(cls, table: Mapping[str, Any], policy: checked.Policy) -> Self:
+        made = cls.__new__(cls)
+        made._fill(table, policy)  # noqa: SLF001 - an object of this class
+        return made
+
+    def _fill(self, table: Mapping[str, Any], policy: checked.Policy) -> None:
+        for field in fields(policy):
+            object.__setattr__(self, field.name, getattr(policy, field.name))
+        object.__setattr__(self, "keys", table)
+
+    def __repr__(self) -> str:
+        shown = dict(self.keys)
+        if isinstance(estimator := shown.get("estimator"), Mapping) and [*estimator] == ["name"]:
+            shown["estimator"] = estimator["name"]
+        given = (f"{_argument(key)}={_shown(value)}" for key, value in shown.items())
+        return f"{type(self).__name__}({', '.join(given)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self)._of, (self.keys, plain_policy(self))  # noqa: SLF001 - a method of this class
+
+
+def plain_policy(policy: checked.Policy) -> checked.Policy:
+    """Return the policy as the type of which the releases' code makes copies with other fields."""
+    if type(policy) is checked.Policy:
+        return policy
+    return checked.Policy(**{field.name: getattr(policy, field.name) for field in fields(policy)})
+
+
+def settings_of(policy: str | Path | checked.Policy | Settings) -> Settings:
+    """Return the settings of a policy, or of a file. Raises HatcastError."""
+    if isinstance(policy, Settings):
+        return policy
+    if isinstance(policy, checked.Policy):
+        return settings_of_policy(plain_policy(policy))
+    return load_settings(Path(os.fspath(policy)))
+
+
+def _argument(key: str) -> str:
+    return next((argument for argument, name in _KEY_OF.items() if name == key), key)
+
+
+def _shown(value: Any) -> str:
+    """Return the repr of a value whose tables have the names of arguments."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_argument(key)!r}: {_shown(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_shown, value)) + "]"
+    return repr(value)
+
+
+def _table(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the table that a TOML file with these keys has. An argument that is None is not given."""
+    table: dict[str, Any] = {
+        _KEY_OF.get(key, key): _value(value, f"policy.{key}") for key, value in keys.items() if value is not None
+    }
+    if isinstance(table.get("estimator"), str):
+        table["estimator"] = {"name": table["estimator"]}
+    return table
+
+
+def _value(value: Any, where: str) -> Any:
+    if hasattr(value, "item"):  # a number of NumPy
+        value = value.item()
+    if isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {
+            _KEY_OF.get(key, key): _value(each, f"{where}.{key}") for key, each in value.items() if each is not None
+        }
+    if isinstance(value, list | tuple):
+        return [_value(each, where) for each in value]
+    raise SettingError(where, f"is of the type {type(value).__name__}", "give text, a number, a list or a dictionary")

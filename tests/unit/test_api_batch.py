@@ -1,0 +1,248 @@
+"""`hatcast.batch`: files and frames give the records, the warnings and the errors of `hatcast batch`."""
+
+import json
+import random
+import warnings
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import hatcast
+from hatcast.stream.errors import HatcastError
+from tests.batching import CONFIG, USERS, batch, releases
+from tests.unit.test_api_policy import policy
+
+NOON = datetime(2022, 1, 2, 12, tzinfo=UTC)
+EXACT = {"epsilon": 10.0, "max_hats_per_day": 40, "daily_limit": 1000.0, "min_users": 3}
+
+Rows = list[dict[str, Any]]
+
+
+def readings(shuffled: int | None = None) -> Rows:
+    """Two hours of all users, one of them in another hexagon, and a row without a speed."""
+    rows: Rows = [
+        {
+            "vehicle": user,
+            "time": int(NOON.timestamp() * 1000) + (7 * minute) * 60_000 + 1_000 * number,
+            "lat": 21.19,
+            "lon": 72.81 if number < 8 else 72.9,
+            "speed": 20.0 + number,
+        }
+        for minute in range(15)
+        for number, user in enumerate(USERS)
+    ]
+    rows.append({**rows[-1], "speed": None})
+    if shuffled is not None:
+        random.Random(shuffled).shuffle(rows)
+    return rows
+
+
+def written(path: Path, rows: Rows) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+FRAMES: dict[str, Callable[[Rows], Any]] = {
+    "polars": pl.DataFrame,
+    "pandas": pd.DataFrame,
+    "table": pa.Table.from_pylist,
+    "stream": lambda rows: pa.RecordBatchReader.from_batches(
+        (table := pa.Table.from_pylist(rows)).schema, table.to_batches()
+    ),
+    "times": lambda rows: pl.DataFrame(rows).with_columns(pl.col("time").cast(pl.Datetime("ms", "UTC"))),
+    "categories": lambda rows: pl.DataFrame(rows).with_columns(pl.col("vehicle").cast(pl.Categorical)),
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+@pytest.mark.parametrize("shuffled", [None, 3])
+def test_a_frame_in_any_order_gives_the_figures_of_the_file(tmp_path: Path, kind: str, shuffled: int | None) -> None:
+    path = written(tmp_path / "readings.jsonl", readings())
+    config = tmp_path / "hatcast.toml"
+    config.write_text(CONFIG)
+    printed = json.loads(batch(path, "--format", "jsonl", "--config", config, "--contributions", "--json").stdout)
+    found = hatcast.raw_means(FRAMES[kind](readings(shuffled)), policy()).to_arrow().to_pylist()
+    assert {f"{row['cell']}/{row['date']}/{row['slot']}": [row["users"], row["readings"]] for row in found} == {
+        hat: totals[:2] for hat, totals in printed["hats"].items()
+    }
+    for row in found:
+        users, count, total, maximum = printed["hats"][f"{row['cell']}/{row['date']}/{row['slot']}"]
+        assert (row["mean"], row["maximum"]) == (total / count / 1000, maximum / 1000)
+        assert users >= 4
+    released = hatcast.batch(FRAMES[kind](readings(shuffled)), policy(), ledger=tmp_path / "ledger")
+    assert released.outcomes == printed["outcomes"] == {"accepted": 180, "undecodable": 1}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_a_frame_and_the_command_share_a_ledger_and_get_the_same_bytes(tmp_path: Path, kind: str) -> None:
+    path = written(tmp_path / "readings.jsonl", readings())
+    config, ledger = tmp_path / "hatcast.toml", tmp_path / "ledger"
+    config.write_text(CONFIG)
+    first = hatcast.batch(FRAMES[kind](readings()), policy(), ledger=ledger)
+    printed = batch(path, "--format", "jsonl", "--config", config, "--ledger", ledger, "--json").stdout
+    assert b"".join(value + b"\n" for value in first.values).decode() == printed
+    assert hatcast.batch(path, config, ledger=ledger, format="jsonl").values == first.values
+    [day] = first.budget
+    assert (day.releases, day.epsilon_user_day) == (4, 4.0)
+
+
+def test_without_noise_to_speak_of_the_means_are_the_true_ones(tmp_path: Path) -> None:
+    precise = policy(privacy=EXACT | {"epsilon": 1e6, "daily_limit": 4e7, "acknowledge_weak_privacy": True})
+    released = hatcast.batch(pl.DataFrame(readings()), precise, ledger=tmp_path / "ledger").to_polars()
+    true = hatcast.raw_means(pl.DataFrame(readings()), precise).to_polars()
+    joined = released.join(true, on=["cell", "date", "slot"], suffix="_true")
+    assert joined.height == true.height == 4
+    assert (joined["mean"] - joined["mean_true"]).abs().max() < 0.05  # type: ignore[operator]  # of four rows
+
+
+def test_without_a_ledger_every_call_draws_again_and_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.warns(hatcast.HatcastWarning, match="costs the budget again") as caught:
+        first = hatcast.batch(pl.DataFrame(readings()), policy())
+    assert [Path(each.filename) for each in caught] == [Path(__file__)]
+    with pytest.warns(hatcast.HatcastWarning):
+        second = hatcast.batch(pl.DataFrame(readings()), policy())
+    assert [each.raw for each in first] != [each.raw for each in second]
+    assert [each.release_id for each in first] == [each.release_id for each in second]
+    assert [*tmp_path.iterdir()] == []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        hatcast.batch(pl.DataFrame(readings()), policy(), ledger="ledger")
+
+
+def test_hints_of_the_command_are_warnings_and_private_counts_are_not_shown(tmp_path: Path) -> None:
+    cells = tmp_path / "cells.txt"
+    cells.write_text('source = "public"\n8742d9d68ffffff\n')
+    far = policy(timezone="America/Chicago", hours=(9, 10))
+    with pytest.warns(hatcast.HatcastWarning, match=r"none of 181 records accepted; .* outside_hours"):
+        assert hatcast.batch(pl.DataFrame(readings()), far, ledger=tmp_path / "1").outcomes is not None
+    hidden = policy(
+        timezone="America/Chicago",
+        hours=(9, 10),
+        cells=cells,
+        privacy={"epsilon": 1.0, "max_hats_per_day": 1, "daily_limit": 1.0, "relation": "add_remove"},
+        estimator={"name": "capped_ratio", "array_length": 20},
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        done = hatcast.batch(pl.DataFrame(readings()), hidden, ledger=tmp_path / "2", days=("2022-01-02", "2022-01-02"))
+    assert done.outcomes is None
+    assert [each.date for each in done] == ["2022-01-02"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ({"format": "josnl"}, "format: 'josnl' is not a format; did you mean jsonl? use one of jsonl, itms,"),
+        ({"format": "gtfs-rt"}, "data: is a table, and gtfs-rt has no columns; name the format that its columns have"),
+        ({"format": "capmetro"}, "data: "),
+        ({"days": ("2022-01-01", "2022-01-02")}, '`days` is for `ledger` under relation = "add_remove"'),
+        ({"days": ("2022-01-01", "x")}, "days: 'x' is not a date; write two dates"),
+        ({"reports": "r.jsonl"}, "`reports` is for estimators that read reports; baseline does not"),
+        ({"data": 7}, "data is of the type int, which is neither a file nor a table: give a path"),
+        (
+            {"data": pl.LazyFrame({"a": [1]})},
+            "data is of the type LazyFrame, which is neither a file nor a table",
+        ),
+        ({"data": []}, "data is of the type list, which is neither"),
+        ({"data": "absent.jsonl", "format": "jsonl"}, "absent.jsonl: is missing; check the path"),
+        ({"data": "absent.jsonl"}, "absent.jsonl: has no format; name it as format: jsonl, itms,"),
+        ({"policy": "absent.toml"}, "absent.toml: no such file; create it with `hatcast init`, or name another file"),
+    ],
+)
+def test_a_wrong_argument_is_one_line_that_names_the_fix_in_python(
+    tmp_path: Path, arguments: dict[str, Any], line: str
+) -> None:
+    given: dict[str, Any] = {
+        "data": pl.DataFrame(readings()),
+        "policy": policy(),
+        "ledger": tmp_path / "ledger",
+    } | arguments
+    with pytest.raises(HatcastError) as refused:
+        hatcast.batch(given.pop("data"), given.pop("policy"), **given)
+    text = str(refused.value)
+    assert text.startswith(line)
+    assert "\n" not in text
+    assert "--" not in text
+
+
+def test_a_table_with_other_columns_has_only_undecodable_rows(tmp_path: Path) -> None:
+    with pytest.raises(HatcastError, match=r"^data: .*jsonl"):
+        hatcast.batch(pl.DataFrame({"plate": ["a"]}), policy(), ledger=tmp_path / "ledger")
+
+
+def test_the_records_are_typed_and_a_frame_of_every_library(tmp_path: Path) -> None:
+    released = hatcast.batch(pl.DataFrame(readings()), policy(), ledger=tmp_path / "ledger")
+    assert len(released) == 4
+    assert [each.status for each in released] == ["released"] * 4
+    polars, pandas, arrow = released.to_polars(), released.to_pandas(), released.to_arrow()
+    assert polars["mean"].to_list() == pandas["mean"].to_list() == arrow["mean"].to_pylist()
+    assert pl.DataFrame(released).equals(polars)
+    assert pa.table(released).equals(arrow)
+    assert pa.schema(released).equals(arrow.schema)
+    assert [json.loads(each) for each in arrow["record"].to_pylist()] == [json.loads(each) for each in released.values]
+    assert "record" not in repr(released)
+    assert repr(released).startswith("BatchReleases: 4 rows\ndate        slot ")
+
+
+def test_records_are_written_and_read_again(tmp_path: Path) -> None:
+    released = hatcast.batch(pl.DataFrame(readings()), policy(), ledger=tmp_path / "ledger")
+    for name in ("releases.jsonl", "releases.parquet", "releases.csv", "releases.geojson"):
+        released.write(tmp_path / name)
+    assert hatcast.read(tmp_path / "releases.jsonl").values == released.values
+    assert hatcast.read(tmp_path / "releases.parquet").values == released.values
+    assert len(json.loads((tmp_path / "releases.geojson").read_text())["features"]) == 4
+    with pytest.raises(HatcastError, match=r"releases\.csv exists already"):
+        released.write(tmp_path / "releases.csv")
+
+
+def test_the_command_prints_what_batch_returns_for_a_policy_with_queries(tmp_path: Path) -> None:
+    asking = policy(
+        query=[{"name": "fast", "kind": "mean_speed", "days": 1, "epsilon": 0.5, "min_n": 1, "from_date": "2022-01-02"}]
+    )
+    released = hatcast.batch(pl.DataFrame(readings()), asking, ledger=tmp_path / "ledger")
+    assert len(released.answers) > 0
+    assert {each.query for each in released.answers} == {"fast"}
+    found = releases(
+        batch(
+            written(tmp_path / "r.jsonl", readings()),
+            *("--format", "jsonl", "--config", _file(tmp_path, asking), "--ledger", tmp_path / "ledger", "--json"),
+        )
+    )
+    assert {each["release_id"] for each in found} == {
+        *(each.release_id for each in released),
+        *(each.release_id for each in released.answers),
+    }
+
+
+def _file(folder: Path, asking: hatcast.Policy) -> Path:
+    path = folder / "asking.toml"
+    [query] = asking.keys["query"]
+    lines = [f"{key} = {json.dumps(value)}" for key, value in query.items()]
+    path.write_text(CONFIG + "[[policy.query]]\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def test_another_value_than_the_speed_has_its_own_range_and_unit(tmp_path: Path) -> None:
+    late = hatcast.Policy(
+        name="delays",
+        timezone="UTC",
+        hours=(0, 24),
+        value={"name": "delay", "unit": "s", "lower": -600, "upper": 3600},
+        privacy=EXACT | {"epsilon": 1e6, "daily_limit": 4e7, "acknowledge_weak_privacy": True},  # type: ignore[arg-type]  # a plain dict
+        estimator="baseline",
+    )
+    frame = pl.DataFrame(readings()[:-1]).with_columns(delay=-pl.col("speed")).drop("speed")
+    [true, *_] = hatcast.raw_means(frame, late).to_arrow().to_pylist()
+    assert (true["mean"] < 0, true["unit"]) == (True, "s")
+    released = hatcast.batch(frame, late, ledger=tmp_path / "ledger")
+    assert released.outcomes == {"accepted": 180}
+    joined = released.to_polars().join(hatcast.raw_means(frame, late).to_polars(), on=["cell", "slot"], suffix="_true")
+    assert (joined["mean"] - joined["mean_true"]).abs().max() < 1.0  # type: ignore[operator]  # of four rows
+    assert joined["unit"].to_list() == ["s"] * 4

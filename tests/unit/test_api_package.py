@@ -1,0 +1,130 @@
+"""The package `hatcast`: light to import, typed for strict checkers, and nothing private by accident."""
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import hatcast
+from hatcast.stream.errors import HatcastError
+from tests.folding import record
+from tests.unit.test_api_batch import readings
+from tests.unit.test_api_policy import policy
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("numpy", "polars", "pandas", "pyarrow", "h3", "opendp", "kafka", "aiokafka", "faust", "msgspec", "click")
+SCRIPT = """
+from datetime import date
+from pathlib import Path
+
+import pandas as pd
+import polars as pl
+
+import hatcast
+
+policy = hatcast.Policy(
+    name="speeds",
+    upper_bound=65.0,
+    timezone="UTC",
+    privacy={"epsilon": 1.0, "max_hats_per_day": 5, "daily_limit": 5.0},
+    estimator="array_averaging",
+)
+released = hatcast.batch(pl.DataFrame({"vehicle": ["a"]}), policy, ledger=Path("l"))
+also = hatcast.batch(pd.DataFrame({"vehicle": ["a"]}), "hatcast.toml", days=(date(2022, 1, 1), "2022-01-02"))
+means: list[float | None] = [release.mean for release in released]
+frame: pl.DataFrame = released.to_polars()
+other: pd.DataFrame = also.answers.to_pandas()
+read: hatcast.Releases = hatcast.read("releases.jsonl")
+stages: list[str] = [estimate.stage for estimate in hatcast.estimates(read, policy)]
+days: hatcast.BudgetDays = hatcast.read(hatcast.load_settings(Path("hatcast.toml")), "budget")
+tracked = hatcast.Policy.from_file("hatcast.toml").epsilon + hatcast.plan("r.jsonl", policy, format="jsonl")[0].share
+pl.DataFrame(released)
+"""
+MISTAKES = """
+import hatcast
+
+hatcast.Policy(name="a", upper_bound="65", timezone="UTC", privacy={"daily_limit": 5.0}, estimator="baseline")
+hatcast.Policy(name="a", timezone="UTC", privacy={"daily_limit": 5.0, "epsilom": 1.0}, estimator="baseline")
+hatcast.read("releases.jsonl", "release")
+hatcast.batch("a")
+"""
+
+
+def test_importing_the_package_loads_no_library() -> None:
+    script = f"import sys, hatcast; print([each for each in {HEAVY!r} if each in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_policy_and_a_run_need_neither_polars_nor_pandas_nor_matplotlib(tmp_path: Path) -> None:
+    script = (
+        "import sys\n"
+        "class Absent:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name in ('polars', 'pandas', 'matplotlib', 'tomlkit'):\n"
+        "            raise ModuleNotFoundError(name=name)\n"
+        "sys.meta_path.insert(0, Absent())\n"
+        "import hatcast\n"
+        f"policy = {policy()!r}\n".replace("Policy(", "hatcast.Policy(", 1)
+        + f"open('r.jsonl', 'wb').write({record()!r})\n"
+        "print(hatcast.batch('r.jsonl', policy, format='jsonl', ledger='l').to_arrow().num_rows)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+
+
+def test_a_missing_package_is_the_line_that_names_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    released = hatcast.batch(pl.DataFrame(readings()), policy(), ledger=tmp_path / "ledger")
+    for package, extra in (("polars", "research"), ("pandas", "pandas")):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(HatcastError) as refused:
+            getattr(released, f"to_{package}")()
+        assert str(refused.value) == (
+            f"this needs {package}, which is not installed: run  pip install 'hatcast[{extra}]'"
+        )
+
+
+def test_every_public_name_is_loaded_and_described() -> None:
+    for name in hatcast.__all__:
+        assert name in dir(hatcast)
+        value = getattr(hatcast, name)
+        if callable(value):
+            assert inspect.getdoc(value)
+    with pytest.raises(AttributeError, match="has no attribute 'bath'"):
+        _ = hatcast.bath
+
+
+def test_only_a_function_named_raw_returns_private_figures() -> None:
+    functions = {name for name in hatcast.__all__ if inspect.isfunction(getattr(hatcast, name))}
+    assert functions == {"batch", "estimates", "load_settings", "plan", "raw_means", "read"}
+    assert "Not private" in (inspect.getdoc(hatcast.raw_means) or "")
+
+
+def test_a_script_of_a_user_passes_a_strict_type_checker_and_mistakes_do_not(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "mistakes.py").write_text(MISTAKES)
+    files = [tmp_path / "script.py", tmp_path / "mistakes.py"]
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", str(tmp_path / "cache")),
+            *("--config-file", str(ROOT / "pyproject.toml"), *map(str, files)),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = [
+        line.partition(": error: ")[0].rpartition("/")[2] for line in done.stdout.splitlines() if ": error" in line
+    ]
+    assert sorted(set(found)) == [f"mistakes.py:{line}" for line in (4, 5, 6, 7)], done.stdout + done.stderr
