@@ -1,4 +1,4 @@
-"""`hatcast query`: request the speed limit of a query over days, for one period."""
+"""`hatcast query`: request the limit of a query over days, for one period."""
 
 import asyncio
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query import Period, Query
-from hatcast.stream.readings.reading import to_milli
+from hatcast.stream.readings.reading import in_milli
 from hatcast.stream.release.encoding import utc_text
 
 
@@ -39,9 +39,12 @@ def _date_of(_: click.Context, __: click.Parameter, text: str | None) -> date | 
 @config_option
 @json_option
 @click.option("--speed-limit", type=FiniteRange(min=0), metavar="KM/H", help="Request this limit, for good.")
+@click.option("--threshold", type=FiniteRange(), metavar="VALUE", help="The limit with [policy.value], in its unit.")
 @click.option("--date", "day", callback=_date_of, metavar="DATE", help="A date of the period.  [default: today]")
-def command(name: str, config: Path, as_json: bool, speed_limit: float | None, day: date | None) -> None:
-    """Request the speed limit of the query NAME for one period, or show the one that is requested.
+def command(
+    name: str, config: Path, as_json: bool, speed_limit: float | None, threshold: float | None, day: date | None
+) -> None:
+    """Request the limit of the query NAME for one period, or show the one that is requested.
 
     The policy's query has on_request = true, and has reserved its budget. Each period takes one request, until its last
     date's first hour closes; it is public and cannot be changed. A repeated request for the same limit succeeds.
@@ -49,15 +52,16 @@ def command(name: str, config: Path, as_json: bool, speed_limit: float | None, d
     settings = load_settings(config)
     query = _query_of(settings.policy, name)
     period = _period_of(settings.policy, query, day)
-    milli = None if speed_limit is None else _milli_of(settings.policy, speed_limit)
+    policy = settings.policy
+    milli = _milli_of(policy, speed_limit, threshold)
     key = request_key(settings.policy.name, name, period.first.isoformat())
     decided = asyncio.run(_decide(settings, key, milli))
     if decided is not None and milli is not None and decided.speed_limit != milli:
-        raise HatcastError(f"{name}, {_dates(period)}: {_words(query, decided)}; a period takes one request")
+        raise HatcastError(f"{name}, {_dates(period)}: {_words(query, decided, policy)}; a period takes one request")
     if as_json:
-        click.echo(msgspec.json.encode(_view(query, period, decided)))
+        click.echo(msgspec.json.encode(_view(query, period, decided, policy)))
     else:
-        click.echo(f"{name}, {_dates(period)}: {_words(query, decided)}")
+        click.echo(f"{name}, {_dates(period)}: {_words(query, decided, policy)}")
 
 
 def _query_of(policy: Policy, name: str) -> Query:
@@ -78,13 +82,26 @@ def _period_of(policy: Policy, query: Query, day: date | None) -> Period:
     return period
 
 
-def _milli_of(policy: Policy, speed_limit: float) -> int:
-    milli = to_milli(speed_limit, "km/h")
-    if milli >= policy.upper_bound:
+def _milli_of(policy: Policy, speed_limit: float | None, threshold: float | None) -> int | None:
+    """Return the requested limit in milli-units above the value's lower bound; None if none is requested."""
+    option, limit = ("--speed-limit", speed_limit) if policy.value_name is None else ("--threshold", threshold)
+    if (speed_limit if option == "--threshold" else threshold) is not None:
+        raise click.UsageError(f"the policy's value is {policy.value_name or 'the speed'}: use {option}")
+    if limit is None:
+        return None
+    milli, value = in_milli(limit), policy.released_value
+    if milli >= value.upper:
+        key, values = ("upper_bound", "speed") if policy.value is None else ("policy.value.upper", "value")
+        raise HatcastError(f"{option} {limit:g} is not below {key} {value.upper / 1000:g}: no {values} exceeds it")
+    if milli < value.lower:
         raise HatcastError(
-            f"--speed-limit {speed_limit:g} is not below upper_bound {policy.upper_bound / 1000:g}: no speed exceeds it"
+            f"{option} {limit:g} is below policy.value.lower {value.lower / 1000:g}, as which smaller values count"
         )
-    return milli
+    return milli - value.lower
+
+
+def _limit_text(milli: int, policy: Policy) -> str:
+    return f"{(milli + policy.lower) / 1000:g} {policy.released_value.unit}"
 
 
 async def _decide(settings: Settings, key: str, milli: int | None) -> LimitRequest | None:
@@ -119,12 +136,14 @@ def _check_policy(settings: Settings, facts: Facts) -> None:
         )
 
 
-def _words(query: Query, decided: LimitRequest | None) -> str:
+def _words(query: Query, decided: LimitRequest | None, policy: Policy) -> str:
     if decided is None:
         return "nothing is requested yet"
     if decided.speed_limit is not None:
-        return f"{decided.speed_limit / 1000:g} km/h was requested at {decided.decided_at}"
-    answer = "it is not answered" if query.speed_limit is None else f"its limit is {query.speed_limit / 1000:g} km/h"
+        return f"{_limit_text(decided.speed_limit, policy)} was requested at {decided.decided_at}"
+    answer = (
+        "it is not answered" if query.speed_limit is None else f"its limit is {_limit_text(query.speed_limit, policy)}"
+    )
     return f"closed without a request at {decided.decided_at}: {answer}"
 
 
@@ -132,14 +151,16 @@ def _dates(period: Period) -> str:
     return f"{period.first} to {period.last}" if period.days > 1 else str(period.first)
 
 
-def _view(query: Query, period: Period, decided: LimitRequest | None) -> dict[str, Any]:
+def _view(query: Query, period: Period, decided: LimitRequest | None, policy: Policy) -> dict[str, Any]:
     requested = None if decided is None else decided.speed_limit
     limit = requested if requested is not None else query.speed_limit
     return {
         "query": query.name,
         "first_date": period.first.isoformat(),
         "last_date": period.last.isoformat(),
-        "speed_limit": None if limit is None else limit / 1000,
+        "speed_limit" if policy.value_name is None else "threshold": None
+        if limit is None
+        else (limit + policy.lower) / 1000,
         "state": "open" if decided is None else "closed" if requested is None else "requested",
         "decided_at": None if decided is None else decided.decided_at,
     }

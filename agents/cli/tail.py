@@ -100,7 +100,7 @@ def release_line(release: DisplayedRelease | None) -> Text:
         return _with_estimate(line, release, release.road)
     if not isinstance(release.mean, Decimal):
         return line.append(release.status + (f" ({release.reason})" if release.reason else ""), style="yellow")
-    line.append(f"{release.mean!s:>8} {release.unit}", style="bold")
+    line.append(f"{release.mean!s:>8} {release.unit}{_named(release)}", style="bold")
     if release.interval95 is not None:
         low, high = release.interval95
         line.append(f"  {low} to {high}".ljust(22), style="dim")
@@ -116,11 +116,16 @@ def release_line(release: DisplayedRelease | None) -> Text:
     return line
 
 
+def _named(record: DisplayedRelease) -> str:
+    """Return the name of a value other than the speed, of a mean of it."""
+    return f" {record.value}" if record.value and not record.unit.startswith("vehicles") else ""
+
+
 def _with_estimate(line: Text, estimate: DisplayedRelease, road: DisplayedNormal) -> Text:
     """Add an estimate: the road's mean speed, and that of the HAT if there is a release."""
     low, high = road.interval95
     # With two decimals each, so that they are below each other: the record may have fewer.
-    line.append(f"{road.value:8.2f} {estimate.unit}", style="bold")
+    line.append(f"{road.value:8.2f} {estimate.unit}{_named(estimate)}", style="bold")
     line.append(f"  {low:6.2f} to {high:6.2f}".ljust(22), style="dim")
     if isinstance(estimate.mean, DisplayedNormal):
         line.append(f"  HAT {estimate.mean.value:6.2f}")

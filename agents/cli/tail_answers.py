@@ -37,6 +37,8 @@ def answer_row(answer: DisplayedRelease | None) -> Text:
     row = Text.assemble(_row(*names, f"{answer.mean} {answer.unit}"), "  ", (interval, "dim"))
     if answer.speed_limit is not None:
         row.append(f"  faster than {answer.speed_limit} km/h", style="dim")
+    if answer.threshold is not None:
+        row.append(f"  {answer.value} above {answer.threshold}", style="dim")
     if answer.days_used < answer.days:
         row.append(f"  from {answer.days_used} of {answer.days} days", style="yellow")
     return row

@@ -43,7 +43,8 @@ class DisplayedRelease(msgspec.Struct, frozen=True):
     """Fields of a release that are displayed. Its values are absent unless it is `released`. Numbers keep their digits.
 
     A `query` that is a text, and the fields after it, belong to the answer to a query over days: its first and last
-    date, its number of dates, how many of them it used, its speed limit, and why it is suppressed. `stage` and `road`
+    date, its number of dates, how many of them it used, its limit, and why it is suppressed. `value` is the name of
+    a value other than the speed. `stage` and `road`
     belong to an estimate. `groups` are those of a hybrid policy that publishes each group's own mean.
     """
 
@@ -65,6 +66,8 @@ class DisplayedRelease(msgspec.Struct, frozen=True):
     days: int = 1
     days_used: int = 1
     speed_limit: Decimal | None = None
+    threshold: Decimal | None = None
+    value: str = ""
     reason: str = ""
     stage: str = ""
     road: DisplayedNormal | None = None

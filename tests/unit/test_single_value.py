@@ -4,10 +4,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
+from hatcast.agents.cli.query import command as query
+from hatcast.agents.cli.tail import release_line
+from hatcast.agents.cli.tail_answers import answer_row
+from hatcast.agents.kafka.tail import read_release
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.sources.filter import Filter
 from hatcast.stream.readings.formats import Format, Recorded, format_with, jsonl
@@ -17,6 +23,7 @@ from hatcast.stream.readings.reading import Outcome, Reading, ValueReading, Valu
 from hatcast.stream.replay.heartbeats import Router
 from tests.batching import batch, releases
 from tests.folding import ABSENT, NOON, apply, contributions, fold_of, occurring, record
+from tests.services.data import ROOT
 from tests.unit.test_policy_value import policy
 
 DELAYED = format_with("jsonl", ValueUnits(single=("delay", "s")))
@@ -195,3 +202,42 @@ def test_batch_publishes_means_in_the_values_unit(tmp_path: Path) -> None:
     assert release["mean"] == release["raw"] == pytest.approx(-26.25, abs=0.05)
     assert release["interval95"][0] <= -26.25 <= release["interval95"][1]
     assert release["counts"]["users"] == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("--speed-limit", 50), "the policy's value is delay: use --threshold"),
+        (("--threshold", 3600), "--threshold 3600 is not below policy.value.upper 3600: no value exceeds it"),
+        (("--threshold", -601), "--threshold -601 is below policy.value.lower -600, as which smaller values count"),
+    ],
+)
+def test_a_requested_limit_that_does_not_fit_the_value_is_one_line(
+    arguments: tuple[object, ...], line: str, tmp_path: Path
+) -> None:
+    keys = 'name = "late"\nkind = "over_threshold"\ndays = 1\nepsilon = 1.0\non_request = true\n'
+    asked = f"{CONFIG}[[policy.query]]\n{keys}"
+    (tmp_path / "hatcast.toml").write_text(asked)
+    done = CliRunner().invoke(query, ["late", "--config", str(tmp_path / "hatcast.toml"), *map(str, arguments)])
+    assert line in (done.output + str(done.exception))
+
+
+def test_tail_shows_the_value_with_its_name_and_unit() -> None:
+    lines = {path.stem: shown(path) for path in GOLDENS.glob("*/*value*") if path.parent.name != "telemetry"}
+    assert lines["value_suppressed"].endswith("87608b0d2ffffff suppressed")
+    assert " s delay " in lines["live_value"]
+    assert " vehicles/day " in lines["value_released_over_threshold"]
+    row = answer_row(read_release(golden("query/value_released_over_threshold"))).plain
+    assert " ".join(row.split()).endswith("9.125 vehicles/day 6.123 to 12.127 delay above -30.5")
+
+
+GOLDENS = ROOT / "schemas" / "golden" / "0.1.0"
+
+
+def golden(name: str) -> bytes:
+    value: bytes = msgspec.json.encode(json.loads((GOLDENS / f"{name}.json").read_text())["value"])
+    return value
+
+
+def shown(path: Path) -> str:
+    return " ".join(release_line(read_release(golden(f"{path.parent.name}/{path.stem}"))).plain.split())

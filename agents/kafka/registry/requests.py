@@ -18,7 +18,8 @@ _REQUEST: Final = "request/"
 class LimitRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Decision about one period. Stored under the key `request/POLICY/QUERY/FIRST_DATE`.
 
-    speed_limit   milli-units; None: nothing was requested before the period's answers began
+    speed_limit   milli-units above the value's lower bound; None: nothing was requested before the period's
+                  answers began
     decided_at    when the record was written
     """
 
