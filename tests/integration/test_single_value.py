@@ -54,7 +54,11 @@ def readings() -> Iterator[dict[str, Any]]:
             delay: Any = -700 + 410 * number + 7.25 * step
             named: dict[str, Any] = {"value": delay}
             if (step, number) in {(2, 3), (9, 5), (4, 4), (5, 4)}:
-                odd = {3: {"speed": 30.0}, 5: {"value": "nan"}, 4: {"value": delay, "unit": "min"}}
+                odd: dict[int, dict[str, Any]] = {
+                    3: {"speed": 30.0},
+                    5: {"value": "nan"},
+                    4: {"value": delay, "unit": "min"},
+                }
                 named = {"delay": delay} if (step, number) == (5, 4) else odd[number]
             at = NOON + step * 300_000 + number * 1000
             yield {"vehicle": f"bus-{number}", "time": at, "lat": lat, "lon": lon, **named}
