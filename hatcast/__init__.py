@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hatcast.agents.config.settings import Settings, load_settings
     from hatcast.stream.errors import HatcastError
     from hatcast.stream.estimators import ESTIMATORS
-    from hatcast.stream.readings.formats import FORMATS
+    from hatcast.stream.readings.formats import FORMATS, Columns
     from hatcast.stream.records import BudgetRecord, EstimateRecord, QueryRecord, ReleaseRecord
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "BatchReleases",
     "BudgetDays",
     "BudgetRecord",
+    "Columns",
     "EstimateRecord",
     "Estimates",
     "HatcastError",
@@ -73,7 +74,7 @@ _NAMES: Final = {
     "hatcast.agents.config.settings": ("Settings", "load_settings"),
     "hatcast.stream.errors": ("HatcastError",),
     "hatcast.stream.estimators": ("ESTIMATORS",),
-    "hatcast.stream.readings.formats": ("FORMATS",),
+    "hatcast.stream.readings.formats": ("FORMATS", "Columns"),
     "hatcast.stream.records": ("BudgetRecord", "EstimateRecord", "QueryRecord", "ReleaseRecord"),
 }
 # Loaded at first use: `hatcast --help` must not wait for numpy.

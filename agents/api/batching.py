@@ -2,13 +2,13 @@
 
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import date
 from pathlib import Path
 from typing import Final
 
-from hatcast.agents.api.inputs import Data, input_of
+from hatcast.agents.api.inputs import Data, Reading
 from hatcast.agents.api.policy import settings_of
 from hatcast.agents.api.records import Answers, BatchReleases, BudgetDays, Releases
 from hatcast.agents.api.warnings import HatcastWarning
@@ -16,6 +16,7 @@ from hatcast.agents.batch.run import Run, StartProgress, open_released, release_
 from hatcast.agents.config.settings import Settings
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.readings.formats import Columns
 
 Day = str | date
 
@@ -25,12 +26,14 @@ _NO_LEDGER: Final = (
 )
 
 
-def batch(
+def batch(  # noqa: PLR0913 - options by name
     data: Data,
     policy: str | Path | Policy | Settings,
     *,
     ledger: str | Path | None = None,
     format: str | None = None,  # noqa: A002 - the option's name
+    columns: Mapping[str, str] | Columns | None = None,
+    unit: str | None = None,
     days: tuple[Day, Day] | None = None,
     reports: str | Path | None = None,
 ) -> BatchReleases:
@@ -47,10 +50,15 @@ def batch(
 
     Args:
         data: a file, a list of files that are one recording, or a table: a frame of polars or pandas, or any object
-            with `__arrow_c_stream__`, with the columns of `format`. A stream that can be read once is loaded.
+            with `__arrow_c_stream__`. A stream that can be read once is loaded.
         policy: a hatcast.toml, its settings, or a `hatcast.Policy`.
         ledger: the ledger file, created if it is missing. None: a temporary one, with a HatcastWarning.
-        format: of the data, as `--format`: docs/feeds.md. A table has the format `jsonl` unless it is named.
+        format: of the data, as `--format`: docs/feeds.md. None: by the extension of the first file, such as `.csv`; a
+            table is read by the names of its columns, or as `jsonl` if it has a column `unit`.
+        columns: names of the data's columns by field, such as `{"vehicle": "plate", "time": "ts"}`; a field that is
+            left out is found if its column's name is plain. A `hatcast.Columns` also has the format and the zone of
+            times.
+        unit: of the value, such as `m/s`, unless the data or the name of the column have it.
         days: under `add_remove`, the first and the last local date to release. None: those of the first and the last
             arrival, which this reveals.
         reports: output of `hatcast dump reports`, for a policy that takes reports of devices.
@@ -66,7 +74,7 @@ def batch(
     problem = release_problem(settings, dates, reports, "`{}`".format)
     if problem is not None:
         raise HatcastError(problem)
-    given = input_of(data, format, settings.policy)
+    given = Reading(format, columns, unit).input(data, settings.policy)
     if ledger is None:
         warnings.warn(_NO_LEDGER, HatcastWarning, stacklevel=2)
     lines: list[str] = []

@@ -1,8 +1,9 @@
 """Readings that a caller passes: files, frames, or Arrow tables, as the input of a run."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 
@@ -10,8 +11,9 @@ from hatcast.agents.batch.run import Input, files_input
 from hatcast.agents.recordings.dump_file import DUMP
 from hatcast.agents.recordings.parquet import table_records
 from hatcast.stream.errors import HatcastError, name_fix
+from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import FORMATS, Format, format_with, jsonl
+from hatcast.stream.readings.formats import FORMAT_NAMES, PARQUET, Columns, Format, FormatChoice, jsonl
 from hatcast.stream.readings.recording import Recording
 
 if TYPE_CHECKING:
@@ -31,17 +33,43 @@ Data: TypeAlias = Paths | ArrowStream
 """Readings: a file, several files that are one recording, or a table."""
 
 _NAME: Final = "data"  # of a table, in error messages
+_EXTENSIONS: Final = {".csv": "csv", ".tsv": "csv", ".parquet": PARQUET, ".jsonl": jsonl.NAME, ".ndjson": jsonl.NAME}
 
 
-def input_of(data: Data, format_name: str | None, policy: Policy) -> Input:
-    """Return the readings as an input. Raises HatcastError if they are neither files nor a table."""
-    if isinstance(data, ArrowStream):
-        feed = _format(format_name or jsonl.NAME, policy)
-        return _table_input(table_of(data), feed)
-    paths = paths_of(data)
-    if format_name is None:
-        raise HatcastError(f"{paths[0]}: has no format; name it as format: {', '.join((*FORMATS, DUMP.name))}")
-    return files_input(paths, _format(format_name, policy))
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How data are read: the arguments `format`, `columns` and `unit` of `hatcast.batch`."""
+
+    format: str | None = None
+    columns: Mapping[str, str] | Columns | None = None
+    unit: str | None = None
+
+    def input(self, data: Data, policy: Policy) -> Input:
+        """Return the readings as an input. Raises HatcastError if they are neither files nor a table."""
+        if isinstance(data, ArrowStream):
+            table = table_of(data)
+            # A record with its unit is canonical; all other tables are read by the names of their columns.
+            canonical = "unit" in table.column_names and self._columns() is None
+            return _table_input(table, self._feed(self.format or (jsonl.NAME if canonical else PARQUET), policy))
+        paths = paths_of(data)
+        name = self.format or _EXTENSIONS.get(Path(paths[0].name.removesuffix(".gz")).suffix)
+        if name is None:
+            raise HatcastError(f"{paths[0]}: has no format; name it as format: {', '.join((*FORMAT_NAMES, DUMP.name))}")
+        return files_input(paths, self._feed(name, policy))
+
+    def _feed(self, name: str, policy: Policy) -> Format:
+        columns = self._columns()
+        if name == DUMP.name and columns is None:
+            return DUMP
+        if name not in FORMAT_NAMES:
+            raise HatcastError(f"format: {name!r} is not a format; {name_fix(name, (*FORMAT_NAMES, DUMP.name))}")
+        return policy_format(FormatChoice(name, columns), policy)
+
+    def _columns(self) -> Columns | None:
+        columns = self.columns
+        if columns is not None and not isinstance(columns, Columns):
+            columns = Columns(dict(columns))
+        return columns if self.unit is None else replace(columns or Columns(), unit=self.unit)
 
 
 def paths_of(data: object) -> list[Path]:
@@ -52,14 +80,6 @@ def paths_of(data: object) -> list[Path]:
         return [Path(each) for each in data]
     hint = "call its collect() first" if hasattr(data, "collect") else "give a path, a frame, or an Arrow table"
     raise HatcastError(f"data is of the type {type(data).__name__}, which is neither a file nor a table: {hint}")
-
-
-def _format(name: str, policy: Policy) -> Format:
-    if name == DUMP.name:
-        return DUMP
-    if name not in FORMATS:
-        raise HatcastError(f"format: {name!r} is not a format; {name_fix(name, (*FORMATS, DUMP.name))}")
-    return format_with(name, policy.value_units)
 
 
 def table_of(data: ArrowStream) -> "pa.Table":

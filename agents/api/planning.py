@@ -1,13 +1,13 @@
 """`hatcast.plan`: the keys of a tracker, from counts."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hatcast.agents.api.frames import Frame
-from hatcast.agents.api.inputs import ArrowStream, Data, input_of, paths_of, table_of
+from hatcast.agents.api.inputs import ArrowStream, Data, Reading, paths_of, table_of
 from hatcast.agents.api.keywords import TrackerKeywords
 from hatcast.agents.api.policy import plain_policy, settings_of
 from hatcast.agents.config.settings import Settings
@@ -15,6 +15,7 @@ from hatcast.agents.recordings.dump_file import DUMP
 from hatcast.stream.errors import HatcastError, name_fix
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import Objective
+from hatcast.stream.readings.formats import Columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,6 +83,8 @@ def plan(  # noqa: PLR0913 - options by name
     *,
     counts: str | os.PathLike[str] | ArrowStream | None = None,
     format: str | None = None,  # noqa: A002 - the option's name
+    columns: Mapping[str, str] | Columns | None = None,
+    unit: str | None = None,
     daily_limits: Sequence[float] = LIMITS,
     objective: str = Objective.CELLS.value,
     min_users: int | None = None,
@@ -92,10 +95,12 @@ def plan(  # noqa: PLR0913 - options by name
     the plan is as public as they are. It takes minutes for a large city: name one limit to plan for.
 
     Args:
-        data: readings as in `batch`, with `format`; at most a week is used.
+        data: readings as in `batch`; at most a week is used.
         policy: defines the HATs, as in `batch`; None: hexagons of resolution 7, all hours, an upper bound of 65 km/h.
         counts: instead of data, a CSV file or a table with the columns date, hour, cell, vehicle and readings.
-        format: of the data.
+        format: of the data, as in `batch`.
+        columns: of the data, as in `batch`.
+        unit: of the data's value, as in `batch`.
         daily_limits: epsilons that a bus may lose on one day.
         objective: what the end of a day makes accurate: `cells`, `buses` or `mix`.
         min_users: HATs with fewer users do not count; None: those of the policy, or 3.
@@ -114,7 +119,11 @@ def plan(  # noqa: PLR0913 - options by name
         raise HatcastError("daily_limits: give epsilons from 0.001 to 1000, such as (2, 5)")
     settings = _settings(policy, format)
     least = min_users or (_MIN_USERS if policy is None else settings.policy.min_users)
-    found = _counts_of_table(counts, least) if data is None else _counts_of(data, format, settings, least)
+    found = (
+        _counts_of_table(counts, least)
+        if data is None
+        else _counts_of(data, Reading(format, columns, unit), settings, least)
+    )
     if not found.days:
         raise HatcastError(f"the data have no HAT with {least} users: give more days, or a smaller min_users")
     first, bound = found.first_days(), settings.policy.upper_bound / 1000
@@ -131,12 +140,12 @@ def _settings(policy: str | Path | Policy | Settings | None, format_name: str | 
     return settings_of(policy_of_recordings(None, format_name or ""))
 
 
-def _counts_of(data: Data, format_name: str | None, settings: Settings, min_users: int) -> "Counts":
+def _counts_of(data: Data, reading: Reading, settings: Settings, min_users: int) -> "Counts":
     from hatcast.agents.research.days import Recordings
     from hatcast.agents.research.plan.counts import counts_of_opened
 
     policy = plain_policy(settings.policy)
-    given = input_of(data, format_name, policy)
+    given = reading.input(data, policy)
     if given.feed is DUMP:
         raise HatcastError("plan does not read dumps: give recordings, or counts")
     with given.open() as recording:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from hatcast.agents.api.batching import no_progress
 from hatcast.agents.api.frames import Frame
-from hatcast.agents.api.inputs import Data, input_of
+from hatcast.agents.api.inputs import Data, Reading
 from hatcast.agents.api.policy import settings_of
 from hatcast.agents.api.warnings import HatcastWarning
 from hatcast.agents.batch.retention import RetainTotals, Totals
 from hatcast.agents.batch.run import Run, fold_input
 from hatcast.agents.config.settings import Settings
 from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.formats import Columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,6 +61,8 @@ def raw_means(
     policy: str | Path | Policy | Settings,
     *,
     format: str | None = None,  # noqa: A002 - the option's name
+    columns: Mapping[str, str] | Columns | None = None,
+    unit: str | None = None,
 ) -> RawMeans:
     """Return the true figures of each HAT, as `hatcast batch --contributions` does. **Not private.**
 
@@ -69,7 +72,9 @@ def raw_means(
     lines: list[str] = []
     totals = RetainTotals()
     try:
-        run = Run(settings, input_of(data, format, settings.policy), None, no_progress, lines.append)
+        run = Run(
+            settings, Reading(format, columns, unit).input(data, settings.policy), None, no_progress, lines.append
+        )
         fold_input(run, totals)
     finally:
         for line in lines:

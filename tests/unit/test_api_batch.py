@@ -33,6 +33,7 @@ def readings(shuffled: int | None = None) -> Rows:
             "lat": 21.19,
             "lon": 72.81 if number < 8 else 72.9,
             "speed": 20.0 + number,
+            "unit": "km/h",
         }
         for minute in range(15)
         for number, user in enumerate(USERS)
@@ -152,7 +153,12 @@ def test_hints_of_the_command_are_warnings_and_private_counts_are_not_shown(tmp_
         ),
         ({"data": []}, "data is of the type list, which is neither"),
         ({"data": "absent.jsonl", "format": "jsonl"}, "absent.jsonl: is missing; check the path"),
-        ({"data": "absent.jsonl"}, "absent.jsonl: has no format; name it as format: jsonl, itms,"),
+        ({"data": "absent.txt"}, "absent.txt: has no format; name it as format: jsonl, itms,"),
+        ({"format": "itms", "columns": {"vehicle": "v"}}, "columns: itms records have fixed columns"),
+        ({"columns": {"vehicle": "plate"}}, "data: has no column plate"),
+        ({"columns": {"plate": "vehicle"}}, "columns: 'plate' is not a field"),
+        ({"data": pl.DataFrame(readings()).drop("unit")}, "unit: the unit of column speed is unknown; use km/h"),
+        ({"format": "kafka", "columns": {"vehicle": "v"}}, "format: 'kafka' is not a format"),
         ({"policy": "absent.toml"}, "absent.toml: no such file; create it with `hatcast init`, or name another file"),
     ],
 )
@@ -172,9 +178,50 @@ def test_a_wrong_argument_is_one_line_that_names_the_fix_in_python(
     assert "--" not in text
 
 
-def test_a_table_with_other_columns_has_only_undecodable_rows(tmp_path: Path) -> None:
-    with pytest.raises(HatcastError, match=r"^data: .*jsonl"):
-        hatcast.batch(pl.DataFrame({"plate": ["a"]}), policy(), ledger=tmp_path / "ledger")
+COLUMNS = {"vehicle": "bus", "time": "when", "lat": "y", "lon": "x", "speed": "v"}
+
+
+def renamed(*, as_local_text: bool = False) -> pl.DataFrame:
+    """The readings with other columns, in m/s."""
+    frame = pl.DataFrame(readings()).drop("unit").rename(COLUMNS)
+    if as_local_text:
+        local = pl.from_epoch("when", time_unit="ms").dt.offset_by("5h30m").dt.strftime("%d.%m.%Y %H:%M:%S")
+        frame = frame.with_columns(local)
+    return frame.with_columns(pl.col("v") / 3.6)
+
+
+@pytest.mark.parametrize("to", ["polars", "pandas", "csv", "csv.gz", "parquet", "jsonl"])
+def test_columns_are_named_for_frames_and_files_alike(tmp_path: Path, to: str) -> None:
+    frame, path = renamed(), tmp_path / f"r.{to}"
+    data: Any = {"polars": frame, "pandas": frame.to_pandas()}.get(to, path)
+    if to.startswith("csv"):
+        frame.to_pandas().to_csv(path, index=False)
+    elif to == "parquet":
+        frame.write_parquet(path)
+    elif to == "jsonl":
+        frame.write_ndjson(path)
+    found = hatcast.raw_means(data, policy(), columns=COLUMNS, unit="m/s").to_polars()
+    true = hatcast.raw_means(pl.DataFrame(readings()), policy()).to_polars()
+    assert found.drop("mean", "maximum").equals(true.drop("mean", "maximum"))
+    assert (found["mean"] - true["mean"]).abs().max() < 0.002  # type: ignore[operator]  # of four rows
+    released = hatcast.batch(data, policy(), ledger=tmp_path / "ledger", columns=COLUMNS, unit="m/s")
+    assert released.outcomes == {"accepted": 180, "undecodable": 1}
+
+
+def test_columns_may_have_a_format_and_a_zone_of_times() -> None:
+    columns = hatcast.Columns(COLUMNS, unit="m/s", time_format="%d.%m.%Y %H:%M:%S", times_in="Asia/Kolkata")
+    found = hatcast.raw_means(renamed(as_local_text=True), policy(), columns=columns).to_polars()
+    true = hatcast.raw_means(pl.DataFrame(readings()), policy()).to_polars()
+    assert found.select("cell", "date", "slot", "users", "readings").equals(
+        true.select("cell", "date", "slot", "users", "readings")
+    )
+
+
+def test_plain_names_of_columns_need_only_a_unit() -> None:
+    frame = pl.DataFrame(readings()).drop("unit")
+    with_unit = hatcast.raw_means(frame, policy(), unit="km/h").to_arrow()
+    assert with_unit.equals(hatcast.raw_means(frame.rename({"speed": "speed_kmh"}), policy()).to_arrow())
+    assert with_unit.equals(hatcast.raw_means(pl.DataFrame(readings()), policy()).to_arrow())
 
 
 def test_the_records_are_typed_and_a_frame_of_every_library(tmp_path: Path) -> None:

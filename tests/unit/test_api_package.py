@@ -32,8 +32,10 @@ policy = hatcast.Policy(
     privacy={"epsilon": 1.0, "max_hats_per_day": 5, "daily_limit": 5.0},
     estimator="array_averaging",
 )
-released = hatcast.batch(pl.DataFrame({"vehicle": ["a"]}), policy, ledger=Path("l"))
-also = hatcast.batch(pd.DataFrame({"vehicle": ["a"]}), "hatcast.toml", days=(date(2022, 1, 1), "2022-01-02"))
+polars, pandas = pl.DataFrame({"vehicle": ["a"]}), pd.DataFrame({"vehicle": ["a"]})
+columns = hatcast.Columns({"vehicle": "v"}, time_format="s")
+released = hatcast.batch(polars, policy, ledger=Path("l"), columns={"vehicle": "v"}, unit="m/s")
+also = hatcast.batch(pandas, "hatcast.toml", days=(date(2022, 1, 1), "2022-01-02"), columns=columns)
 means: list[float | None] = [release.mean for release in released]
 frame: pl.DataFrame = released.to_polars()
 other: pd.DataFrame = also.answers.to_pandas()

@@ -12,7 +12,7 @@ from typing import Final
 
 from hatcast.stream.errors import SettingError
 from hatcast.stream.readings.formats import capmetro, gtfs_rt, hfp, itms, jsonl
-from hatcast.stream.readings.formats._choice import MAPPED, mapped_format
+from hatcast.stream.readings.formats._choice import MAPPED, PARQUET, mapped_format
 from hatcast.stream.readings.formats._columns import Columns
 from hatcast.stream.readings.formats._mapped import Wanted
 from hatcast.stream.readings.formats.interface import Format, Recorded, Table
@@ -76,4 +76,14 @@ def format_with(name: str, units: ValueUnits) -> Format:
     return feed.values(units.others)
 
 
-__all__ = ["FORMATS", "FORMAT_NAMES", "Columns", "Format", "FormatChoice", "Recorded", "Table", "format_with"]
+__all__ = [
+    "FORMATS",
+    "FORMAT_NAMES",
+    "PARQUET",
+    "Columns",
+    "Format",
+    "FormatChoice",
+    "Recorded",
+    "Table",
+    "format_with",
+]
