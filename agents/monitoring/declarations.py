@@ -196,6 +196,11 @@ BRIDGE_REPEATED: Final = counter(
     "Readings of a poll that are unchanged since the previous poll.",
     _BRIDGE,
 )
+BRIDGE_WITHOUT_SPEED: Final = counter(
+    "hatcast_bridge_without_speed_total",
+    "Positions not sent because no speed follows from them, with `--derive-speed`.",
+    _BRIDGE,
+)
 BRIDGE_DROPPED: Final = counter(
     "hatcast_bridge_dropped_total",
     "Messages dropped because the buffer was full; the source does not send them again.",

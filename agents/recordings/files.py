@@ -27,7 +27,7 @@ def open_recording(paths: Sequence[str | Path], feed: Format) -> Iterator[Record
     Raises RecordingError: a file is missing, a directory, unreadable, broken gzip, or of another format.
     """
     with open_records(paths, feed) as read:
-        yield Recording(read, ", ".join(map(str, paths)))
+        yield Recording(read, ", ".join(map(str, paths)), derivation=feed.derivation)
 
 
 @contextmanager

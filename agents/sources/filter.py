@@ -11,11 +11,17 @@ from typing import Final
 import structlog
 
 from hatcast.agents.clock import monotonic_s, now_ms
-from hatcast.agents.monitoring.declarations import BRIDGE_REJECTED, BRIDGE_REPEATED, BRIDGE_UNDECODABLE
+from hatcast.agents.monitoring.declarations import (
+    BRIDGE_REJECTED,
+    BRIDGE_REPEATED,
+    BRIDGE_UNDECODABLE,
+    BRIDGE_WITHOUT_SPEED,
+)
 from hatcast.agents.monitoring.kinds import Counter as MetricCounter
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.stream.readings.formats import Format, Recorded
 from hatcast.stream.readings.formats.jsonl import canonical_value
+from hatcast.stream.readings.positions import SpeedDeriver
 from hatcast.stream.readings.reading import Reading
 from hatcast.stream.replay.heartbeats import Message, Router
 
@@ -26,6 +32,7 @@ Clock = Callable[[], int]
 
 VALUE_BYTES_MAX: Final = 16 << 10  # a canonical record with a readable time is far smaller
 _LOG_INTERVAL_S: Final = 60.0
+_DERIVE_HINT: Final = "some lack only their speed: --derive-speed derives it from positions"
 _TABLE_ENTRIES: Final = 100_000  # vehicles; a full table is cleared, and some readings are sent again
 
 
@@ -35,6 +42,7 @@ class Filter:
     readings           records that passed
     undecodable        records that are not a reading
     repeated           readings that an earlier poll had: the vehicle's time has not changed
+    without_speed      positions that gave no speed, where speeds are derived
     arrived_in_future  rejected by rule 1: this machine's clock was set back by more than max_ahead meanwhile
     """
 
@@ -45,13 +53,16 @@ class Filter:
         self.readings = 0
         self.undecodable = 0
         self.repeated = 0
+        self.without_speed = 0
         self.arrived_in_future = 0
+        self._deriver = None if feed.derivation is None else SpeedDeriver(feed.derivation)
         self._feed = feed
         self._router = router
         self._max_ahead_ms = max_ahead_ms
         self._clock = clock
         self._last_times: dict[bytes, str | int | float] | None = {} if polled else None  # by vehicle
         self._reported: Counter[MetricCounter] = Counter()
+        self._lacks_speeds = False
         self._logged = 0
         self._logged_s: float | None = None
 
@@ -63,20 +74,40 @@ class Filter:
         """
         arrived_ms = self._clock()
         for record in self._feed.split(body, topic):
-            reading = self._feed.decode(record)
-            address = None if reading is None else self._router.route(reading.vehicle)
-            value = b"" if address is None else canonical_value(Recorded(record, reading, None))
-            if reading is None or address is None or len(value) > VALUE_BYTES_MAX:
-                self.undecodable += 1
-            elif self._is_repeated(address[0], reading):
-                self.repeated += 1
-            elif arrived_ms > self._clock() + self._max_ahead_ms:
-                self.arrived_in_future += 1
-            else:
-                self.readings += 1
-                key, partition = address
-                yield Message(partition, arrived_ms, key, value)
+            message = self._message(record, arrived_ms)
+            if message is not None:
+                yield message
         self._report_counts()
+
+    def _message(self, record: bytes, arrived_ms: int) -> Message | None:
+        """Return the message of one record; None if it is dropped."""
+        reading: Reading | None = self._feed.decode(record)
+        address = None if reading is None else self._router.route(reading.vehicle)
+        value = b"" if address is None else canonical_value(Recorded(record, reading, None))
+        if reading is None or address is None or len(value) > VALUE_BYTES_MAX:
+            self.undecodable += 1
+            self._lacks_speeds = self._lacks_speeds or self._lacks_only_its_speed(record)
+            return None
+        if self._is_repeated(address[0], reading):
+            self.repeated += 1
+            return None
+        if arrived_ms > self._clock() + self._max_ahead_ms:
+            self.arrived_in_future += 1
+            return None
+        if self._deriver is not None:
+            derived = self._deriver.reading(arrived_ms, reading)
+            if derived is None:
+                self.without_speed += 1
+                return None
+            value = canonical_value(Recorded(record, derived, None))
+        self.readings += 1
+        key, partition = address
+        return Message(partition, arrived_ms, key, value)
+
+    def _lacks_only_its_speed(self, record: bytes) -> bool:
+        """Return whether `--derive-speed` could use an undecodable record."""
+        positions = self._feed.without_speed
+        return positions is not None and positions.decode(record) is not None
 
     def _is_repeated(self, vehicle: bytes, reading: Reading) -> bool:
         times = self._last_times
@@ -95,6 +126,7 @@ class Filter:
             {
                 BRIDGE_UNDECODABLE: self.undecodable,
                 BRIDGE_REPEATED: self.repeated,
+                BRIDGE_WITHOUT_SPEED: self.without_speed,
                 BRIDGE_REJECTED: self.arrived_in_future,
             }
         )
@@ -108,5 +140,6 @@ class Filter:
         """Log the number of undecodable records, at most once a minute; never their content."""
         if self._logged_s is not None and monotonic_s() - self._logged_s < _LOG_INTERVAL_S:
             return
-        log.warning("undecodable", format=self._feed.name, records=self.undecodable - self._logged)
+        hint = {"hint": _DERIVE_HINT} if self._lacks_speeds else {}
+        log.warning("undecodable", format=self._feed.name, records=self.undecodable - self._logged, **hint)
         self._logged, self._logged_s = self.undecodable, monotonic_s()

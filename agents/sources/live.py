@@ -22,6 +22,7 @@ from hatcast.agents.sources.connection import Source, SourceConnection
 from hatcast.agents.sources.filter import Filter
 from hatcast.agents.sources.live_producer import SILENCE_LIMIT_S, LiveProducer
 from hatcast.agents.sources.target import live_router
+from hatcast.agents.sources.time_zone import check_registered_timezone
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import format_with
 from hatcast.stream.replay.heartbeats import HEARTBEAT_MS, Router, heartbeats
@@ -62,6 +63,7 @@ class LiveSummary(msgspec.Struct, frozen=True, kw_only=True):
     undecodable: int
     arrived_in_future: int
     repeated: int
+    without_speed: int
     dropped: int
     losses: int
     unconfirmed: int
@@ -79,6 +81,7 @@ class LiveSummary(msgspec.Struct, frozen=True, kw_only=True):
         for count, what in (
             (self.undecodable, "records could not be decoded"),
             (self.repeated, "readings were repetitions and were not sent again"),
+            (self.without_speed, "positions gave no speed and were not sent: docs/feeds.md, Speed from positions"),
             (self.arrived_in_future, "readings arrived in the future and were not sent: the clock was set back"),
             (self.dropped, "messages were dropped: the buffer was full"),
             (self.losses, "times the source was lost or did not answer"),
@@ -109,6 +112,8 @@ async def run_live(settings: Settings, options: LiveOptions, connect: Callable[[
             await health.start()
             stack.push_async_callback(health.stop)
         router = await asyncio.to_thread(live_router, settings)
+        if feed.derivation is not None:
+            await asyncio.to_thread(check_registered_timezone, settings)
         source = connect()
         failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         producer = LiveProducer(
@@ -132,6 +137,7 @@ async def run_live(settings: Settings, options: LiveOptions, connect: Callable[[
         undecodable=reading_filter.undecodable,
         arrived_in_future=reading_filter.arrived_in_future,
         repeated=reading_filter.repeated,
+        without_speed=reading_filter.without_speed,
         dropped=connection.dropped,
         losses=connection.losses,
         unconfirmed=unconfirmed,

@@ -1,14 +1,29 @@
-"""Formats for a policy: with its values, and with its time zone for times without an offset."""
+"""Formats for a policy: with its values, its time zone for times without an offset, and derived speeds."""
 
+from typing import Final
 from zoneinfo import ZoneInfo
 
+from hatcast.stream.errors import SettingError
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import Format, FormatChoice
+from hatcast.stream.readings.positions import Derivation
+
+_FASTEST_MILLI: Final = 150_000  # km/h, under reject_above = "none": as its default
 
 
 def policy_format(choice: FormatChoice, policy: Policy) -> Format:
     """Return a chosen format for the readings that a policy folds.
 
-    Raises SettingError if its records do not have the policy's values, or its columns cannot be used.
+    Raises SettingError if its records do not have the policy's values, its columns cannot be used, or speeds cannot be
+    derived.
     """
-    return choice.format(policy.value_units, ZoneInfo(policy.timezone))
+    feed = choice.format(policy.value_units, ZoneInfo(policy.timezone))
+    if choice.derive is None:
+        return feed
+    if policy.value_units.single is not None:
+        raise SettingError("--derive-speed", "the policy releases another value than the speed", "leave it out")
+    fastest = policy.reject_above
+    if fastest is None:
+        fastest = max(policy.upper_bound, _FASTEST_MILLI)
+    always = choice.derive == "always"
+    return feed.with_derived_speeds(Derivation(policy.timezone, fastest / 1000, policy.max_ahead_ms, always))

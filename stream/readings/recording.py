@@ -11,8 +11,11 @@ import numpy as np
 
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats import Recorded
+from hatcast.stream.readings.positions import Derivation, SpeedDeriver
+from hatcast.stream.readings.reading import MISSING
 
 UNKNOWN_MS: Final = -1
+_NO_SPEED: Final = "no speed follows from its position"
 BUFFERED_RECORDS: Final = 1 << 18  # out of order, at most: some 200 MB of ITMS records
 
 
@@ -47,6 +50,29 @@ def invalidate_missing_arrivals(records: Iterable[tuple[int, Recorded]]) -> Iter
     return ((UNKNOWN_MS if recorded.arrival is None else arrival, recorded) for arrival, recorded in records)
 
 
+def with_derived_speeds(
+    records: Iterable[tuple[int, Recorded]], derivation: Derivation
+) -> Iterator[tuple[int, Recorded]]:
+    """Yield (arrival, record) in arrival order, with speeds derived from positions.
+
+    A record without a speed that cannot be derived is undecodable. So is one without a readable arrival, since
+    `fill_arrivals` would give it the arrival of another vehicle.
+    """
+    deriver = SpeedDeriver(derivation)
+    for arrival, recorded in records:
+        reading = recorded.reading
+        if reading is None:
+            yield arrival, recorded
+        elif recorded.arrival is not None:
+            derived = deriver.reading(arrival, reading)
+            problem = None if derived else _NO_SPEED
+            yield arrival, recorded if derived is reading else Recorded(recorded.raw, derived, arrival, problem)
+        elif reading.speed is MISSING or derivation.always:
+            yield arrival, Recorded(recorded.raw, None, None, _NO_SPEED)
+        else:
+            yield arrival, recorded
+
+
 class Recording:
     """Records of one or several files in arrival order; ties keep the file order.
 
@@ -54,20 +80,26 @@ class Recording:
     in order is streamed. Otherwise a record is buffered until all earlier ones are read; if more than
     `buffered_records` would be buffered, the files are read again: memory is bounded, time is not.
 
-    Iteration yields (arrival in ms UTC, record).
+    Iteration yields (arrival in ms UTC, record). With a derivation, each iteration derives the same speeds.
     Raises RecordingError if the files change between two reads, and whatever `read` raises.
     """
 
     def __init__(
-        self, read: Callable[[], Iterable[Recorded]], name: str, buffered_records: int = BUFFERED_RECORDS
+        self,
+        read: Callable[[], Iterable[Recorded]],
+        name: str,
+        buffered_records: int = BUFFERED_RECORDS,
+        derivation: Derivation | None = None,
     ) -> None:
         """Args:
         read:  yields all records from the start, in file order, on each call
         name:  name of the recording for error messages
+        derivation:  of the speeds that its records lack; None: they have theirs
         """
         self._read = read
         self._name = name
         self._buffer_size = buffered_records
+        self._derivation = derivation
         self._arrivals = fill_arrivals(recorded.arrival for recorded in read())
         arrivals = np.frombuffer(self._arrivals, dtype=np.int64)
         self._in_order = bool(np.all(arrivals[1:] >= arrivals[:-1]))
@@ -78,6 +110,10 @@ class Recording:
         return len(self._arrivals)
 
     def __iter__(self) -> Iterator[tuple[int, Recorded]]:
+        records = self._by_arrival()
+        return records if self._derivation is None else with_derived_speeds(records, self._derivation)
+
+    def _by_arrival(self) -> Iterator[tuple[int, Recorded]]:
         if self._in_order:
             yield from ((self._arrivals[index], recorded) for index, recorded in self._records())
         else:

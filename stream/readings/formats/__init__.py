@@ -16,6 +16,7 @@ from hatcast.stream.readings.formats._choice import MAPPED, PARQUET, mapped_form
 from hatcast.stream.readings.formats._columns import Columns
 from hatcast.stream.readings.formats._mapped import Wanted
 from hatcast.stream.readings.formats.interface import Format, Recorded, Table
+from hatcast.stream.readings.positions import DeriveSpeed
 from hatcast.stream.readings.reading import ValueUnits
 
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
@@ -32,10 +33,12 @@ class FormatChoice:
 
     columns   for `csv`, `parquet` and `jsonl`; None: the fixed fields of the format, and for `csv` and `parquet` those
               that the header shows
+    derive    which speeds are derived from positions; None: none
     """
 
     name: str
     columns: Columns | None = None
+    derive: DeriveSpeed | None = None
 
     @property
     def mapped(self) -> bool:
@@ -81,6 +84,7 @@ __all__ = [
     "FORMAT_NAMES",
     "PARQUET",
     "Columns",
+    "DeriveSpeed",
     "Format",
     "FormatChoice",
     "Recorded",

@@ -1,9 +1,11 @@
 """Interface of a telemetry format: it decodes records, splits messages into records, and reads recordings."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO, Literal, Protocol
 
+from hatcast.stream.errors import SettingError
+from hatcast.stream.readings.positions import Derivation
 from hatcast.stream.readings.reading import Reading
 
 
@@ -58,8 +60,9 @@ class Format:
     values   returns the format with further values in its readings, from their units by name. Raises SettingError if
              its records do not have one of them. None: they have no values but the speed
     without_speed  the format whose decoders also accept a record in which the speed is absent, null or an empty cell:
-             its reading has the speed `MISSING`. Only for deriving speeds from positions (stream/readings/positions).
+             its reading has the speed `MISSING`. Only for deriving speeds from positions.
              None: its speeds cannot be derived
+    derivation  of such a format: how readers of recordings and bridges derive speeds; None: they do not
     single   returns the format whose readings are `ValueReading`s of the value with this name and unit. Raises
              SettingError if its records do not have it. None: they have no value but the speed
     rows     returns the format of the rows of a table with columns of these names, passed as JSON objects. Raises
@@ -74,6 +77,13 @@ class Format:
     table: Table | None = None
     values: "Callable[[Mapping[str, str]], Format] | None" = None
     without_speed: "Format | None" = None
+    derivation: Derivation | None = None
     single: "Callable[[str, str], Format] | None" = None
     rows: "Callable[[Sequence[str], str], Format] | None" = None
     """(names of the columns, path for error messages) -> format"""
+
+    def with_derived_speeds(self, derivation: Derivation) -> "Format":
+        """Return the format for recordings and bridges that derive speeds from positions. Raises SettingError."""
+        if self.without_speed is None:
+            raise SettingError("--derive-speed", f"{self.name} records have no speed to derive", "leave it out")
+        return replace(self.without_speed, derivation=derivation)
