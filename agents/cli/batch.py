@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,22 @@ from rich.console import Console
 from rich.progress import Progress
 
 from hatcast.agents.batch.retention import RetainNothing, RetainTotals
-from hatcast.agents.batch.run import Run, StartProgress, files_input, fold_input, open_released, release_problem
+from hatcast.agents.batch.run import (
+    Released,
+    Run,
+    StartProgress,
+    files_input,
+    fold_input,
+    open_released,
+    release_problem,
+)
 from hatcast.agents.cli.batch_tables import ShownRelease, releases_table, show_answers, show_hats, show_outcomes
+from hatcast.agents.cli.files import check_one_output, output_option, write_records
 from hatcast.agents.cli.options import config_option, days_of, json_option
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.recordings.dump_file import DUMP, Dump
 from hatcast.agents.recordings.files import open_recording
-from hatcast.stream.policy.policy import Relation
+from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.readings.formats import FORMATS, format_with
 
 
@@ -41,6 +51,7 @@ from hatcast.stream.readings.formats import FORMATS, format_with
     is_flag=True,
     help="Print hats.estimates as JSON lines: of a `hatcast dump means`, or after --ledger --json.",
 )
+@output_option("what is published (releases, answers, with --estimates estimates)")
 @json_option
 def command(
     *,
@@ -67,23 +78,27 @@ def command(
 
     With --estimates and a dump of hats.means it prints the records of hats.estimates that follow from it, in the bytes
     in which workers publish them; with --ledger those of all releases in the ledger, after the releases.
+
+    With -o these records are written to a file and not printed. Figures that are not private are never written.
     """
     ledger, days = release["ledger"], release["days"]
     settings, reports, estimates = load_settings(config), release["reports"], release["estimates"]
+    output: Path | None = release["output"]
+    _check_output(output, as_json=as_json, publishes=ledger is not None or estimates)
     if contributions and ledger is not None:
         raise click.UsageError("--contributions is not private and --ledger is: choose one")
     if estimates and ledger is None:
         if name != DUMP.name or contributions:
             raise click.UsageError("--estimates is for a dump of hats.means (--format kafka), or with --ledger")
-        _print_estimates(files, settings)
+        _estimate(files, settings, output)
         return
-    if estimates and not as_json:
-        raise click.UsageError("--estimates with --ledger prints JSON lines: add --json")
+    if estimates and not as_json and output is None:
+        raise click.UsageError("--estimates with --ledger prints JSON lines: add --json, or -o FILE")
     _check_release(settings, ledger, days, reports)
     feed = DUMP if name == DUMP.name else format_with(name, settings.policy.value_units)
     run = Run(settings, files_input(files, feed), reports, _progress, lambda line: click.echo(line, err=True))
     if ledger is not None:
-        _release(run, ledger, days, as_json=as_json, with_estimates=estimates)
+        _release(run, ledger, days, _Output(file=output, as_json=as_json, with_estimates=estimates))
         return
     if not contributions:
         folded = fold_input(run, RetainNothing())
@@ -126,40 +141,93 @@ def _progress() -> Iterator[StartProgress]:
         yield start_bar
 
 
-def _print_estimates(files: tuple[Path, ...], settings: Settings) -> None:
+def _check_output(output: Path | None, *, as_json: bool, publishes: bool) -> None:
+    check_one_output(output, as_json=as_json)
+    if output is not None and not publishes:
+        raise click.UsageError("-o writes what is published: add --ledger, or --estimates to a dump of hats.means")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Output:
+    """Where the records of a run go: to a file, or to standard output as JSON or as tables."""
+
+    file: Path | None
+    as_json: bool
+    with_estimates: bool
+
+
+def _estimate(files: tuple[Path, ...], settings: Settings, output: Path | None) -> None:
     from hatcast.agents.batch.estimates import dumped_values, estimates
 
     name = ", ".join(map(str, files))
     with open_recording(files, DUMP) as recording:
-        for line in estimates(dumped_values(Dump(recording, name), settings, name), settings.policy):
+        found = estimates(dumped_values(Dump(recording, name), settings, name), settings.policy)
+        if output is not None:
+            from hatcast.agents.tables.records import ESTIMATES
+
+            write_records(output, ESTIMATES, found)
+            return
+        for line in found:
             click.echo(line)
 
 
-def _release(run: Run, path: Path, days: tuple[date, date] | None, *, as_json: bool, with_estimates: bool) -> None:
+def _release(run: Run, path: Path, days: tuple[date, date] | None, output: _Output) -> None:
     # Imported here: accounting takes seconds to import, and folding does not need it.
-    from hatcast.agents.batch.estimates import estimates
     from hatcast.agents.cli.budget_tables import budget_table
     from hatcast.stream.release.hats import budget_record
 
     policy = run.settings.policy
     with open_released(run, path, days) as released:
-        if as_json:
-            for record in released.records:
+        if output.as_json:
+            for record in _published(released, policy, with_estimates=output.with_estimates):
                 click.echo(record)
-            for estimate in estimates(released.ledger.records(), policy) if with_estimates else ():
-                click.echo(estimate)
             return
         if policy.relation is Relation.REPLACE:  # under add_remove the counts are private
             show_outcomes(released.folded, as_json=False)
-        decoded = [msgspec.json.decode(record, type=ShownRelease) for record in released.records]
-        releases = [release for release in decoded if not release.answers]
-        answers = [release for release in decoded if release.answers]
+        if output.file is not None:
+            dates, releases, answers = (
+                _write(released, policy, output.file, with_estimates=output.with_estimates),
+                [],
+                [],
+            )
+        else:
+            decoded = [msgspec.json.decode(record, type=ShownRelease) for record in released.records]
+            releases = [release for release in decoded if not release.answers]
+            answers = [release for release in decoded if release.answers]
+            dates = {date for release in decoded for date in release.dates}
         ledger_days = [
-            msgspec.json.decode(budget_record(policy, date, released.ledger.summary(date)))
-            for date in sorted({date for release in decoded for date in release.dates})
+            msgspec.json.decode(budget_record(policy, date, released.ledger.summary(date))) for date in sorted(dates)
         ]
     console = Console()
-    console.print(releases_table(releases))
-    if policy.queries:
-        show_answers(console, answers)
+    if output.file is None:
+        console.print(releases_table(releases))
+        if policy.queries:
+            show_answers(console, answers)
     console.print(budget_table(ledger_days))
+
+
+def _published(released: Released, policy: Policy, *, with_estimates: bool) -> Iterator[bytes]:
+    """Yield the records of a run, then the estimates of all releases in its ledger."""
+    yield from released.records
+    if with_estimates:
+        from hatcast.agents.batch.estimates import estimates
+
+        yield from estimates(released.ledger.records(), policy)
+
+
+def _write(released: Released, policy: Policy, path: Path, *, with_estimates: bool) -> set[str]:
+    """Write the records of a run to a file; return the local dates whose budget they are charged to."""
+    from hatcast.agents.tables.columns import layout_of
+    from hatcast.agents.tables.records import ANSWERS, ESTIMATES, RELEASES
+
+    dates: set[str] = set()
+
+    def noted() -> Iterator[bytes]:
+        for record in released.records:
+            dates.update(msgspec.json.decode(record, type=ShownRelease).dates)
+            yield record
+        yield from _published(released, policy, with_estimates=with_estimates)  # the releases are consumed by now
+
+    tables = [RELEASES, *([ANSWERS] if policy.queries else []), *([ESTIMATES] if with_estimates else [])]
+    write_records(path, layout_of(tables), noted())
+    return dates

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from hatcast.agents.cli.budget_explained import Paragraph, explanation, figures
 from hatcast.agents.cli.budget_tables import budget_table, query_table, report_cost_table, today_line
+from hatcast.agents.cli.files import check_one_output, output_option, write_records
 from hatcast.agents.cli.options import config_option, json_option
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings, load_settings
@@ -22,6 +23,7 @@ from hatcast.agents.redis.ledger import LedgerStore
 from hatcast.stream.budget.report_table import LEAST_USER_DAYS, REPORT, report_table
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.query_keys import DAYS_MAX
 from hatcast.stream.release.hats import budget_record
 
@@ -46,6 +48,7 @@ class _Options(TypedDict):
     report: bool
     ledger: Path | None
     copy: Path | None
+    output: Path | None
 
 
 @click.command(epilog="Example:  hatcast budget --explain --days 31")
@@ -73,17 +76,14 @@ class _Options(TypedDict):
     is_flag=True,
     help="Show the report's table, recomputed, next to the total cost. Needs no configuration.",
 )
+@output_option("the records of the days", has_places=False)
 def command(**given: Unpack[_Options]) -> None:
     """Show the spent budget by day: the most that one bus's day may have cost, its limit, what today can still cost.
 
-    With --json the days are the records of hats.budget. With --ledger they are those of a file of `hatcast batch`.
+    With --json the days are the records of hats.budget, and -o writes them to a file. With --ledger they are those of a
+    file of `hatcast batch`.
     """
-    if given["explain"] and given["report"]:
-        raise click.UsageError("choose one of --explain and --report")
-    if given["days"] is not None and not given["explain"]:
-        raise click.UsageError("--days belongs to --explain")
-    if given["report"] and given["ledger"] is not None:
-        raise click.UsageError("--report is for the report's settings: leave --ledger out")
+    _check_usage(given)
     if given["copy"] is not None:
         _back_up(given)
         return
@@ -95,10 +95,30 @@ def command(**given: Unpack[_Options]) -> None:
         _explain(settings, given["days"] or _DAYS, given["ledger"], as_json=given["as_json"])
         return
     days, next_policy = _read_days(settings, given["ledger"])
-    if given["as_json"]:
+    if given["output"] is not None:
+        from hatcast.agents.tables.records import BUDGET_DAYS
+
+        write_records(given["output"], BUDGET_DAYS, map(msgspec.json.encode, days))
+    elif given["as_json"]:
         click.echo(msgspec.json.encode(days))
-        return
-    policy, console = settings.policy, Console()
+    else:
+        _show(settings.policy, days, next_policy)
+
+
+def _check_usage(given: _Options) -> None:
+    if given["explain"] and given["report"]:
+        raise click.UsageError("choose one of --explain and --report")
+    if given["days"] is not None and not given["explain"]:
+        raise click.UsageError("--days belongs to --explain")
+    if given["report"] and given["ledger"] is not None:
+        raise click.UsageError("--report is for the report's settings: leave --ledger out")
+    check_one_output(given["output"], as_json=given["as_json"])
+    if given["output"] is not None and (given["explain"] or given["report"] or given["copy"] is not None):
+        raise click.UsageError("-o writes the days of a ledger: leave --explain, --report and --backup out")
+
+
+def _show(policy: Policy, days: list[dict[str, Any]], next_policy: tuple[str, str] | None) -> None:
+    console = Console()
     today = Calendar(policy).local(now_ms()).date().isoformat()
     if days:
         console.print(budget_table(days))

@@ -11,10 +11,11 @@ from rich.console import Console
 
 from hatcast.agents.cli.evaluate_usage import Options, check_usage
 from hatcast.agents.cli.evaluate_worst import WorstJob, evaluate_worst
+from hatcast.agents.cli.files import output_option, write_figures
 from hatcast.agents.cli.options import epsilons_of, json_option, plot_option
 from hatcast.agents.cli.progress import progress_bars
 from hatcast.agents.cli.recordings import format_option, more_argument, policy_option
-from hatcast.agents.research.evaluate import hybrid, hybrid_map, hybrid_show, show
+from hatcast.agents.research.evaluate import hybrid, hybrid_map, hybrid_show, rows, show
 from hatcast.agents.research.evaluate.comparison import Hat, compare
 from hatcast.agents.research.evaluate.contenders import DEFAULT, default_estimators, parse_contender
 from hatcast.agents.research.evaluate.inputs import hat_of_counts, hat_of_recording
@@ -97,6 +98,7 @@ _RUNS: Final = 10_000
 )
 @click.option("--seed", type=click.IntRange(0), show_default="1", help="Seed of the simulation.")
 @plot_option
+@output_option("the figures, as rows", has_places=False)
 @json_option
 def command(**given: Unpack[Options]) -> None:
     """Compare the errors of estimators by simulation, or with --worst-case without any.
@@ -142,16 +144,20 @@ def _one_hat(given: Options) -> None:
     }
     if given["worst_case"]:
         job = WorstJob(hat, contenders, epsilons, runs, seed)
-        evaluate_worst(job, title, settings, given["plot_file"], as_json=given["as_json"])
+        files = given["plot_file"], given["output"]
+        evaluate_worst(job, title, settings, files, as_json=given["as_json"])
         return
     with progress_bars() as add_bar:
         errors = compare(hat, contenders, epsilons, runs, seed, add_bar("simulating", runs))
     if given["plot_file"] is not None:
         show.plot(errors, title, measure, given["plot_file"])
+    suppressed = show.suppressed(errors)
+    if given["output"] is not None:
+        write_figures(given["output"], rows.rows_of_errors(show.as_json(errors), suppressed, settings))
+        return
     if not given["as_json"]:
         Console().print(show.table_of(errors, title, measure))
         return
-    suppressed = show.suppressed(errors)
     output = {"settings": settings, "mae": show.as_json(errors), **({"suppressed": suppressed} if suppressed else {})}
     click.echo(msgspec.json.encode(output))
 
@@ -179,7 +185,7 @@ def _hybrid(given: Options) -> None:
     title = f"hybrid model: {users:,} users, {share:.3g} of them central, eps {epsilons[0]:g}"
     if given["plot_file"] is not None:
         hybrid_show.plot(curves, maps, amplified, title, given["plot_file"])
-    if not given["as_json"]:
+    if not given["as_json"] and given["output"] is None:
         Console().print(*hybrid_show.tables_of(curves, amplified, title))
         return
     settings = {
@@ -196,7 +202,11 @@ def _hybrid(given: Options) -> None:
         "heatmap_sigma": cases[len(cases) // 2].sigma,
         "amplified_sigma": cases[len(cases) // 2].sigma,
     }
-    click.echo(msgspec.json.encode({"settings": settings, **hybrid_show.as_json(curves, maps, amplified)}))
+    figures = hybrid_show.as_json(curves, maps, amplified)
+    if given["output"] is not None:
+        write_figures(given["output"], rows.rows_of_hybrid(figures, settings))
+        return
+    click.echo(msgspec.json.encode({"settings": settings, **figures}))
 
 
 def _days(given: Options, limits: str) -> None:
@@ -216,6 +226,7 @@ def _days(given: Options, limits: str) -> None:
             min_users=given["min_users"],
             runs=given["runs"],
             as_json=given["as_json"],
+            output=given["output"],
         )
     )
 

@@ -9,6 +9,7 @@ import click
 import msgspec
 from rich.console import Console
 
+from hatcast.agents.cli.files import write_figures
 from hatcast.agents.cli.progress import progress_bars
 from hatcast.agents.research.evaluate.contenders import Contender
 from hatcast.stream.policy.policy import Policy
@@ -36,6 +37,7 @@ class DayOptions:
     min_users: int | None
     runs: int | None
     as_json: bool
+    output: Path | None
 
     def of_policy(self, policy: Policy) -> tuple[int, int]:
         """Return K and min_users: as given, or those of the policy in --config, or the defaults."""
@@ -44,10 +46,11 @@ class DayOptions:
 
 
 def evaluate_days(options: DayOptions) -> None:
-    """Print a table or JSON. Raises HatcastError, UsageError."""
+    """Print a table or JSON, or write a file. Raises HatcastError, UsageError."""
     from hatcast.agents.research.days import policy_of_recordings
     from hatcast.agents.research.evaluate.days import run, show
     from hatcast.agents.research.evaluate.days.replay import TrackerDesign
+    from hatcast.agents.research.evaluate.rows import rows_of_days
     from hatcast.stream.mechanisms.system import SystemNoise
 
     runs = options.runs or _RUNS
@@ -68,7 +71,7 @@ def evaluate_days(options: DayOptions) -> None:
         )
     dates = f"{comparison.dates[0]} to {comparison.dates[-1]}" if len(comparison.dates) > 1 else comparison.dates[0]
     title = f"{dates}: {comparison.hats:,} HATs with {min_users} users or more"
-    if not options.as_json:
+    if not options.as_json and options.output is None:
         Console().print(show.table_of(comparison, title))
         return
     settings: dict[str, Any] = {
@@ -84,4 +87,7 @@ def evaluate_days(options: DayOptions) -> None:
         "cap": cap,
         "estimators": [each.name if isinstance(each, Contender) else each for each in designs],
     }
+    if options.output is not None:
+        write_figures(options.output, rows_of_days(show.as_json(comparison), settings))
+        return
     click.echo(msgspec.json.encode({"settings": settings, **show.as_json(comparison)}))

@@ -7,6 +7,7 @@ from typing import Final, TypedDict
 
 import click
 
+from hatcast.agents.cli.files import check_one_output
 from hatcast.agents.cli.recordings import check_recordings
 from hatcast.agents.research.evaluate.inputs import Scaling
 
@@ -66,10 +67,12 @@ class Options(TypedDict):
     seed: int | None
     plot_file: Path | None
     as_json: bool
+    output: Path | None
 
 
 def check_usage(given: Options) -> None:
     """Raise UsageError if options are missing or cannot be combined."""
+    check_one_output(given["output"], as_json=given["as_json"])
     if given["hybrid"] and given["daily_limit"] is not None:
         raise click.UsageError("--daily-limit cannot be combined with --hybrid")
     comparison = _HYBRID if given["hybrid"] else _ONE_HAT if given["daily_limit"] is None else _DAYS

@@ -9,6 +9,7 @@ import click
 import msgspec
 from rich.console import Console
 
+from hatcast.agents.cli.files import write_figures
 from hatcast.agents.cli.progress import progress_bars
 from hatcast.agents.research.evaluate.comparison import Errors, Hat, compare
 from hatcast.agents.research.evaluate.contenders import Contender
@@ -26,18 +27,30 @@ class WorstJob:
 
 
 def evaluate_worst(
-    job: WorstJob, title: str, settings: dict[str, Any], plot_file: Path | None, *, as_json: bool
+    job: WorstJob,
+    title: str,
+    settings: dict[str, Any],
+    files: tuple[Path | None, Path | None],
+    *,
+    as_json: bool,
 ) -> None:
-    """Print a table or JSON with the settings, and write the plot. Raises HatcastError."""
-    from hatcast.agents.research.evaluate import worst, worst_show
+    """Print a table or JSON with the settings, or write them to a file. files: of the plot, and of the rows.
 
+    Raises HatcastError.
+    """
+    from hatcast.agents.research.evaluate import worst, worst_show
+    from hatcast.agents.research.evaluate.rows import rows_of_worst_cases
+
+    plot_file, output = files
     hat = worst.PublicHat(job.hat.counts, job.hat.upper_bound_milli, job.hat.dimensions)
     found = worst.worst_cases(hat, job.contenders, job.epsilons)
     full = worst.full_arrays(hat, job.epsilons)
     if plot_file is not None:
         worst_show.plot(found, worst.staircases(hat), _groupings(job), title, plot_file)
-    if as_json:
-        figures = worst_show.as_json(found, full, worst.staircases(hat))
+    figures = worst_show.as_json(found, full, worst.staircases(hat))
+    if output is not None:
+        write_figures(output, rows_of_worst_cases(figures, settings))
+    elif as_json:
         click.echo(msgspec.json.encode({"settings": settings, **figures}))
     else:
         Console().print(worst_show.table_of(found, full, title))

@@ -7,19 +7,23 @@ from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
-from typing import Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 import msgspec
 from rich.console import Console
 from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from hatcast.agents.cli.files import check_one_output, output_option, write_figures
 from hatcast.agents.cli.options import days_of, json_option, map_option, plot_option
 from hatcast.agents.clock import now_ms
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.cells_file import CellsFile, SelectionCost
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FORMATS, format_with
+
+if TYPE_CHECKING:  # imported when it is needed, so that --help is fast
+    from hatcast.agents.research.survey.run import Survey
 
 _EPSILONS: Final = (0.001, 10.0)  # above 10 a selection is hardly private; the same limit as in a policy
 
@@ -42,6 +46,7 @@ class _Options(TypedDict):
     plot_file: Path | None
     map_file: Path | None
     as_json: bool
+    output: Path | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,7 @@ def _hours_of(_: click.Context, __: click.Parameter, text: str | None) -> tuple[
 @click.option("--max-hats", type=click.IntRange(1, 65535), help="K, instead of the policy's max_hats_per_day.")
 @plot_option
 @map_option
+@output_option("the figures of each resolution, as GeoJSON the cells,")
 @json_option
 def command(**given: Unpack[_Options]) -> None:
     """Count recordings as HATs of H3 resolutions 5 to 9, to choose a resolution, cells and K.
@@ -131,8 +137,12 @@ def command(**given: Unpack[_Options]) -> None:
     With --private EPS --candidates FILE --days FIRST,LAST it only selects the busy candidates, with noise. The
     selection is private and costs EPS on each of these days: a policy that lists these cells charges it in its ledger.
 
+    With -o the figures are written to a file and not printed: a row for each resolution; as GeoJSON the cells of the
+    policy's resolution, each busy or not; with --private in each format the selected cells.
+
     Any number of readings fits: they are stored in TMPDIR, about 5 bytes each, in a folder that is deleted at the end.
     """
+    check_one_output(given["output"], as_json=given["as_json"])
     private = _private_of(given)
     _check_targets(given)
     if private is None:
@@ -174,7 +184,9 @@ def _survey(given: _Options) -> None:
     with _progress() as progress:
         job = run.Job(given["files"], feed, policy, given["days"], users, now_ms(), progress)
         counts = run.survey(job)
-    if given["as_json"]:
+    if given["output"] is not None:
+        _write_figures(given["output"], counts, policy, users)
+    elif given["as_json"]:
         click.echo(msgspec.json.encode(show.survey_json(counts, policy, users)))
     else:
         Console().print(show.table_of(counts, policy, users))
@@ -216,6 +228,13 @@ def _select(given: _Options, private: _Private) -> None:
     listed = CellsFile("private", frozenset(chosen.selected), SelectionCost(private.epsilon, *private.days))
     _write(target, listed.text([f"{selected}, those with {criterion}, with noise", charge]))
     click.echo(charge, err=True)
+    output = given["output"]
+    if output is not None and chosen.selected:
+        from hatcast.agents.research.survey.rows import rows_of_selection
+
+        write_figures(output, rows_of_selection(chosen, policy.h3_resolution, private.epsilon))
+    elif output is not None:
+        click.echo(f"{output} is not written: no cell was selected", err=True)
     if given["as_json"]:
         selection = show.selection_json(chosen, policy, users, private.days, private.epsilon)
         click.echo(msgspec.json.encode(selection))
@@ -225,6 +244,15 @@ def _select(given: _Options, private: _Private) -> None:
         f"on each mean of daily users, of vehicles within K = {policy.max_hats_per_day} HATs a day"
         + ("" if chosen.selected else "; no policy takes a file without cells")
     )
+
+
+def _write_figures(output: Path, counts: "Survey", policy: Policy, users: Fraction) -> None:
+    from hatcast.agents.research.survey import rows, show
+
+    if output.suffix.lower() == ".geojson":
+        write_figures(output, rows.rows_of_cells(counts, policy.h3_resolution))
+    else:
+        write_figures(output, rows.rows_of_resolutions(show.survey_json(counts, policy, users)))
 
 
 def _policy(given: _Options) -> Policy:

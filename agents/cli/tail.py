@@ -1,6 +1,7 @@
 """`hatcast tail`: follow the releases."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
@@ -10,6 +11,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from hatcast.agents.cli.files import check_one_output, output_option, report_written
 from hatcast.agents.cli.options import config_option, json_option
 from hatcast.agents.cli.output import check_reader, write_output
 from hatcast.agents.cli.signals import stop_on_signals
@@ -31,6 +33,7 @@ class _Options(TypedDict):
     seconds: float | None
     most: int | None
     policy: str | None
+    output: Path | None
 
 
 @click.command(epilog="Example:  hatcast tail --from-beginning --json --for 10 > releases.jsonl")
@@ -43,35 +46,66 @@ class _Options(TypedDict):
 @click.option("--from-beginning", is_flag=True, help="Also show earlier releases.")
 @click.option("--for", "seconds", type=click.FloatRange(min=0, min_open=True), help="Stop after this many seconds.")
 @click.option("--max", "most", type=click.IntRange(min=1), help="Stop after this many releases.")
+@output_option("the records")
 def command(**given: Unpack[_Options]) -> None:
     """Show new means and answers to queries, or new estimates, until Ctrl-C or SIGTERM.
 
     Each line begins with the record's policy: the topics have those of all policies. With --json each line is the
     original record; a record with "query" is the answer to a query. A release may appear twice, with the same
     release_id and the same bytes.
+
+    With -o the records are written to a file and not printed. JSON lines and CSV grow line by line; a Parquet or
+    GeoJSON file gets its name at the end. With means and answers, or estimates, the rows of a file of CSV or Parquet
+    name their table.
     """
+    check_one_output(given["output"], as_json=given["as_json"])
     settings = load_settings(given["config"])
     chosen = _chosen(given)
     topics = [getattr(settings.topics, name) for name in chosen]
-    console = Console(highlight=False, soft_wrap=True)
-    line = release_line if chosen != ["queries"] else answer_row
-    if line is answer_row and not given["as_json"]:
-        console.print(header())
     # The Kafka client may swallow a KeyboardInterrupt: an event stops the loop reliably.
-    with stop_on_signals() as stopping:
+    with stop_on_signals() as stopping, _open_output(given, chosen) as write:
 
         def is_stopping() -> bool:
-            check_reader()
+            if given["output"] is None:
+                check_reader()
             return stopping.is_set()
 
         records = follow(
             settings, topics, is_stopping, from_beginning=given["from_beginning"], seconds=given["seconds"]
         )
         for value in islice(_of_policy(records, given["policy"]), given["most"]):
-            if given["as_json"]:
-                write_output(value + b"\n")
-            else:
-                console.print(line(read_release(value)))
+            write(value)
+
+
+@contextmanager
+def _open_output(given: _Options, chosen: list[str]) -> Iterator[Callable[[bytes], object]]:
+    """Yield the function that writes a record: to the file, or to standard output as JSON or as a line of text."""
+    output = given["output"]
+    if output is None:
+        yield (lambda value: write_output(value + b"\n")) if given["as_json"] else _printer(chosen)
+        return
+    from hatcast.agents.tables.columns import layout_of
+    from hatcast.agents.tables.files import open_growing_file
+    from hatcast.agents.tables.records import TABLES
+
+    written = [0, 0]  # left out, written
+
+    with open_growing_file(output, layout_of([TABLES[name] for name in chosen])) as file:
+
+        def write(value: bytes) -> None:
+            written[file.write(value)] += 1
+
+        yield write
+    report_written(output, written[1], written[0])
+
+
+def _printer(chosen: list[str]) -> Callable[[bytes], object]:
+    """Return the function that prints a record as a line of text."""
+    console = Console(highlight=False, soft_wrap=True)
+    line = release_line if chosen != ["queries"] else answer_row
+    if line is answer_row:
+        console.print(header())
+    return lambda value: console.print(line(read_release(value)))
 
 
 def _of_policy(records: Iterator[bytes], policy: str | None) -> Iterator[bytes]:

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from hatcast.agents.tables.columns import Column, Fields, Row, Type, converted, fields_of
+from hatcast.agents.tables.columns import Column, Fields, Row, Type, converted
+
+_DECODE: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_SCALAR: Final = msgspec.json.Decoder(float_hook=str).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +20,7 @@ class Figures:
 
     def values(self, record: bytes) -> Row:
         """Return a row as it stands in the JSON object, numbers as text."""
-        fields = fields_of(record)
+        fields = {name: _value(bytes(value)) for name, value in _DECODE(record).items()}
         return {each.name: each.value(fields) for each in self.columns}
 
     def row(self, record: bytes) -> Row:
@@ -37,12 +40,12 @@ def figures_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Figures, list[bytes]]
     return Figures(columns), [msgspec.json.encode(row) for row in rows]
 
 
-def _getter(name: str) -> Callable[[Fields], Any]:
-    def value(fields: Fields) -> Any:
-        found = fields.get(name)
-        return msgspec.json.encode(found).decode() if isinstance(found, list | dict) else found
+def _value(text: bytes) -> Any:
+    return text.decode() if text[:1] in (b"[", b"{") else _SCALAR(text)
 
-    return value
+
+def _getter(name: str) -> Callable[[Fields], Any]:
+    return lambda fields: fields.get(name)
 
 
 def _type_of(values: Sequence[Any]) -> Type:

@@ -52,7 +52,9 @@ _PLACE: Final = (
     *_columns(Type.TEXT, "slot"),
     *_columns(Type.INSTANT, "start", "end"),
 )
+_NAME: Final = Column("value", Type.TEXT, lambda fields: fields.get("value", "speed"))
 _VALUE: Final = (
+    _NAME,
     *_columns(Type.NUMBER, "mean"),
     Column("low", Type.NUMBER, _at("interval95", 0)),
     Column("high", Type.NUMBER, _at("interval95", 1)),
@@ -92,6 +94,7 @@ ESTIMATES: Final = Table(
     columns=(
         *_columns(Type.TEXT, "estimate_id", "stage"),
         *_PLACE,
+        _NAME,
         *_columns(Type.TEXT, "unit"),
         *_normal("road"),
         *_normal("mean"),
@@ -106,7 +109,7 @@ ANSWERS: Final = Table(
     keeps_last=False,
     columns=(
         *_columns(Type.TEXT, "release_id", "status", "reason", "query", "kind"),
-        *_columns(Type.NUMBER, "speed_limit"),
+        *_columns(Type.NUMBER, "speed_limit", "threshold"),
         *_PLACE,
         *_columns(Type.DATE, "first_date", "last_date"),
         *_columns(Type.COUNT, "days", "days_used"),

@@ -1,6 +1,7 @@
 """`hatcast dump` and `hatcast tail` as processes, against a real broker."""
 
 import base64
+import csv
 import gzip
 import json
 import os
@@ -14,6 +15,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 from kafka import KafkaAdminClient, TopicPartition
@@ -22,6 +24,11 @@ from hatcast.agents.kafka.topics import ensure_topics
 from tests.integration.harness import HATCAST, Pipeline, open_pipeline
 from tests.services import KafkaServer, Record, RedisServer
 from tests.services.data import ROOT
+from tools.schemas import FOLDER as SCHEMAS
+from tools.schemas.asyncapi import version
+from tools.schemas.golden import read_golden
+
+GOLDENS = SCHEMAS / "golden" / version()
 
 RELEASED = {
     "release_id": "p/2022-01-02T09:00/87608b0d2ffffff",
@@ -245,6 +252,55 @@ def test_tail_shows_the_records_of_one_policy_and_counts_only_these(pipeline: Pi
     done = pipeline.hatcast("tail", "--from-beginning", "--policy", "other", "--max", 2, *form)
     assert (done.code, done.err, done.out.count("\n")) == (0, "", 2)
     assert all("other" in line for line in done.out.splitlines())
+
+
+def stored(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file of records."""
+    if path.suffix == ".parquet":
+        rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+        return rows
+    if path.suffix == ".geojson":
+        return [each["properties"] for each in json.loads(path.read_bytes())["features"]]
+    with path.open(newline="") as file:
+        return [*csv.DictReader(file)] if path.suffix == ".csv" else [json.loads(line) for line in file]
+
+
+@pytest.mark.parametrize("extension", [".jsonl", ".csv", ".parquet", ".geojson"])
+def test_tail_writes_a_file_that_is_whole_when_it_ends(pipeline: Pipeline, extension: str) -> None:
+    path = pipeline.folder / f"out{extension}"
+    release, answer = (read_golden(GOLDENS / kind / "replace_released.json") for kind in ("release", "query"))
+    records = {bytes(release.value), bytes(answer.value)}
+    for topic, each in ((pipeline.settings.topics.means, release), (pipeline.settings.topics.queries, answer)):
+        pipeline.kafka.produce(topic, [Record(bytes(each.value), (each.key or "").encode())])
+    if extension in (".jsonl", ".csv"):
+        with spawn(pipeline, "tail", "--from-beginning", "-o", str(path)) as process:
+            deadline = time.monotonic() + 60
+            while not path.exists() or len(stored(path)) < 2:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=30)
+        assert (process.returncode, out) == (0, b"")
+    else:
+        done = pipeline.hatcast("tail", "--from-beginning", "--max", 2, "-o", path)
+        assert (done.code, done.out) == (0, "")
+        err = done.err.encode()
+    assert err.decode().endswith("2 rows\n")
+    rows = stored(path)
+    if extension in (".csv", ".parquet"):
+        assert {row["record"].encode() for row in rows} == records
+        assert {row["table"] for row in rows} == {"releases", "answers"}
+    else:
+        assert all(record in path.read_bytes() for record in records)
+    assert [each.name for each in pipeline.folder.glob("out*")] == [path.name]
+
+
+def test_tail_leaves_records_of_another_version_out_and_says_so(pipeline: Pipeline) -> None:
+    send(pipeline, {"something": "else"})
+    path = pipeline.folder / "out.csv"
+    done = pipeline.hatcast("tail", "--means", "--from-beginning", "--max", 1, "-o", path)
+    assert (done.code, done.out) == (0, "")
+    assert done.err == f"{path}: 0 rows; 1 are not records of this version, left out\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
