@@ -24,6 +24,7 @@ from hatcast.stream.readings.reading import Reading, parse_time
 
 LEAST: Final = 150_000.0  # readings/s
 LEAST_GTFS_RT: Final = 50_000.0
+LEAST_SIRI: Final = 30_000.0
 
 
 @click.command()
@@ -40,6 +41,9 @@ def command(as_json: bool, records: int, rounds: int) -> int:  # noqa: FBT001 - 
         work[f"{name}_recording"] = partial(_recorded, feed.records, body)
     polls = FORMATS["gtfs-rt"]
     work["gtfs-rt_split_and_decode"] = partial(_split, polls, bodies[polls.name])
+    for form, body in _siri(records).items():
+        work[f"siri_{form}_split_and_decode"] = partial(_split, FORMATS["siri"], body)
+        work[f"siri_{form}_recording"] = partial(_recorded, FORMATS["siri"].records, body)
     work["parquet_recording"] = partial(
         _recorded, partial(parquet_records, feed=FORMATS["jsonl"]), _parquet(bodies["jsonl"])
     )
@@ -55,7 +59,7 @@ def command(as_json: bool, records: int, rounds: int) -> int:  # noqa: FBT001 - 
 
 
 def _figure(name: str, rates: list[float]) -> Figure:
-    limit = LEAST_GTFS_RT if name.startswith("gtfs-rt") else LEAST
+    limit = LEAST_GTFS_RT if name.startswith("gtfs-rt") else LEAST_SIRI if name.startswith("siri") else LEAST
     least = limit if name.endswith("_decode") else None
     return middle(name.replace("-", "_") + "_readings_per_s", rates, "readings/s", least=least)
 
@@ -87,10 +91,14 @@ def _records_of(feed: Format, body: bytes) -> list[bytes]:
     return [record.raw for record in feed.records(io.BytesIO(body), feed.name)]
 
 
+def _readings(records: int) -> tuple[list[bytes], list[Reading]]:
+    values = [report.at(START) for report in islice(reports(), records)]
+    return values, [reading for value in values if (reading := itms.decode(value)) is not None]
+
+
 def _bodies(records: int) -> dict[str, bytes]:
     """Return the city of the other benchmarks as a recording in each format."""
-    values = [report.at(START) for report in islice(reports(), records)]
-    readings = [reading for value in values if (reading := itms.decode(value)) is not None]
+    values, readings = _readings(records)
     lines = {
         "jsonl": [canonical_value(Recorded(b"", reading, None)) for reading in readings],
         "itms": values,
@@ -111,6 +119,42 @@ def _hfp(reading: Reading) -> bytes:
     event |= {"loc": "GPS", "stop": None, "route": "1003", "occu": 0}
     topic = f"/hfp/v2/journey/ongoing/vp/tram/0040/{reading.vehicle}/1003/1/Made Up/12:50/1160403/4/60;24/28/09/38"
     return f"{topic} {json.dumps({'VP': event})}".encode()
+
+
+def _siri(records: int) -> dict[str, bytes]:
+    """Return the city as SIRI deliveries in XML and JSON, with as many elements as the deliveries of Oslo have."""
+    _, readings = _readings(records)
+    wrapped: dict[str, object] = {"Siri": {"ServiceDelivery": {"VehicleMonitoringDelivery": [{"VehicleActivity": []}]}}}
+    empty = json.dumps(wrapped).encode()
+    in_json = b",".join(json.dumps(_activity(reading)).encode() for reading in readings)
+    elements = "".join(f"<VehicleActivity>{_elements(_activity(reading))}</VehicleActivity>" for reading in readings)
+    opening = '<Siri xmlns="http://www.siri.org.uk/siri" version="2.0"><ServiceDelivery><VehicleMonitoringDelivery>'
+    closing = "</VehicleMonitoringDelivery></ServiceDelivery></Siri>"
+    return {"xml": f"{opening}{elements}{closing}".encode(), "json": empty.replace(b"[]", b"[%b]" % in_json)}
+
+
+def _activity(reading: Reading) -> dict[str, object]:
+    journey = {"LineRef": "MUP:Line:31", "DirectionRef": "1", "VehicleMode": "bus", "PublishedLineName": "31"}
+    journey |= {"OperatorRef": "MUP:Operator:210", "OriginRef": "MUP:Quay:1", "OriginName": "Made Up"}
+    framed = {"DataFrameRef": "2026-03-12", "DatedVehicleJourneyRef": "MUP:ServiceJourney:31-123-456"}
+    call = {"StopPointRef": "MUP:Quay:7", "VisitNumber": 4, "StopPointName": "Made Up", "VehicleAtStop": "false"}
+    return {
+        "RecordedAtTime": reading.time,
+        "ValidUntilTime": "2026-03-12T09:35:47+01:00",
+        "ProgressBetweenStops": {"LinkDistance": 314, "Percentage": 60.5},
+        "MonitoredVehicleJourney": journey
+        | {"FramedVehicleJourneyRef": framed, "DestinationRef": "MUP:Quay:2", "DestinationName": "Made Up"}
+        | {"Monitored": "true", "InCongestion": "false", "DataSource": "MUP"}
+        | {"VehicleLocation": {"Longitude": reading.lon, "Latitude": reading.lat}}
+        | {"Bearing": 123, "Velocity": round(_metres(reading)), "Delay": "PT2M10S", "VehicleRef": reading.vehicle}
+        | {"MonitoredCall": call, "IsCompleteStopSequence": "false"},
+    }
+
+
+def _elements(fields: object) -> str:
+    if not isinstance(fields, dict):
+        return str(fields)
+    return "".join(f"<{name}>{_elements(value)}</{name}>" for name, value in fields.items())
 
 
 def _capmetro(reading: Reading) -> bytes:

@@ -17,7 +17,7 @@ COMMANDS: Final[dict[str, str]] = {
     "demo": "Run everything on this machine: a feed, a worker, a live map.",
     "init": "Write and check a first hatcast.toml, after a few questions.",
     "worker": "Fold telemetry and release private means, against your Kafka and Redis.",
-    "feed": "Send telemetry: MQTT, GTFS-RT, AMQP, a recording or a synthetic city.",
+    "feed": "Send telemetry: MQTT, GTFS-RT, SIRI, AMQP, a recording or a synthetic city.",
     "device": "Run a device that does not trust the operator, or a fleet of them.",
     "batch": "Fold and release recordings, in one process without services.",
     "tail": "Follow the releases.",

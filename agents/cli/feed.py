@@ -24,10 +24,10 @@ _INTERRUPTED: Final = 130
 
 @click.group(epilog="Each has an example:  hatcast feed mqtt --help")
 def command() -> None:
-    """Send telemetry: live from MQTT, GTFS-RT or AMQP, a recording, or a synthetic city."""
+    """Send telemetry: live from MQTT, GTFS-RT, SIRI or AMQP, a recording, or a synthetic city."""
 
 
-for _live in (feed_live.mqtt, feed_live.gtfs_rt, feed_live.amqp):
+for _live in (feed_live.mqtt, feed_live.gtfs_rt, feed_live.siri, feed_live.amqp):
     command.add_command(_live)
 
 

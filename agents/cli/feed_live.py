@@ -1,4 +1,4 @@
-"""`hatcast feed mqtt`, `gtfs-rt` and `amqp`: the live feeds."""
+"""`hatcast feed mqtt`, `gtfs-rt`, `siri` and `amqp`: the live feeds."""
 
 import asyncio
 import sys
@@ -125,43 +125,72 @@ def mqtt(**given: Any) -> None:
     _run(given, settings, given["feed"], lambda: MqttSource(endpoint, subscription, settings.topics.telemetry))
 
 
+def _polled(every: str) -> Callable[[Function], Function]:
+    """Return the options of the polled feeds. `every`: the default interval."""
+    return _combined(
+        click.argument("url"),
+        click.option("--every", callback=_duration, default=every, show_default=True, help="Polling interval."),
+        click.option("--key-header", metavar="NAME", help="Header of the API key, such as X-API-Key."),
+        click.option(
+            "--key-parameter", metavar="NAME", help="Query parameter of the API key, if it is not sent in a header."
+        ),
+        click.option("--key-file", type=_FILE, help="File with the API key; else HATCAST_FEED_KEY."),
+        _ca_file,
+        _common,
+    )
+
+
 @click.command(
     "gtfs-rt",
     short_help="GTFS-RT vehicle positions over HTTP.",
     epilog="Example:  hatcast feed gtfs-rt https://agency.example/vehiclepositions.pb --every 15s",
 )
-@click.argument("url")
-@click.option("--every", callback=_duration, default="15s", show_default=True, help="Polling interval.")
-@click.option("--key-header", metavar="NAME", help="Header of the API key, such as X-API-Key.")
-@click.option("--key-parameter", metavar="NAME", help="Query parameter of the API key, if it is not sent in a header.")
-@click.option("--key-file", type=_FILE, help="File with the API key; else HATCAST_FEED_KEY.")
-@_ca_file
-@_common
+@_polled("15s")
 def gtfs_rt(**given: Any) -> None:
     """Poll a URL for vehicle positions, until Ctrl-C, SIGTERM or --for.
 
     Unchanged data is not sent twice: neither an unchanged response nor a vehicle with an unchanged timestamp.
     """
+    _run_polls(given, "gtfs-rt")
+
+
+@click.command(
+    short_help="SIRI-VM in XML or JSON over HTTP.",
+    epilog="Example:  hatcast feed siri https://agency.example/vehicle-monitoring.xml --key-parameter key",
+)
+@_polled("30s")
+def siri(**given: Any) -> None:
+    """Poll a URL for SIRI vehicle monitoring, until Ctrl-C, SIGTERM or --for.
+
+    Unchanged data is not sent twice: neither an unchanged response nor a vehicle with an unchanged time.
+    """
+    _run_polls(given, "siri", accept="application/xml, application/json;q=0.9, */*;q=0.1")
+
+
+def _run_polls(given: dict[str, Any], name: str, accept: str = "") -> None:
+    """Run a polled feed, whose command and format have the same name."""
     if not _is_address(given["url"]):
         raise click.UsageError("write the address as http://host/... or https://host/...")
     settings = _settings(given)
     from hatcast.agents.sources.endpoint import KEY_VARIABLE, read_secret, tls_context
-    from hatcast.agents.sources.gtfs_rt import Poll, PollSource
+    from hatcast.agents.sources.polling import Poll, PollSource
 
-    name = given["key_header"] or given["key_parameter"]
+    key_name = given["key_header"] or given["key_parameter"]
     key = read_secret(KEY_VARIABLE, given["key_file"])
-    if (name is None) != (key is None) or (given["key_header"] and given["key_parameter"]):
+    if (key_name is None) != (key is None) or (given["key_header"] and given["key_parameter"]):
         raise click.UsageError(
             "an API key needs --key-header or --key-parameter, and its value in HATCAST_FEED_KEY or --key-file"
         )
     poll = Poll(
+        name,
         given["url"],
         given["every"],
-        None if name is None or key is None else (name, key),
+        None if key_name is None or key is None else (key_name, key),
         given["key_header"] is None,
         None if given["ca_file"] is None else tls_context(given["ca_file"]),
+        accept,
     )
-    _run(given, settings, "gtfs-rt", lambda: PollSource(poll), polled=True)
+    _run(given, settings, name, lambda: PollSource(poll), polled=True)
 
 
 @click.command(

@@ -181,7 +181,7 @@ TOTAL_RATIO: Final = gauge(
     _WORKER,
 )
 
-# Bridges: `hatcast feed mqtt`, `gtfs-rt`, `amqp`.
+# Bridges: `hatcast feed mqtt`, `gtfs-rt`, `siri`, `amqp`.
 BRIDGE_READINGS: Final = counter("hatcast_bridge_readings_total", "Readings that Kafka has acknowledged.", _BRIDGE)
 BRIDGE_UNDECODABLE: Final = counter(
     "hatcast_bridge_undecodable_total", "Records of the source that could not be decoded.", _BRIDGE

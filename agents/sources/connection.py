@@ -37,7 +37,7 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of its command: mqtt, gtfs-rt or amqp."""
+        """Name of its command: mqtt, gtfs-rt, siri or amqp."""
 
     @property
     def where(self) -> str:

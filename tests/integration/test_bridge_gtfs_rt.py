@@ -12,8 +12,8 @@ from aiohttp import web
 from google.transit.gtfs_realtime_pb2 import FeedMessage
 
 from hatcast.agents.recordings.files import open_records
-from hatcast.agents.sources import gtfs_rt
-from hatcast.agents.sources.gtfs_rt import Poll, PollSource
+from hatcast.agents.sources import polling
+from hatcast.agents.sources.polling import Poll, PollSource
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.readings.formats import FORMATS
 from tests.integration.bridging import SECONDS, Sent, arrived, bridge, stopped, until
@@ -84,7 +84,7 @@ def poll(**times: int) -> bytes:
 
 
 def asking(agency: Agency, every_s: float = 0.05, key: tuple[str, str] | None = None) -> PollSource:
-    return PollSource(Poll(agency.url, every_s, key))
+    return PollSource(Poll("gtfs-rt", agency.url, every_s, key))
 
 
 def test_recorded_polls_arrive_once_each_whatever_is_repeated(pipeline: Pipeline) -> None:
@@ -117,7 +117,7 @@ def test_recorded_polls_arrive_once_each_whatever_is_repeated(pipeline: Pipeline
 def test_a_server_in_trouble_is_asked_again_and_garbage_is_only_counted(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gtfs_rt, "BODY_BYTES_MAX", 10_000)
+    monkeypatch.setattr(polling, "BODY_BYTES_MAX", 10_000)
     broken = lambda _: web.Response(body=b"\x1f\x8b not gzip", headers={"Content-Encoding": "gzip"})  # noqa: E731 - one line, used once
     answers = [
         status(500),
@@ -164,7 +164,7 @@ def test_a_server_that_will_never_answer_ends_the_bridge_in_one_line(code: int, 
     async def run() -> None:
         async with (
             Agency(status(code)).open() as agency,
-            bridge(pipeline, "gtfs-rt", lambda: PollSource(Poll(agency.url + "?key=s3cret", 0.05))) as task,
+            bridge(pipeline, "gtfs-rt", lambda: PollSource(Poll("gtfs-rt", agency.url + "?key=s3cret", 0.05))) as task,
         ):
             await asyncio.wait_for(task, SECONDS)
 

@@ -19,6 +19,10 @@ every_feed = pytest.mark.parametrize("feed", FEEDS, ids=attrgetter("name"))
 JSONL = b'{"vehicle":"7","time":1600000000000,"lat":60.2,"lon":24.9%s}'
 ITMS = b'{"license_plate":"7","observationDateTime":"2022-01-02T05:29:43+05:30","location.coordinates":[72.8,21.2]%s}'
 HFP = b'/hfp/v2/journey/ongoing/vp/bus/0012/7 {"VP":{"tst":"2025-03-12T11:24:51.251Z","lat":60.2,"long":24.9%s}}'
+SIRI = (
+    b'{"RecordedAtTime":"2026-03-12T09:30:47Z","MonitoredVehicleJourney":{"VehicleRef":"7","VehicleLocation":'
+    b'{"Longitude":24.9,"Latitude":60.2}%s}}'
+)
 CAPMETRO = b"2619,2017-03-21T00:00:31-05:00,%s,1,1723912,30.19826,-97.77679,1-Metric"
 WITHOUT = [
     ("jsonl", JSONL % b""),
@@ -27,6 +31,9 @@ WITHOUT = [
     ("itms", ITMS % b',"speed":null'),
     ("hfp", HFP % b""),
     ("hfp", HFP % b',"spd":null'),
+    ("siri", SIRI % b""),
+    ("siri", SIRI % b',"Velocity":null'),
+    ("siri", SIRI % b',"Velocity":{"value":""}'),
     ("capmetro", CAPMETRO % b""),
     ("capmetro", CAPMETRO % b" "),
 ]
@@ -36,6 +43,8 @@ OTHERWISE_BROKEN = [
     ("jsonl", JSONL % b',"unit":"furlong"'),
     ("itms", ITMS % b',"speed":"38"'),
     ("hfp", HFP % b',"spd":{}'),
+    ("siri", SIRI % b',"Velocity":"fast"'),
+    ("siri", SIRI % b',"Velocity":[3]'),
     ("capmetro", CAPMETRO % b"fast"),
 ]
 

@@ -81,6 +81,15 @@ ITMS = template(
 HFP = template(
     f'/hfp/v2/journey/ongoing/vp/bus/1/2 {{"VP": {{"tst": "{ISO}", "spd": SPEED, "lat": 21.2, "long": 72.8}}}}'
 )
+SIRI_JSON = template(
+    f'{{"RecordedAtTime": "{ISO}", "MonitoredVehicleJourney": {{"VehicleRef": "bus", "Velocity": SPEED,'
+    ' "VehicleLocation": {"Longitude": 72.8, "Latitude": 21.2}}}'
+)
+SIRI_XML = template(
+    f"<VehicleActivity><RecordedAtTime>{ISO}</RecordedAtTime><MonitoredVehicleJourney><VehicleRef>bus</VehicleRef>"
+    "<Velocity>SPEED</Velocity><VehicleLocation><Longitude>72.8</Longitude><Latitude>21.2</Latitude></VehicleLocation>"
+    "</MonitoredVehicleJourney></VehicleActivity>"
+)
 COLUMNS = "vehicle_id,timestamp,speed,route_id,trip_id,latitude,longitude,trip_headsign"
 CAPMETRO = f"bus,{ISO},SPEED,1,2,21.2,72.8,3"
 WRITTEN: Final = {
@@ -91,6 +100,7 @@ WRITTEN: Final = {
     ),
     "gtfs-rt": Written(lambda speed: gtfs_rt(speed).SerializeToString(), poll),
     "hfp": Written(HFP, HFP),
+    "siri": Written(SIRI_JSON, SIRI_XML),
     "capmetro": Written(template(CAPMETRO), template(f"{COLUMNS}\n{CAPMETRO}")),
 }
 every_feed = pytest.mark.parametrize("feed", FORMATS.values(), ids=attrgetter("name"))
@@ -142,7 +152,7 @@ def test_every_feed_is_tried() -> None:
     assert WRITTEN.keys() == FORMATS.keys()
 
 
-@pytest.mark.parametrize("name", ["jsonl", "itms", "hfp"])
+@pytest.mark.parametrize("name", ["jsonl", "itms", "hfp", "siri"])
 @pytest.mark.parametrize("text", [b'"\xff"', b'"\xed\xa0\x80"', b'"\\ud800"', b'"fast"', b"[" * 9999 + b"]" * 9999])
 def test_no_bytes_in_the_place_of_a_speed_raise(name: str, text: bytes) -> None:
     assert FORMATS[name].decode(WRITTEN[name].record("SPOT").replace(b"SPOT", text)) is None

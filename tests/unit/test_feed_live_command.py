@@ -21,5 +21,6 @@ def test_a_topic_that_no_broker_takes_is_wrong_usage(topic: str) -> None:
 @pytest.mark.parametrize(
     "url", ["ftp://feed.example/a.pb", "https://", "http:///a.pb", "http://feed.example:x/", "a.pb"]
 )
-def test_an_address_that_nobody_can_be_asked_at_is_wrong_usage(url: str) -> None:
-    assert "write the address as http://host/" in refusal_of("gtfs-rt", url)
+@pytest.mark.parametrize("command", ["gtfs-rt", "siri"])
+def test_an_address_that_nobody_can_be_asked_at_is_wrong_usage(command: str, url: str) -> None:
+    assert "write the address as http://host/" in refusal_of(command, url)

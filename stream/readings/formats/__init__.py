@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from hatcast.stream.errors import SettingError
-from hatcast.stream.readings.formats import capmetro, gtfs_rt, hfp, itms, jsonl
+from hatcast.stream.readings.formats import capmetro, gtfs_rt, hfp, itms, jsonl, siri
 from hatcast.stream.readings.formats._choice import MAPPED, PARQUET, mapped_format
 from hatcast.stream.readings.formats._columns import Columns
 from hatcast.stream.readings.formats._mapped import Wanted
@@ -20,7 +20,7 @@ from hatcast.stream.readings.positions import DeriveSpeed
 from hatcast.stream.readings.reading import ValueUnits
 
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
-    {each.name: each for each in (jsonl.FORMAT, itms.FORMAT, gtfs_rt.FORMAT, hfp.FORMAT, capmetro.FORMAT)}
+    {each.name: each for each in (jsonl.FORMAT, itms.FORMAT, gtfs_rt.FORMAT, hfp.FORMAT, siri.FORMAT, capmetro.FORMAT)}
 )
 
 FORMAT_NAMES: Final = (*FORMATS, *(name for name in MAPPED if name not in FORMATS))

@@ -1,4 +1,4 @@
-"""GTFS-RT source over HTTP: poll one URL with conditional requests, and forward changed responses."""
+"""HTTP source of GTFS-RT and SIRI: poll one URL with conditional requests, and forward changed responses."""
 
 import ssl
 from dataclasses import dataclass, field
@@ -13,7 +13,6 @@ from hatcast.agents.sources.acknowledgements import AckTracker
 from hatcast.agents.sources.connection import SourceConnection
 from hatcast.agents.sources.endpoint import SourceLost, SourceRejection, source_error
 
-NAME: Final = "gtfs-rt"
 BODY_BYTES_MAX: Final = 32 << 20  # uncompressed; the largest national feeds have a few MiB
 _TIMEOUT_S: Final = 30.0
 _CONNECT_S: Final = 10.0
@@ -34,24 +33,27 @@ _REJECTIONS: Final = {
 class Poll:
     """URL to poll, interval and credentials.
 
+    name    of the command: gtfs-rt or siri
     url     http or https
     key     (name of a header, or of a query parameter if `in_query`; its value); None: no key
     tls     None: the system's certificate authorities
+    accept  media types in the order of preference, for servers that offer several; empty: any
     """
 
+    name: str
     url: str
     interval_s: float
     key: tuple[str, str] | None = field(default=None, repr=False)
     in_query: bool = False
     tls: ssl.SSLContext | None = None
+    accept: str = ""
 
 
 class PollSource:
     """HTTP client that polls one URL."""
 
-    name = NAME
-
     def __init__(self, poll: Poll) -> None:
+        self.name = poll.name
         parts = urlsplit(poll.url)
         self.where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"  # a query may hold a key
         self._poll = poll
@@ -65,7 +67,8 @@ class PollSource:
             async with ClientSession(
                 connector=TCPConnector(ssl=poll.tls or True),
                 headers=dict([poll.key] if poll.key and not poll.in_query else ())
-                | {"User-Agent": f"hatcast/{version('hatcast')}"},
+                | {"User-Agent": f"hatcast/{version('hatcast')}"}
+                | ({"Accept": poll.accept} if poll.accept else {}),
                 timeout=ClientTimeout(total=_TIMEOUT_S, connect=_CONNECT_S),
             ) as session:
                 acks = AckTracker()

@@ -1,0 +1,199 @@
+"""SIRI deliveries in XML, parsed piece by piece by lxml. DTDs are rejected, so entities are never expanded or fetched.
+
+Each `VehicleActivity` becomes one small record in SIRI's JSON form, with the fields that `siri` decodes and no others.
+So a record needs neither the namespaces nor the encoding of its delivery. Names are compared without namespace:
+deliveries of SIRI 1.x and 2.x, inside a SOAP envelope and without a namespace are read alike.
+
+Memory: the elements of one chunk and of one incomplete record, at most `UNREAD_BYTES_MAX` of the file.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, BinaryIO, Final, NamedTuple
+
+import msgspec
+
+from hatcast.stream.readings.formats._recorded import BYTE_ORDER_MARK, WHITE_SPACE
+
+CHUNK_BYTES: Final = 1 << 16
+UNREAD_BYTES_MAX: Final = 16 << 20  # of a file without the end of a record
+_CARRIED: Final = 256  # bytes held back, in case that a boundary begins in them
+
+# Several deliveries in one file: each begins with its XML declaration, or ends with </Siri>.
+_boundary: Final = re.compile(rb"<\?xml[ \t\r\n]|</(?:[^<>/ \t\r\n]{1,64}:)?Siri[ \t\r\n]*>")
+_encode: Final = msgspec.json.Encoder().encode
+
+
+NO_DELIVERY: Final = "has no SIRI delivery"
+REJECTED_DELIVERY: Final = b'{"ErrorCondition":{}}'
+"""Record of a request that the server rejects, as for a wrong API key: undecodable, so that it is counted."""
+
+
+class SiriRecord(NamedTuple):
+    """One record of a delivery.
+
+    raw        JSON of a `VehicleActivity`, or `REJECTED_DELIVERY`
+    delivered  the delivery's `ResponseTimestamp`, as sent; None if it has none
+    """
+
+    raw: bytes
+    delivered: object
+
+
+class NotSiriError(Exception):
+    """The bytes are not well-formed XML with SIRI deliveries, or exceed a limit. The text has no data of the file."""
+
+
+def _anywhere(*names: str) -> tuple[str, ...]:
+    """Return lxml's patterns of elements with these names, in any namespace or in none."""
+    return tuple(f"{{*}}{name}" for name in names)
+
+
+_ACTIVITY: Final = "VehicleActivity"
+_ERROR: Final = "ErrorCondition"
+_DELIVERED: Final = "ResponseTimestamp"
+_WATCHED: Final = _anywhere(_ACTIVITY, _ERROR, _DELIVERED, "VehicleMonitoringDelivery", "ServiceDelivery")
+_JOURNEY: Final = "MonitoredVehicleJourney"
+_LOCATION: Final = "VehicleLocation"
+_FIELDS: Final = {
+    _ACTIVITY: _anywhere("RecordedAtTime", _JOURNEY),
+    _JOURNEY: _anywhere("OperatorRef", "VehicleRef", _LOCATION, "LocationRecordedAtTime", "Velocity", "Delay"),
+    _LOCATION: _anywhere("Longitude", "Latitude"),
+}
+
+
+def xml_records(stream: BinaryIO, head: bytes = b"") -> Iterator[SiriRecord]:
+    """Yield the records of one XML document, or of several that follow each other, in their order.
+
+    head   bytes already read from the stream
+    Raises NotSiriError for a cut-off document, one without a delivery, a DTD, or a limit, after the records before it.
+    """
+    document = _Document()
+    for chunk, is_last in _documents(stream, head):
+        yield from document.feed(chunk)
+        if is_last:
+            document.close()
+            document = _Document()
+
+
+def _documents(stream: BinaryIO, head: bytes) -> Iterator[tuple[bytes, bool]]:
+    """Yield the documents in pieces, each with True if it is the last piece of its document. At least one document."""
+    buffer, is_new, any_document = head, True, False
+    while True:
+        chunk = stream.read(CHUNK_BYTES)
+        buffer += chunk
+        begin = 0
+        for found in _boundary.finditer(buffer):
+            end = found.start() if found[0].startswith(b"<?") else found.end()
+            piece = buffer[begin:end]
+            if not is_new or _stripped(piece):
+                yield (_stripped(piece) if is_new else piece), True
+                is_new = any_document = True
+            begin = end
+        buffer = buffer[begin:]
+        if not chunk:
+            break
+        if (ready := len(buffer) - _CARRIED) > 0:
+            piece = _stripped(buffer[:ready]) if is_new else buffer[:ready]
+            if piece:
+                yield piece, False
+                is_new = False
+            buffer = buffer[ready:]
+    rest = _stripped(buffer) if is_new else buffer
+    if rest or not is_new or not any_document:
+        yield rest, True
+
+
+def _stripped(piece: bytes) -> bytes:
+    """Return the beginning of a document without white space and a byte order mark, which parsers reject."""
+    return piece.lstrip(WHITE_SPACE).removeprefix(BYTE_ORDER_MARK).lstrip(WHITE_SPACE)
+
+
+class _Document:
+    """Incremental parser of one XML document."""
+
+    def __init__(self) -> None:
+        from lxml import etree  # noqa: PLC0415 - 20 ms, which only XML needs
+
+        self._errors: type[Exception] = etree.XMLSyntaxError
+        self._parser = etree.XMLPullParser(
+            events=("end",),
+            tag=_WATCHED,
+            resolve_entities=False,
+            load_dtd=False,
+            no_network=True,
+            huge_tree=False,
+            remove_comments=True,
+            remove_pis=True,
+        )
+        self._is_siri = False
+        self._delivered: str | None = None
+        self._unread = 0
+
+    def feed(self, chunk: bytes) -> list[SiriRecord]:
+        """Parse a piece of the document; return the records that end in it. Raises NotSiriError."""
+        try:
+            self._parser.feed(chunk)
+            found = self._records()
+        except self._errors:
+            raise NotSiriError("is not well-formed XML") from None
+        self._unread += len(chunk)
+        if self._unread > UNREAD_BYTES_MAX:
+            raise NotSiriError(f"has more than {UNREAD_BYTES_MAX >> 20} MiB without a whole vehicle activity")
+        return found
+
+    def close(self) -> None:
+        """End the document. Raises NotSiriError if it is cut off, or has no delivery."""
+        try:
+            self._parser.close()
+        except self._errors:
+            raise NotSiriError("is not well-formed XML, or cut off") from None
+        if not self._is_siri:
+            raise NotSiriError(NO_DELIVERY)
+
+    def _records(self) -> list[SiriRecord]:
+        found: list[SiriRecord] = []
+        element = None
+        for _, element in self._parser.read_events():
+            if not self._is_siri:
+                self._is_siri = True
+                if element.getroottree().docinfo.internalDTD is not None:
+                    raise NotSiriError("has a document type declaration, which SIRI does not have")
+            name = _local(element.tag)
+            if name == _ACTIVITY:
+                found.append(SiriRecord(_encode(_content(element, name)), self._delivered))
+            elif name == _ERROR:
+                found.append(SiriRecord(REJECTED_DELIVERY, self._delivered))
+            elif name == _DELIVERED:
+                self._delivered = (element.text or "").strip() or None
+        if element is not None:
+            self._unread = 0
+            _drop_before(element)
+        return found
+
+
+def _content(element: Any, name: str) -> dict[str, Any]:
+    """Return the fields of an element. Those that are missing or empty are left out."""
+    content: dict[str, Any] = {}
+    for child in element.iterchildren(_FIELDS[name]):
+        field = _local(child.tag)
+        if field in _FIELDS:
+            content[field] = _content(child, field)
+        elif (text := child.text) and (text := text.strip()):
+            content[field] = text
+    return content
+
+
+@lru_cache(maxsize=1024)
+def _local(tag: str) -> str:
+    """Return an element's name without its namespace."""
+    return tag.rpartition("}")[2]
+
+
+def _drop_before(element: Any) -> None:
+    """Remove everything before an element from the tree, and its own content: all of that was read."""
+    element.clear()
+    while (parent := element.getparent()) is not None:
+        del parent[: parent.index(element)]
+        element = parent

@@ -1,0 +1,249 @@
+"""SIRI Vehicle Monitoring (SIRI-VM), XML and JSON: deliveries of all vehicles; speeds in m/s.
+
+A record is one `VehicleActivity` in JSON. Its values may be wrapped, as in {"VehicleRef": {"value": "12"}}, and its
+numbers may be text. A delivery in XML is split into such records (`_siri_xml`). A recording has one or more deliveries.
+
+vehicle   `VehicleRef` alone. `OperatorRef` is the journey's operator: a vehicle that runs for two of them in one day
+          would be two users, and its privacy loss twice the bound
+time      `LocationRecordedAtTime`, else `RecordedAtTime`
+speed     `Velocity`, which is in metres per second    [SIRI 2.1, siri_location.xsd, VelocityType]
+arrival   in a recording: `ResponseTimestamp` of the delivery, else the record's own time
+
+Of further values it has `delay` in seconds, from `Delay`, an xs:duration that is negative for an early vehicle.
+"""
+
+import io
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import BinaryIO, Final
+
+import msgspec
+
+from hatcast.stream.errors import RecordingError, SettingError
+from hatcast.stream.readings.formats._csv import parse_number, parse_speed
+from hatcast.stream.readings.formats._recorded import (
+    BYTE_ORDER_MARK,
+    UNREADABLE,
+    WHITE_SPACE,
+    Decode,
+    arrival_ms,
+    first_byte,
+)
+from hatcast.stream.readings.formats._siri_json import json_recording, json_records
+from hatcast.stream.readings.formats._siri_xml import NotSiriError, SiriRecord, xml_records
+from hatcast.stream.readings.formats._speed import finite, speed_of
+from hatcast.stream.readings.formats._values import with_decoder, with_values
+from hatcast.stream.readings.formats.interface import Format, Recorded
+from hatcast.stream.readings.reading import MISSING, Reading, ValueReading
+
+NAME: Final = "siri"
+_XML_STARTS: Final = (b"<", b"\xff", b"\xfe", b"\0")  # the others: UTF-16
+_ABSENT: Final = msgspec.Raw()
+_MISSING: Final = (b"", b"null", b'""')
+
+
+class _Wrapped(msgspec.Struct, gc=False):
+    value: int | float | str
+
+
+class _WrappedNumber(msgspec.Struct, gc=False):
+    value: float | str
+
+
+class _WrappedRaw(msgspec.Struct, gc=False):
+    value: msgspec.Raw
+
+
+Scalar = int | float | str | _Wrapped | None
+
+
+class _Location(msgspec.Struct, gc=False):
+    lon: float | str | _WrappedNumber = msgspec.field(name="Longitude")
+    lat: float | str | _WrappedNumber = msgspec.field(name="Latitude")
+
+
+class _Journey(msgspec.Struct, gc=False):
+    vehicle: int | str | _Wrapped = msgspec.field(name="VehicleRef")
+    location: _Location = msgspec.field(name="VehicleLocation")
+    time: Scalar = msgspec.field(name="LocationRecordedAtTime", default=None)
+    speed: msgspec.Raw = msgspec.field(name="Velocity", default=_ABSENT)
+
+
+class _Activity(msgspec.Struct, gc=False):
+    journey: _Journey = msgspec.field(name="MonitoredVehicleJourney")
+    time: Scalar = msgspec.field(name="RecordedAtTime", default=None)
+
+
+class _DelayOnly(msgspec.Struct, gc=False):
+    delay: str | _Wrapped = msgspec.field(name="Delay")
+
+
+class _Delayed(msgspec.Struct, gc=False):
+    journey: _DelayOnly = msgspec.field(name="MonitoredVehicleJourney")
+
+
+_read: Final = msgspec.json.Decoder(_Activity).decode
+_read_times: Final = msgspec.json.Decoder(dict[str, object]).decode
+_read_wrapped: Final = msgspec.json.Decoder(_WrappedRaw).decode
+_read_text: Final = msgspec.json.Decoder(str).decode
+_read_delay: Final = msgspec.json.Decoder(_Delayed).decode
+
+
+def decode(value: bytes) -> Reading | None:
+    """Decode one activity, or a delivery of one activity, in JSON or XML; None if undecodable. Raises nothing."""
+    return _decode(value, None)
+
+
+def _decode_position(value: bytes) -> Reading | None:
+    """Decode one activity like `decode`, also without a speed."""
+    return _decode(value, MISSING)
+
+
+def _decode(value: bytes, missing: str | None) -> Reading | None:
+    try:
+        return _reading(_read(value), missing)
+    except UNREADABLE:
+        only = split(value)
+    if len(only) != 1 or only[0] == value:
+        return None
+    try:
+        return _reading(_read(only[0]), missing)
+    except UNREADABLE:
+        return None
+
+
+def _reading(activity: _Activity, missing: str | None) -> Reading | None:
+    """Convert an activity. `missing`: the speed of one without a `Velocity`; None: it is undecodable."""
+    journey = activity.journey
+    located = _scalar(journey.time)
+    time = _scalar(activity.time) if located is None else located
+    vehicle = str(_scalar(journey.vehicle))
+    lat, lon = _degrees(journey.location.lat), _degrees(journey.location.lon)
+    speed = _speed(journey.speed, missing)
+    if not vehicle or time is None or lat is None or lon is None or speed is None:
+        return None
+    return Reading(vehicle, time, lat, lon, speed, "m/s")
+
+
+def _scalar(field: Scalar) -> int | float | str | None:
+    return field.value if isinstance(field, _Wrapped) else field
+
+
+def _degrees(field: float | str | _WrappedNumber) -> float | str | None:
+    degrees = field.value if isinstance(field, _WrappedNumber) else field
+    return parse_number(degrees) if isinstance(degrees, str) else degrees
+
+
+def _speed(raw: msgspec.Raw, missing: str | None) -> float | str | None:
+    """Return the speed of a JSON number, of a text with a number, or of one of them wrapped; None if it is neither."""
+    text = bytes(raw)
+    if text[:1] == b"{":
+        text = bytes(_read_wrapped(text).value)
+    if text in _MISSING:
+        return missing
+    return parse_speed(_read_text(text)) if text[:1] == b'"' else speed_of(msgspec.Raw(text))
+
+
+def split(body: bytes, topic: str = "") -> list[bytes]:
+    """Split deliveries into their vehicle activities, in JSON."""
+    text = body.removeprefix(BYTE_ORDER_MARK).strip(WHITE_SPACE)
+    if text.startswith(_XML_STARTS):
+        try:
+            return [record.raw for record in xml_records(io.BytesIO(body))]
+        except NotSiriError:
+            return [body]
+    found = json_records(body)
+    if found is None:
+        return [text] if text else []
+    return [record.raw for record in found]
+
+
+def records(stream: BinaryIO, path: str) -> Iterator[Recorded]:
+    """Yield the vehicle activities of one or more deliveries, in their order.
+
+    Raises RecordingError if a delivery is cut off or not a SIRI delivery, after the records before it.
+    """
+    return _records(stream, path, decode)
+
+
+def _records(stream: BinaryIO, path: str, decoder: Decode) -> Iterator[Recorded]:
+    head = first_byte(stream)
+    found = xml_records(stream, head) if head in _XML_STARTS else json_recording(stream, head)
+    try:
+        for record in found:
+            reading = decoder(record.raw)
+            delivered = arrival_ms(record.delivered)
+            yield Recorded(record.raw, reading, _own_time(record, reading) if delivered is None else delivered)
+    except NotSiriError as error:
+        raise RecordingError(path, f"{error}", "fetch it again, or name the file's format") from None
+
+
+def _own_time(record: SiriRecord, reading: Reading | None) -> int | None:
+    """Return the time of a record (ms UTC), which may be undecodable otherwise; None if it is unreadable."""
+    if reading is not None:
+        return arrival_ms(reading.time)
+    try:
+        time = _read_times(record.raw).get("RecordedAtTime")
+    except UNREADABLE:
+        return None
+    return arrival_ms(time.get("value") if isinstance(time, dict) else time)
+
+
+_DELAY: Final = "delay"
+_DELAY_UNIT: Final = "s"
+# Years and months have no fixed length: only 0 of them is a number of seconds.
+_duration: Final = re.compile(
+    r"(-?)P(?=[\dT])(?:0+Y)?(?:0+M)?(?:([0-9]+)D)?(?:T(?=\d)(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+(?:\.[0-9]+)?)S)?)?"
+).fullmatch
+
+
+def _delay(record: bytes) -> Mapping[str, float | str] | None:
+    """Return the delay of a record; None if it has none."""
+    only = split(record)
+    try:
+        delay = _scalar(_read_delay(only[0] if len(only) == 1 else record).journey.delay)
+    except UNREADABLE:
+        return None
+    parts = _duration(delay) if isinstance(delay, str) else None
+    if parts is None:
+        return None
+    seconds = 0.0
+    for number, unit in zip(parts.groups(default="0")[1:], (86_400, 3_600, 60, 1), strict=True):
+        seconds += float(number) * unit
+    return {_DELAY: finite(-seconds if parts[1] else seconds)}
+
+
+def _values(units: Mapping[str, str]) -> Format:
+    """Return the format with delays in its readings. Raises SettingError for another value or unit."""
+    for name, unit in units.items():
+        _check_delay(name, unit, "policy.values")
+    return with_values(FORMAT, _delay)
+
+
+def _check_delay(name: str, unit: str, key: str) -> None:
+    """Raise SettingError for another value or unit. key: of the value's name."""
+    if name != _DELAY:
+        raise SettingError(key, f"{NAME} records have no {name!r}", f"use {_DELAY!r}, or format jsonl")
+    if unit != _DELAY_UNIT:
+        raise SettingError(
+            "policy.value", f"{NAME} gives {_DELAY} in {_DELAY_UNIT}, not in {unit}", f'write "{_DELAY_UNIT}"'
+        )
+
+
+def _decode_delay(value: bytes) -> Reading | None:
+    """Decode the delay of one activity, which needs no speed; None if undecodable."""
+    reading, delay = _decode_position(value), _delay(value)
+    if reading is None or delay is None:
+        return None
+    return ValueReading(reading.vehicle, reading.time, reading.lat, reading.lon, delay[_DELAY], _DELAY_UNIT)
+
+
+def _single(name: str, unit: str) -> Format:
+    """Return the format whose readings are delays. Raises SettingError for another value or unit."""
+    _check_delay(name, unit, "policy.value.name")
+    return with_decoder(FORMAT, _decode_delay)
+
+
+_WITHOUT_SPEED: Final = Format(NAME, _decode_position, partial(_records, decoder=_decode_position), split)
+FORMAT: Final = Format(NAME, decode, records, split, values=_values, single=_single, without_speed=_WITHOUT_SPEED)
