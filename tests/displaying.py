@@ -7,18 +7,23 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from aiohttp import ClientResponse, ClientSession, web
 
+from hatcast.agents.config.settings import parse_settings
+from hatcast.agents.map.awaited import AwaitedReleases
 from hatcast.agents.map.event_id import Position
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.record import HatRecord, read_budget, read_estimate, read_release
 from hatcast.agents.map.server import application
 from hatcast.agents.map.subscribers import Hub
+from tests.integration.tables import DEFAULTS, merged
 
 CELLS = ("87608b0d2ffffff", "87608b0d6ffffff", "87608b091ffffff", "87608b094ffffff")
 DAY_MS = 86_400_000
+_SETTINGS = parse_settings(merged(DEFAULTS, {"policy": {"name": "city"}}), Path(), {})
 FIRST = datetime.fromisoformat("2022-01-02T09:00:00+05:30")
 
 
@@ -197,7 +202,9 @@ def publish(made: Feed, records: Iterable[bytes]) -> None:
 @asynccontextmanager
 async def served(made: Feed) -> AsyncIterator[tuple[str, ClientSession]]:
     """The map's address, and a client."""
-    runner = web.AppRunner(application(made, "A <city>"), access_log=None, handler_cancellation=True)
+    runner = web.AppRunner(
+        application(made, "A <city>", AwaitedReleases(_SETTINGS)), access_log=None, handler_cancellation=True
+    )
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()

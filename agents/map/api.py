@@ -9,6 +9,7 @@ import msgspec
 from aiohttp import web
 
 from hatcast.agents.clock import now_ms
+from hatcast.agents.map.awaited import AwaitedReleases
 from hatcast.agents.map.event_id import parse_position
 from hatcast.agents.map.event_stream import GZIP_HEADER
 from hatcast.agents.map.feed import Feed
@@ -17,6 +18,7 @@ from hatcast.agents.map.parameters import (
     RequestError,
     parse_answers,
     parse_cell,
+    parse_format,
     parse_kind,
     parse_policy,
     parse_slot,
@@ -29,6 +31,7 @@ from hatcast.agents.map.rendering import (
     cell_history,
     cell_view,
     clusterings_view,
+    csv_view,
     estimates_view,
     geojson_view,
     releases_view,
@@ -37,6 +40,7 @@ from hatcast.agents.map.responses import Body, accepts_gzip, prefers
 from hatcast.agents.map.subscribers import Disconnected, Viewer
 
 JSON: Final = "application/json; charset=utf-8"
+CSV: Final = "text/csv; charset=utf-8; header=present"
 GEOJSON: Final = "application/geo+json; charset=utf-8"
 _CACHE_BODIES: Final = 256
 _CACHE_BYTES: Final = 32_000_000
@@ -47,8 +51,9 @@ _STATUS_HEADERS: Final = {405: {"Allow": "GET, HEAD"}, 503: {"Retry-After": "2"}
 class Api:
     """HTTP handlers. Response bodies are cached until their policy changes."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: Feed, awaited: AwaitedReleases) -> None:
         self._feed = feed
+        self._awaited = awaited
         self._bodies: dict[tuple[str, ...], tuple[object, Body]] = {}
         self._bytes = 0
 
@@ -63,24 +68,29 @@ class Api:
         router.add_get("/api/v1/cells/{cell}/queries", self._cell_queries)
         router.add_get("/api/v1/clusterings", self._clusterings)
         router.add_get("/api/v1/status", self._status)
+        router.add_get("/api/v1/awaited", self._awaited_slot)
         router.add_get("/api/v1/events", self._events, allow_head=False)
 
     async def _latest(self, kind: Kind, request: web.Request) -> web.StreamResponse:
         """Return the records of the requested slot, by default the latest."""
-        reject_unknown(request.query, "policy", "slot")
+        reject_unknown(request.query, "policy", "slot", "format")
+        requested_format = parse_format(request.query)
         name = self._policy(request)
         policy = self._feed.policy(kind, name)
         requested = parse_slot(request.query)
         slot = self._slot(policy, requested)
         geojson = prefers(request, "application/geo+json", "application/json")
+        chosen = requested_format or ("geojson" if geojson else "json")
 
         def make() -> Body:
-            if geojson:
+            if chosen == "csv":
+                return Body(csv_view(kind, slot), CSV, level=_GZIP_LEVEL)
+            if chosen == "geojson":
                 return Body(geojson_view(name, slot), GEOJSON, level=_GZIP_LEVEL)
             view = releases_view(policy, name, slot) if kind is Kind.RELEASES else estimates_view(name, slot)
             return Body(view, JSON, level=_GZIP_LEVEL)
 
-        key = ("geojson" if geojson else "json", kind, name, requested or "")
+        key = (chosen, kind, name, requested or "")
         return self._body(key, policy and policy.version, make).respond(request, "Accept, Accept-Encoding")
 
     async def _slots(self, request: web.Request) -> web.StreamResponse:
@@ -162,6 +172,12 @@ class Api:
         reject_unknown(request.query)
         headers = {"Cache-Control": "no-store", "Content-Type": JSON}
         return web.Response(body=self._feed.freshness.view(now_ms()), headers=headers)
+
+    async def _awaited_slot(self, request: web.Request) -> web.StreamResponse:
+        """Return the slot of the configured policy that closes next by the clock."""
+        reject_unknown(request.query)
+        headers = {"Cache-Control": "no-store", "Content-Type": JSON}
+        return web.Response(body=self._awaited.view(now_ms()), headers=headers)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Stream server-sent events: a snapshot or the missed changes, then each new change."""

@@ -1,6 +1,7 @@
 """Response bodies of the API, as bytes. They embed records unchanged: no number is decoded and encoded again."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import h3.api.basic_str as h3
@@ -8,8 +9,16 @@ import msgspec
 
 from hatcast.agents.map.history import History, PolicyHistory, SlotRecords
 from hatcast.agents.map.record import HatRecord, Kind
+from hatcast.agents.tables.columns import Layout
+from hatcast.agents.tables.csv import csv_of_records
+from hatcast.agents.tables.records import ESTIMATES, RELEASES
 
 _ENCODE: Final = msgspec.json.Encoder().encode
+# The map has checked what it needs of a record, and shows those of later versions too: none is left out of a file.
+_TABLES: Final[Mapping[Kind, Layout]] = {
+    Kind.RELEASES: replace(RELEASES, check=msgspec.json.decode),
+    Kind.ESTIMATES: replace(ESTIMATES, check=msgspec.json.decode),
+}
 
 
 def slots_view(releases: History, estimates: History, more: Mapping[str, Sequence[Any]], name: str) -> bytes:
@@ -69,6 +78,11 @@ def geojson_view(name: str, slot: SlotRecords | None) -> bytes:
             "features": [] if slot is None else [_feature(each) for each in _by_cell(slot)],
         }
     )
+
+
+def csv_view(kind: Kind, slot: SlotRecords | None) -> bytes:
+    """Render a slot as CSV, ordered by cell, with the records' digits."""
+    return csv_of_records(_TABLES[kind], () if slot is None else (each.record for each in _by_cell(slot)))
 
 
 def cell_view(kind: Kind, name: str, cell: str, records: Iterable[HatRecord]) -> bytes:

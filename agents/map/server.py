@@ -13,6 +13,7 @@ from aiohttp import web
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Address, Settings
 from hatcast.agents.map.api import JSON, Api, error_response, send_keepalives
+from hatcast.agents.map.awaited import AwaitedReleases
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.parameters import RequestError
 from hatcast.agents.map.static_files import StaticFiles
@@ -68,7 +69,9 @@ class Display:
         topics = await asyncio.to_thread(find_topics, self._settings)
         table = self._settings.display
         self._feed = feed = Feed(table.keep_ms, Hub(), topics.start(), self._settings.policy.name)
-        self._runner = await _start_server(application(feed, table.title), self._listen, self._option)
+        self._runner = await _start_server(
+            application(feed, table.title, AwaitedReleases(self._settings)), self._listen, self._option
+        )
         self._stopping = asyncio.Event()
         self._reading = asyncio.create_task(
             Reader(self._settings, feed, topics, check_crcs=self._check_crcs).run(self._stopping)
@@ -100,13 +103,13 @@ class Display:
             await self._runner.cleanup()
 
 
-def application(feed: Feed, title: str) -> web.Application:
+def application(feed: Feed, title: str, awaited: AwaitedReleases) -> web.Application:
     """Return the web application: its routes, common headers and JSON errors."""
     app = web.Application(middlewares=[_json_errors])
     app.on_response_prepare.append(_with_headers)
     app.router.add_get("/livez", _livez)
     app.router.add_get("/readyz", lambda _: _readyz(feed))
-    Api(feed).add_to(app.router)
+    Api(feed, awaited).add_to(app.router)
     StaticFiles(title).add_to(app.router)
     return app
 

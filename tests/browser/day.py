@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -78,11 +78,11 @@ class Day:
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"http://127.0.0.1:{self._port}/"
 
-    def configure(self, policy: str) -> None:
-        """Which policy the map shows from its next start on."""
+    def configure(self, policy: str, more: Mapping[str, Any] | None = None) -> None:
+        """Which policy the map shows from its next start on, with more settings."""
         with_devices = {"name": policy, "estimator": {"name": "pwh"}}  # only such a map reads clusterings
         table = {"kafka": {"bootstrap_servers": self._kafka}, "policy": with_devices}
-        self._config.write_text(toml(merged(DEFAULTS, table)))
+        self._config.write_text(toml(merged(merged(DEFAULTS, table), more or {})))
 
     def publish(self, records: Iterable[bytes], topic: str = TOPICS[0]) -> None:
         """To the topic, with their keys; returns when they are there."""

@@ -59,6 +59,7 @@ def test_estimates_are_the_first_view_and_every_hexagon_has_its_speed_stage_and_
         "all => all.map((each) => Number(each.getAttribute('fill-opacity')))"
     )
     assert set(samples) == set(shown), "each opacity of the map is in the legend"
+    expect(legend).to_contain_text("Fainter: less certain (95 % are within ± km/h).")
     expect(legend).to_contain_text("dashed edge: predicted")
 
 
@@ -157,7 +158,7 @@ def test_the_table_has_the_estimates_digit_by_digit(estimated_day: Day, open_pag
     page.click("#show-table")
     records = latest(estimated_day)
     expect(page.locator("table.all tbody tr")).to_have_count(len(records))
-    for cell, _, road, low, high, mean, z, unit in table(page):
+    for cell, _, road, low, high, mean, z, unit, _ in table(page):
         record = records[cell]
         assert [road, low, high] == [record["road"]["value"], *record["road"]["interval95"]]
         assert (mean, z, unit) == (record.get("mean", {}).get("value", ""), record.get("residual_z", ""), "km/h")
@@ -205,10 +206,13 @@ def test_the_budget_of_a_tracker_is_what_a_bus_has_lost_and_not_what_is_reserved
 
     publish(100, 1, spent={"largest": 1.5, "mean": 0.75})
     page = open_page(estimated_day.url)
-    expect(page.locator("#budget .figure")).to_have_text("1.5 of 5.0 epsilon")
+    expect(page.locator("#budget-words")).to_have_text("A bus's day may lose 5; spent 1.5.")
     expect(page.locator("#budget [role=meter]")).to_have_attribute("aria-valuetext", "1.5 of 5.0")
-    expect(page.locator("#budget dd")).to_have_text(["2022-01-03", "1.5", "0.75", "5.0"])
+    expect(page.locator("#budget dd")).to_have_text(["2022-01-03", "1.5", "0.75", "5.0", "5.0"])
     publish(101, 1)
-    expect(page.locator("#budget")).to_contain_text("at most 5.0 epsilon")
+    expect(page.locator("#budget-words")).to_have_text(
+        "A bus's day may lose 5; how much is spent comes with a later record."
+    )
+    expect(page.locator("#budget [role=meter]")).to_have_count(0)
     publish(102, 0)
     expect(page.locator("#budget")).to_contain_text("no queries are made of it")

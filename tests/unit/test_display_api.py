@@ -1,7 +1,9 @@
 """What the map answers, byte for byte, and what it says to a question that it cannot answer."""
 
 import asyncio
+import csv
 import gzip
+import io
 import json
 import re
 from collections.abc import Awaitable, Callable
@@ -99,6 +101,29 @@ def test_a_hexagon_across_the_date_line_does_not_go_around_the_world() -> None:
     found = json.loads(answer("/api/v1/latest", feed([release(0, cell)]), Accept="application/geo+json")[2])
     longitudes = [place[0] for place in found["features"][0]["geometry"]["coordinates"][0]]
     assert max(longitudes) - min(longitudes) < 1
+
+
+def test_the_csv_of_an_hour_has_all_its_records_with_their_digits_also_those_of_later_versions() -> None:
+    later = release(0, CELLS[1], "20.170").replace(b'"status": "released"', b'"status": "released_by_a_later_version"')
+    made = feed([release(0, CELLS[0], "20.070"), later, release(0, CELLS[2], None)])
+    status, headers, body = answer("/api/v1/latest?format=csv", made)
+    assert (status, headers["Content-Type"]) == (200, "text/csv; charset=utf-8; header=present")
+    rows = {each["cell"]: each for each in csv.DictReader(io.StringIO(body.decode()))}
+    assert {cell: rows[cell]["mean"] for cell in CELLS[:3]} == {CELLS[0]: "20.070", CELLS[1]: "20.170", CELLS[2]: ""}
+    (estimated,) = csv.DictReader(
+        io.StringIO(answer("/api/v1/estimates?format=csv", feed([release(0), estimate(0)]))[2].decode())
+    )
+    assert (estimated["road"], estimated["stage"]) == ("24.5", "live")
+
+
+def test_the_format_that_is_requested_comes_before_the_accepted_one() -> None:
+    assert answer("/api/v1/latest?format=geojson")[2] == answer("/api/v1/latest", Accept="application/geo+json")[2]
+    assert answer("/api/v1/latest?format=json", Accept="application/geo+json")[2] == answer("/api/v1/latest")[2]
+    status, _, body = answer("/api/v1/latest?format=xml")
+    assert (status, json.loads(body)["error"]) == (
+        400,
+        "format: write one of json, csv, geojson, or leave it out for json",
+    )
 
 
 @pytest.mark.parametrize(

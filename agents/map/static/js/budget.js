@@ -1,11 +1,17 @@
-// Spent share of the day's privacy budget. All of it is public: it follows from the releases.
+// Spent share of the day's privacy budget, in words and digits. All of it is public: it follows from the releases.
 
+import { partsOf, sentencesOf, trackerOf } from "./budget_words.js";
 import { element } from "./dom.js";
+
+const MEANING = {
+  day: "These are epsilons: whatever a bus did on this day, no result that is published gets more than e^epsilon times as likely by it.",
+  total: "These are epsilons: whatever a bus did on all its days, no result that is published gets more than e^epsilon times as likely by it.",
+};
 
 export class Budget {
   #model;
   #node;
-  #drawnRecord;
+  #drawnKey = [];
 
   constructor(model, node) {
     this.#model = model;
@@ -13,80 +19,73 @@ export class Budget {
   }
 
   draw() {
-    const record = this.#model.budget;
-    if (record === this.#drawnRecord) return;
-    this.#drawnRecord = record;
+    const { budget: record, layers } = this.#model;
+    const { hasDevices, hasDelta } = layers.releases;
+    const key = [record, hasDevices, hasDelta];
+    if (key.every((each, i) => each === this.#drawnKey[i])) return;
+    this.#drawnKey = key;
     if (record === undefined) {
       this.#node.replaceChildren(element("p", { class: "hint" }, "No budget record of this day yet."));
       return;
     }
-    this.#node.replaceChildren(...view(record));
+    this.#node.replaceChildren(...view(record, layers.releases));
   }
 }
 
-function view(record) {
-  const { epsilon_user_day: booked, limit, day_bound: bound, epsilon_delta: finer, releases, spent } = record;
-  const tracker = (record.queries ?? []).find((each) => each.query === "tracker");
-  if (tracker === undefined) {
+function view(record, traits) {
+  const { epsilon_user_day: booked, limit, day_bound: bound } = record;
+  const tracker = trackerOf(record);
+  if (tracker !== undefined && Number(tracker.places) === 0) {
     return [
-      figure(booked, ` of ${limit} epsilon`),
-      meter(booked, bound, limit),
-      rows([
-        ["day", record.date],
-        ["means and answers", releases],
-        ["the whole day at most", bound],
-        ["as (epsilon, delta)", `${finer.epsilon}, ${finer.delta}`],
-      ]),
-    ];
-  }
-  if (Number(tracker.places) === 0) {
-    return [
-      element("p", { class: "hint" }, "Other policies had spent too much of this day, so no queries are made of it."),
+      element("p", { class: "words" }, "Other policies had spent too much of this day, so no queries are made of it."),
       rows([["day", record.date], ["spent by them", `${booked} of ${limit}`]]),
     ];
   }
-  // What is reserved for a tracker is booked before its first query. A bus loses what its own queries have cost.
-  if (spent === undefined) {
-    return [
-      element("p", { class: "hint" }, `A bus can lose at most ${bound} epsilon on this day.`),
-      rows([["day", record.date]]),
-    ];
-  }
+  const [lead, ...more] = sentencesOf(record, traits).map((each) => element("p", { class: "words" }, each));
+  lead.id = "budget-words";
+  const parts = partsOf(record);
   return [
-    figure(spent.largest, ` of ${limit} epsilon`),
-    meter(spent.largest, bound, limit),
-    rows([
-      ["day", record.date],
-      ["lost by a bus so far, at most", spent.largest],
-      ["lost by a bus so far, mean", spent.mean],
-      ["the whole day at most", bound],
-    ]),
+    lead,
+    ...meters(record, parts),
+    ...more,
+    rows([["day", record.date], ...(tracker === undefined ? ofHats(record) : ofTracker(record)), ["the whole day at most", bound], ["limit of a day", limit], ...ofTotal(record)]),
+    element("p", { class: "hint" }, MEANING[record.total === undefined ? "day" : "total"]),
   ];
 }
 
-function figure(value, rest) {
-  return element("p", { class: "figure" }, element("strong", {}, value), rest);
+// What protects a bus: the limit of its day, or of all its days.
+function meters(record, { lost }) {
+  if (record.total !== undefined) return [meter("Epsilon spent of the limit of all days", record.total, record.total_limit)];
+  return lost === null ? [] : [meter("Epsilon spent and set aside, of what a bus's day may lose", lost, record.day_bound)];
 }
 
-function meter(spent, bound, limit) {
-  const share = (part) => `${Math.min(100, (100 * Number(part)) / Number(limit))}%`;
+function ofHats({ releases, epsilon_user_day: booked, epsilon_delta: finer }) {
+  return [
+    ["means and answers", releases],
+    ["spent and set aside", booked],
+    ["as (epsilon, delta)", `${finer.epsilon}, ${finer.delta}`],
+  ];
+}
+
+function ofTracker({ spent }) {
+  if (spent === undefined) return [];
+  return [
+    ["lost by a bus so far, at most", spent.largest],
+    ["lost by a bus so far, mean", spent.mean],
+  ];
+}
+
+const ofTotal = ({ total, total_limit: limit }) => (total === undefined ? [] : [["all days so far", total], ["limit of all days", limit]]);
+
+function meter(label, spent, bound) {
+  const most = Math.max(Number(bound), Number(spent));
+  const share = (part) => `${most === 0 ? 0 : Math.min(100, (100 * Number(part)) / most)}%`;
   const filled = element("span", { class: "spent" });
   filled.style.width = share(spent);
-  const mark = element("span", { class: "bound" });
-  mark.style.left = share(bound);
   return element(
     "div",
-    {
-      class: "meter",
-      role: "meter",
-      "aria-label": "Epsilon spent of the day's limit",
-      "aria-valuemin": 0,
-      "aria-valuemax": limit,
-      "aria-valuenow": spent,
-      "aria-valuetext": `${spent} of ${limit}`,
-    },
+    { class: "meter", role: "meter", "aria-label": label, "aria-valuemin": 0, "aria-valuemax": most, "aria-valuenow": spent, "aria-valuetext": `${spent} of ${bound}` },
     filled,
-    mark,
   );
 }
 

@@ -9,6 +9,8 @@ export class Layer {
   complete = new Set(); // slots of which all records are loaded
   version = 0; // grows with each record
   hasDeferred = false; // whether a tracker has left out a query of a hexagon alone
+  hasDevices = false; // whether buses with devices of their own are in the releases
+  hasDelta = false; // whether the noise is Gaussian
   #bySlot = new Map(); // slot -> cell -> record
   #isNew = true;
 
@@ -35,6 +37,8 @@ export class Layer {
     this.#bySlot.get(slot).set(record.cell, record);
     this.version += 1;
     this.hasDeferred ||= record.status === "deferred";
+    this.hasDevices ||= record.device_epsilon !== undefined;
+    this.hasDelta ||= record.delta !== undefined;
   }
 
   // Add a fetched record: one from the stream is as new or newer.

@@ -1,8 +1,8 @@
 // Legend of the colours and hatchings.
 
+import { certainties } from "./certainty.js";
 import { colourOf } from "./colour.js";
 import { element, setText, svgElement } from "./dom.js";
-import { CERTAINTIES } from "./values.js";
 
 const WIDTH = 320;
 const STATES = [
@@ -13,22 +13,27 @@ const STATES = [
   [null, "nothing published for this hour"],
 ];
 const EMPTY = "The colours and what they mean come with the first hour.";
+const FAINTER = { estimates: "less certain", releases: "more noise" }; // the interval of a release covers the noise alone
 const SAMPLE = 0.55; // where on the colour scale the samples of the opacities are
 
 export class Legend {
   #model;
   #node;
   #title;
+  #strip;
   #drawnKey = "";
 
-  constructor(model, node, title) {
+  // strip: where narrow pages have the colours, next to the map
+  constructor(model, node, title, strip) {
     this.#model = model;
     this.#node = node;
     this.#title = title;
+    this.#strip = strip;
   }
 
   draw() {
-    const { range, unit, kind, layer, slots } = this.#model;
+    const { range, unit, kind, layer, slots, byCluster } = this.#model;
+    this.#strip.hidden = slots.length === 0 || byCluster;
     const key = `${range} ${unit} ${kind} ${layer.hasDeferred} ${slots.length > 0}`;
     if (key === this.#drawnKey) return;
     this.#drawnKey = key;
@@ -38,20 +43,21 @@ export class Legend {
       this.#node.replaceChildren(element("p", { class: "hint" }, EMPTY)); // the range is not known yet
       return;
     }
-    this.#node.replaceChildren(scale(range, unit), ...(estimates ? certainties(range, unit) : []), element("ul", { class: "states" }, ...(estimates ? stages() : STATES.filter(([hatch]) => hatch !== "deferred" || layer.hasDeferred).map(swatch))));
+    this.#strip.replaceChildren(scale(range, unit, ` ${unit}`));
+    this.#node.replaceChildren(scale(range, unit), ...samples(range, unit, FAINTER[kind]), element("ul", { class: "states" }, ...(estimates ? stages() : STATES.filter(([hatch]) => hatch !== "deferred" || layer.hasDeferred).map(swatch))));
   }
 }
 
-// The same colour in each opacity, with what it means.
-function certainties([low, high], unit) {
+// The same colour in each opacity, and its meaning in one line.
+function samples([low, high], unit, fainter) {
   const fill = colourOf(low + SAMPLE * (high - low), [low, high]);
-  const samples = CERTAINTIES.map(([most, opacity]) => {
+  const shown = certainties(unit, [low, high]).map(([most, opacity]) => {
     const words = most === Infinity ? "wider" : `±${most}`;
     return element("li", {}, box(svgElement("rect", { class: "certainty", x: 1, y: 1, width: 58, height: 16, rx: 3, fill, "fill-opacity": opacity }), 60), words);
   });
   return [
-    element("p", { class: "legend-text", id: "certainty-text" }, `The fainter, the less certain: in 95 of 100 cases the speed is within so many ${unit} of the colour's.`),
-    element("ul", { class: "certainties", "aria-labelledby": "certainty-text" }, ...samples),
+    element("p", { class: "legend-text", id: "certainty-text" }, `Fainter: ${fainter} (95 % are within ± ${unit}).`),
+    element("ul", { class: "certainties", "aria-labelledby": "certainty-text" }, ...shown),
   ];
 }
 
@@ -62,7 +68,8 @@ function stages() {
   ].map(([name, words]) => element("li", {}, box(svgElement("rect", { x: 1, y: 1, width: 24, height: 16, rx: 3, class: name })), words));
 }
 
-function scale(range, unit) {
+// last: follows the last number
+function scale(range, unit, last = "") {
   const [low, high] = range;
   const parts = 64;
   const bars = Array.from({ length: parts }, (_, i) =>
@@ -75,7 +82,7 @@ function scale(range, unit) {
   );
   const bar = svgElement("svg", { viewBox: `0 0 ${WIDTH} 14`, preserveAspectRatio: "none", class: "scale", "aria-hidden": "true" }, ...bars);
   const middle = (low + high) / 2;
-  const ticks = [`${low} or less`, `${middle}`, `${high} or more`].map((each) => element("span", {}, each));
+  const ticks = [`${low} or less`, `${middle}`, `${high} or more${last}`].map((each) => element("span", {}, each));
   return element(
     "div",
     { role: "img", "aria-label": `Colours from dark violet, ${low} ${unit} or less, over green to yellow, ${high} ${unit} or more` },

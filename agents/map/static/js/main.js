@@ -5,11 +5,15 @@ import { Answers } from "./answers.js";
 import { Budget } from "./budget.js";
 import { Clusters } from "./clusters.js";
 import { byId, element, setText } from "./dom.js";
+import { Empty } from "./empty.js";
 import { Freshness } from "./freshness.js";
 import { Legend } from "./legend.js";
 import { MapView } from "./map.js";
 import { Model } from "./model.js";
 import { Panel } from "./panel.js";
+import { fitToPaper } from "./printing.js";
+import { Share } from "./share.js";
+import { Sheet } from "./sheet.js";
 import { Source } from "./source.js";
 import { Table } from "./table.js";
 import { Timeline } from "./timeline.js";
@@ -22,16 +26,20 @@ const LINKS = { "open-estimates": "estimates", "open-releases": "latest" };
 const wanted = readAddress(location.search);
 const model = new Model(wanted.show);
 const source = new Source(model, wanted.policy);
+const map = new MapView(model, byId("map"));
 const views = [
   new Address(model, source, wanted),
   new Clusters(model, byId("clusters"), byId("clusters-body"), byId("legend-card")), // before the map, which reads its colours
-  new MapView(model, byId("map")),
+  new Empty(model, byId("empty"), byId("empty-words"), byId("map")), // before the map, which needs its place on the page
+  map,
   new Table(model, byId("table-view")),
   new Timeline(model),
-  new Legend(model, byId("legend"), byId("legend-title")),
+  new Legend(model, byId("legend"), byId("legend-title"), byId("strip")),
   new Panel(model, byId("cell-body")),
+  new Sheet(model, byId("cell"), map), // after the panel, whose card it is
   new Budget(model, byId("budget")),
   new Answers(model, byId("answers"), byId("answers-body")),
+  new Share(model, byId("share"), () => showAs(false)),
   new Freshness(model, byId("connection"), byId("freshness")),
   { draw: drawPolicies },
   { draw: drawKinds },
@@ -93,4 +101,6 @@ byId("show-releases").addEventListener("click", () => model.choose("releases"));
 byId("policy").addEventListener("change", (event) => source.change(event.target.value));
 byId("skip").addEventListener("click", () => showAs(true));
 
+fitToPaper(map);
 source.open();
+model.changed();

@@ -1,14 +1,17 @@
 // The hexagons. No tiles, so no third-party requests: a graticule and a scale show place and distance.
 
+import { certainties, opacityOf } from "./certainty.js";
 import { clusterColour } from "./clusters.js";
 import { fillOf } from "./colour.js";
 import { element } from "./dom.js";
 import { Graticule } from "./graticule.js";
-import { intervalOf, isEstimate, opacityOf, spanOf, stateOf, statusOf, valueOf } from "./values.js";
+import { intervalOf, isEstimate, spanOf, stateOf, statusOf, valueOf } from "./values.js";
 
 const HOVERS = matchMedia("(hover: hover)").matches; // without hover, a tap opens the panel, which shows the same
 const OVERLAY_Z = 400; // of Leaflet's overlay pane; the next pane is at 500
 const CLUSTER_OPACITY = 0.85;
+const ROOM_MIN = 80; // px
+const STILL = matchMedia("(prefers-reduced-motion: reduce)");
 const WORLD = { center: [20, 0], zoom: 2 };
 
 // Keep tooltips inside the map: Leaflet lets them cross its edge, where they are cut off.
@@ -28,6 +31,7 @@ export class MapView {
   #map;
   #polygons = new Map();
   #fittedPolicy = null;
+  #fittedZoom = 0;
 
   constructor(model, node) {
     this.#model = model;
@@ -39,6 +43,29 @@ export class MapView {
       this.#map.invalidateSize();
       this.#fit();
     }).observe(node);
+  }
+
+  // Move the map if the hexagon is below `bottom` on the screen, px, where something covers it.
+  reveal(cell, bottom) {
+    const polygon = this.#polygons.get(cell);
+    const node = this.#map.getContainer();
+    if (polygon === undefined || node.clientHeight === 0) return; // behind the table
+    if (bottom - node.getBoundingClientRect().top < ROOM_MIN) window.scrollBy({ top: node.getBoundingClientRect().top, behavior: "instant" });
+    const { top } = node.getBoundingClientRect();
+    const room = bottom - Math.max(0, top);
+    const { y } = this.#map.latLngToContainerPoint(polygon.getCenter());
+    if (top + y < ROOM_MIN / 2 || top + y > bottom - ROOM_MIN / 2) this.#map.panBy([0, top + y - (bottom - room / 2)], { animate: !STILL.matches });
+  }
+
+  // All hexagons, or what the reader has zoomed in on.
+  bounds() {
+    return this.#map.getZoom() > this.#fittedZoom || this.#polygons.size === 0 ? this.#map.getBounds() : this.#all();
+  }
+
+  // Show at least these bounds, at the size that the map has now.
+  show(bounds) {
+    this.#map.invalidateSize({ pan: false });
+    this.#map.fitBounds(bounds, { animate: false });
   }
 
   draw() {
@@ -58,11 +85,11 @@ export class MapView {
   #style(cell, record) {
     const polygon = this.#polygons.get(cell) ?? this.#make(cell);
     if (polygon === null) return;
-    const { byCluster, clusterOf } = this.#model;
+    const { byCluster, clusterOf, range, unit } = this.#model;
     const cluster = byCluster ? (clusterOf.get(cell) ?? null) : null;
     const ofCluster = cluster === null ? null : clusterColour(cluster);
-    const fill = byCluster ? ofCluster : fillOf(record, this.#model.range);
-    const opacity = byCluster ? CLUSTER_OPACITY : opacityOf(record);
+    const fill = byCluster ? ofCluster : fillOf(record, range);
+    const opacity = byCluster ? CLUSTER_OPACITY : opacityOf(record, certainties(unit, range));
     polygon.setStyle({ fillColor: fill ?? "transparent", fillOpacity: fill === null ? 0 : opacity });
     const path = polygon.getElement();
     const classes = ["cell", "leaflet-interactive"];
@@ -123,8 +150,13 @@ export class MapView {
     const visible = node.clientWidth > 0 && node.clientHeight > 0; // not behind the table
     if (!visible || this.#fittedPolicy === this.#model.policy || this.#polygons.size === 0) return;
     this.#fittedPolicy = this.#model.policy;
-    const bounds = L.featureGroup([...this.#polygons.values()]).getBounds();
-    this.#map.fitBounds(bounds, { padding: [24, 24], animate: false });
+    this.#map.invalidateSize({ pan: false }); // the map may just have got its place on the page
+    this.#map.fitBounds(this.#all(), { padding: [24, 24], animate: false });
+    this.#fittedZoom = this.#map.getZoom();
+  }
+
+  #all() {
+    return L.featureGroup([...this.#polygons.values()]).getBounds();
   }
 }
 

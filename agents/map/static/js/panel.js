@@ -5,6 +5,7 @@ import { CellAnswers } from "./cell_answers.js";
 import { chart } from "./chart.js";
 import { element } from "./dom.js";
 import { parseExact } from "./exact.js";
+import { copyButton, linkToShown } from "./links.js";
 import { shortOf } from "./texts.js";
 import { intervalOf, slotOf, stateOf, valueOf } from "./values.js";
 
@@ -81,7 +82,7 @@ export class Panel {
     const records = found[kind];
     const record = records.get(slot);
     return [
-      element("p", { class: "cell-id" }, element("code", {}, cell), element("button", { type: "button", class: "close", "aria-label": "Close this hexagon", onclick: () => this.#model.select(cell) }, "×")),
+      element("p", { class: "cell-id" }, element("code", {}, cell), ...copyButton("Copy link", () => linkToShown(this.#model, cell), { id: "copy-cell-link" }), element("button", { type: "button", class: "close", "aria-label": "Close this hexagon", onclick: () => this.#model.select(cell) }, "×")),
       ...summary(record),
       element("h3", {}, "Its last days"),
       kind === "estimates" ? chart(this.#model.allSlots, records, found.releases, { range, shown: slot, unit }) : chart(slots, records, new Map(), { range, shown: slot, unit }),
@@ -106,7 +107,7 @@ function hours(slots, records, kind) {
   });
   const names = estimates ? ["hour", "road", "95 %", "stage"] : ["hour", "mean", "noise, 95 %"];
   const head = element("tr", {}, ...names.map((each) => element("th", { scope: "col" }, each)));
-  return element("details", { class: "list" }, element("summary", {}, "As a list"), element("table", { class: "hours" }, element("thead", {}, head), element("tbody", {}, ...rows)));
+  return element("details", { class: "list" }, element("summary", {}, "As a list"), element("div", { class: "answers", tabindex: 0, role: "region", "aria-label": "Table of this hexagon's hours" }, element("table", { class: "hours" }, element("thead", {}, head), element("tbody", {}, ...rows))));
 }
 
 // Every field of the record, also unknown ones.

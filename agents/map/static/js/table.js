@@ -1,6 +1,7 @@
 // The same data as a table: for screen readers, keyboard users, and readers who want the digits.
 
 import { element } from "./dom.js";
+import { linkToShown } from "./links.js";
 import { dayOf, hoursOf } from "./texts.js";
 import { stateOf } from "./values.js";
 
@@ -75,7 +76,7 @@ export class Table {
     this.#columns = columns;
     this.#sortColumn = 0;
     this.#descending = false;
-    this.head.replaceChildren(...columns.map(([name, column], i) => this.#heading(name, column, i)));
+    this.head.replaceChildren(...columns.map(([name, column], i) => this.#heading(name, column, i)), element("th", { scope: "col" }, "link"));
   }
 
   #heading(name, column, i) {
@@ -92,6 +93,7 @@ export class Table {
     const chosen = record.cell === selected;
     const choose = element("button", { type: "button", "data-cell": record.cell, "aria-pressed": String(chosen), onclick: () => this.#model.select(record.cell) }, record.cell);
     const cells = this.#columns.slice(1).map(([, column]) => element("td", { class: column.numeric ? "numeric" : null }, column.text(record) ?? ""));
+    cells.push(element("td", {}, element("a", { href: linkToShown(this.#model, record.cell), "aria-label": `Link to hexagon ${record.cell}` }, "link")));
     return element("tr", { class: chosen ? "chosen" : null, "data-status": record.status ?? record.stage }, element("th", { scope: "row" }, choose), ...cells);
   }
 

@@ -1,5 +1,6 @@
 // Selection of the hour: a slider, a play button, and a button back to the latest hour.
 
+import { DateTicks } from "./date_ticks.js";
 import { byId, setText } from "./dom.js";
 import { clockOf, countsOf, countsOfEstimates, dayOf, hoursOf, zoneOf } from "./texts.js";
 
@@ -11,6 +12,7 @@ export class Timeline {
   #play = byId("play");
   #follow = byId("follow");
   #playing = 0;
+  #ticks = new DateTicks(byId("ticks"), byId("thumb"));
 
   constructor(model) {
     this.#model = model;
@@ -35,16 +37,9 @@ export class Timeline {
     const records = [...this.#model.records().values()];
     const counts = this.#model.kind === "estimates" ? countsOfEstimates(records) : countsOf(records);
     this.#slider.setAttribute("aria-valuetext", `${dayOf(shown.start)}, ${hoursOf(shown)}`);
-    this.#end("first-slot", slots[0]);
-    this.#end("last-slot", slots[slots.length - 1]);
+    this.#ticks.draw(slots, index);
     setText(byId("slot-title"), `${dayOf(shown.start)}, ${hoursOf(shown)}`);
     setText(byId("as-of"), `as of ${clockOf(shown.end)} (${zoneOf(shown.end)}) · ${counts}`);
-  }
-
-  #end(id, slot) {
-    const [day, clock] = byId(id).children;
-    setText(day, dayOf(slot.start).slice(0, -5));
-    setText(clock, clockOf(slot.start));
   }
 
   #start() {

@@ -2,14 +2,6 @@
 
 import { STAGES, STATES } from "./texts.js";
 
-// Half of an interval's width, in km/h, up to which a hexagon has an opacity. The last class has no end.
-export const CERTAINTIES = [
-  [4, 0.95],
-  [7, 0.72],
-  [10, 0.5],
-  [Infinity, 0.3],
-];
-
 export const isEstimate = (record) => record?.estimate_id !== undefined;
 
 export const slotOf = (record) => `${record.date}T${record.slot}`;
@@ -29,10 +21,4 @@ export const stateOf = (record) =>
 export function spanOf(record) {
   const [low, high] = intervalOf(record);
   return `${low} to ${high} ${record.unit ?? ""}`.trim();
-}
-
-export function opacityOf(record) {
-  if (!isEstimate(record)) return 0.92;
-  const [low, high] = intervalOf(record).map(Number);
-  return CERTAINTIES.find(([most]) => (high - low) / 2 <= most)[1];
 }

@@ -1,0 +1,65 @@
+// The menu Share: a link to what is shown, and its records and picture as files.
+
+import { byId, element, setText } from "./dom.js";
+import { copyButton, linkToShown } from "./links.js";
+import { picture } from "./picture.js";
+
+const PATHS = { releases: "latest", estimates: "estimates" };
+
+export class Share {
+  #model;
+  #menu;
+  #showMap;
+  #files;
+
+  // showMap: shows the map in place of the table
+  constructor(model, menu, showMap) {
+    this.#model = model;
+    this.#menu = menu;
+    this.#showMap = showMap;
+    this.#files = { csv: element("a", { id: "save-csv" }, "Table, CSV"), geojson: element("a", { id: "save-geojson" }, "Hexagons, GeoJSON") };
+    const png = element("button", { type: "button", class: "plain", id: "save-png", onclick: () => this.#savePicture() }, "Picture of the map, PNG");
+    const items = [...copyButton("Copy a link to this view", () => linkToShown(model), { id: "copy-link" }), element("p", { class: "hint", id: "share-hint" }), this.#files.csv, this.#files.geojson, png];
+    menu.append(element("div", { class: "items" }, ...items));
+    document.addEventListener("click", (event) => {
+      if (!menu.contains(event.target)) menu.open = false;
+    });
+    menu.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || !menu.open) return;
+      menu.open = false;
+      menu.querySelector("summary").focus();
+      event.stopPropagation(); // it does not close the hexagon, too
+    });
+  }
+
+  draw() {
+    const { shown, policy, kind } = this.#model;
+    this.#menu.hidden = shown === null;
+    if (shown === null) return;
+    setText(byId("share-hint"), `Download this hour's ${kind} as published:`);
+    for (const [format, link] of Object.entries(this.#files)) {
+      const href = `api/v1/${PATHS[kind]}?${new URLSearchParams({ policy, slot: shown.slot, format })}`;
+      if (link.getAttribute("href") !== href) link.setAttribute("href", href);
+      link.setAttribute("download", this.#name(format));
+    }
+  }
+
+  #name(ending) {
+    const { shown, policy, kind, selected } = this.#model;
+    const hour = shown.slot.replace(":", "-"); // a colon is not allowed in every file's name
+    return `hatcast_${policy}_${hour}_${kind}${ending === "png" && selected !== null ? `_${selected}` : ""}.${ending}`;
+  }
+
+  #savePicture() {
+    this.#showMap();
+    const name = this.#name("png");
+    requestAnimationFrame(() => requestAnimationFrame(() => picture(this.#model).toBlob((blob) => save(blob, name), "image/png")));
+  }
+}
+
+function save(blob, name) {
+  const url = URL.createObjectURL(blob);
+  const link = element("a", { href: url, download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}
