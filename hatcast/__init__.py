@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from hatcast.agents.api.batching import batch
     from hatcast.agents.api.estimating import estimates
+    from hatcast.agents.api.frames import Frame
     from hatcast.agents.api.planning import PlannedLimit, PlannedLimits, plan
     from hatcast.agents.api.policy import Policy
     from hatcast.agents.api.raw import RawMeans, raw_means
     from hatcast.agents.api.reading import read
-    from hatcast.agents.api.records import Answers, BatchReleases, BudgetDays, Estimates, Releases
+    from hatcast.agents.api.records import Answers, BatchReleases, BudgetDays, Estimates, Records, Releases
     from hatcast.agents.api.warnings import HatcastWarning
     from hatcast.agents.config.settings import Settings, load_settings
     from hatcast.stream.errors import HatcastError
@@ -44,6 +45,7 @@ __all__ = [
     "Columns",
     "EstimateRecord",
     "Estimates",
+    "Frame",
     "HatcastError",
     "HatcastWarning",
     "PlannedLimit",
@@ -51,6 +53,7 @@ __all__ = [
     "Policy",
     "QueryRecord",
     "RawMeans",
+    "Records",
     "ReleaseRecord",
     "Releases",
     "Settings",
@@ -65,11 +68,12 @@ __all__ = [
 _NAMES: Final = {
     "hatcast.agents.api.batching": ("batch",),
     "hatcast.agents.api.estimating": ("estimates",),
+    "hatcast.agents.api.frames": ("Frame",),
     "hatcast.agents.api.planning": ("PlannedLimit", "PlannedLimits", "plan"),
     "hatcast.agents.api.policy": ("Policy",),
     "hatcast.agents.api.raw": ("RawMeans", "raw_means"),
     "hatcast.agents.api.reading": ("read",),
-    "hatcast.agents.api.records": ("Answers", "BatchReleases", "BudgetDays", "Estimates", "Releases"),
+    "hatcast.agents.api.records": ("Answers", "BatchReleases", "BudgetDays", "Estimates", "Records", "Releases"),
     "hatcast.agents.api.warnings": ("HatcastWarning",),
     "hatcast.agents.config.settings": ("Settings", "load_settings"),
     "hatcast.stream.errors": ("HatcastError",),

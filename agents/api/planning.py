@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from hatcast.agents.research.plan.counts import Counts
     from hatcast.agents.research.plan.grid import Plans
 
-LIMITS: Final = (2.0, 5.0, 10.0, 20.0, 40.0)
 _MIN_USERS: Final = 3
 
 
@@ -85,8 +84,8 @@ def plan(  # noqa: PLR0913 - options by name
     format: str | None = None,  # noqa: A002 - the option's name
     columns: Mapping[str, str] | Columns | None = None,
     unit: str | None = None,
-    daily_limits: Sequence[float] = LIMITS,
-    objective: str = Objective.CELLS.value,
+    daily_limits: Sequence[float] = (2, 5, 10, 20, 40),
+    objective: str = "cells",
     min_users: int | None = None,
 ) -> PlannedLimits:
     """Choose the keys of a tracker, and say which errors to expect, from counts alone, as `hatcast plan` does.

@@ -49,7 +49,7 @@ class Policy(checked.Policy):
             tables.append(table)
             return table
 
-        policy = load_settings(Path(path), transform_policy=keep).policy
+        policy = load_settings(path, transform_policy=keep).policy
         return cls._of(tables[0], policy)
 
     @classmethod
@@ -87,7 +87,7 @@ def settings_of(policy: str | Path | checked.Policy | Settings) -> Settings:
         return policy
     if isinstance(policy, checked.Policy):
         return settings_of_policy(plain_policy(policy))
-    return load_settings(Path(os.fspath(policy)))
+    return load_settings(policy)
 
 
 def _argument(key: str) -> str:

@@ -62,7 +62,7 @@ def read(
 def stored_values(source: Source, kind: str, topic: str) -> Iterator[bytes]:
     """Yield the records of a file or of a topic, whose key in `[topics]` is named. Raises HatcastError."""
     if not isinstance(source, Settings) and Path(source).suffix == ".toml":
-        source = load_settings(Path(source))
+        source = load_settings(source)
     if isinstance(source, Settings):
         yield from _topic_values(source, topic)
     else:

@@ -137,7 +137,7 @@ class Settings:
 
 
 def load_settings(
-    path: Path,
+    path: str | Path,
     environment: Mapping[str, str] = os.environ,
     transform_policy: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> Settings:
@@ -145,6 +145,7 @@ def load_settings(
 
     transform_policy   changes the decoded [policy] table before it is checked, for commands that release nothing
     """
+    path = Path(path)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
