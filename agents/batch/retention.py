@@ -10,6 +10,7 @@ from hatcast.stream.fold.checkpoint import take_changes, totals
 from hatcast.stream.fold.packing import pack_seen, strip, unpack
 from hatcast.stream.fold.partition_fold import PartitionFold
 from hatcast.stream.hybrid.report_fold import ReportFold
+from hatcast.stream.policy.policy import Policy
 from hatcast.stream.release.hats import HatChunks
 
 V = TypeVar("V")
@@ -53,6 +54,12 @@ class RetainTotals:
         for key, (users, count, total, maximum) in totals(closing).items():
             known = self.hats.get(key, (0, 0, 0, 0))
             self.hats[key] = (known[0] + users, known[1] + count, known[2] + total, max(known[3], maximum))
+
+
+def in_unit(totals: Totals, policy: Policy) -> Totals:
+    """Return totals of distances from the value's lower bound as totals of values, in milli-units."""
+    users, count, total, maximum = totals
+    return users, count, total + count * policy.lower, maximum + policy.lower
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -12,7 +12,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import Progress
 
-from hatcast.agents.batch.retention import RetainNothing, RetainTotals
+from hatcast.agents.batch.retention import RetainNothing, RetainTotals, in_unit
 from hatcast.agents.batch.run import (
     Released,
     Run,
@@ -107,11 +107,12 @@ def command(
     click.echo("reads raw data, not private", err=True)
     totals = RetainTotals()
     folded = fold_input(run, totals)
+    hats = {hat: in_unit(each, run.settings.policy) for hat, each in totals.hats.items()}
     if as_json:
-        click.echo(msgspec.json.encode({"outcomes": folded.outcomes, "hats": totals.hats}, order="sorted"))
+        click.echo(msgspec.json.encode({"outcomes": folded.outcomes, "hats": hats}, order="sorted"))
     else:
         show_outcomes(folded, as_json=False)
-        show_hats(totals.hats)
+        show_hats(hats)
 
 
 def _check_release(

@@ -228,13 +228,13 @@ def _over(policy: Policy, loss: DayLoss, days: int) -> str:
 def _hidden_values(policy: Policy, bus: str) -> str:
     """Return the values that relation replace hides: the speed, and others of the policy by name."""
     if policy.value_name is not None:
-        return f"each value of {policy.value_name} that {bus} sent"
+        return f"the {policy.value_name} in each reading of {bus}"
     others = [value.name for value in policy.values[1:]]
     return f"how fast {bus} went" + "".join(f" and its {name}" for name in others)
 
 
 def _went(policy: Policy) -> str:
-    return "how fast it went" if policy.value_name is None else f"each value of {policy.value_name} in them"
+    return "how fast it went" if policy.value_name is None else f"the {policy.value_name} in each of them"
 
 
 def _hidden(policy: Policy) -> str:

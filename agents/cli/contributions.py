@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from hatcast.agents.batch.retention import in_unit
 from hatcast.agents.cli.options import config_option, json_option
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.redis.connection import connect_redis_async
@@ -25,6 +26,7 @@ def command(config: Path, as_json: bool) -> None:
     settings = load_settings(config)
     click.echo("reads raw data, not private", err=True)
     outcomes, hats = asyncio.run(read_contributions(settings))
+    hats = {hat: in_unit(totals, settings.policy) for hat, totals in hats.items()}
     if as_json:
         click.echo(msgspec.json.encode({"outcomes": outcomes, "hats": hats}, order="sorted"))
         return

@@ -137,6 +137,7 @@ def _one_hat(given: Options) -> None:
         "readings": readings,
         "dimensions": dimensions,
         "upper_bound": hat.upper_bound_milli / 1000,
+        **({} if hat.unit == "km/h" else {"unit": hat.unit}),
         "eps": epsilons,
         "runs": runs,
         "seed": seed,
@@ -150,13 +151,13 @@ def _one_hat(given: Options) -> None:
     with progress_bars() as add_bar:
         errors = compare(hat, contenders, epsilons, runs, seed, add_bar("simulating", runs))
     if given["plot_file"] is not None:
-        show.plot(errors, title, measure, given["plot_file"])
+        show.plot(errors, title, measure, given["plot_file"], hat.unit)
     suppressed = show.suppressed(errors)
     if given["output"] is not None:
         write_figures(given["output"], rows.rows_of_errors(show.as_json(errors), suppressed, settings))
         return
     if not given["as_json"]:
-        Console().print(show.table_of(errors, title, measure))
+        Console().print(show.table_of(errors, title, measure, hat.unit))
         return
     output = {"settings": settings, "mae": show.as_json(errors), **({"suppressed": suppressed} if suppressed else {})}
     click.echo(msgspec.json.encode(output))

@@ -80,6 +80,7 @@ def evaluate_days(options: DayOptions) -> None:
         "hats": comparison.hats,
         "min_users": min_users,
         "upper_bound": policy.upper_bound / 1000,
+        **({} if policy.value_name is None else {"unit": policy.released_value.unit}),
         "daily_limits": list(options.limits),
         "runs": runs,
         "share": tracker.share,

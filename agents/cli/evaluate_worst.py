@@ -46,14 +46,14 @@ def evaluate_worst(
     found = worst.worst_cases(hat, job.contenders, job.epsilons)
     full = worst.full_arrays(hat, job.epsilons)
     if plot_file is not None:
-        worst_show.plot(found, worst.staircases(hat), _groupings(job), title, plot_file)
+        worst_show.plot(found, worst.staircases(hat), _groupings(job), title, plot_file, job.hat.unit)
     figures = worst_show.as_json(found, full, worst.staircases(hat))
     if output is not None:
         write_figures(output, rows_of_worst_cases(figures, settings))
     elif as_json:
         click.echo(msgspec.json.encode({"settings": settings, **figures}))
     else:
-        Console().print(worst_show.table_of(found, full, title))
+        Console().print(worst_show.table_of(found, full, title, job.hat.unit))
 
 
 def _groupings(job: WorstJob) -> dict[str, Errors]:

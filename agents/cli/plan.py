@@ -17,6 +17,7 @@ from hatcast.stream.policy.tracker_keys import Objective
 if TYPE_CHECKING:  # imported when it is needed, so that --help is fast
     from hatcast.agents.research.plan.counts import Counts
     from hatcast.agents.research.plan.grid import Plan
+    from hatcast.stream.policy.policy import Policy
 
 _TOTALS: Final = "2,5,10,20,40"
 _WRITTEN: Final = 5.0
@@ -100,16 +101,17 @@ def command(**given: Unpack[_Options]) -> None:
     _check_usage(given, totals)
     text = None if given["target"] is None else _read(given["target"])
     with progress_bars() as add_bar:
-        counts, upper_bound, source = _counts(given, add_bar("reading", None))
+        counts, policy, source = _counts(given, add_bar("reading", None))
+        upper_bound, unit = policy.upper_bound / 1000, policy.released_value.unit
         objective = Objective(given["objective"])
         plans = grid.plan(counts, upper_bound, totals, objective, add_bar("planning", len(totals)))
     title = f"{source}: {len(counts.days)} days, {counts.hats:,} HATs"
     if given["plot_file"] is not None:
-        show.plot(plans, title, given["plot_file"])
+        show.plot(plans, title, given["plot_file"], unit)
     if given["target"] is not None and text is not None:
         _write(given["target"], text, next(each for each in plans.plans if each.total == given["written_limit"]))
     if not given["as_json"]:
-        Console().print(show.table_of(plans, title))
+        Console().print(show.table_of(plans, title, unit))
         return
     settings: dict[str, Any] = {
         "source": source,
@@ -117,6 +119,7 @@ def command(**given: Unpack[_Options]) -> None:
         "hats": counts.hats,
         "cells": counts.cells,
         "upper_bound": upper_bound,
+        **({} if policy.value_name is None else {"unit": unit}),
         "objective": objective.value,
     }
     click.echo(msgspec.json.encode({"settings": settings, **show.as_json(plans)}))
@@ -132,8 +135,8 @@ def _check_usage(given: _Options, totals: list[float]) -> None:
         raise click.UsageError(f"--write-limit {given['written_limit']:g} is not one of --daily-limit")
 
 
-def _counts(given: _Options, progress: Callable[[int], None]) -> tuple["Counts", float, str]:
-    """Return counts of the first days, the upper bound and the name of the source."""
+def _counts(given: _Options, progress: Callable[[int], None]) -> tuple["Counts", "Policy", str]:
+    """Return counts of the first days, the policy and the name of the source."""
     from hatcast.agents.research.days import policy_of_recordings
     from hatcast.agents.research.plan.counts import counts_of_file, counts_of_recordings
 
@@ -148,7 +151,7 @@ def _counts(given: _Options, progress: Callable[[int], None]) -> tuple["Counts",
         source = ", ".join(path.name for path in paths)
     if not counts.days:
         raise HatcastError(f"{source} has no HAT with {min_users} users; name more days, or a smaller --min-users")
-    return counts.first_days(), policy.upper_bound / 1000, source
+    return counts.first_days(), policy, source
 
 
 def _read(path: Path) -> str:

@@ -172,10 +172,11 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "([estimators.md](estimators.md#when-presence-is-private))",
         "noise": "only hybrid estimators: or `gaussian`, whose guarantee is "
         "[(epsilon, delta)](proofs.md#gaussian-noise)",
-        "sigma": "only `kvh` and `kvh_heterogeneous`, km/h: standard deviation of users' means, from public knowledge "
+        "sigma": "only `kvh` and `kvh_heterogeneous`, in the unit of readings: standard deviation of users' "
+        "means, from public knowledge "
         "([hybrid.md](hybrid.md#estimators))",
-        "sigma_local": "only `kvh_heterogeneous`, km/h: the same for buses with devices, if it differs",
-        "mean_gap": "only `kvh_heterogeneous`, km/h: how much faster buses with devices go",
+        "sigma_local": "only `kvh_heterogeneous`: the same for buses with devices, if it differs",
+        "mean_gap": "only `kvh_heterogeneous`: how much larger the values of buses with devices are",
         "groups": "only hybrid estimators that read both groups: or `separate`, which also publishes "
         "[each group's own mean](hybrid.md#each-groups-own-mean)",
     },

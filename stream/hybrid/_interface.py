@@ -124,11 +124,13 @@ class HybridParameters:
             if not 0 <= 2 * sigma <= self.upper_bound_milli:
                 raise SettingError(
                     f"policy.estimator.{key}",
-                    "is out of range for a standard deviation of speeds",
-                    "write km/h from 0 to half of the upper bound",
+                    "is out of range for a standard deviation of values",
+                    "write a number from 0 to half of the range, in the unit of readings",
                 )
         if abs(spread.gap_milli) > self.upper_bound_milli:
-            raise SettingError("policy.estimator.mean_gap", "is above the upper bound", "write km/h")
+            raise SettingError(
+                "policy.estimator.mean_gap", "is above the upper bound", "write it in the unit of readings"
+            )
 
     @property
     def local_distance(self) -> int:
@@ -243,6 +245,8 @@ def check(estimator: HybridEstimator, parameters: HybridParameters) -> None:
     if estimator.needs is Needs.NOTHING:
         return
     if spread is None:
-        raise SettingError(key, f"is missing, but {estimator.name} needs it", "write it in km/h, or use pwh")
+        raise SettingError(
+            key, f"is missing, but {estimator.name} needs it", "write it in the values' unit, or use pwh"
+        )
     if estimator.needs is Needs.SIGMA and not spread.is_homogeneous:
         raise SettingError(key, f"of two groups is not used by {estimator.name}", "use kvh_heterogeneous")

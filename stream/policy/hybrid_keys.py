@@ -173,12 +173,12 @@ def _spread(table: EstimatorTable, use: HybridUse) -> tuple[int | None, int | No
         raise SettingError(
             f"{_ESTIMATOR}.sigma",
             f"is missing, and {table.name} requires it",
-            "write the standard deviation of users' means in km/h, from another source; or use pwh",
+            "write the standard deviation of users' means, in the unit of readings and from another source; or use pwh",
         )
     values = {key: getattr(table, key) for key in _SPREAD}
     for key, value in values.items():
         if value is not None and not abs(value) <= 1e6:  # inf and nan too
-            raise SettingError(f"{_ESTIMATOR}.{key}", f"{value:g} is not a speed", "write km/h")
+            raise SettingError(f"{_ESTIMATOR}.{key}", f"{value:g} is too large", "use at most 1e+06")
     sigma = to_milli(table.sigma, "km/h")
     local = sigma if table.sigma_local is None else to_milli(table.sigma_local, "km/h")
     return sigma, local, 0 if table.mean_gap is None else to_milli(table.mean_gap, "km/h")

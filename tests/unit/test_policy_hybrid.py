@@ -112,7 +112,7 @@ def test_separate_groups_are_for_every_estimator_that_reads_both(name: str) -> N
         ({"name": "kvh"}, {}, "policy.estimator.sigma: is missing"),
         ({"name": "pwh", "sigma": 1.0}, {}, "policy.estimator.sigma: is not used by pwh"),
         ({"name": "kvh", "sigma": 1.0, "mean_gap": 1.0}, {}, "policy.estimator.mean_gap: is not used by kvh"),
-        ({"name": "kvh", "sigma": float("nan")}, {}, "policy.estimator.sigma: nan is not a speed"),
+        ({"name": "kvh", "sigma": float("nan")}, {}, "policy.estimator.sigma: nan is too large"),
         ({"name": "pwh", "noise": "gauss"}, {}, "policy.estimator.noise: 'gauss' is not a noise distribution"),
         ({"name": "levy", "noise": "laplace"}, {}, "policy.estimator.noise: is not used by levy"),
         ({"name": "levy"}, {"local_epsilon": 1.0}, "policy.privacy.local_epsilon: is not used by levy"),

@@ -4,12 +4,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+from hatcast.agents.cli.budget import command as budget
+from hatcast.agents.cli.evaluate import command as evaluate
+from hatcast.agents.cli.plan import command as plan
 from hatcast.agents.cli.query import command as query
 from hatcast.agents.cli.tail import release_line
 from hatcast.agents.cli.tail_answers import answer_row
@@ -202,6 +206,12 @@ def test_batch_publishes_means_in_the_values_unit(tmp_path: Path) -> None:
     assert release["mean"] == release["raw"] == pytest.approx(-26.25, abs=0.05)
     assert release["interval95"][0] <= -26.25 <= release["interval95"][1]
     assert release["counts"]["users"] == 4
+    shown = batch(
+        *(tmp_path / "some.jsonl", "--format", "jsonl", "--config", tmp_path / "hatcast.toml"),
+        *("--contributions", "--json"),
+    )
+    (hat,) = json.loads(shown.stdout)["hats"].values()
+    assert hat == [4, 4, -105_000, 45_000], "users, readings, sum and maximum of the values themselves"
 
 
 @pytest.mark.parametrize(
@@ -241,3 +251,47 @@ def golden(name: str) -> bytes:
 
 def shown(path: Path) -> str:
     return " ".join(release_line(read_release(golden(f"{path.parent.name}/{path.stem}"))).plain.split())
+
+
+def recorded(folder: Path) -> tuple[str, ...]:
+    """Options of commands that read a recording of delays: of four buses, in one hour."""
+    (folder / "hatcast.toml").write_text(CONFIG)
+    lines = [record(**PLACE, vehicle=f"bus-{n}", value=30.0 * n - 45, time=NOON + 1000 * n) for n in range(4)]
+    (folder / "some.jsonl").write_bytes(b"\n".join(lines))
+    return "--data", str(folder / "some.jsonl"), "--format", "jsonl", "--config", str(folder / "hatcast.toml")
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "text"),
+    [
+        (evaluate, ("--worst-case", "--estimators", "baseline"), "In s; m and arrays"),
+        (evaluate, ("--estimators", "baseline", "--runs", "2"), "mean absolute error in s;"),
+        (evaluate, ("--daily-limit", "4", "--min-users", "3"), "mean absolute error in s against"),
+        (
+            plan,
+            (
+                "--daily-limit",
+                "5",
+            ),
+            "mean in s, by the variances of the model, which were found on bus speeds",
+        ),
+    ],
+)
+def test_commands_that_simulate_give_errors_in_the_values_unit(
+    command: click.Command, options: tuple[str, ...], text: str, tmp_path: Path
+) -> None:
+    given = [*recorded(tmp_path), *options]
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(command, given)
+    assert done.exit_code == 0, done.output
+    assert text in " ".join(done.output.split())
+    of_json = CliRunner().invoke(command, [*given, "--json"])
+    assert json.loads(of_json.stdout)["settings"]["unit"] == "s"
+
+
+def test_the_explained_budget_names_the_value(tmp_path: Path) -> None:
+    (tmp_path / "hatcast.toml").write_text(CONFIG)
+    done = CliRunner(env={"COLUMNS": "300"}).invoke(budget, ["--explain", "--config", str(tmp_path / "hatcast.toml")])
+    text = " ".join(done.output.split())
+    assert "differ only in the delay in each reading of one bus" in text
+    assert "Hidden is the delay in each reading of a bus." in text
+    assert "that a reading was exactly 0" not in text

@@ -55,8 +55,8 @@ class Released:
     clusters: Clusters
 
     def record(self) -> dict[str, Any]:
-        """Return the release as a JSON object; speeds in km/h."""
-        grid, setting, clusters = Grid(self.policy.grid), self.options.setting, self.clusters
+        """Return the release as a JSON object."""
+        grid, setting, clusters = Grid(self.policy.grid, self.policy.lower), self.options.setting, self.clusters
         step = float(grid.milli) / 1000
         return {
             "status": "released",
@@ -69,7 +69,7 @@ class Released:
             "iterations": setting.iterations,
             "seed": setting.seed,
             "users": {"central": self.central, "local": self.local},
-            "unit": "km/h",
+            "unit": self.policy.released_value.unit,
             "slots": list(self.slots),
             "clusters": [
                 {

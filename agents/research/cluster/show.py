@@ -40,8 +40,8 @@ def table_of(record: dict[str, Any]) -> Table:
         title=f"{len(clusters)} clusters of {users['central'] + users['local']:,} users, {users['local']:,} of them "
         f"local; epsilon {record['epsilon']:g}, {record['iterations']} iterations, {record['blend']}",
         title_justify="left",
-        caption="centres in km/h. noise: its standard deviation on a coordinate, the mean of all; where it is '-', the "
-        "cluster had too few users, and its centre is still its random start.",
+        caption=f"centres in {record['unit']}. noise: its standard deviation on a coordinate, the mean of all; where it"
+        " is '-', the cluster had too few users, and its centre is still its random start.",
         min_width=_WIDTH,
     )
     table.add_column("slot", no_wrap=True)
@@ -62,6 +62,10 @@ def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
+def _mean_name(unit: str) -> str:
+    return "mean speed" if unit == "km/h" else "mean"
+
+
 def plot(record: dict[str, Any], path: Path) -> None:
     """Plot the centres over the slots, a line per cluster. Raises HatcastError if it cannot be written."""
     from hatcast.agents.research.figures import open_axes
@@ -78,5 +82,5 @@ def plot(record: dict[str, Any], path: Path) -> None:
                 linewidth=1,
                 label=label,
             )
-        axes.set(xlabel="slot", ylabel="mean speed, km/h, +- deviation of noise")
+        axes.set(xlabel="slot", ylabel=f"{_mean_name(record['unit'])}, {record['unit']}, +- deviation of noise")
         axes.tick_params(axis="x", rotation=60 if len(record["slots"]) > 6 else 0)

@@ -18,17 +18,18 @@ _ELEMENTS: Final = 1_000_000  # users x coordinates x runs of a batch: about 8 M
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hat:
-    """Users of one HAT. counts: [L] largest first; means: drawn for each run; dimensions: of a reading."""
+    """Users of one HAT. counts: [L] largest first; means: drawn for each run; dimensions, unit: of a reading."""
 
     counts: Counts
     means: Means
     upper_bound_milli: int
     dimensions: int = 1
+    unit: str = "km/h"
 
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """Mean absolute error of `raw` against the mean of all readings, and its standard error; km/h, in l1 for vectors.
+    """Mean absolute error of `raw` against the mean of all readings, and its standard error; in l1 for vectors.
 
     suppressed   share of runs whose HAT was suppressed by noise; the error is over the others, NaN if there are none
     """

@@ -74,7 +74,8 @@ def hat_of_recording(
     users = hats[key]
     repeated = scaling[1] if scaling and scaling[0] == "users" else 1
     means = np.repeat(users.sums / users.counts, repeated)
-    return Hat(scale(users.counts, scaling), recorded(means), policy.upper_bound), f"{name}, {key}"
+    unit = policy.released_value.unit
+    return Hat(scale(users.counts, scaling), recorded(means), policy.upper_bound, unit=unit), f"{name}, {key}"
 
 
 def scale(counts: Counts, scaling: Scaling | None) -> Counts:

@@ -20,7 +20,7 @@ def measure_name(dimensions: int) -> str:
     return "mean absolute error" if dimensions == 1 else "mean l1 error"
 
 
-def table_of(errors: Errors, title: str, measure: str) -> Table:
+def table_of(errors: Errors, title: str, measure: str, unit: str = "km/h") -> Table:
     """Return a table: a row per estimator, a column per epsilon; the least error under `replace` in bold."""
     epsilons = list(next(iter(errors.values())))
     worst = max(
@@ -29,7 +29,9 @@ def table_of(errors: Errors, title: str, measure: str) -> Table:
     table = Table(
         title=title,
         title_justify="left",
-        caption=" ".join([f"{measure} in km/h; standard errors are up to {worst:.1%} of it.", *_caption_notes(errors)]),
+        caption=" ".join(
+            [f"{measure} in {unit}; standard errors are up to {worst:.1%} of it.", *_caption_notes(errors)]
+        ),
     )
     table.add_column("estimator", overflow="fold")
     for epsilon in epsilons:
@@ -96,7 +98,7 @@ def _line(name: str, epsilons: Sequence[float]) -> tuple[Sequence[float], str, s
     return epsilons, name, "-"
 
 
-def plot(errors: Errors, title: str, measure: str, path: Path) -> None:
+def plot(errors: Errors, title: str, measure: str, path: Path, unit: str = "km/h") -> None:
     """Plot a line per estimator, in the format of the file's suffix. Raises HatcastError if it cannot be written."""
     from matplotlib.ticker import FuncFormatter
 
@@ -108,7 +110,7 @@ def plot(errors: Errors, title: str, measure: str, path: Path) -> None:
             axes.plot(
                 xs, [row[x].mae for x in sorted(row)], style, marker=marker, markersize=4, linewidth=1, label=label
             )
-        axes.set(xlabel="epsilon", ylabel=f"{measure}, km/h", yscale="log")
+        axes.set(xlabel="epsilon", ylabel=f"{measure}, {unit}", yscale="log")
         axes.set_xticks(sorted({x for name, row in errors.items() for x in _line(name, list(row))[0]}))
         for formats in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
             formats(FuncFormatter(lambda y, _: f"{y:g}"))

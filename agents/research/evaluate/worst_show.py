@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 _DIGITS: Final = 4
 _MARKERS: Final = "osD^v<>pPX*"
 _FULL: Final = "full arrays"
-_TIE: Final = 1e-9  # km/h
+_TIE: Final = 1e-9  # in the value's unit
 
 Staircases = Mapping[str, tuple[Floats, Integers]]
 
 
-def table_of(found: WorstCases, full: Mapping[float, WorstCase], title: str) -> Table:
+def table_of(found: WorstCases, full: Mapping[float, WorstCase], title: str, unit: str = "km/h") -> Table:
     """Return a table: rows by estimator and epsilon, the least E_M under `replace` at each epsilon in bold."""
     table = Table(
         title=title,
         title_justify="left",
-        caption="In km/h; m and arrays are numbers. E_M = bias + noise bounds the mean absolute error of any speeds: "
-        "bias is the largest of any speeds, noise the mean of its absolute value. A dash: not used, or not fixed by "
+        caption=f"In {unit}; m and arrays are numbers. E_M = bias + noise bounds the mean absolute error of any values:"
+        " bias is the largest of any values, noise the mean of its absolute value. A dash: not used, or not fixed by "
         "counts. full arrays: E^(epsilon) of the papers, for arrays without an empty place.",
         caption_justify="left",
         box=SIMPLE_HEAD,
@@ -107,7 +107,9 @@ def _steps(epsilons: Floats, lengths: Integers) -> list[tuple[float, int]]:
     return [(round(float(epsilons[at]), _DIGITS), int(lengths[at])) for at in starts]
 
 
-def plot(found: WorstCases, lengths: Staircases, errors: Mapping[str, Errors], title: str, path: Path) -> None:
+def plot(
+    found: WorstCases, lengths: Staircases, errors: Mapping[str, Errors], title: str, path: Path, unit: str = "km/h"
+) -> None:
     """Plot E_M and m against epsilon, and below them the simulated errors of groupings, a panel per estimator.
 
     Raises HatcastError if it cannot be written.
@@ -117,18 +119,18 @@ def plot(found: WorstCases, lengths: Staircases, errors: Mapping[str, Errors], t
     with open_figure(path, title, (8.5, 7.2 if errors else 3.8)) as figure:
         rows = figure.subfigures(2 if errors else 1, 1, squeeze=False).flat
         left, right = rows[0].subplots(1, 2)
-        _errors(left, found)
+        _errors(left, found, unit)
         _staircases(right, lengths)
         if errors:
-            _groupings(rows[1], errors)
+            _groupings(rows[1], errors, unit)
 
 
-def _errors(panel: "Axes", found: WorstCases) -> None:
+def _errors(panel: "Axes", found: WorstCases, unit: str) -> None:
     for (name, row), marker in zip(found.items(), cycle(_MARKERS), strict=False):
         points = [(epsilon, each.total) for epsilon, each in sorted(row.items()) if each.total is not None]
         if points:
             panel.plot(*zip(*points, strict=True), marker=marker, markersize=4, linewidth=1, label=name)
-    _finish(panel, "worst-case error E_M, km/h")
+    _finish(panel, f"worst-case error E_M, {unit}")
     panel.set_yscale("log")
 
 
@@ -139,14 +141,14 @@ def _staircases(panel: "Axes", lengths: Staircases) -> None:
     panel.set_xscale("log")
 
 
-def _groupings(figure: "SubFigure", errors: Mapping[str, Errors]) -> None:
+def _groupings(figure: "SubFigure", errors: Mapping[str, Errors], unit: str) -> None:
     for panel, (name, rows) in zip(figure.subplots(1, len(errors)), errors.items(), strict=True):
         for (variant, row), marker in zip(rows.items(), _MARKERS, strict=False):
             epsilons: Sequence[float] = sorted(row)
             label = variant.removeprefix(f"{name}:")
             panel.plot(epsilons, [row[x].mae for x in epsilons], marker=marker, markersize=4, linewidth=1, label=label)
         panel.set_title(name, fontsize=9)
-        _finish(panel, "mean absolute error, km/h")
+        _finish(panel, f"mean absolute error, {unit}")
 
 
 def _finish(panel: "Axes", measure: str) -> None:

@@ -61,7 +61,7 @@ def counts_of_recordings(
     """
     from hatcast.agents.research.days import open_days
 
-    with open_days(paths, feed_format) as recordings:
+    with open_days(paths, feed_format, policy.value_units) as recordings:
         return counts_of_opened(recordings, policy, min_users, progress)
 
 

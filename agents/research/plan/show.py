@@ -15,12 +15,12 @@ _DIGITS: Final = 4
 _UNWORTHY: Final = "*"
 
 
-def table_of(plans: Plans, title: str) -> Table:
-    """Return a table: a row for each total."""
+def table_of(plans: Plans, title: str, unit: str = "km/h") -> Table:
+    """Return a table: a row for each total. unit: of errors."""
     table = Table(
         title=title,
         title_justify="left",
-        caption=escape(_caption(plans)),
+        caption=escape(_caption(plans, unit)),
         caption_justify="left",
         box=SIMPLE_HEAD,
         padding=(0, 0, 0, 1),
@@ -46,15 +46,20 @@ def _cell(expected: float, plans: Plans) -> str:
     return f"{expected:.2f}{' ' if plans.is_worth_having(expected) else _UNWORTHY}"
 
 
-def _caption(plans: Plans) -> str:
+def _caption(plans: Plans, unit: str) -> str:
     return (
-        "Expected error of a HAT's mean in km/h, by the variances of the model and these counts; no speed was read. "
+        f"Expected error of a HAT's mean in {unit}, by the variances of the model{_scaled(unit)} and these counts; no"
+        f" {'speed' if unit == 'km/h' else 'value'} was read. "
         "total: epsilon that a bus can lose on one day; share, price: keys of [policy.tracker]. live: at the "
         "close of the HAT's slot, end: of its day, over the given days; live 7: on the seventh day with these counts. "
         f"A constant costs nothing: by the same model publishing the city's mean, if somebody knew it, has an error of "
         f"{plans.city:.2f} (variances of hour, cell, counts and HAT), and U/2 one of {plans.half_bound:.2f} (also that "
         f"of the city). {_unworthy(plans)}"
     )
+
+
+def _scaled(unit: str) -> str:
+    return "" if unit == "km/h" else ", which were found on bus speeds and are scaled to the range,"
 
 
 def _unworthy(plans: Plans) -> str:
@@ -102,7 +107,7 @@ def keys_json(keys: TrackerKeys) -> dict[str, str | float]:
     }
 
 
-def plot(plans: Plans, title: str, path: Path) -> None:
+def plot(plans: Plans, title: str, path: Path, unit: str = "km/h") -> None:
     """Plot error against total, with the constant's line. Raises HatcastError if the file cannot be written."""
     from matplotlib.ticker import FuncFormatter, NullLocator
 
@@ -115,7 +120,7 @@ def plot(plans: Plans, title: str, path: Path) -> None:
                 errors = [getattr(plan.stages[stage], name) for plan in plans.plans]
                 axes.plot(totals, errors, style, marker="o", markersize=4, linewidth=1, label=f"{name}, {when}")
         axes.axhline(plans.constant, color="black", linewidth=1, label="a constant")
-        axes.set(xlabel="epsilon that a bus can lose on one day", ylabel="expected error, km/h", xscale="log")
+        axes.set(xlabel="epsilon that a bus can lose on one day", ylabel=f"expected error, {unit}", xscale="log")
         axes.set_ylim(bottom=0)
         axes.set_xticks(totals)
         axes.xaxis.set_minor_locator(NullLocator())

@@ -66,12 +66,14 @@ class Comparison:
 
     dates   local dates with a scored HAT
     hats    number of scored HATs
+    unit    of errors
     """
 
     dates: list[str]
     hats: int
     results: dict[str, dict[float, Result]]
     constants: dict[str, Scores]
+    unit: str = "km/h"
 
 
 def parse_designs(text: str) -> list[str | Contender]:
@@ -115,7 +117,8 @@ def compare_days(job: Job, noise: Noise, read: Progress, replayed: Progress) -> 
         replayed(1)
     truth = Truth.of(days)
     constants = constant_scores(truth, job.policy.upper_bound / _MILLI)
-    return Comparison([day.date for day in days], len(truth.means), results, constants)
+    unit = job.policy.released_value.unit
+    return Comparison([day.date for day in days], len(truth.means), results, constants, unit)
 
 
 def _name_of(each: str | Contender) -> str:

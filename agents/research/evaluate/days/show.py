@@ -65,10 +65,10 @@ def _caption(comparison: Comparison) -> str:
     errors = [scores["mae"] for result in results for scores in _scores_of(result)]
     spreads = [each.standard_error for each in errors if each.standard_error is not None]
     columns = (
-        "limit: epsilon that a bus can lose on one day. error: mean absolute error in km/h against the mean of all "
-        f"readings, each HAT alike; by users: weighted by them; >= {MANY_USERS}: HATs of as many users. covered: share "
-        "of 95 % intervals that have that mean; +-: their mean half width. live: at the close of the HAT's slot; end: "
-        "of its day; released: what an estimator releases itself, before smoothing."
+        f"limit: epsilon that a bus can lose on one day. error: mean absolute error in {comparison.unit} against the"
+        f" mean of all readings, each HAT alike; by users: weighted by them; >= {MANY_USERS}: HATs of as many users."
+        " covered: share of 95 % intervals that have that mean; +-: their mean half width. live: at the close of the"
+        " HAT's slot; end: of its day; released: what an estimator releases itself, before smoothing."
     )
     notes = [columns]
     if spreads:
@@ -98,7 +98,7 @@ def _about_constants(comparison: Comparison) -> str:
     known = ", if somebody knew it in advance," if best == "city" else ""
     return (
         f"The best constant for the whole city is {_CONSTANTS[best]}: publishing it{known} costs nothing and has an "
-        f"error of {errors[best]:.2f} km/h; {'; '.join(better)}."
+        f"error of {errors[best]:.2f} {comparison.unit}; {'; '.join(better)}."
     )
 
 
