@@ -19,6 +19,7 @@ from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.record import HatRecord, read_budget, read_estimate, read_release
 from hatcast.agents.map.server import application
 from hatcast.agents.map.subscribers import Hub
+from hatcast.agents.map.surroundings import Surroundings
 from tests.integration.tables import DEFAULTS, merged
 
 CELLS = ("87608b0d2ffffff", "87608b0d6ffffff", "87608b091ffffff", "87608b094ffffff")
@@ -200,11 +201,10 @@ def publish(made: Feed, records: Iterable[bytes]) -> None:
 
 
 @asynccontextmanager
-async def served(made: Feed) -> AsyncIterator[tuple[str, ClientSession]]:
+async def served(made: Feed, surroundings: Surroundings | None = None) -> AsyncIterator[tuple[str, ClientSession]]:
     """The map's address, and a client."""
-    runner = web.AppRunner(
-        application(made, "A <city>", AwaitedReleases(_SETTINGS)), access_log=None, handler_cancellation=True
-    )
+    app = application(made, "A <city>", AwaitedReleases(_SETTINGS), surroundings)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -75,7 +75,7 @@ def _cells(given: _Options) -> tuple[set[int], str]:
 
     gtfs, geojson, bbox, resolution = given["gtfs"], given["geojson"], given["bbox"], given["resolution"]
     if gtfs is not None:
-        from hatcast.agents.timetable import trip_lines
+        from hatcast.agents.timetable.lines import trip_lines
 
         types = sorted(set(given["route_type"]))
         lines = trip_lines(gtfs, types)

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Final, TypedDict, Unpack
 
 import click
 from rich.console import Console
@@ -10,6 +10,8 @@ from rich.console import Console
 from hatcast.agents.demo.defaults import TOPIC_NAMES
 from hatcast.agents.demo.embedded import Services
 from hatcast.stream.readings.formats import FORMATS
+
+_FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
 class _Options(TypedDict):
@@ -24,6 +26,8 @@ class _Options(TypedDict):
     hybrid: bool
     share: float | None
     keep: bool
+    gtfs: Path | None
+    basemap: Path | None
     as_json: bool
 
 
@@ -61,6 +65,8 @@ class _Options(TypedDict):
     help="Share of the vehicles that trust the operator, for --hybrid; the others get devices.  [default: 0.1]",
 )
 @click.option("--keep", is_flag=True, help="Keep the map after the end of the recordings, until Ctrl-C or --for.")
+@click.option("--gtfs", type=_FILE, metavar="FILE", help="A timetable (zip): the map draws its routes and stops.")
+@click.option("--basemap", type=_FILE, metavar="FILE", help="A PMTiles archive: the map draws it under the hexagons.")
 @click.option("--json", "as_json", is_flag=True, help="Print releases and answers as JSON lines, for programs.")
 def command(**given: Unpack[_Options]) -> None:
     """Run everything on this machine: a feed, Kafka, Redis, a worker and a live map; show the releases.
@@ -96,5 +102,7 @@ def command(**given: Unpack[_Options]) -> None:
             hybrid=given["hybrid"] or given["share"] is not None,
             share=given["share"],
             keep=given["keep"],
+            gtfs=given["gtfs"],
+            basemap=given["basemap"],
         )
         run_demo(services, options, view)

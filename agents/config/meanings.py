@@ -116,6 +116,9 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "keep": 'slots that ended longer before the newest one are dropped; `"1h"` to `"32d"`. Memory grows with '
         "it: about 2 kB for each hexagon and slot, a release and an estimate",
         "title": "title of the page",
+        "gtfs": "a GTFS timetable (zip): the map draws its routes and stops, and says which are in a hexagon "
+        "([map.md](map.md#where-a-hexagon-is))",
+        "basemap": "a PMTiles archive of vector tiles: the map draws it under the hexagons",
     },
     "policy": {
         "name": "ASCII letters, digits, `-`, `_`, `.`",

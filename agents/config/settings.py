@@ -75,6 +75,8 @@ class DisplayTable(msgspec.Struct, frozen=True, kw_only=True):
     listen: str = "127.0.0.1:8080"
     keep: str = "72h"
     title: str = "Bus speeds, hour by hour"
+    gtfs: Annotated[str | None, such_as("timetable.zip")] = None
+    basemap: Annotated[str | None, such_as("city.pmtiles")] = None
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,11 +101,18 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class DisplaySettings:
-    """`[display]`, parsed. `keep_ms`: slots that ended longer before the newest one are not shown."""
+    """`[display]`, parsed.
+
+    keep_ms   slots that ended longer before the newest one are not shown
+    gtfs      timetable whose routes and stops are drawn; None: none
+    basemap   PMTiles archive that is drawn under the hexagons; None: none
+    """
 
     listen: Address
     keep_ms: int
     title: str
+    gtfs: Path | None = None
+    basemap: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,16 +242,22 @@ def _settings(
         ),
         user_key=_user_key(environment.get(USER_KEY_VARIABLE), folder, given.worker.user_key_file),
         listen=None if given.worker.listen is None else parse_address(given.worker.listen, "worker.listen"),
-        display=display_settings(given.display),
+        display=display_settings(given.display, folder),
     )
 
 
-def display_settings(table: DisplayTable) -> DisplaySettings:
-    """Parse `[display]`. Raises SettingError."""
+def display_settings(table: DisplayTable, folder: Path) -> DisplaySettings:
+    """Parse `[display]`; the map opens its files. Raises SettingError."""
     keep_ms = duration_ms(table.keep, "display.keep")
     if not _HOUR_MS <= keep_ms <= 32 * 24 * _HOUR_MS:
         raise SettingError("display.keep", f"{table.keep!r} is out of range", 'use "1h" to "32d"')
-    return DisplaySettings(listen=parse_address(table.listen, "display.listen"), keep_ms=keep_ms, title=table.title)
+    return DisplaySettings(
+        listen=parse_address(table.listen, "display.listen"),
+        keep_ms=keep_ms,
+        title=table.title,
+        gtfs=None if table.gtfs is None else folder / table.gtfs,
+        basemap=None if table.basemap is None else folder / table.basemap,
+    )
 
 
 def _check_choices(given: _File) -> None:

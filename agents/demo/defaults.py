@@ -44,7 +44,7 @@ CITY_HOUR: Final = "08:00"
 SHARE: Final = 0.1  # of the buses that trust the operator, of a hybrid policy: c of the paper    [H 2.2]
 MAP_HOST: Final = "127.0.0.1"
 MAP_PORT: Final = 8080
-MAP_TITLE: Final = "Bus speeds, hour by hour"
+MAP: Final = DisplayTable(title="Bus speeds, hour by hour")
 
 _CHECKPOINT_S: Final = 0.25
 _CITY_ZONE: Final = "Asia/Kolkata"
@@ -56,12 +56,18 @@ RECORDED_ZONES: Final[Mapping[str, str]] = {
 
 
 def demo_settings(
-    addresses: Addresses, config: Path | None, feed_format: str | None, *, hybrid: bool = False
+    addresses: Addresses,
+    config: Path | None,
+    feed_format: str | None,
+    *,
+    hybrid: bool = False,
+    display: DisplayTable = MAP,
 ) -> Settings:
     """Return settings for the embedded services. Of the file `config`, only [policy] is used.
 
     feed_format   format of the recording; None: the synthetic city
     hybrid        the policy has to take reports of devices
+    display       of the map; relative names of files start at the working directory
     Raises HatcastError if the file cannot be read or its policy is invalid.
     """
     if config is not None:
@@ -88,7 +94,7 @@ def demo_settings(
         redis_password=None,
         user_key=None,
         listen=None,
-        display=display_settings(DisplayTable(title=MAP_TITLE)),
+        display=display_settings(display, Path()),
     )
 
 

@@ -18,8 +18,8 @@ import structlog
 from redis.exceptions import RedisError
 
 from hatcast.agents.clock import monotonic_s
-from hatcast.agents.config.settings import Address, Settings
-from hatcast.agents.demo.defaults import MAP_HOST, MAP_PORT, SHARE, demo_settings
+from hatcast.agents.config.settings import Address, DisplayTable, Settings
+from hatcast.agents.demo.defaults import MAP, MAP_HOST, MAP_PORT, SHARE, demo_settings
 from hatcast.agents.demo.embedded import PARTITIONS, Addresses, Services, end_child, start_child
 from hatcast.agents.demo.messages import Began, Ended, Failed, FeedMessage, Job, Note
 from hatcast.agents.demo.observer import Ends, OutputConsumer, StoredState, source_ends
@@ -48,6 +48,8 @@ class DemoOptions:
     hybrid    the policy has to take reports of devices
     share     share of the vehicles that trust the operator; None: `SHARE`
     keep      keep the map after the end of the recording, until Ctrl-C or the time limit
+    gtfs      timetable that the map draws
+    basemap   PMTiles archive that the map draws
     """
 
     config: Path | None = None
@@ -59,6 +61,14 @@ class DemoOptions:
     hybrid: bool = False
     share: float | None = None
     keep: bool = False
+    gtfs: Path | None = None
+    basemap: Path | None = None
+
+    @property
+    def display(self) -> DisplayTable:
+        """Settings of the map."""
+        gtfs, basemap = (None if path is None else str(path) for path in (self.gtfs, self.basemap))
+        return msgspec.structs.replace(MAP, gtfs=gtfs, basemap=basemap)
 
     @property
     def origin(self) -> Origin:
@@ -85,7 +95,9 @@ def run_demo(services: Services, options: DemoOptions, view: View) -> None:
     Raises HatcastError if the file or the policy is invalid, or a process ends unexpectedly.
     """
     with _log_file(services.folder) as log_path:
-        settings = demo_settings(services.wait(), options.config, options.format, hybrid=options.hybrid)
+        settings = demo_settings(
+            services.wait(), options.config, options.format, hybrid=options.hybrid, display=options.display
+        )
         try:
             asyncio.run(_Demo(settings, services, options, view).run())
         except HatcastError:

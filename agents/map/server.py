@@ -18,6 +18,7 @@ from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.parameters import RequestError
 from hatcast.agents.map.static_files import StaticFiles
 from hatcast.agents.map.subscribers import Hub
+from hatcast.agents.map.surroundings import Surroundings, read_surroundings, render_surroundings
 from hatcast.agents.map.topic_reader import Reader
 from hatcast.agents.map.topics import find_topics
 from hatcast.agents.monitoring.server import READY, os_reason
@@ -64,14 +65,14 @@ class Display:
     async def start(self) -> Address:
         """Start listening and reading; return the bound address.
 
-        Raises HatcastError if the broker, a topic or the address is not available.
+        Raises HatcastError if the broker, a topic or the address is not available, or a file of [display] is damaged.
         """
-        topics = await asyncio.to_thread(find_topics, self._settings)
         table = self._settings.display
+        surroundings = await asyncio.to_thread(read_surroundings, table)
+        topics = await asyncio.to_thread(find_topics, self._settings)
         self._feed = feed = Feed(table.keep_ms, Hub(), topics.start(), self._settings.policy.name)
-        self._runner = await _start_server(
-            application(feed, table.title, AwaitedReleases(self._settings)), self._listen, self._option
-        )
+        app = application(feed, table.title, AwaitedReleases(self._settings), surroundings)
+        self._runner = await _start_server(app, self._listen, self._option)
         self._stopping = asyncio.Event()
         self._reading = asyncio.create_task(
             Reader(self._settings, feed, topics, check_crcs=self._check_crcs).run(self._stopping)
@@ -103,13 +104,16 @@ class Display:
             await self._runner.cleanup()
 
 
-def application(feed: Feed, title: str, awaited: AwaitedReleases) -> web.Application:
+def application(
+    feed: Feed, title: str, awaited: AwaitedReleases, surroundings: Surroundings | None = None
+) -> web.Application:
     """Return the web application: its routes, common headers and JSON errors."""
     app = web.Application(middlewares=[_json_errors])
     app.on_response_prepare.append(_with_headers)
     app.router.add_get("/livez", _livez)
     app.router.add_get("/readyz", lambda _: _readyz(feed))
     Api(feed, awaited).add_to(app.router)
+    (surroundings or render_surroundings()).add_to(app.router)
     StaticFiles(title).add_to(app.router)
     return app
 

@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import h3
@@ -68,10 +69,11 @@ def _key_of(record: dict[str, Any]) -> str | None:
 class Day:
     """The topics, and the map over them, which may be stopped and started again on its port."""
 
-    def __init__(self, kafka: str, folder: Path) -> None:
+    def __init__(self, kafka: str, folder: Path, display: Mapping[str, str] = MappingProxyType({})) -> None:
         self._producer = Producer({"bootstrap.servers": kafka, "log_level": 0})
         self._config = folder / "hatcast.toml"
         self._kafka = kafka
+        self._display = display
         self.configure("city")
         self._port = free_port()
         self._log = folder / "display.log"
@@ -81,7 +83,7 @@ class Day:
     def configure(self, policy: str, more: Mapping[str, Any] | None = None) -> None:
         """Which policy the map shows from its next start on, with more settings."""
         with_devices = {"name": policy, "estimator": {"name": "pwh"}}  # only such a map reads clusterings
-        table = {"kafka": {"bootstrap_servers": self._kafka}, "policy": with_devices}
+        table = {"kafka": {"bootstrap_servers": self._kafka}, "policy": with_devices, "display": dict(self._display)}
         self._config.write_text(toml(merged(merged(DEFAULTS, table), more or {})))
 
     def publish(self, records: Iterable[bytes], topic: str = TOPICS[0]) -> None:
@@ -130,10 +132,16 @@ class Day:
 
 
 @contextmanager
-def open_day(folder: Path, more: Sequence[bytes] = ()) -> Iterator[Day]:
-    """A day that has been published, and the map over it. more: releases and estimates beside the day's."""
+def open_day(
+    folder: Path, more: Sequence[bytes] = (), display: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Day]:
+    """A day that has been published, and the map over it.
+
+    more      releases and estimates beside the day's
+    display   keys of `[display]`
+    """
     with Services(TOPICS) as services:
-        day = Day(services.wait().kafka, folder)
+        day = Day(services.wait().kafka, folder, display)
         day.publish(record for hour in range(HOURS) for record in hour_of(hour))
         day.publish([budget("2022-01-02", 15), budget("2022-01-03", 9)], TOPICS[1])
         day.publish((each for each in more if b'"estimate_id"' not in each), TOPICS[0])

@@ -208,7 +208,7 @@ ALLOWED: Final = {
     "agents/sources/connection.py": "SourceLost and SourceRejection, whose texts are ours",
     "agents/errors/causes.py": "searched for codes; not printed",
     "agents/cli/cells.py": "BadArea, whose texts are ours",
-    "agents/timetable.py": "the operating system's, of a file that was named",
+    "agents/timetable/tables.py": "the operating system's, of a file that was named",
     "agents/cli/dump.py": "the operating system's, of a file that was named",
     "agents/device/store.py": "SQLite's, which name tables and files and hold no values",
     "agents/research/cluster/live/state.py": "the same",

@@ -1,4 +1,4 @@
-// Lines of latitude and longitude with their degrees. They replace a base map, which would need a third-party server.
+// Lines of latitude and longitude with their degrees, for a map without a base map.
 
 const STEPS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30];
 const MIN_SPACING = 130; // pixels between two lines
@@ -9,6 +9,11 @@ export const Graticule = L.LayerGroup.extend({
     map.createPane("graticule").style.zIndex = 300;
     map.on("moveend zoomend resize", this._redraw, this);
     this._redraw();
+  },
+
+  onRemove(map) {
+    map.off("moveend zoomend resize", this._redraw, this);
+    L.LayerGroup.prototype.onRemove.call(this, map);
   },
 
   _redraw() {

@@ -1,10 +1,11 @@
-// The hexagons. No tiles, so no third-party requests: a graticule and a scale show place and distance.
+// The hexagons. A graticule and a scale show place and distance; an operator can add a timetable and a base map.
 
 import { certainties, opacityOf } from "./certainty.js";
 import { clusterColour } from "./clusters.js";
 import { fillOf } from "./colour.js";
 import { element } from "./dom.js";
 import { Graticule } from "./graticule.js";
+import { addSurroundings } from "./surroundings.js";
 import { intervalOf, isEstimate, spanOf, stateOf, statusOf, valueOf } from "./values.js";
 
 const HOVERS = matchMedia("(hover: hover)").matches; // without hover, a tap opens the panel, which shows the same
@@ -38,7 +39,7 @@ export class MapView {
     this.#map = L.map(node, { ...WORLD, attributionControl: false, zoomSnap: 0.25, zoomControl: false, minZoom: 2 });
     L.control.zoom({ position: "topright" }).addTo(this.#map);
     L.control.scale({ imperial: false, position: "bottomright" }).addTo(this.#map);
-    new Graticule().addTo(this.#map);
+    addSurroundings(model, this.#map, new Graticule().addTo(this.#map));
     new ResizeObserver(() => {
       this.#map.invalidateSize();
       this.#fit();
@@ -141,7 +142,8 @@ export class MapView {
     }
     const { byCluster, clusterOf } = this.#model;
     if (byCluster && clusterOf.has(cell)) lines.push(element("span", {}, `cluster ${clusterOf.get(cell) + 1}`));
-    return element("div", {}, ...lines, element("code", {}, cell));
+    const place = this.#model.places?.words(cell) ?? null;
+    return element("div", {}, ...lines, place === null ? null : element("span", { class: "where" }, place), element("code", {}, cell));
   }
 
   // Fit the view once per policy, as soon as the map is visible; after that the reader controls it.

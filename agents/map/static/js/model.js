@@ -13,6 +13,7 @@ export class Model extends EventTarget {
     this.chosen = chosen;
     this.policies = [];
     this.selected = null;
+    this.places = null; // where hexagons are, in words, if the map has a timetable
     this.connection = "connecting"; // to the server of the page
     this.connectionSince = Date.now();
     this.status = null; // the server's own connection to Kafka, see freshness.js

@@ -6,6 +6,7 @@ import { chart } from "./chart.js";
 import { element } from "./dom.js";
 import { parseExact } from "./exact.js";
 import { copyButton, linkToShown } from "./links.js";
+import { placeOf } from "./place_card.js";
 import { shortOf } from "./texts.js";
 import { intervalOf, slotOf, stateOf, valueOf } from "./values.js";
 
@@ -39,7 +40,7 @@ export class Panel {
     if (request !== this.#requested) this.#load(request, selected, policy);
     this.#answers.request(selected);
     const found = { releases: this.#records("releases", selected), estimates: this.#records("estimates", selected) };
-    const key = `${request} ${slot} ${layers.releases.version} ${layers.estimates.version} ${found.releases.size} ${found.estimates.size} ${this.#answers.version}`;
+    const key = `${request} ${slot} ${layers.releases.version} ${layers.estimates.version} ${found.releases.size} ${found.estimates.size} ${this.#answers.version} ${this.#model.places !== null}`;
     if (key === this.#drawnKey) return;
     this.#drawnKey = key;
     const open = [...this.#node.querySelectorAll("details[open]")].map((each) => each.className);
@@ -83,6 +84,7 @@ export class Panel {
     const record = records.get(slot);
     return [
       element("p", { class: "cell-id" }, element("code", {}, cell), ...copyButton("Copy link", () => linkToShown(this.#model, cell), { id: "copy-cell-link" }), element("button", { type: "button", class: "close", "aria-label": "Close this hexagon", onclick: () => this.#model.select(cell) }, "×")),
+      ...placeOf(cell, this.#model.places),
       ...summary(record),
       element("h3", {}, "Its last days"),
       kind === "estimates" ? chart(this.#model.allSlots, records, found.releases, { range, shown: slot, unit }) : chart(slots, records, new Map(), { range, shown: slot, unit }),

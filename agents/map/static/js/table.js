@@ -42,6 +42,7 @@ export class Table {
   #descending = false;
   #drawnKey = "";
   #columns = []; // of the kind on display
+  #columnsOf = {};
 
   constructor(model, node) {
     this.#model = model;
@@ -55,10 +56,11 @@ export class Table {
   draw() {
     if (this.#node.hidden) return;
     const { shown, selected, policy, kind, layer } = this.#model;
-    const key = `${policy} ${kind} ${shown?.slot} ${layer.version} ${selected} ${this.#sortColumn} ${this.#descending}`;
+    const { places } = this.#model;
+    const key = `${places !== null} ${policy} ${kind} ${shown?.slot} ${layer.version} ${selected} ${this.#sortColumn} ${this.#descending}`;
     if (key === this.#drawnKey) return;
     this.#drawnKey = key;
-    this.#setColumns(COLUMNS[kind]);
+    this.#setColumns(kind, places);
     const rows = [...this.#model.records().values()].sort((one, other) => this.#compare(one, other));
     this.caption.textContent = shown === null ? "No hour yet" : `${dayOf(shown.start)}, ${hoursOf(shown)}: ${rows.length} hexagons. ${MEANING[kind]}`;
     [...this.head.children].forEach((cell, i) => {
@@ -71,8 +73,11 @@ export class Table {
     if (focused !== undefined) this.body.querySelector(`button[data-cell="${CSS.escape(focused)}"]`)?.focus();
   }
 
-  #setColumns(columns) {
-    if (columns === this.#columns) return;
+  #setColumns(kind, places) {
+    if (kind === this.#columnsOf.kind && places === this.#columnsOf.places) return;
+    this.#columnsOf = { kind, places };
+    const [first, ...others] = COLUMNS[kind];
+    const columns = places === null ? COLUMNS[kind] : [first, ["place", words((record) => places.words(record.cell) ?? undefined)], ...others];
     this.#columns = columns;
     this.#sortColumn = 0;
     this.#descending = false;

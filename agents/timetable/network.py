@@ -1,0 +1,229 @@
+"""Routes and stops of a timetable, as the map draws them."""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hatcast.agents.timetable.simplify import kept_points
+from hatcast.agents.timetable.tables import BadTimetable, Points, Tables, VisitRows, open_timetable
+from hatcast.stream.areas import Point
+
+STOPS_MAX: Final = 100_000
+POINTS_MAX: Final = 1_000_000
+"""Most points of simplified lines: the page holds and draws them."""
+
+_TOLERANCE_M: Final = 5.0  # a pixel at zoom 15: 4.8 m at the equator
+_SAME_STOP_KM: Final = 0.25  # stops of one name on both sides of a road, or at a junction, are one
+_KM_A_DEGREE: Final = 111.195
+_NAME_MAX: Final = 100
+_COLOUR: Final = re.compile(r"[0-9A-Fa-f]{6}")
+_CUT: Final = "cut out the part that the map shows"
+
+_Served = tuple[Point, set[int]]
+"""Place of a stop, and the numbers of the routes that serve it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One route: its names, its colour such as "0055aa" or "", and its simplified lines."""
+
+    name: str
+    long_name: str
+    colour: str
+    lines: Sequence[Sequence[Point]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """One stop with a name, and the names of the routes that serve it. Near stops of one name are one."""
+
+    name: str
+    place: Point
+    routes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Routes and stops of a timetable."""
+
+    routes: Sequence[Route]
+    stops: Sequence[Stop]
+
+
+def read_network(path: Path) -> Network:
+    """Read the routes and the stops that they serve.
+
+    A route's lines are the shapes of its trips, simplified to 5 m; without a shape, straight from stop to stop.
+    While it reads, memory is some 60 bytes a point of a shape and 150 a trip; a million stop times take some 2 s.
+    Raises BadTimetable as `trip_lines` does, and above STOPS_MAX stops and POINTS_MAX points.
+    """
+    with open_timetable(path) as tables:
+        named = _named_routes(tables)
+        trips, shapes, shapeless = _trips(tables, {route: number for number, route in enumerate(named)})
+        stops, places, names = tables.stop_places()
+        _check_on_earth(path, "stops.txt", *np.array([each for each in places if each] or [(0.0, 0.0)]).T)
+        served, visits = _served(tables, trips, shapeless, stops)
+        lines = defaultdict[int, list[Sequence[Point]]](list)
+        _add_shapes(tables, shapes, lines)
+        _add_hops(visits, places, lines)
+    routes = [(number, *each) for number, each in enumerate(named.values())]
+    network = Network(
+        [Route(name, long, colour, lines[number]) for number, name, long, colour in routes if lines[number]],
+        _stops(path, served, zip(places, names, strict=True), [name for _, name, _, _ in routes]),
+    )
+    if sum(len(line) for route in network.routes for line in route.lines) > POINTS_MAX:
+        raise BadTimetable(path, f"has lines of more than {POINTS_MAX:,} points", _CUT)
+    if not network.routes and not network.stops:
+        raise BadTimetable(path, "has no route with a line and no stop", "name another timetable")
+    return network
+
+
+def _named_routes(tables: Tables) -> dict[str, tuple[str, str, str]]:
+    """Return route id -> name, long name and colour."""
+    columns = ("route_short_name", "route_long_name", "route_color")
+    named = {}
+    for route, *texts, colour in tables.rows("routes.txt", ("route_id",), *columns):
+        short, long = (" ".join(each.split())[:_NAME_MAX] for each in texts)
+        named[route] = short or long or route[:_NAME_MAX], long, colour.lower() if _COLOUR.fullmatch(colour) else ""
+    return named
+
+
+def _trips(
+    tables: Tables, routes: Mapping[str, int]
+) -> tuple[dict[str, int], dict[str, set[int]], dict[str, tuple[int, int]]]:
+    """Return trip id -> route, shape id -> routes, and trip id without a shape -> number and route."""
+    trips, shapes, shapeless = dict[str, int](), defaultdict[str, set[int]](set), dict[str, tuple[int, int]]()
+    for route_id, trip, shape in tables.rows("trips.txt", ("route_id", "trip_id"), "shape_id"):
+        route = routes.get(route_id)
+        if route is None:
+            continue
+        trips[trip] = route
+        if shape:
+            shapes[shape].add(route)
+        else:
+            shapeless[trip] = len(shapeless), route
+    return trips, shapes, shapeless
+
+
+def _served(
+    tables: Tables, trips: Mapping[str, int], shapeless: Mapping[str, tuple[int, int]], stops: Mapping[str, int]
+) -> tuple[dict[int, set[int]], dict[int, set[tuple[int, int]]]]:
+    """Return stop -> routes that serve it, and route -> pairs of stops that its trips without a shape connect."""
+    served = set[tuple[int, int]]()
+    collected = VisitRows()
+    route_of = [route for _, route in shapeless.values()]
+    for trip, sequence, stop_id in tables.stop_times():
+        route = trips.get(trip)
+        if route is None:
+            continue
+        stop = tables.stop_number(stops, stop_id)
+        served.add((stop, route))
+        if trip in shapeless:
+            collected.add(shapeless[trip][0], tables.number(sequence, "stop_times.txt"), stop)
+    routes_of = defaultdict[int, set[int]](set)
+    for stop, route in served:
+        routes_of[stop].add(route)
+    hops = defaultdict[int, set[tuple[int, int]]](set)
+    for number, before, after in zip(*(each.tolist() for each in collected.sorted().pairs()), strict=True):
+        hops[route_of[number]].add((before, after) if before < after else (after, before))
+    return routes_of, hops
+
+
+def _add_shapes(tables: Tables, shapes: Mapping[str, set[int]], lines: dict[int, list[Sequence[Point]]]) -> None:
+    """Add the simplified shapes to the routes that follow them."""
+    if not shapes:
+        return
+    points = tables.shape_points({shape: number for number, shape in enumerate(shapes)})
+    _check_on_earth(tables.path, "shapes.txt", points.lats, points.lngs)
+    keep = kept_points(points, _TOLERANCE_M)
+    routes_of = list(shapes.values())
+    for number, line in _lines(Points(points.number[keep], points.lats[keep], points.lngs[keep])):
+        for route in sorted(routes_of[number]):
+            lines[route].append(line)
+
+
+def _lines(points: Points) -> Iterator[tuple[int, list[Point]]]:
+    """Yield each line of at least two points, with its number."""
+    starts = np.r_[0, np.flatnonzero(np.diff(points.number)) + 1] if len(points.number) else np.zeros(0, dtype=np.int64)
+    lats, lngs = points.lats.round(5).tolist(), points.lngs.round(5).tolist()  # 1 m
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(lats)], strict=False):
+        if end - start > 1:
+            yield int(points.number[start]), list(zip(lats[start:end], lngs[start:end], strict=True))
+
+
+def _add_hops(
+    hops: Mapping[int, set[tuple[int, int]]], places: Sequence[Point | None], lines: dict[int, list[Sequence[Point]]]
+) -> None:
+    """Add straight lines from stop to stop."""
+    for route, pairs in hops.items():
+        for a, b in sorted(pairs):
+            first, second = places[a], places[b]
+            if first is not None and second is not None and first != second:
+                lines[route].append([_rounded(first), _rounded(second)])
+
+
+def _rounded(place: Point) -> Point:
+    return round(place[0], 5), round(place[1], 5)
+
+
+def _stops(
+    path: Path, served: Mapping[int, set[int]], stops: Iterable[tuple[Point | None, str]], routes: Sequence[str]
+) -> list[Stop]:
+    """Return the stops with a name and a place that a route serves; near ones of one name as one, at their mean."""
+    by_name = defaultdict[str, list[_Served]](list)
+    for number, (place, name) in enumerate(stops):
+        if place is not None and name and number in served:
+            by_name[name].append((place, served[number]))
+    found = [
+        Stop(name[:_NAME_MAX], _mean([place for place, _ in group]), _names(group, routes))
+        for name, same in by_name.items()
+        for group in _near(same)
+    ]
+    if len(found) > STOPS_MAX:
+        raise BadTimetable(path, f"has {len(found):,} stops, and the map shows at most {STOPS_MAX:,}", _CUT)
+    return found
+
+
+def _near(stops: Sequence[_Served]) -> Iterable[list[_Served]]:
+    """Group stops of one name: each with a group whose first stop is near. A grid bounds the groups to look at."""
+    groups = dict[tuple[int, int], list[_Served]]()
+    for stop in stops:
+        row, column = (math.floor(each * _KM_A_DEGREE / _SAME_STOP_KM) for each in stop[0])
+        around = [(row + i, column + j) for i in (0, -1, 1) for j in (0, -1, 1)]
+        near = (at for at in around if at in groups and _distance_km(groups[at][0][0], stop[0]) <= _SAME_STOP_KM)
+        groups.setdefault(next(near, (row, column)), []).append(stop)
+    return groups.values()
+
+
+def _distance_km(a: Point, b: Point) -> float:
+    """Return the distance of two near places."""
+    return _KM_A_DEGREE * math.hypot(a[0] - b[0], (a[1] - b[1]) * math.cos(math.radians(a[0])))
+
+
+def _mean(places: Sequence[Point]) -> Point:
+    lats, lngs = zip(*places, strict=True)
+    return _rounded((sum(lats) / len(lats), sum(lngs) / len(lngs)))
+
+
+def _names(group: Iterable[_Served], routes: Sequence[str]) -> list[str]:
+    return sorted({routes[route] for _, served in group for route in served}, key=_natural)
+
+
+def _natural(name: str) -> tuple[int, str]:
+    """Order route names as people do: 2 before 10."""
+    digits = re.match(r"\d{1,9}", name)
+    return (int(digits[0]) if digits else 10**9), name
+
+
+def _check_on_earth(path: Path, table: str, lats: NDArray[np.float64], lngs: NDArray[np.float64]) -> None:
+    bad = ~((np.abs(lats) <= 90) & (np.abs(lngs) <= 180))  # also for NaN
+    if bad.any():
+        at = int(np.flatnonzero(bad)[0])
+        raise BadTimetable(path, f"has latitude {lats[at]:g}, longitude {lngs[at]:g} in {table}, which is not on earth")

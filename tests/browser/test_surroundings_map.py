@@ -1,0 +1,178 @@
+"""The map over its surroundings: routes, names of stops and a base map, and where a hexagon is in words."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.accessibility import serious_problems
+from tests.browser.conftest import OpenPage, picture
+from tests.browser.day import Day, hexagons, open_day
+from tests.displaying import CELLS
+from tests.surroundings import HUB, write_basemap, write_timetable
+
+PLACE = f"near {HUB}, routes 1, 12, 801"
+PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+SCRIPT = "protomaps-leaflet.js"
+READS = "Canvas2D: Multiple readback"  # Chromium's advice to this test, which reads pixels
+# Of a pane's canvases: how many pixels have each colour.
+COLOURS = """(pane) => {
+    const found = {};
+    for (const canvas of document.querySelectorAll(`.leaflet-${pane}-pane canvas`)) {
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        for (let i = 0; i < data.length; i += 4) {
+            if (data[i + 3] < 255) continue;
+            const colour = "#" + [0, 1, 2].map((at) => data[i + at].toString(16).padStart(2, "0")).join("");
+            found[colour] = (found[colour] ?? 0) + 1;
+        }
+    }
+    return found;
+}"""
+
+
+@pytest.fixture(scope="module")
+def mapped_day(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Day]:
+    assert browser.is_connected()
+    folder = tmp_path_factory.mktemp("surroundings")
+    files = {"gtfs": write_timetable(folder / "feed.zip"), "basemap": write_basemap(folder / "city.pmtiles")}
+    with open_day(folder, display={key: path.name for key, path in files.items()}) as running:
+        yield running
+
+
+def wait_for_colour(page: Page, pane: str, colour: str, pixels: int) -> None:
+    page.wait_for_function(
+        f"([pane, colour, pixels]) => (({COLOURS})(pane)[colour] ?? 0) >= pixels", arg=[pane, colour, pixels]
+    )
+
+
+def zoom_in(page: Page, times: int) -> None:
+    """To the middle of the map."""
+    for _ in range(times):
+        page.locator(".leaflet-control-zoom-in").click()
+        page.wait_for_function("() => document.querySelector('.leaflet-zoom-anim') === null")
+    page.mouse.move(0, 0)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_routes_and_streets_are_drawn_under_the_hexagons_in_either_scheme(
+    mapped_day: Day, open_page: OpenPage, scheme: str
+) -> None:
+    page = open_page(mapped_day.url, foreseen=READS, color_scheme=scheme)
+    wait_for_colour(page, "routes", "#d7263d", 500)  # the timetable's own colour of route 1
+    dark = scheme == "dark"
+    wait_for_colour(page, "tile", "#243a4c" if dark else "#b9c9d6", 2_000)  # the river
+    wait_for_colour(page, "tile", "#455463" if dark else "#b3bdc7", 2_000)  # streets
+    # Black would not be seen on the dark map: a route's colour is mixed with white there.
+    seen = page.evaluate(COLOURS, "routes")
+    assert ("#2e294e" in seen) is not dark
+    order = page.evaluate(
+        """() => ["tile", "routes", "resolution-7", "names", "stops"].map((name) =>
+             Number(getComputedStyle(document.querySelector(`.leaflet-${name}-pane`)).zIndex))"""
+    )
+    assert order == sorted(order)
+    assert page.locator("path.graticule").count() == 0, "the base map takes its place"
+    credit = page.get_by_role("link", name="© OpenStreetMap")
+    expect(credit).to_have_attribute("href", "https://www.openstreetmap.org/copyright")
+    assert serious_problems(page) == []
+    picture(page, f"surroundings-{scheme}")
+
+
+def test_colours_follow_the_readers_scheme_without_a_reload(mapped_day: Day, open_page: OpenPage) -> None:
+    page = open_page(mapped_day.url, foreseen=READS, color_scheme="light")
+    wait_for_colour(page, "tile", "#b9c9d6", 2_000)
+    wait_for_colour(page, "routes", "#2e294e", 500)
+    page.emulate_media(color_scheme="dark")
+    wait_for_colour(page, "tile", "#243a4c", 2_000)
+    page.wait_for_function(f"() => ({COLOURS})('routes')['#2e294e'] === undefined")
+
+
+def test_stops_have_names_at_close_zooms_and_no_two_overlap(mapped_day: Day, open_page: OpenPage) -> None:
+    page = open_page(mapped_day.url)
+    page.wait_for_function("() => document.querySelector('#map').dataset.routes !== undefined")
+    assert page.locator(".stop").count() == 0
+    zoom_in(page, 2)
+    names = page.locator(".stop span")
+    expect(names.get_by_text(HUB)).to_be_visible()
+    # In one step: each move of the map replaces them all.
+    boxes = page.evaluate(
+        "[...document.querySelectorAll('.stop span')].map((each) => each.getBoundingClientRect().toJSON())"
+    )
+    assert len(boxes) > 5
+    for i, one in enumerate(boxes):
+        for other in boxes[i + 1 :]:
+            across = min(one["x"] + one["width"], other["x"] + other["width"]) - max(one["x"], other["x"])
+            down = min(one["y"] + one["height"], other["y"] + other["height"]) - max(one["y"], other["y"])
+            assert across <= 0 or down <= 0
+    expect(page.locator(".leaflet-stops-pane")).to_have_attribute("aria-hidden", "true")
+    picture(page, "surroundings-close")
+
+
+def test_the_card_the_tip_and_the_table_say_where_a_hexagon_is(mapped_day: Day, open_page: OpenPage) -> None:
+    page = open_page(mapped_day.url)
+    hexagon = page.locator(f"path.cell[data-cell='{CELLS[0]}']")
+    page.wait_for_function("() => document.querySelector('#map').dataset.routes !== undefined")
+    hexagon.hover()
+    expect(page.locator(".tip .where")).to_have_text(PLACE)
+    hexagon.click()
+    expect(page.locator("#cell-place")).to_have_text(PLACE)
+    page.click("#show-table")
+    heads = page.locator("table.all thead th")
+    expect(heads.nth(1)).to_contain_text("place")
+    row = page.locator(f"tr:has(button[data-cell='{CELLS[0]}'])")
+    expect(row.locator("td").first).to_have_text(PLACE)
+    places = page.locator("table.all tbody td:first-of-type").all_inner_texts()
+    assert len(places) == len(hexagons())
+    assert all(each.startswith("near ") for each in places)
+    assert [each for each in places if each.endswith("no stop inside")], "a hexagon without a stop has the nearest one"
+    page.get_by_role("button", name="place", exact=True).click()
+    sorted_places = page.locator("table.all tbody td:first-of-type").all_inner_texts()
+    assert sorted_places == page.evaluate("(all) => all.toSorted((a, b) => a.localeCompare(b))", places)
+    several = next(each for each in hexagons() if each != CELLS[0])
+    page.locator(f"button[data-cell='{several}']").click()
+    expect(page.locator("#cell-place")).to_contain_text("near ")
+    assert serious_problems(page) == []
+
+
+def test_a_phone_has_the_same_places(mapped_day: Day, open_page: OpenPage) -> None:
+    page = open_page(mapped_day.url, foreseen=READS, **PHONE)
+    wait_for_colour(page, "routes", "#d7263d", 100)
+    page.locator(f"path.cell[data-cell='{CELLS[0]}']").tap()
+    expect(page.locator("#cell-place")).to_have_text(PLACE)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    picture(page, "surroundings-phone", whole=True)
+
+
+def test_a_map_with_surroundings_asks_its_own_server_only_and_for_parts_of_the_archive(
+    mapped_day: Day, open_page: OpenPage, browser: Browser
+) -> None:
+    context = browser.new_context()
+    asked: list[tuple[str, int]] = []
+    page = context.new_page()
+    page.on("response", lambda response: asked.append((response.url, response.status)))
+    page.goto(mapped_day.url)
+    wait_for_colour(page, "tile", "#b9c9d6", 500)
+    policy = page.request.get(mapped_day.url).headers["content-security-policy"]
+    context.close()
+    assert all(url.startswith(mapped_day.url) for url, _ in asked)
+    assert {status for url, status in asked if url.endswith(".pmtiles")} == {206}
+    for rule in ("default-src 'none'", "script-src 'self'", "img-src 'self'", "connect-src 'self'"):
+        assert f"{rule};" in policy
+
+
+def test_a_map_without_surroundings_loads_none_of_it(day: Day, open_page: OpenPage, browser: Browser) -> None:
+    context = browser.new_context()
+    asked: list[str] = []
+    page = context.new_page()
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(day.url)
+    page.wait_for_selector("path.cell[data-mean]:not([data-mean=''])")
+    page.wait_for_selector("path.graticule", state="attached")
+    page.locator(f"path.cell[data-cell='{CELLS[0]}']").click()
+    expect(page.locator("#cell-mean")).to_be_visible()
+    assert page.locator("#cell-place").count() == 0
+    page.click("#show-table")
+    expect(page.locator("table.all thead th").nth(1)).to_contain_text("state")
+    context.close()
+    assert f"{day.url}api/v1/surroundings" in asked
+    assert not [each for each in asked if SCRIPT in each or each.endswith(("/routes", "/stops", ".pmtiles"))]
