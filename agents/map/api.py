@@ -13,12 +13,21 @@ from hatcast.agents.map.awaited import AwaitedReleases
 from hatcast.agents.map.event_id import parse_position
 from hatcast.agents.map.event_stream import GZIP_HEADER
 from hatcast.agents.map.feed import Feed
+from hatcast.agents.map.formats import (
+    GZIP_LEVEL,
+    JSON,
+    VARY,
+    WITHOUT_PLACES,
+    Format,
+    lenient,
+    parse_format,
+    records_body,
+)
 from hatcast.agents.map.history import PolicyHistory, SlotRecords
 from hatcast.agents.map.parameters import (
     RequestError,
     parse_answers,
     parse_cell,
-    parse_format,
     parse_kind,
     parse_policy,
     parse_slot,
@@ -31,20 +40,20 @@ from hatcast.agents.map.rendering import (
     cell_history,
     cell_view,
     clusterings_view,
-    csv_view,
     estimates_view,
-    geojson_view,
     releases_view,
+    slot_head,
+    slot_records,
 )
-from hatcast.agents.map.responses import Body, accepts_gzip, prefers
+from hatcast.agents.map.responses import Body, accepts_gzip
 from hatcast.agents.map.subscribers import Disconnected, Viewer
+from hatcast.agents.tables.records import ANSWERS, CLUSTERINGS, ESTIMATES, RELEASES
 
-JSON: Final = "application/json; charset=utf-8"
-CSV: Final = "text/csv; charset=utf-8; header=present"
-GEOJSON: Final = "application/geo+json; charset=utf-8"
 _CACHE_BODIES: Final = 256
 _CACHE_BYTES: Final = 32_000_000
-_GZIP_LEVEL: Final = 6
+_TABLES: Final = {Kind.RELEASES: lenient(RELEASES), Kind.ESTIMATES: lenient(ESTIMATES)}
+_ANSWERS: Final = lenient(ANSWERS)
+_CLUSTERINGS: Final = lenient(CLUSTERINGS)
 _STATUS_HEADERS: Final = {405: {"Allow": "GET, HEAD"}, 503: {"Retry-After": "2"}}
 
 
@@ -74,24 +83,20 @@ class Api:
     async def _latest(self, kind: Kind, request: web.Request) -> web.StreamResponse:
         """Return the records of the requested slot, by default the latest."""
         reject_unknown(request.query, "policy", "slot", "format")
-        requested_format = parse_format(request.query)
         name = self._policy(request)
         policy = self._feed.policy(kind, name)
         requested = parse_slot(request.query)
         slot = self._slot(policy, requested)
-        geojson = prefers(request, "application/geo+json", "application/json")
-        chosen = requested_format or ("geojson" if geojson else "json")
+        wanted = parse_format(request)
 
         def make() -> Body:
-            if chosen == "csv":
-                return Body(csv_view(kind, slot), CSV, level=_GZIP_LEVEL)
-            if chosen == "geojson":
-                return Body(geojson_view(name, slot), GEOJSON, level=_GZIP_LEVEL)
+            if wanted is not Format.JSON:
+                return records_body(wanted, _TABLES[kind], slot_records(slot), slot_head(name, slot))
             view = releases_view(policy, name, slot) if kind is Kind.RELEASES else estimates_view(name, slot)
-            return Body(view, JSON, level=_GZIP_LEVEL)
+            return Body(view, JSON, level=GZIP_LEVEL)
 
-        key = (chosen, kind, name, requested or "")
-        return self._body(key, policy and policy.version, make).respond(request, "Accept, Accept-Encoding")
+        key = (wanted, kind, name, requested or "")
+        return self._body(key, policy and policy.version, make).respond(request, VARY)
 
     async def _slots(self, request: web.Request) -> web.StreamResponse:
         """Return the stored slots of a policy."""
@@ -103,69 +108,72 @@ class Api:
         body = self._body(
             ("slots", name),
             (*versions, names, self._feed.clusterings.ids(name)),
-            lambda: Body(self._feed.slots_view(name), JSON, level=_GZIP_LEVEL),
+            lambda: Body(self._feed.slots_view(name), JSON, level=GZIP_LEVEL),
         )
         return body.respond(request)
 
     async def _cell(self, kind: Kind, request: web.Request) -> web.StreamResponse:
         """Return the stored records of one cell."""
-        reject_unknown(request.query, "policy", "from", "to")
+        reject_unknown(request.query, "policy", "from", "to", "format")
         cell = parse_cell(request.match_info["cell"])
         begin, end = parse_span(request.query)
         name = self._policy(request)
         policy = self._feed.policy(kind, name)
         if policy is None or cell not in policy.seen:
             raise RequestError(404, f"no {kind[:-1]} of this cell; /api/v1/slots lists the cells of the last hours")
-        body = self._body(
-            ("cell", kind, name, cell, str(begin), str(end)),
-            policy.version,
-            lambda: Body(cell_view(kind, name, cell, cell_history(policy, cell, begin, end)), JSON, level=_GZIP_LEVEL),
-        )
-        return body.respond(request)
+        wanted = parse_format(request)
+
+        def make() -> Body:
+            records = cell_history(policy, cell, begin, end)
+            if wanted is not Format.JSON:
+                head = {"policy": name, "cell": cell}
+                return records_body(wanted, _TABLES[kind], (each.record for each in records), head)
+            return Body(cell_view(kind, name, cell, records), JSON, level=GZIP_LEVEL)
+
+        key = (wanted, "cell", kind, name, cell, str(begin), str(end))
+        return self._body(key, policy.version, make).respond(request, VARY)
 
     async def _queries(self, request: web.Request) -> web.StreamResponse:
         """Return answers to queries over days: of each query the newest period, or as requested."""
-        reject_unknown(request.query, "policy", "query", "period", "slot")
+        reject_unknown(request.query, "policy", "query", "period", "slot", "format")
         query, period, slot = parse_answers(request.query)
         name = self._policy(request)
         stored = self._feed.answers.policies.get(name)
         records = [] if stored is None else stored.find(query, period, slot)
         if not records and (query, period, slot) != (None, None, None):
             raise RequestError(404, "no such answer is stored; /api/v1/slots lists the stored ones under queries")
-        body = self._body(
-            ("queries", name, query or "", period or "", slot or ""),
-            stored and stored.version,
-            lambda: Body(answers_view(name, records), JSON, level=_GZIP_LEVEL),
-        )
-        return body.respond(request)
+        wanted = parse_format(request)
+        key = (wanted, "queries", name, query or "", period or "", slot or "")
+        body = self._body(key, stored and stored.version, lambda: _answers(wanted, name, records))
+        return body.respond(request, VARY)
 
     async def _cell_queries(self, request: web.Request) -> web.StreamResponse:
         """Return the stored answers to queries over days about one cell."""
-        reject_unknown(request.query, "policy")
+        reject_unknown(request.query, "policy", "format")
         cell = parse_cell(request.match_info["cell"])
         name = self._policy(request)
         stored = self._feed.answers.policies.get(name)
         records = [] if stored is None else stored.of_cell(cell)
         if not records and not any(policy and cell in policy.seen for policy in self._policies(name)):
             raise RequestError(404, "no answer about this cell; /api/v1/slots lists the stored ones under queries")
-        body = self._body(
-            ("cell queries", name, cell),
-            stored and stored.version,
-            lambda: Body(answers_view(name, records, cell=cell), JSON, level=_GZIP_LEVEL),
-        )
-        return body.respond(request)
+        wanted = parse_format(request)
+        key = (wanted, "cell queries", name, cell)
+        body = self._body(key, stored and stored.version, lambda: _answers(wanted, name, records, cell=cell))
+        return body.respond(request, VARY)
 
     async def _clusterings(self, request: web.Request) -> web.StreamResponse:
         """Return the results of clusterings, the newest first."""
-        reject_unknown(request.query, "policy")
+        reject_unknown(request.query, "policy", "format")
         name = self._policy(request)
         stored = self._feed.clusterings
-        body = self._body(
-            ("clusterings", name),
-            tuple(stored.ids(name)),
-            lambda: Body(clusterings_view(name, stored.records(name)), JSON, level=_GZIP_LEVEL),
-        )
-        return body.respond(request)
+        wanted = parse_format(request, WITHOUT_PLACES)
+
+        def make() -> Body:
+            if wanted is Format.CSV:
+                return records_body(wanted, _CLUSTERINGS, stored.records(name), {})
+            return Body(clusterings_view(name, stored.records(name)), JSON, level=GZIP_LEVEL)
+
+        return self._body((wanted, "clusterings", name), tuple(stored.ids(name)), make).respond(request, VARY)
 
     async def _status(self, request: web.Request) -> web.StreamResponse:
         """Return since when Kafka has not answered, and when the newest record was written."""
@@ -243,6 +251,12 @@ class Api:
         self._bodies[key] = (version, body)
         self._bytes += body.size
         return body
+
+
+def _answers(wanted: Format, name: str, records: list[bytes], **head: str) -> Body:
+    if wanted is not Format.JSON:
+        return records_body(wanted, _ANSWERS, records, {"policy": name, **head})
+    return Body(answers_view(name, records, **head), JSON, level=GZIP_LEVEL)
 
 
 def error_response(error: RequestError) -> web.Response:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 _CELL: Final = re.compile(r"[0-9a-f]{15}")
 _SLOT: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}")
 _POLICY: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
-FORMATS: Final = ("json", "csv", "geojson")
 _ANSWER_FORMS: Final = {
     "query": (_POLICY, "the name of a query"),
     "period": (re.compile(r"\d{4}-\d{2}-\d{2}"), 'the first date of a period, such as "2021-11-15"'),
@@ -73,14 +72,6 @@ def parse_answers(query: Mapping[str, str]) -> tuple[str | None, str | None, str
             raise RequestError(400, f"{name}: write {hint}; /api/v1/slots lists them under queries")
         found.append(value)
     return found[0], found[1], found[2]
-
-
-def parse_format(query: Mapping[str, str]) -> str | None:
-    """Return the parameter `format`, or None without it. Raises RequestError."""
-    name = query.get("format")
-    if name is not None and name not in FORMATS:
-        raise RequestError(400, f"format: write one of {', '.join(FORMATS)}, or leave it out for json")
-    return name
 
 
 def parse_kind(query: Mapping[str, str]) -> Kind | None:

@@ -1,24 +1,14 @@
-"""Response bodies of the API, as bytes. They embed records unchanged: no number is decoded and encoded again."""
+"""Response bodies of the API as JSON. They embed records unchanged: no number is decoded and encoded again."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
-import h3.api.basic_str as h3
 import msgspec
 
 from hatcast.agents.map.history import History, PolicyHistory, SlotRecords
 from hatcast.agents.map.record import HatRecord, Kind
-from hatcast.agents.tables.columns import Layout
-from hatcast.agents.tables.csv import csv_of_records
-from hatcast.agents.tables.records import ESTIMATES, RELEASES
 
 _ENCODE: Final = msgspec.json.Encoder().encode
-# The map has checked what it needs of a record, and shows those of later versions too: none is left out of a file.
-_TABLES: Final[Mapping[Kind, Layout]] = {
-    Kind.RELEASES: replace(RELEASES, check=msgspec.json.decode),
-    Kind.ESTIMATES: replace(ESTIMATES, check=msgspec.json.decode),
-}
 
 
 def slots_view(releases: History, estimates: History, more: Mapping[str, Sequence[Any]], name: str) -> bytes:
@@ -50,8 +40,7 @@ def releases_view(policy: PolicyHistory | None, name: str, slot: SlotRecords | N
     budget = None if policy is None or slot is None else policy.budgets.get(slot.slot[:10])
     return _ENCODE(
         {
-            "policy": name,
-            "slot": None if slot is None else _slot(slot),
+            **slot_head(name, slot),
             "budget": None if budget is None else msgspec.Raw(budget.record),
             "releases": _records(slot),
         }
@@ -60,29 +49,12 @@ def releases_view(policy: PolicyHistory | None, name: str, slot: SlotRecords | N
 
 def estimates_view(name: str, slot: SlotRecords | None) -> bytes:
     """Render the estimates of a slot, ordered by cell."""
-    return _ENCODE({"policy": name, "slot": None if slot is None else _slot(slot), "estimates": _records(slot)})
+    return _ENCODE({**slot_head(name, slot), "estimates": _records(slot)})
 
 
 def clusterings_view(name: str, records: Iterable[bytes]) -> bytes:
     """Render the results of a policy's clusterings."""
     return _ENCODE({"policy": name, "clusterings": [msgspec.Raw(record) for record in records]})
-
-
-def geojson_view(name: str, slot: SlotRecords | None) -> bytes:
-    """Render a slot as a GeoJSON FeatureCollection: the properties of a feature are the record.    [RFC 7946]"""
-    return _ENCODE(
-        {
-            "type": "FeatureCollection",
-            "policy": name,
-            "slot": None if slot is None else _slot(slot),
-            "features": [] if slot is None else [_feature(each) for each in _by_cell(slot)],
-        }
-    )
-
-
-def csv_view(kind: Kind, slot: SlotRecords | None) -> bytes:
-    """Render a slot as CSV, ordered by cell, with the records' digits."""
-    return csv_of_records(_TABLES[kind], () if slot is None else (each.record for each in _by_cell(slot)))
 
 
 def cell_view(kind: Kind, name: str, cell: str, records: Iterable[HatRecord]) -> bytes:
@@ -105,31 +77,19 @@ def cell_history(policy: PolicyHistory, cell: str, from_ms: int | None, to_ms: i
     ]
 
 
+def slot_head(name: str, slot: SlotRecords | None) -> dict[str, Any]:
+    """Return the members of a slot's response beside its records."""
+    return {"policy": name, "slot": None if slot is None else _slot(slot)}
+
+
+def slot_records(slot: SlotRecords | None) -> list[bytes]:
+    """Return the records of a slot, ordered by cell."""
+    return [] if slot is None else [slot.records[cell].record for cell in sorted(slot.records)]
+
+
 def _slot(slot: SlotRecords) -> dict[str, Any]:
     return {"slot": slot.slot, "start": slot.start, "end": slot.end}
 
 
 def _records(slot: SlotRecords | None) -> list[msgspec.Raw]:
-    return [] if slot is None else [msgspec.Raw(each.record) for each in _by_cell(slot)]
-
-
-def _by_cell(slot: SlotRecords) -> Sequence[HatRecord]:
-    return [slot.records[cell] for cell in sorted(slot.records)]
-
-
-def _feature(record: HatRecord) -> dict[str, Any]:
-    ring = [_ring(record.cell)] if h3.is_valid_cell(record.cell) else None
-    return {
-        "type": "Feature",
-        "id": record.cell,
-        "geometry": None if ring is None else {"type": "Polygon", "coordinates": ring},
-        "properties": msgspec.Raw(record.record),
-    }
-
-
-def _ring(cell: str) -> list[tuple[float, float]]:
-    """Return a closed, counterclockwise ring. A cell across the antimeridian has longitudes above 180 degrees."""
-    places = [(longitude, latitude) for latitude, longitude in h3.cell_to_boundary(cell)]
-    if max(longitude for longitude, _ in places) - min(longitude for longitude, _ in places) > 180:
-        places = [(longitude % 360, latitude) for longitude, latitude in places]
-    return [*places, places[0]]
+    return [msgspec.Raw(each) for each in slot_records(slot)]

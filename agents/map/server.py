@@ -12,9 +12,10 @@ from aiohttp import web
 
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Address, Settings
-from hatcast.agents.map.api import JSON, Api, error_response, send_keepalives
+from hatcast.agents.map.api import Api, error_response, send_keepalives
 from hatcast.agents.map.awaited import AwaitedReleases
 from hatcast.agents.map.feed import Feed
+from hatcast.agents.map.formats import JSON
 from hatcast.agents.map.parameters import RequestError
 from hatcast.agents.map.static_files import StaticFiles
 from hatcast.agents.map.subscribers import Hub

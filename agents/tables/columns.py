@@ -87,14 +87,17 @@ class Table:
     def values(self, record: bytes) -> Row | None:
         """Return a record's row as it stands in the record, numbers as text; None if it is not of this kind."""
         fields = self._fields(record)
-        return None if fields is None else {each.name: each.value(fields) for each in self.columns}
+        try:
+            return None if fields is None else {each.name: each.value(fields) for each in self.columns}
+        except (AttributeError, LookupError, TypeError):  # of a `check` that does not check the types
+            return None
 
     def row(self, record: bytes) -> Row | None:
         """Return a record's row, with values of the columns' types; None if it is not of this kind."""
         values = self.values(record)
         try:
             return None if values is None else converted(self.columns, values)
-        except (ValueError, OverflowError):  # such as the date 2022-13-01
+        except (ValueError, OverflowError, TypeError):  # such as the date 2022-13-01
             return None
 
     def _fields(self, record: bytes) -> Fields | None:

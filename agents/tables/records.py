@@ -4,8 +4,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+import msgspec
+
 from hatcast.agents.tables.columns import RECORD, Column, Fields, Table, Type
 from hatcast.stream.records.budget import BUDGET
+from hatcast.stream.records.clusters import ClustersRecord
 from hatcast.stream.records.estimates import ESTIMATE
 from hatcast.stream.records.fields import is_settlement
 from hatcast.stream.records.queries import QUERY
@@ -139,6 +142,24 @@ BUDGET_DAYS: Final = Table(
         *_WHOLE,
     ),
     check=BUDGET.decode,
+)
+
+CLUSTERINGS: Final = Table(
+    name="clusterings",
+    key="clusters_id",
+    keeps_last=False,
+    columns=(
+        *_columns(Type.TEXT, "clusters_id", "clustering", "policy", "policy_id"),
+        *_columns(Type.DATE, "date"),
+        *_columns(Type.NUMBER, "epsilon"),
+        *_columns(Type.COUNT, "iterations", "seed"),
+        *_columns(Type.TEXT, "relation", "blend"),
+        Column("users_central", Type.COUNT, _at("users", "central")),
+        Column("users_local", Type.COUNT, _at("users", "local")),
+        *_columns(Type.TEXT, "unit", "ledger"),
+        *_WHOLE,
+    ),
+    check=msgspec.json.Decoder(ClustersRecord).decode,
 )
 
 TABLES: Final[Mapping[str, Table]] = MappingProxyType(

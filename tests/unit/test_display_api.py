@@ -89,7 +89,9 @@ def test_a_feature_is_a_record_and_the_hexagon_that_h3_says() -> None:
     for feature in found["features"]:
         (ring,) = feature["geometry"]["coordinates"]
         assert ring[0] == ring[-1]
-        assert {tuple(place) for place in ring} == {(lon, lat) for lat, lon in h3.cell_to_boundary(feature["id"])}
+        cell = feature["properties"]["cell"]
+        assert {tuple(place) for place in ring} == {(lon, lat) for lat, lon in h3.cell_to_boundary(cell)}
+        assert feature["id"] == feature["properties"]["release_id"]
         area = sum(a[0] * b[1] - b[0] * a[1] for a, b in pairwise(ring))
         assert area > 0, "RFC 7946 wants counterclockwise"
     for record in latest():
@@ -99,8 +101,12 @@ def test_a_feature_is_a_record_and_the_hexagon_that_h3_says() -> None:
 def test_a_hexagon_across_the_date_line_does_not_go_around_the_world() -> None:
     cell = h3.latlng_to_cell(-17.0, 180.0, 5)
     found = json.loads(answer("/api/v1/latest", feed([release(0, cell)]), Accept="application/geo+json")[2])
-    longitudes = [place[0] for place in found["features"][0]["geometry"]["coordinates"][0]]
-    assert max(longitudes) - min(longitudes) < 1
+    parts = found["features"][0]["geometry"]["coordinates"]
+    assert len(parts) == 2
+    for [ring] in parts:
+        longitudes = [place[0] for place in ring]
+        assert -180 <= min(longitudes) <= max(longitudes) <= 180
+        assert max(longitudes) - min(longitudes) < 1
 
 
 def test_the_csv_of_an_hour_has_all_its_records_with_their_digits_also_those_of_later_versions() -> None:
@@ -122,7 +128,7 @@ def test_the_format_that_is_requested_comes_before_the_accepted_one() -> None:
     status, _, body = answer("/api/v1/latest?format=xml")
     assert (status, json.loads(body)["error"]) == (
         400,
-        "format: write one of json, csv, geojson, or leave it out for json",
+        "format: write one of json, geojson, csv",
     )
 
 
@@ -158,11 +164,11 @@ def test_a_cells_hours_are_those_that_begin_from_then_until_then(span: str, hour
         (f"/api/v1/cells/{CELLS[0]}?to=2022-13-02T10:00:00Z", 400, "to: write an instant"),
         (f"/api/v1/cells/{CELLS[0]}?to=0000-01-01T00:00:00Z", 400, "to: write an instant"),
         (f"/api/v1/cells/{CELLS[0]}?from=2022-01-02T10:00Z&to=2022-01-02T10:00Z", 400, "not before"),
-        (f"/api/v1/cells/{CELLS[0]}?until=1", 400, "allowed are policy, from, to"),
+        (f"/api/v1/cells/{CELLS[0]}?until=1", 400, "allowed are policy, from, to, format"),
         (f"/api/v1/cells/{CELLS[0]}/estimates", 404, "no estimate of this cell"),
         ("/api/v1/cells/x/estimates", 400, "not an H3 cell"),
         ("/api/v1/estimates?slot=2022-01-02T09:00", 404, "not stored"),
-        ("/api/v1/estimates?kind=releases", 400, "allowed are policy, slot"),
+        ("/api/v1/estimates?kind=releases", 400, "allowed are policy, slot, format"),
         ("/api/v1/events?kind=release", 400, "releases, estimates"),
         ("/api/v1/latest?slot=9", 400, "local start"),
         ("/api/v1/latest?slot=1999-01-01T09:00", 404, "not stored"),

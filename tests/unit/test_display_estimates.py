@@ -45,7 +45,7 @@ def test_estimates_of_an_earlier_hour_can_be_asked_for() -> None:
 def test_estimates_are_geojson_too() -> None:
     found = json.loads(answer("/api/v1/estimates", stored(), Accept="application/geo+json")[2])
     assert {each["properties"]["stage"] for each in found["features"]} == {"predicted"}
-    assert {each["id"] for each in found["features"]} == set(CELLS)
+    assert {each["properties"]["cell"] for each in found["features"]} == set(CELLS)
 
 
 def test_a_cells_estimates_are_by_time_and_a_cell_without_a_release_has_them_too() -> None:
