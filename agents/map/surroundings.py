@@ -9,8 +9,8 @@ import structlog
 from aiohttp import web
 
 from hatcast.agents.config.settings import DisplaySettings
-from hatcast.agents.map.api import GEOJSON, JSON
 from hatcast.agents.map.basemap import URL, Basemap, read_basemap
+from hatcast.agents.map.formats import GEOJSON, JSON
 from hatcast.agents.map.parameters import RequestError, reject_unknown
 from hatcast.agents.map.responses import Body
 from hatcast.agents.timetable.network import Network, Route, Stop, read_network
