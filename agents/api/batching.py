@@ -16,7 +16,7 @@ from hatcast.agents.batch.run import Run, StartProgress, open_released, release_
 from hatcast.agents.config.settings import Settings
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.policy import Policy, Relation
-from hatcast.stream.readings.formats import Columns
+from hatcast.stream.readings.formats import Columns, DeriveSpeed
 
 Day = str | date
 
@@ -34,6 +34,7 @@ def batch(  # noqa: PLR0913 - options by name
     format: str | None = None,  # noqa: A002 - the option's name
     columns: Mapping[str, str] | Columns | None = None,
     unit: str | None = None,
+    derive_speed: DeriveSpeed | None = None,
     days: tuple[Day, Day] | None = None,
     reports: str | Path | None = None,
 ) -> BatchReleases:
@@ -59,6 +60,8 @@ def batch(  # noqa: PLR0913 - options by name
             left out is found if its column's name is plain. A `hatcast.Columns` also has the format and the zone of
             times.
         unit: of the value, such as `m/s`, unless the data or the name of the column have it.
+        derive_speed: `missing` derives the speeds that the data lack from positions, `always` all of them, as
+            `--derive-speed`; None: none.
         days: under `add_remove`, the first and the last local date to release. None: those of the first and the last
             arrival, which this reveals.
         reports: output of `hatcast dump reports`, for a policy that takes reports of devices.
@@ -74,7 +77,7 @@ def batch(  # noqa: PLR0913 - options by name
     problem = release_problem(settings, dates, reports, "`{}`".format)
     if problem is not None:
         raise HatcastError(problem)
-    given = Reading(format, columns, unit).input(data, settings.policy)
+    given = Reading(format, columns, unit, derive_speed).input(data, settings.policy)
     if ledger is None:
         warnings.warn(_NO_LEDGER, HatcastWarning, stacklevel=2)
     lines: list[str] = []

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, get_args, runtime_checkable
 
 from hatcast.agents.batch.run import Input, files_input
 from hatcast.agents.recordings.dump_file import DUMP
@@ -13,7 +13,7 @@ from hatcast.agents.recordings.parquet import table_records
 from hatcast.stream.errors import HatcastError, name_fix
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import FORMAT_NAMES, PARQUET, Columns, Format, FormatChoice, jsonl
+from hatcast.stream.readings.formats import FORMAT_NAMES, PARQUET, Columns, DeriveSpeed, Format, FormatChoice, jsonl
 from hatcast.stream.readings.recording import Recording
 
 if TYPE_CHECKING:
@@ -38,11 +38,12 @@ _EXTENSIONS: Final = {".csv": "csv", ".tsv": "csv", ".parquet": PARQUET, ".jsonl
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How data are read: the arguments `format`, `columns` and `unit` of `hatcast.batch`."""
+    """How data are read: the arguments of `hatcast.batch` with these names."""
 
     format: str | None = None
     columns: Mapping[str, str] | Columns | None = None
     unit: str | None = None
+    derive_speed: DeriveSpeed | None = None
 
     def input(self, data: Data, policy: Policy) -> Input:
         """Return the readings as an input. Raises HatcastError if they are neither files nor a table."""
@@ -59,11 +60,13 @@ class Reading:
 
     def _feed(self, name: str, policy: Policy) -> Format:
         columns = self._columns()
-        if name == DUMP.name and columns is None:
+        if name == DUMP.name and columns is None and self.derive_speed is None:
             return DUMP
+        if self.derive_speed not in (None, *get_args(DeriveSpeed)):
+            raise HatcastError(f"derive_speed: {self.derive_speed!r} is unknown; use missing or always")
         if name not in FORMAT_NAMES:
             raise HatcastError(f"format: {name!r} is not a format; {name_fix(name, (*FORMAT_NAMES, DUMP.name))}")
-        return policy_format(FormatChoice(name, columns), policy)
+        return policy_format(FormatChoice(name, columns, self.derive_speed), policy)
 
     def _columns(self) -> Columns | None:
         columns = self.columns
@@ -92,6 +95,6 @@ def table_of(data: ArrowStream) -> "pa.Table":
 def _table_input(table: "pa.Table", feed: Format) -> Input:
     @contextmanager
     def opened() -> Iterator[Recording]:
-        yield Recording(lambda: table_records(table, _NAME, feed), _NAME)
+        yield Recording(lambda: table_records(table, _NAME, feed), _NAME, derivation=feed.derivation)
 
     return Input(_NAME, feed, opened)

@@ -15,7 +15,7 @@ from hatcast.agents.recordings.dump_file import DUMP
 from hatcast.stream.errors import HatcastError, name_fix
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import Objective
-from hatcast.stream.readings.formats import Columns
+from hatcast.stream.readings.formats import Columns, DeriveSpeed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,6 +84,7 @@ def plan(  # noqa: PLR0913 - options by name
     format: str | None = None,  # noqa: A002 - the option's name
     columns: Mapping[str, str] | Columns | None = None,
     unit: str | None = None,
+    derive_speed: DeriveSpeed | None = None,
     daily_limits: Sequence[float] = (2, 5, 10, 20, 40),
     objective: str = "cells",
     min_users: int | None = None,
@@ -100,6 +101,7 @@ def plan(  # noqa: PLR0913 - options by name
         format: of the data, as in `batch`.
         columns: of the data, as in `batch`.
         unit: of the data's value, as in `batch`.
+        derive_speed: as in `batch`, for data without speeds.
         daily_limits: epsilons that a bus may lose on one day.
         objective: what the end of a day makes accurate: `cells`, `buses` or `mix`.
         min_users: HATs with fewer users do not count; None: those of the policy, or 3.
@@ -117,11 +119,13 @@ def plan(  # noqa: PLR0913 - options by name
     if not limits or not all(1e-3 <= limit <= 1e3 for limit in limits):
         raise HatcastError("daily_limits: give epsilons from 0.001 to 1000, such as (2, 5)")
     settings = _settings(policy, format)
+    if settings.policy.values:
+        raise HatcastError("the policy has policy.values, but a tracker is for one value: remove them in a copy")
     least = min_users or (_MIN_USERS if policy is None else settings.policy.min_users)
     found = (
         _counts_of_table(counts, least)
         if data is None
-        else _counts_of(data, Reading(format, columns, unit), settings, least)
+        else _counts_of(data, Reading(format, columns, unit, derive_speed), settings, least)
     )
     if not found.days:
         raise HatcastError(f"the data have no HAT with {least} users: give more days, or a smaller min_users")

@@ -10,11 +10,11 @@ from hatcast.agents.api.frames import Frame
 from hatcast.agents.api.inputs import Data, Reading
 from hatcast.agents.api.policy import settings_of
 from hatcast.agents.api.warnings import HatcastWarning
-from hatcast.agents.batch.retention import RetainTotals, Totals
+from hatcast.agents.batch.retention import RetainTotals, Totals, in_unit
 from hatcast.agents.batch.run import Run, fold_input
 from hatcast.agents.config.settings import Settings
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import Columns
+from hatcast.stream.readings.formats import Columns, DeriveSpeed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,8 +24,7 @@ class RawMeans(Frame):
     """True figures of HATs, in the unit of the policy. **Not private**: for tests and simulations, never to publish."""
 
     def __init__(self, hats: Mapping[str, Totals], policy: Policy) -> None:
-        self._hats = hats
-        self._lower = policy.lower  # totals are of distances from it
+        self._hats = {hat: in_unit(each, policy) for hat, each in hats.items()}
         self._unit = policy.released_value.unit
 
     def __len__(self) -> int:
@@ -38,7 +37,7 @@ class RawMeans(Frame):
         rows = [(*hat.split("/"), *totals) for hat, totals in sorted(self._hats.items())]
         columns = zip(*rows, strict=True) if rows else [()] * 7
         cell, date, slot, users, readings, total, maximum = map(list, columns)
-        means = [self._value(each / number) for each, number in zip(total, readings, strict=True)]
+        means = [each / number / 1000 for each, number in zip(total, readings, strict=True)]
         return pa.table(
             {
                 "cell": pa.array(cell, pa.string()),
@@ -47,13 +46,10 @@ class RawMeans(Frame):
                 "users": pa.array(users, pa.int64()),
                 "readings": pa.array(readings, pa.int64()),
                 "mean": pa.array(means, pa.float64()),
-                "maximum": pa.array(map(self._value, maximum), pa.float64()),
+                "maximum": pa.array([each / 1000 for each in maximum], pa.float64()),
                 "unit": pa.array([self._unit] * len(self), pa.string()),
             }
         )
-
-    def _value(self, milli: float) -> float:
-        return (milli + self._lower) / 1000
 
 
 def raw_means(
@@ -63,6 +59,7 @@ def raw_means(
     format: str | None = None,  # noqa: A002 - the option's name
     columns: Mapping[str, str] | Columns | None = None,
     unit: str | None = None,
+    derive_speed: DeriveSpeed | None = None,
 ) -> RawMeans:
     """Return the true figures of each HAT, as `hatcast batch --contributions` does. **Not private.**
 
@@ -72,9 +69,8 @@ def raw_means(
     lines: list[str] = []
     totals = RetainTotals()
     try:
-        run = Run(
-            settings, Reading(format, columns, unit).input(data, settings.policy), None, no_progress, lines.append
-        )
+        given = Reading(format, columns, unit, derive_speed).input(data, settings.policy)
+        run = Run(settings, given, None, no_progress, lines.append)
         fold_input(run, totals)
     finally:
         for line in lines:

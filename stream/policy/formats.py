@@ -21,7 +21,7 @@ def policy_format(choice: FormatChoice, policy: Policy) -> Format:
     if choice.derive is None:
         return feed
     if policy.value_units.single is not None:
-        raise SettingError("--derive-speed", "the policy releases another value than the speed", "leave it out")
+        raise SettingError("derive_speed", "the policy releases another value than the speed", "leave it out")
     fastest = policy.reject_above
     if fastest is None:
         fastest = max(policy.upper_bound, _FASTEST_MILLI)

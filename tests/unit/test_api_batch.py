@@ -4,7 +4,7 @@ import json
 import random
 import warnings
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -293,3 +293,24 @@ def test_another_value_than_the_speed_has_its_own_range_and_unit(tmp_path: Path)
     joined = released.to_polars().join(hatcast.raw_means(frame, late).to_polars(), on=["cell", "slot"], suffix="_true")
     assert (joined["mean"] - joined["mean_true"]).abs().max() < 1.0  # type: ignore[operator]  # of four rows
     assert joined["unit"].to_list() == ["s"] * 4
+
+
+@pytest.mark.parametrize("to", ["frame", "file"])
+def test_speeds_of_a_frame_are_derived_as_those_of_a_file(tmp_path: Path, to: str) -> None:
+    moving = [
+        {"bus": f"bus {bus}", "ts": NOON + timedelta(seconds=30 * at + bus), "lat": 21.19 + at * 0.0015, "lon": 72.81}
+        for at in range(20)
+        for bus in range(5)
+    ]
+    frame, path = pl.DataFrame(moving), tmp_path / "positions.parquet"
+    frame.write_parquet(path)
+    data: Any = frame if to == "frame" else path
+    [row, *_] = (
+        hatcast.raw_means(data, policy(), columns={"vehicle": "bus"}, derive_speed="missing").to_arrow().to_pylist()
+    )
+    assert row["mean"] == pytest.approx(20.0, abs=0.1)  # 166.8 m in 30 s
+    released = hatcast.batch(data, policy(), ledger=tmp_path / "ledger", derive_speed="always")
+    assert released.outcomes is not None
+    assert released.outcomes["undecodable"] == 5  # the first position of each
+    with pytest.raises(HatcastError, match="derive_speed: 'all' is unknown; use missing or always"):
+        hatcast.batch(data, policy(), ledger=tmp_path / "ledger", derive_speed="all")  # type: ignore[arg-type]  # a mistake

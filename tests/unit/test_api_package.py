@@ -1,6 +1,8 @@
 """The package `hatcast`: light to import, typed for strict checkers, and nothing private by accident."""
 
+import ast
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -130,3 +132,35 @@ def test_a_script_of_a_user_passes_a_strict_type_checker_and_mistakes_do_not(tmp
         line.partition(": error: ")[0].rpartition("/")[2] for line in done.stdout.splitlines() if ": error" in line
     ]
     assert sorted(set(found)) == [f"mistakes.py:{line}" for line in (4, 5, 6, 7)], done.stdout + done.stderr
+
+
+OF_COMMANDS = {
+    "agents/batch/ledger_backup.py": "`hatcast budget --backup`",
+    "agents/batch/ledger_days.py": "`hatcast budget --ledger`, but for the lines that name a command",
+    "agents/config/template.py": "`hatcast init`",
+    "agents/kafka/topic_rules.py": "options of Kafka's own commands",
+    "stream/areas.py": "`hatcast cells`",
+}
+"""Files whose texts the Python API does not show -> what shows them."""
+
+
+def options_in(source: str) -> list[str]:
+    """Options of the command line in the texts of a module, but for docstrings and whole commands in backticks."""
+    tree = ast.parse(source)
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    texts = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
+    ]
+    return [text for text in texts if re.search(r"(?<![\w-])--[a-z]", re.sub(r"`[^`]*`", "", text))]
+
+
+def test_no_error_that_the_api_raises_names_an_option_of_the_command_line() -> None:
+    rooms = ("api", "batch", "recordings", "config", "tables", "research/plan", "export", "kafka")
+    files = [path for room in ("stream", *(f"agents/{room}" for room in rooms)) for path in (ROOT / room).rglob("*.py")]
+    found = {str(path.relative_to(ROOT)): options_in(path.read_text()) for path in files}
+    assert {name: texts for name, texts in found.items() if texts and name not in OF_COMMANDS} == {}
+    assert [name for name in OF_COMMANDS if not found[name]] == []
+    source = 'def f():\n    """--x"""\n    raise E(f"{p}: use `a --b` or --c", "--d")'
+    assert sorted(options_in(source)) == ["--d", ": use `a --b` or --c"]

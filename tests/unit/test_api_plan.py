@@ -77,6 +77,15 @@ def test_a_plan_of_counts_is_that_of_the_command_and_its_keys_make_a_policy(tmp_
         ({"counts": pl.DataFrame(COUNTS), "daily_limits": (0,)}, "daily_limits: give epsilons from 0.001 to 1000"),
         ({"counts": pl.DataFrame(COUNTS), "min_users": 9}, "the data have no HAT with 9 users"),
         ({"data": "r", "format": "kafka"}, "plan does not read dumps"),
+        (
+            {
+                "counts": pl.DataFrame(COUNTS),
+                "policy": policy(
+                    values=["speed", "delay"], value=[{"name": "delay", "unit": "s", "lower": 0, "upper": 9}]
+                ),
+            },
+            "the policy has policy.values",
+        ),
     ],
 )
 def test_a_wrong_argument_is_one_line(arguments: dict[str, Any], line: str) -> None:

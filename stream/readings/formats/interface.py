@@ -85,5 +85,5 @@ class Format:
     def with_derived_speeds(self, derivation: Derivation) -> "Format":
         """Return the format for recordings and bridges that derive speeds from positions. Raises SettingError."""
         if self.without_speed is None:
-            raise SettingError("--derive-speed", f"{self.name} records have no speed to derive", "leave it out")
+            raise SettingError("derive_speed", f"{self.name} records have no speed to derive", "leave it out")
         return replace(self.without_speed, derivation=derivation)
