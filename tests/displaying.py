@@ -13,6 +13,7 @@ from typing import Any
 from aiohttp import ClientResponse, ClientSession, web
 
 from hatcast.agents.config.settings import parse_settings
+from hatcast.agents.map.access import Access
 from hatcast.agents.map.awaited import AwaitedReleases
 from hatcast.agents.map.event_id import Position
 from hatcast.agents.map.feed import Feed
@@ -201,9 +202,11 @@ def publish(made: Feed, records: Iterable[bytes]) -> None:
 
 
 @asynccontextmanager
-async def served(made: Feed, surroundings: Surroundings | None = None) -> AsyncIterator[tuple[str, ClientSession]]:
+async def served(
+    made: Feed, surroundings: Surroundings | None = None, access: Access | None = None
+) -> AsyncIterator[tuple[str, ClientSession]]:
     """The map's address, and a client."""
-    app = application(made, "A <city>", AwaitedReleases(_SETTINGS), surroundings)
+    app = application(made, "A <city>", AwaitedReleases(_SETTINGS), surroundings, access)
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
     await runner.setup()
     try:

@@ -9,7 +9,8 @@ import click
 import structlog
 
 from hatcast.agents.cli.options import METRICS_LISTEN, config_option, metrics_listen_option
-from hatcast.agents.config.settings import Address, Settings, load_settings
+from hatcast.agents.config.address import Address
+from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.monitoring.logs import configure_logs
 
 log = structlog.get_logger()

@@ -12,7 +12,8 @@ from hatcast.agents.cli import feed_live
 from hatcast.agents.cli.options import METRICS_LISTEN, config_option, except_option, json_option, metrics_listen_option
 from hatcast.agents.cli.signals import stop_on_signals
 from hatcast.agents.clock import now_ms
-from hatcast.agents.config.settings import Address, load_settings
+from hatcast.agents.config.address import Address
+from hatcast.agents.config.settings import load_settings
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.sources.replay import run_replay
 from hatcast.agents.sources.synthetic import CityOptions, run_city

@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 import click
 
 from hatcast.agents.cli.options import config_option, json_option, metrics_listen_option
-from hatcast.agents.config.settings import Address, Settings, load_settings
+from hatcast.agents.config.address import Address
+from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.policy.toml_tables import duration_ms
 from hatcast.stream.readings.formats import FORMATS

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import click
 
-from hatcast.agents.config.settings import DEFAULT_FILE, Address, parse_address
+from hatcast.agents.config.address import Address, parse_address
+from hatcast.agents.config.settings import DEFAULT_FILE
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.readings.reading import canonical_vehicle
 

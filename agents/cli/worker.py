@@ -13,7 +13,8 @@ from hatcast.agents.cli.options import (
     config_option,
     metrics_listen_option,
 )
-from hatcast.agents.config.settings import Address, load_settings
+from hatcast.agents.config.address import Address
+from hatcast.agents.config.settings import load_settings
 from hatcast.agents.monitoring.logs import configure_logs
 
 

@@ -9,7 +9,8 @@ from typing import Final
 
 import msgspec
 
-from hatcast.agents.config.settings import DisplayTable, KafkaTable, RedisTable, WorkerTable
+from hatcast.agents.config.display_table import DisplayTable
+from hatcast.agents.config.settings import KafkaTable, RedisTable, WorkerTable
 from hatcast.agents.config.topics_table import TopicsTable
 from hatcast.stream.policy.table import EstimatorTable, PolicyTable, PrivacyTable, QueryTable, TrackerTable, ValueTable
 
@@ -119,6 +120,10 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "gtfs": "a GTFS timetable (zip): the map draws its routes and stops, and says which are in a hexagon "
         "([map.md](map.md#where-a-hexagon-is))",
         "basemap": "a PMTiles archive of vector tiles: the map draws it under the hexagons",
+        "allow_origins": 'origins whose pages may read the API (CORS), such as `["https://city.example"]`; `["*"]`: '
+        "all. None by default ([api.md](api.md#from-other-pages))",
+        "allow_framing": 'origins whose pages may show the map in a frame, such as `["https://city.example"]`; '
+        '`["*"]`: all. None by default',
     },
     "policy": {
         "name": "ASCII letters, digits, `-`, `_`, `.`",

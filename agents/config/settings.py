@@ -6,14 +6,14 @@ Secrets come from the environment or from `*_file` keys; relative paths are rela
 import os
 import tomllib
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
-from urllib.parse import urlsplit
 
 import msgspec
 
+from hatcast.agents.config.address import Address, parse_address
+from hatcast.agents.config.display_table import DisplaySettings, DisplayTable, display_settings
 from hatcast.agents.config.policy_table import policy_of_table
 from hatcast.agents.config.topics_table import TopicsTable
 from hatcast.stream.errors import HatcastError, SettingError, name_fix
@@ -69,16 +69,6 @@ class WorkerTable(msgspec.Struct, frozen=True, kw_only=True):
     listen: Annotated[str | None, such_as("127.0.0.1:9464")] = None
 
 
-class DisplayTable(msgspec.Struct, frozen=True, kw_only=True):
-    """`[display]`: the live map."""
-
-    listen: str = "127.0.0.1:8080"
-    keep: str = "72h"
-    title: str = "Bus speeds, hour by hour"
-    gtfs: Annotated[str | None, such_as("timetable.zip")] = None
-    basemap: Annotated[str | None, such_as("city.pmtiles")] = None
-
-
 class _File(msgspec.Struct, frozen=True, kw_only=True):
     kafka: KafkaTable = KafkaTable()
     redis: RedisTable = RedisTable()
@@ -86,33 +76,6 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
     worker: WorkerTable = WorkerTable()
     display: DisplayTable = DisplayTable()
     policy: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Address to listen on. Port 0: any free port."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True)
-class DisplaySettings:
-    """`[display]`, parsed.
-
-    keep_ms   slots that ended longer before the newest one are not shown
-    gtfs      timetable whose routes and stops are drawn; None: none
-    basemap   PMTiles archive that is drawn under the hexagons; None: none
-    """
-
-    listen: Address
-    keep_ms: int
-    title: str
-    gtfs: Path | None = None
-    basemap: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,20 +209,6 @@ def _settings(
     )
 
 
-def display_settings(table: DisplayTable, folder: Path) -> DisplaySettings:
-    """Parse `[display]`; the map opens its files. Raises SettingError."""
-    keep_ms = duration_ms(table.keep, "display.keep")
-    if not _HOUR_MS <= keep_ms <= 32 * 24 * _HOUR_MS:
-        raise SettingError("display.keep", f"{table.keep!r} is out of range", 'use "1h" to "32d"')
-    return DisplaySettings(
-        listen=parse_address(table.listen, "display.listen"),
-        keep_ms=keep_ms,
-        title=table.title,
-        gtfs=None if table.gtfs is None else folder / table.gtfs,
-        basemap=None if table.basemap is None else folder / table.basemap,
-    )
-
-
 def _check_choices(given: _File) -> None:
     topics = given.topics
     if topics.telemetry_format not in FORMATS:
@@ -284,15 +233,6 @@ def _seconds(text: str, key: str, least_ms: int, most_ms: int) -> float:
     if not least_ms <= milliseconds <= most_ms:
         raise SettingError(key, f"{text!r} is out of range", f"use {least_ms}ms to {most_ms // 1000}s")
     return milliseconds / 1000
-
-
-def parse_address(text: str, key: str) -> Address:
-    """Parse `host:port`. Raises SettingError, which names the key."""
-    with suppress(ValueError):  # the port is not a number
-        parts = urlsplit(f"//{text}")
-        if parts.netloc == text and parts.username is None and parts.hostname and parts.port is not None:
-            return Address(parts.hostname, parts.port)
-    raise SettingError(key, f"{text!r} is not an address", 'write "127.0.0.1:9464"; port 0 takes any free port')
 
 
 def _path(folder: Path, name: str | None) -> str | None:

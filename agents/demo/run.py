@@ -18,7 +18,9 @@ import structlog
 from redis.exceptions import RedisError
 
 from hatcast.agents.clock import monotonic_s
-from hatcast.agents.config.settings import Address, DisplayTable, Settings
+from hatcast.agents.config.address import Address
+from hatcast.agents.config.display_table import DisplayTable
+from hatcast.agents.config.settings import Settings
 from hatcast.agents.demo.defaults import MAP, MAP_HOST, MAP_PORT, SHARE, demo_settings
 from hatcast.agents.demo.embedded import PARTITIONS, Addresses, Services, end_child, start_child
 from hatcast.agents.demo.messages import Began, Ended, Failed, FeedMessage, Job, Note

@@ -11,7 +11,9 @@ import structlog
 from aiohttp import web
 
 from hatcast.agents.clock import now_ms
-from hatcast.agents.config.settings import Address, Settings
+from hatcast.agents.config.address import Address
+from hatcast.agents.config.settings import Settings
+from hatcast.agents.map.access import Access
 from hatcast.agents.map.api import Api, error_response, send_keepalives
 from hatcast.agents.map.awaited import AwaitedReleases
 from hatcast.agents.map.feed import Feed
@@ -29,17 +31,6 @@ log = structlog.get_logger()
 
 _STOP_S: Final = 1.0
 _KEEPALIVE_S: Final = 15.0
-HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
-    " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
-    "Server": "hatcast",
-}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -72,7 +63,8 @@ class Display:
         surroundings = await asyncio.to_thread(read_surroundings, table)
         topics = await asyncio.to_thread(find_topics, self._settings)
         self._feed = feed = Feed(table.keep_ms, Hub(), topics.start(), self._settings.policy.name)
-        app = application(feed, table.title, AwaitedReleases(self._settings), surroundings)
+        access = Access(table.allow_origins, table.allow_framing)
+        app = application(feed, table.title, AwaitedReleases(self._settings), surroundings, access)
         self._runner = await _start_server(app, self._listen, self._option)
         self._stopping = asyncio.Event()
         self._reading = asyncio.create_task(
@@ -106,11 +98,15 @@ class Display:
 
 
 def application(
-    feed: Feed, title: str, awaited: AwaitedReleases, surroundings: Surroundings | None = None
+    feed: Feed,
+    title: str,
+    awaited: AwaitedReleases,
+    surroundings: Surroundings | None = None,
+    access: Access | None = None,
 ) -> web.Application:
     """Return the web application: its routes, common headers and JSON errors."""
     app = web.Application(middlewares=[_json_errors])
-    app.on_response_prepare.append(_with_headers)
+    (access or Access()).add_to(app)
     app.router.add_get("/livez", _livez)
     app.router.add_get("/readyz", lambda _: _readyz(feed))
     Api(feed, awaited).add_to(app.router)
@@ -157,10 +153,6 @@ async def _json_errors(request: web.Request, handler: Handler) -> web.StreamResp
     except Exception as error:
         log.exception("request failed", error=type(error).__name__)
         return error_response(RequestError(500, "internal error: see the server's log"))
-
-
-async def _with_headers(_: web.Request, response: web.StreamResponse) -> None:
-    response.headers.update(HEADERS)
 
 
 async def _livez(_: web.Request) -> web.Response:

@@ -8,7 +8,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from hatcast.agents.config.settings import DisplaySettings
+from hatcast.agents.config.display_table import DisplaySettings
 from hatcast.agents.map.basemap import URL, Basemap, read_basemap
 from hatcast.agents.map.formats import GEOJSON, JSON
 from hatcast.agents.map.parameters import RequestError, reject_unknown

@@ -13,7 +13,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from hatcast.agents.config.settings import Address
+from hatcast.agents.config.address import Address
 from hatcast.agents.monitoring.kinds import Process
 from hatcast.agents.monitoring.meters import METERS
 from hatcast.stream.errors import HatcastError

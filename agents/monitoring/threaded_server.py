@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hatcast.agents.config.settings import Address
+from hatcast.agents.config.address import Address
 from hatcast.agents.monitoring.kinds import Process
 from hatcast.agents.monitoring.server import READY, OperatorServer
 

@@ -12,7 +12,8 @@ import click
 import msgspec
 
 from hatcast.agents.clock import monotonic_s, now_ms, pause
-from hatcast.agents.config.settings import Address, Settings
+from hatcast.agents.config.address import Address
+from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import confluent_options
 from hatcast.agents.monitoring.declarations import BRIDGE_BUFFER
 from hatcast.agents.monitoring.kinds import Process

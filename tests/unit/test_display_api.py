@@ -16,9 +16,9 @@ import pytest
 from aiohttp import ClientSession
 
 from hatcast.agents.map import subscribers as hub_module
+from hatcast.agents.map.access import HEADERS
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.record import Kind
-from hatcast.agents.map.server import HEADERS
 from tests.displaying import CELLS, budget, estimate, feed, listening, publish, release, served, values_of
 
 STATIC = Path(__file__).parents[2] / "agents" / "map" / "static"

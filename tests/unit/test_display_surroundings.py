@@ -15,7 +15,7 @@ from pmtiles.tile import Compression, TileType, zxy_to_tileid
 from pmtiles.writer import Writer
 
 from hatcast.agents.cli import hatcast
-from hatcast.agents.config.settings import DisplayTable, display_settings
+from hatcast.agents.config.display_table import DisplayTable, display_settings
 from hatcast.agents.map.basemap import BadBasemap, read_basemap
 from hatcast.agents.map.surroundings import Surroundings, read_surroundings
 from hatcast.stream.errors import HatcastError
@@ -31,7 +31,7 @@ def archive(tmp_path: Path) -> Path:
     return write_basemap(tmp_path / "city.pmtiles")
 
 
-def read(folder: Path, **display: str) -> Surroundings:
+def read(folder: Path, **display: Any) -> Surroundings:
     return read_surroundings(display_settings(DisplayTable(**display), folder))
 
 
