@@ -40,7 +40,7 @@ def read(source: Source, kind: Literal["budget"], *, policy: str | None = None) 
 def read(
     source: Source, kind: str = "releases", *, policy: str | None = None
 ) -> Releases | Answers | Estimates | BudgetDays:
-    """Return published records, each once, from a file or from Kafka.
+    """Return published records, each once, from a file or from Kafka, in the order of the file or of the partitions.
 
     Args:
         source: a file of JSON lines, such as the output of `hatcast tail --json` or `hatcast batch --json`; a Parquet

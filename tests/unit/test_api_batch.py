@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -18,6 +19,7 @@ from hatcast.stream.errors import HatcastError
 from tests.batching import CONFIG, USERS, batch, releases
 from tests.unit.test_api_policy import policy
 
+ROOT = Path(__file__).parents[2]
 NOON = datetime(2022, 1, 2, 12, tzinfo=UTC)
 EXACT = {"epsilon": 10.0, "max_hats_per_day": 40, "daily_limit": 1000.0, "min_users": 3}
 
@@ -314,3 +316,22 @@ def test_speeds_of_a_frame_are_derived_as_those_of_a_file(tmp_path: Path, to: st
     assert released.outcomes["undecodable"] == 5  # the first position of each
     with pytest.raises(HatcastError, match="derive_speed: 'all' is unknown; use missing or always"):
         hatcast.batch(data, policy(), ledger=tmp_path / "ledger", derive_speed="all")  # type: ignore[arg-type]  # a mistake
+
+
+def test_a_frame_of_a_recorded_format_is_read_as_its_file() -> None:
+    path, chicago = ROOT / "tests" / "data" / "feeds" / "capmetro.csv", policy(timezone="America/Chicago")
+    frame = pl.read_csv(path, infer_schema=False)
+    of_file = hatcast.raw_means(path, chicago, format="capmetro").to_arrow()
+    assert of_file.num_rows > 0
+    assert hatcast.raw_means(frame, chicago, format="capmetro").to_arrow().equals(of_file)
+    assert hatcast.raw_means(frame.to_pandas(), chicago, format="capmetro").to_arrow().equals(of_file)
+
+
+def test_duckdb_reads_releases_and_its_relations_are_data(tmp_path: Path) -> None:
+    rows = pl.DataFrame(readings())  # noqa: F841 - DuckDB finds it by its name
+    with duckdb.connect() as database:
+        relation = database.sql("SELECT * FROM rows")
+        releases = hatcast.batch(relation, policy(), ledger=tmp_path / "ledger")
+        [[number, mean]] = database.sql("SELECT count(*), sum(mean) FROM releases").fetchall()
+    assert number == len(releases) == 4
+    assert mean == pytest.approx(releases.to_polars()["mean"].sum())

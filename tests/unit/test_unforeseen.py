@@ -230,6 +230,7 @@ ALLOWED: Final = {
     "agents/redis/scripts.py": "searched for Redis' code of the error; not printed",
     "agents/errors/unexpected.py": "what HATCAST_DEBUG_ERRORS=1 shows, and Refusals",
     "stream/policy/toml_tables.py": "of hatcast.toml",
+    "stream/readings/formats/siri.py": "NotSiriError, whose texts are ours",
 }
 _OURS: Final = {"HatcastError", "SettingError", "RecordingError"}
 
