@@ -25,7 +25,7 @@ from tests.integration.tables import DEFAULTS, merged
 
 CELLS = ("87608b0d2ffffff", "87608b0d6ffffff", "87608b091ffffff", "87608b094ffffff")
 DAY_MS = 86_400_000
-_SETTINGS = parse_settings(merged(DEFAULTS, {"policy": {"name": "city"}}), Path(), {})
+SETTINGS = parse_settings(merged(DEFAULTS, {"policy": {"name": "city"}}), Path(), {})
 FIRST = datetime.fromisoformat("2022-01-02T09:00:00+05:30")
 
 
@@ -206,7 +206,7 @@ async def served(
     made: Feed, surroundings: Surroundings | None = None, access: Access | None = None
 ) -> AsyncIterator[tuple[str, ClientSession]]:
     """The map's address, and a client."""
-    app = application(made, "A <city>", AwaitedReleases(_SETTINGS), surroundings, access)
+    app = application(made, "A <city>", AwaitedReleases(SETTINGS), surroundings, access)
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
     await runner.setup()
     try:

@@ -9,6 +9,7 @@ import msgspec
 from aiohttp import web
 
 from hatcast.agents.clock import now_ms
+from hatcast.agents.map import openapi
 from hatcast.agents.map.awaited import AwaitedReleases
 from hatcast.agents.map.event_id import parse_position
 from hatcast.agents.map.event_stream import GZIP_HEADER
@@ -79,6 +80,7 @@ class Api:
         router.add_get("/api/v1/status", self._status)
         router.add_get("/api/v1/awaited", self._awaited_slot)
         router.add_get("/api/v1/events", self._events, allow_head=False)
+        router.add_get(openapi.PATH, self._openapi)
 
     async def _latest(self, kind: Kind, request: web.Request) -> web.StreamResponse:
         """Return the records of the requested slot, by default the latest."""
@@ -186,6 +188,11 @@ class Api:
         reject_unknown(request.query)
         headers = {"Cache-Control": "no-store", "Content-Type": JSON}
         return web.Response(body=self._awaited.view(now_ms()), headers=headers)
+
+    async def _openapi(self, request: web.Request) -> web.StreamResponse:
+        """Return the OpenAPI document."""
+        reject_unknown(request.query)
+        return self._body(("openapi",), None, lambda: Body(openapi.document_text(), JSON)).respond(request)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Stream server-sent events: a snapshot or the missed changes, then each new change."""

@@ -1,7 +1,7 @@
 """Schemas of the topics' records, as JSON Schema 2020-12 and as an AsyncAPI 3.0 document.
 
-`python -m tools.schemas` writes schemas/*.schema.json and schemas/asyncapi.yaml from the types; `--check` compares
-them. To add a record or a topic:
+`python -m tools.schemas` writes schemas/*.schema.json, schemas/asyncapi.yaml and, for the map's API,
+schemas/openapi.json from the types; `--check` compares them. To add a record or a topic:
 
 1. add its type, with descriptions, units and `RULES`, to stream/records/, and one entry to `RECORDS` (records.py); a
    new topic also to `TopicsTable` and agents/kafka/topic_rules.py;

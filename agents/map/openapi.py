@@ -1,0 +1,199 @@
+"""OpenAPI 3.1 document of the API, generated from the types of its responses and of the topics' records."""
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from hatcast.agents.map import openapi_types as types
+from hatcast.agents.map.awaited import Awaited
+from hatcast.agents.map.formats import ALL, MEDIA_TYPES, WITHOUT_PLACES, Format
+
+PATH: Final = "/api/v1/openapi.json"
+_VERSION: Final = "1"
+_JSON: Final = (Format.JSON,)
+_COMPONENTS: Final = "#/components/schemas/{name}"
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Operation:
+    """A path. response: type of its JSON; parameters: names in `_PARAMETERS`; errors: HTTP statuses."""
+
+    path: str
+    name: str
+    summary: str
+    response: type[msgspec.Struct]
+    parameters: Sequence[str] = ()
+    formats: Sequence[Format] = _JSON
+    errors: Sequence[int] = (400, 503)
+
+
+_TEXT: Final[Json] = {"type": "string"}
+_INSTANT: Final[Json] = {"type": "string", "format": "date-time"}
+_PARAMETERS: Final[dict[str, tuple[str, Json, str]]] = {
+    "policy": ("query", _TEXT, "name of a policy; by default the configured one, or the newest until it has a release"),
+    "slot": ("query", {"type": "string", "pattern": types.SLOT}, "local start of a stored slot; by default the latest"),
+    "cell": ("path", {"type": "string", "pattern": "^[0-9a-f]{15}$"}, "H3 index"),
+    "from": ("query", _INSTANT, "first instant; slots that begin before it are left out"),
+    "to": ("query", _INSTANT, "instant after the last; slots that begin at it or later are left out"),
+    "query": ("query", _TEXT, "name of a query over days"),
+    "period": ("query", {"type": "string", "format": "date"}, "first date of a period; by default the newest period"),
+    "time": ("query", {"type": "string", "pattern": "^[0-9]{2}:[0-9]{2}$"}, "local start of a slot"),
+    "kind": ("query", {"type": "string", "enum": ["releases", "estimates"]}, "only the records of this kind"),
+    "seen": ("query", _TEXT, "id of the last event that was read; the header Last-Event-ID has priority"),
+}
+_ERRORS: Final = {
+    400: "A parameter is wrong: the error has the right form",
+    404: "It is not stored, or was never published",
+    503: "The topics are still being read, or the server is full: see Retry-After",
+}
+_MISSING: Final = (400, 404, 503)
+_PLACES: Final = ("policy", "slot", "format")
+_OF_CELL: Final = ("cell", "policy", "from", "to", "format")
+OPERATIONS: Final = (
+    _Operation("/latest", "latest", "Releases of a slot", types.Releases, _PLACES, ALL, _MISSING),
+    _Operation("/estimates", "estimates", "Estimates of a slot", types.Estimates, _PLACES, ALL, _MISSING),
+    _Operation("/cells/{cell}", "cell", "Releases of a cell", types.CellReleases, _OF_CELL, ALL, _MISSING),
+    _Operation(
+        "/cells/{cell}/estimates", "cellEstimates", "Estimates of a cell", types.CellEstimates, _OF_CELL, ALL, _MISSING
+    ),
+    _Operation(
+        "/queries",
+        "queries",
+        "Answers to queries over days",
+        types.Answers,
+        ("policy", "query", "period", "time", "format"),
+        ALL,
+        _MISSING,
+    ),
+    _Operation(
+        "/cells/{cell}/queries",
+        "cellQueries",
+        "Answers about a cell",
+        types.CellAnswers,
+        ("cell", "policy", "format"),
+        ALL,
+        _MISSING,
+    ),
+    _Operation("/slots", "slots", "Everything that is stored of a policy", types.Stored, ("policy",), errors=_MISSING),
+    _Operation(
+        "/clusterings",
+        "clusterings",
+        "Results of clusterings",
+        types.Clusterings,
+        ("policy", "format"),
+        WITHOUT_PLACES,
+        _MISSING,
+    ),
+    _Operation("/status", "status", "Freshness of the records", types.Status, errors=(400,)),
+    _Operation("/awaited", "awaited", "Slot that closes next", Awaited, errors=(400,)),
+    _Operation(
+        "/surroundings", "surroundings", "Timetable and base map of the map", types.SurroundingsView, errors=(400,)
+    ),
+    _Operation(
+        "/routes", "routes", "Routes of the timetable", types.FeatureCollection, (), (Format.GEOJSON,), (400, 404)
+    ),
+    _Operation("/stops", "stops", "Stops of the timetable", types.FeatureCollection, (), (Format.GEOJSON,), (400, 404)),
+)
+
+
+def document() -> Json:
+    """Return the OpenAPI document."""
+    schemas: Json = msgspec.json.schema_components(types.TYPES, ref_template=_COMPONENTS)[1]
+    for schema in schemas.values():
+        schema["description"] = inspect.cleandoc(schema.get("description", ""))
+    paths: Json = {f"/api/v1{each.path}": {"get": _operation(each)} for each in OPERATIONS}
+    paths["/api/v1/events"] = {"get": _EVENTS}
+    made = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "The API of hatcast's live map",
+            "version": _VERSION,
+            "description": "Differentially private means that are published on Kafka. Records keep the bytes of their"
+            " topic; which of their fields are present is in their JSON Schemas.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {"schemas": schemas},
+    }
+    # As it is read: a default that is a tuple is an array.
+    return msgspec.json.decode(msgspec.json.encode(made), type=Json)
+
+
+def document_text() -> bytes:
+    """Return the document as a file."""
+    return msgspec.json.format(msgspec.json.encode(document()), indent=2) + b"\n"
+
+
+def _ref(kind: type[msgspec.Struct]) -> Json:
+    return {"$ref": _COMPONENTS.format(name=kind.__name__)}
+
+
+def _operation(made: _Operation) -> Json:
+    return {
+        "operationId": made.name,
+        "summary": made.summary,
+        "parameters": [_parameter(each, made.formats) for each in made.parameters],
+        "responses": {
+            "200": {"description": made.summary, "headers": {"ETag": _TAG}, "content": _content(made)},
+            "304": {"description": "The client has it: If-None-Match has its ETag"},
+            **_errors(made.errors),
+        }
+        if made.name not in _UNCACHED
+        else {"200": {"description": made.summary, "content": _content(made)}, **_errors(made.errors)},
+    }
+
+
+_UNCACHED: Final = ("status", "awaited")
+_TAG: Final[Json] = {"description": "of the published bytes", "schema": _TEXT}
+
+
+def _content(made: _Operation) -> Json:
+    schemas: dict[Format, Json] = {
+        Format.JSON: _ref(made.response),
+        Format.GEOJSON: _ref(types.FeatureCollection),
+        Format.CSV: {
+            "type": "string",
+            "description": "a header, then a line for each record, with the record's digits",
+        },
+    }
+    return {MEDIA_TYPES[each]: {"schema": schemas[each]} for each in made.formats}
+
+
+def _parameter(name: str, formats: Sequence[Format]) -> Json:
+    if name == "format":
+        schema: Json = {"type": "string", "enum": [*formats], "default": Format.JSON}
+        return {"name": name, "in": "query", "schema": schema, "description": "without it, the header Accept decides"}
+    place, schema, description = _PARAMETERS[name]
+    required = {"required": True} if place == "path" else {}
+    return {
+        "name": "slot" if name == "time" else name,
+        "in": place,
+        **required,
+        "schema": schema,
+        "description": description,
+    }
+
+
+def _errors(statuses: Sequence[int]) -> Json:
+    content = {MEDIA_TYPES[Format.JSON]: {"schema": _ref(types.Error)}}
+    return {str(each): {"description": _ERRORS[each], "content": content} for each in statuses}
+
+
+_EVENTS: Final[Json] = {
+    "operationId": "events",
+    "summary": "Changes as server-sent events: a snapshot or the missed changes, then each new change",
+    "parameters": [_parameter(each, _JSON) for each in ("policy", "kind", "seen")],
+    "responses": {
+        "200": {
+            "description": "events `status`, `reset`, `slots`, `release`, `estimate`, `budget`, `ready` and `alive`",
+            "content": {"text/event-stream": {"schema": _TEXT}},
+        },
+        **_errors((400, 503)),
+    },
+}

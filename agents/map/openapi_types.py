@@ -1,0 +1,202 @@
+"""Types of the API's JSON responses, from which the OpenAPI document is generated. Records are those of the topics."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from hatcast.agents.map.awaited import Awaited
+from hatcast.stream.records.budget import BudgetRecord
+from hatcast.stream.records.clusters import ClustersRecord
+from hatcast.stream.records.estimates import EstimateRecord
+from hatcast.stream.records.fields import Cell, Date, Name, text
+from hatcast.stream.records.queries import QueryRecord
+from hatcast.stream.records.releases import ReleaseRecord
+
+SLOT: str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}$"
+Instant = Annotated[str, msgspec.Meta(description="ISO 8601 with an offset", extra_json_schema={"format": "date-time"})]
+Policy = Annotated[str, msgspec.Meta(description="name of the policy")]
+
+
+class SlotHead(msgspec.Struct, frozen=True):
+    """A slot."""
+
+    slot: Annotated[str, text(SLOT, "local start")]
+    start: Instant
+    end: Instant
+
+
+class Releases(msgspec.Struct, frozen=True):
+    """Releases of a slot, ordered by cell, and the budget of its day. Without any release `slot` is null."""
+
+    policy: Policy
+    slot: SlotHead | None
+    budget: BudgetRecord | None
+    releases: list[ReleaseRecord]
+
+
+class Estimates(msgspec.Struct, frozen=True):
+    """Estimates of a slot, ordered by cell. Without any estimate `slot` is null."""
+
+    policy: Policy
+    slot: SlotHead | None
+    estimates: list[EstimateRecord]
+
+
+class CellReleases(msgspec.Struct, frozen=True):
+    """Releases of a cell, ordered by time."""
+
+    policy: Policy
+    cell: Cell
+    releases: list[ReleaseRecord]
+
+
+class CellEstimates(msgspec.Struct, frozen=True):
+    """Estimates of a cell, ordered by time."""
+
+    policy: Policy
+    cell: Cell
+    estimates: list[EstimateRecord]
+
+
+class Answers(msgspec.Struct, frozen=True):
+    """Answers to queries over days, ordered by query, slot and cell."""
+
+    policy: Policy
+    queries: list[QueryRecord]
+
+
+class CellAnswers(msgspec.Struct, frozen=True):
+    """Answers about a cell, ordered by query, the newest period first, and slot."""
+
+    policy: Policy
+    cell: Cell
+    queries: list[QueryRecord]
+
+
+class Clusterings(msgspec.Struct, frozen=True):
+    """Results of clusterings, the newest first."""
+
+    policy: Policy
+    clusterings: list[ClustersRecord]
+
+
+class StoredEstimates(msgspec.Struct, frozen=True):
+    """Stored slots and cells of estimates."""
+
+    slots: list[SlotHead]
+    cells: list[Cell]
+    range: Annotated[tuple[float, float], msgspec.Meta(description="range of the colours")]
+
+
+class StoredAnswers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Stored answers of one query and period."""
+
+    query: Name
+    kind: str
+    speed_limit: float | None = None
+    threshold: float | None = None
+    value: str | None = None
+    first_date: Date
+    last_date: Date
+    days: int
+    slots: Annotated[dict[str, int], msgspec.Meta(description="number of answers by slot")]
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """Everything that is stored of a policy."""
+
+    policies: Annotated[list[str], msgspec.Meta(description="names of all policies, the newest first")]
+    policy: Policy
+    slots: Annotated[list[SlotHead], msgspec.Meta(description="of releases, ordered by start")]
+    cells: Annotated[list[Cell], msgspec.Meta(description="of releases")]
+    range: Annotated[tuple[float, float], msgspec.Meta(description="range of the colours")]
+    estimates: StoredEstimates
+    queries: list[StoredAnswers]
+    clusterings: Annotated[list[str], msgspec.Meta(description="of results, the newest first")]
+
+
+class Status(msgspec.Struct, frozen=True):
+    """Freshness, by the server's clock."""
+
+    live: Annotated[bool, msgspec.Meta(description="whether brokers answer for all partitions")]
+    kafka: Annotated[str, msgspec.Meta(description="`ok`, or which brokers do not answer")]
+    answered_at: Annotated[Instant, msgspec.Meta(description="of the partition that has been silent for longest")]
+    newest_record_at: Annotated[Instant, msgspec.Meta(description="Kafka's time of the newest record")] | None
+    now: Instant
+
+
+class TimetableView(msgspec.Struct, frozen=True):
+    """Size of the timetable."""
+
+    routes: int
+    stops: int
+
+
+class Credit(msgspec.Struct, frozen=True):
+    """Attribution of the base map."""
+
+    text: str
+    link: str | None
+
+
+class BasemapView(msgspec.Struct, frozen=True):
+    """Base map."""
+
+    url: str
+    credits: list[Credit]
+
+
+class SurroundingsView(msgspec.Struct, frozen=True):
+    """Surroundings that the map has; null: none."""
+
+    timetable: TimetableView | None
+    basemap: BasemapView | None
+
+
+class Error(msgspec.Struct, frozen=True):
+    """Rejected request."""
+
+    error: Annotated[str, msgspec.Meta(description="one line: the problem and what to do")]
+
+
+class Geometry(msgspec.Struct, frozen=True):
+    """Geometry in longitude and latitude."""
+
+    type: Literal["Polygon", "MultiPolygon", "MultiLineString", "LineString", "Point"]
+    coordinates: list[Any]
+
+
+class Feature(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """GeoJSON feature. Of a record: `properties` is the record, byte for byte, and `id` its id."""
+
+    type: Literal["Feature"]
+    id: str | None = None
+    geometry: Geometry | None
+    properties: dict[str, Any]
+
+
+class FeatureCollection(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """GeoJSON (RFC 7946), with members that the JSON response has beside its records."""
+
+    type: Literal["FeatureCollection"]
+    features: list[Feature]
+    policy: Policy | None = None
+    cell: Cell | None = None
+    slot: SlotHead | None = None
+
+
+TYPES = (
+    Releases,
+    Estimates,
+    CellReleases,
+    CellEstimates,
+    Answers,
+    CellAnswers,
+    Clusterings,
+    Stored,
+    Status,
+    Awaited,
+    SurroundingsView,
+    FeatureCollection,
+    Error,
+)
