@@ -116,7 +116,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "listen": "address of the page; `--host` and `--port` override its parts",
         "keep": 'slots that ended longer before the newest one are dropped; `"1h"` to `"32d"`. Memory grows with '
         "it: about 2 kB for each hexagon and slot, a release and an estimate",
-        "title": "title of the page",
+        "title": "title of the page; with `[policy.value]` by default `Mean` and its name",
         "gtfs": "a GTFS timetable (zip): the map draws its routes and stops, and says which are in a hexagon "
         "([map.md](map.md#where-a-hexagon-is))",
         "basemap": "a PMTiles archive of vector tiles: the map draws it under the hexagons",

@@ -184,6 +184,9 @@ def _settings(
             "topics.telemetry_retention", f"{retention!r} is too short to rebuild a lost Redis", 'use "72h" or more'
         )
     policy = policy_of(given)
+    display = given.display
+    if policy.value_name is not None and "title" not in table.get("display", {}):
+        display = msgspec.structs.replace(display, title=f"Mean {policy.value_name}, hour by hour")
     return Settings(
         kafka=kafka,
         redis=redis,
@@ -205,7 +208,7 @@ def _settings(
         ),
         user_key=_user_key(environment.get(USER_KEY_VARIABLE), folder, given.worker.user_key_file),
         listen=None if given.worker.listen is None else parse_address(given.worker.listen, "worker.listen"),
-        display=display_settings(given.display, folder),
+        display=display_settings(display, folder),
     )
 
 

@@ -28,6 +28,8 @@ class Answer(msgspec.Struct):
     last_date: Date
     days: int
     speed_limit: msgspec.Raw = msgspec.Raw()
+    threshold: msgspec.Raw = msgspec.Raw()
+    value: msgspec.Raw = msgspec.Raw()
 
     @property
     def policy(self) -> str:
@@ -62,7 +64,8 @@ class AnswerPeriod:
     def view(self) -> dict[str, Any]:
         """Return the period for the index: its query, its dates, and the number of answers of each slot."""
         read = self.first
-        limit = {"speed_limit": read.speed_limit} if bytes(read.speed_limit) else {}
+        named = {"speed_limit": read.speed_limit, "threshold": read.threshold, "value": read.value}
+        limit = {name: field for name, field in named.items() if bytes(field)}
         return {
             "query": read.query,
             "kind": read.kind,

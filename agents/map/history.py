@@ -4,6 +4,7 @@ Slots that ended more than `keep_ms` before the policy's newest slot are evicted
 has more than `MAX_RECORDS` records. At most `MAX_POLICIES` policies are stored: those with the newest slots.
 """
 
+import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,10 @@ from hatcast.agents.map.record import Budget, HatRecord, Kind
 MAX_RECORDS: Final = 200_000  # per policy: about 200 MB
 MAX_POLICIES: Final = 8
 _MIN_COMPACTION: Final = 1_000  # records
-_RANGE_STEP: Final = 5.0  # of the colour range, in the unit of the records
+_SPEEDS: Final = ("", "km/h")
+_RANGE_STEP: Final = 5.0  # of the colour range of speeds, km/h
+_TINY: Final = 1e-9  # of a step: a multiple of it stays one
+_STEPS: Final = 4  # least number of steps of the colour range of other values
 _OUTLIERS: Final = 40  # one value in 40 may lie above the range and one below: noise has long tails
 
 
@@ -61,15 +65,31 @@ class PolicyHistory:
         return sorted({cell for slot in self.slots.values() for cell in slot.records})
 
     def value_range(self) -> tuple[float, float]:
-        """Return the colour range: it covers nearly all stored values, rounded outwards to multiples of 5."""
-        values = sorted(
-            each.value for slot in self.slots.values() for each in slot.records.values() if each.value is not None
-        )
+        """Return the colour range: it covers nearly all stored values, rounded outwards to round numbers.
+
+        These are multiples of 5 for speeds; for other values the step follows from the range.
+        """
+        found = [each for slot in self.slots.values() for each in slot.records.values() if each.value is not None]
+        values = sorted(each.value for each in found if each.value is not None)
         if not values:
             return 0.0, _RANGE_STEP
         outliers = len(values) // _OUTLIERS
-        low = values[outliers] // _RANGE_STEP * _RANGE_STEP
-        return low, max(low + _RANGE_STEP, -(-values[-1 - outliers] // _RANGE_STEP) * _RANGE_STEP)
+        least, most = values[outliers], values[-1 - outliers]
+        step = _RANGE_STEP if found[0].unit in _SPEEDS else _round_step(least, most)
+        low = math.floor(least / step + _TINY) * step
+        return _plain(low), _plain(max(low + step, math.ceil(most / step - _TINY) * step))
+
+
+def _round_step(least: float, most: float) -> float:
+    """Return 1, 2 or 5 times a power of ten, at most a fourth of the difference; of equal values of their size."""
+    part = (most - least or abs(most) or 1.0) / _STEPS
+    power: float = 10.0 ** math.floor(math.log10(part))
+    return power * max(each for each in (1, 2, 5) if each * power <= part * (1 + 1e-9))
+
+
+def _plain(value: float) -> float:
+    """Return a number without the last digits of a float: 0.3, not 0.30000000000000004."""
+    return float(f"{value:.12g}")
 
 
 class History:

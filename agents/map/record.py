@@ -17,7 +17,7 @@ class Kind(StrEnum):
     ESTIMATES = "estimates"
 
 
-class _Hat(msgspec.Struct):
+class _Hat(msgspec.Struct, kw_only=True):
     """Fields that releases and estimates share."""
 
     cell: Cell
@@ -25,9 +25,10 @@ class _Hat(msgspec.Struct):
     slot: Slot
     start: str
     end: str
+    unit: str = ""
 
 
-class _Release(_Hat):
+class _Release(_Hat, kw_only=True):
     """Some fields of `ReleaseRecord`: decoding all takes four times as long, and later versions may add fields."""
 
     release_id: str
@@ -38,7 +39,7 @@ class _Road(msgspec.Struct):
     value: float
 
 
-class _Estimate(_Hat):
+class _Estimate(_Hat, kw_only=True):
     """Some fields of `EstimateRecord`."""
 
     estimate_id: str
@@ -66,6 +67,7 @@ class HatRecord:
     start, end         as written in the record
     start_ms, end_ms   ms UTC
     value              mean of a release, road speed of an estimate: for the colour range only; the page shows `record`
+    unit               of the value; empty without one
     """
 
     kind: Kind
@@ -80,6 +82,7 @@ class HatRecord:
     start_ms: int
     end_ms: int
     value: float | None
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,7 @@ def _indexed(kind: Kind, read: _Hat, name: str, value: float | None, place: tupl
         start_ms=instant_ms(read.start),
         end_ms=instant_ms(read.end),
         value=value,
+        unit=read.unit,
     )
 
 

@@ -100,6 +100,23 @@ def test_the_colours_span_whole_steps_and_nearly_all_means(milli: list[int]) -> 
     assert sum(low <= mean <= high for mean in means) >= len(means) - 2 * (len(means) // 40)
 
 
+@pytest.mark.parametrize(
+    ("means", "expected"),
+    [
+        ((-120.5, 300.0), (-200.0, 300.0)),
+        ((0.12, 0.3), (0.12, 0.3)),
+        ((12_000.0, 12_001.0), (12_000.0, 12_001.0)),
+        ((-7.0, -7.0), (-7.0, -6.0)),
+        ((0.0, 0.0), (0.0, 0.2)),
+    ],
+)
+def test_the_colours_of_another_value_span_round_steps_of_its_own_range(
+    means: tuple[float, ...], expected: tuple[float, float]
+) -> None:
+    records = [release(hour, mean=str(mean)).replace(b"km/h", b"s") for hour, mean in enumerate(means)]
+    assert taken(records).policies["city"].value_range() == expected
+
+
 def test_an_instant_without_an_offset_is_no_release() -> None:
     record = release(1).replace(b"+05:30", b"")
     with pytest.raises(ValueError, match="offset"):

@@ -10,8 +10,20 @@ const STEPS = [1, 2, 3, 6, 12, 24]; // hours between two labels
 const SPACE = 38; // the least between two labels
 const DAY_SPACE = 34; // the least for a day's name
 
-export function* valueAxis(top, y, unit) {
-  for (const value of [0, top / 2, top]) {
+// The ends of the value axis, round numbers. A speed's axis begins at 0.
+export function extent(low, high, unit) {
+  if (unit === "km/h") return [0, Math.max(10, Math.ceil(high / 10) * 10)];
+  const span = high - low || Math.abs(high) || 1;
+  const step = 10 ** Math.floor(Math.log10(span));
+  const parts = [0.1, 0.2, 0.5].map((part) => part * step).filter((part) => part * 20 >= span);
+  const part = parts[0] ?? step;
+  return [Math.floor(low / part) * part, Math.ceil(high / part) * part].map(plain);
+}
+
+const plain = (number) => Number(number.toPrecision(6));
+
+export function* valueAxis(bottom, top, y, unit) {
+  for (const value of [bottom, plain((bottom + top) / 2), top]) {
     yield svgElement("line", { class: "rule", x1: LEFT, x2: WIDTH, y1: y(value), y2: y(value) });
     yield svgElement("text", { class: "tick", x: LEFT - 5, y: y(value) + 3.5, "text-anchor": "end" }, `${value}`);
   }

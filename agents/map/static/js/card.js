@@ -6,7 +6,7 @@ import { intervalOf, isEstimate, spanOf, stateOf, valueOf } from "./values.js";
 
 const REMAINDER = "Only buses outside of the smaller hexagons count here: those inside are counted there.";
 const SURPRISE = 3; // standard deviations
-const MEANING = "In 95 of 100 cases the mean speed of the road is in this interval. It covers the noise of the releases, which buses happened to pass, and what the model leaves open.";
+const MEANING = "is in this interval. It covers the noise of the releases, which buses happened to pass, and what the model leaves open.";
 
 export function summary(record) {
   if (record === undefined) return [element("p", { class: "figure" }, "Nothing was published for this hour.")];
@@ -61,9 +61,9 @@ function otherValues({ values = [] }) {
 }
 
 function ofEstimate(estimate) {
-  const { road, unit, stage } = estimate;
+  const { road, unit, value, stage } = estimate;
   return [
-    element("p", { class: "figure" }, element("strong", { id: "cell-road" }, road.value), ` ${unit}, speed of the road`),
+    element("p", { class: "figure" }, element("strong", { id: "cell-road" }, road.value), ` ${unit}, ${value === undefined ? "speed of the road" : `estimated ${value}`}`),
     element("p", {}, "95 %: ", element("span", { class: "numbers", id: "cell-interval" }, spanOf(estimate))),
     element("p", { id: "cell-stage" }, STAGE_SENTENCES[stage] ?? stage),
     surprise(estimate),
@@ -77,7 +77,7 @@ export function explanation(record, release) {
   if (record.mean !== undefined) details.push(["mean of its readings", `${record.mean.value} (${record.mean.interval95.join(" to ")})`]);
   if (release !== undefined) details.push(["release of this hour", ofItsRelease(release)]);
   return [
-    element("p", { class: "hint", id: "cell-meaning" }, MEANING),
+    element("p", { class: "hint", id: "cell-meaning" }, `In 95 of 100 cases the mean ${record.value === undefined ? "speed of the road" : `${record.value} here`} ${MEANING}`),
     element("dl", { id: "cell-details" }, ...details.flatMap(([name, text]) => [element("dt", {}, name), element("dd", {}, text)])),
     ...(release === undefined ? [] : blendOf(release)),
   ];

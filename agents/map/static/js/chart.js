@@ -1,6 +1,6 @@
 // Chart of a cell's last days: values and their line, the interval as a band, releases beside estimates as rings.
 
-import { FLOOR, HEIGHT, LEFT, TOP, WIDTH, timeAxis, valueAxis } from "./axes.js";
+import { FLOOR, HEIGHT, LEFT, TOP, WIDTH, extent, timeAxis, valueAxis } from "./axes.js";
 import { fillOf, HATCH } from "./colour.js";
 import { svgElement } from "./dom.js";
 import { clockOf, dayOf } from "./texts.js";
@@ -15,10 +15,11 @@ export function chart(slots, records, beside, { range, shown, unit }) {
   const x = (ms) => LEFT + ((ms - begin) / (end - begin)) * (WIDTH - LEFT);
   const values = places.flatMap((each) => [each.record, each.beside]).filter((each) => each !== undefined && valueOf(each) !== null);
   const highs = values.map((each) => Number(isEstimate(each) || beside.size === 0 ? (intervalOf(each)?.[1] ?? valueOf(each)) : valueOf(each)));
-  const top = Math.max(10, Math.ceil(Math.max(range[1], ...highs) / 10) * 10);
-  const y = (value) => TOP + (1 - Math.min(1, Math.max(0, value / top))) * (FLOOR - TOP);
+  const lows = values.map((each) => Number(isEstimate(each) || beside.size === 0 ? (intervalOf(each)?.[0] ?? valueOf(each)) : valueOf(each)));
+  const [bottom, top] = extent(Math.min(range[0], ...lows), Math.max(range[1], ...highs), unit);
+  const y = (value) => TOP + (1 - Math.min(1, Math.max(0, (value - bottom) / (top - bottom)))) * (FLOOR - TOP);
   for (const place of places) Object.assign(place, { left: x(place.from), x: x((place.from + place.to) / 2), width: x(place.to) - x(place.from) });
-  const parts = [...valueAxis(top, y, unit), ...timeAxis(slots, begin, end, x)];
+  const parts = [...valueAxis(bottom, top, y, unit), ...timeAxis(slots, begin, end, x)];
   const now = places.find(({ slot }) => slot.slot === shown);
   if (now !== undefined) parts.push(svgElement("rect", { class: "now", x: now.left, y: TOP, width: now.width, height: FLOOR - TOP }));
   for (const run of runs(places)) parts.push(svgElement("polygon", { class: "band", points: band(run, y) }));

@@ -32,13 +32,13 @@ export class Legend {
   }
 
   draw() {
-    const { range, unit, kind, layer, slots, byCluster } = this.#model;
+    const { range, unit, value, kind, layer, slots, byCluster } = this.#model;
     this.#strip.hidden = slots.length === 0 || byCluster;
-    const key = `${range} ${unit} ${kind} ${layer.hasDeferred} ${slots.length > 0}`;
+    const key = `${range} ${unit} ${value} ${kind} ${layer.hasDeferred} ${slots.length > 0}`;
     if (key === this.#drawnKey) return;
     this.#drawnKey = key;
     const estimates = kind === "estimates";
-    setText(this.#title, estimates ? `Speed of the road, ${unit}` : `Mean speed, ${unit}`);
+    setText(this.#title, `${titleOf(estimates, value)}, ${unit}`);
     if (slots.length === 0) {
       this.#node.replaceChildren(element("p", { class: "hint" }, EMPTY)); // the range is not known yet
       return;
@@ -46,6 +46,11 @@ export class Legend {
     this.#strip.replaceChildren(scale(range, unit, ` ${unit}`));
     this.#node.replaceChildren(scale(range, unit), ...samples(range, unit, FAINTER[kind]), element("ul", { class: "states" }, ...(estimates ? stages() : STATES.filter(([hatch]) => hatch !== "deferred" || layer.hasDeferred).map(swatch))));
   }
+}
+
+function titleOf(estimates, value) {
+  if (value !== null) return estimates ? `Estimated ${value}` : `Mean ${value}`;
+  return estimates ? "Speed of the road" : "Mean speed";
 }
 
 // The same colour in each opacity, and its meaning in one line.
@@ -81,7 +86,7 @@ function scale(range, unit, last = "") {
     }),
   );
   const bar = svgElement("svg", { viewBox: `0 0 ${WIDTH} 14`, preserveAspectRatio: "none", class: "scale", "aria-hidden": "true" }, ...bars);
-  const middle = (low + high) / 2;
+  const middle = Number(((low + high) / 2).toPrecision(6));
   const ticks = [`${low} or less`, `${middle}`, `${high} or more${last}`].map((each) => element("span", {}, each));
   return element(
     "div",

@@ -27,6 +27,7 @@ export class Model extends EventTarget {
     this.policy = policy;
     this.layers = { releases: new Layer(), estimates: new Layer() };
     this.unit = "km/h";
+    this.value = null; // name of a value other than the speed
     this.budgets = new Map(); // date -> record
     this.queries = []; // the stored periods of queries over days, the newest of each query first
     this.clusterings = []; // ids of the stored clusterings, the newest first
@@ -113,6 +114,7 @@ export class Model extends EventTarget {
     if (policyOf(record) !== this.policy) return;
     this.layers[kind].add(record);
     if (record.unit !== undefined) this.unit = record.unit;
+    if (record.value !== undefined) this.value = record.value;
     this.changed();
   }
 

@@ -79,7 +79,7 @@ export class Panel {
   }
 
   #view(cell, found) {
-    const { slots, range, slot, unit, kind } = this.#model;
+    const { slots, range, slot, unit, value, kind } = this.#model;
     const records = found[kind];
     const record = records.get(slot);
     return [
@@ -88,7 +88,7 @@ export class Panel {
       ...summary(record),
       element("h3", {}, "Its last days"),
       kind === "estimates" ? chart(this.#model.allSlots, records, found.releases, { range, shown: slot, unit }) : chart(slots, records, new Map(), { range, shown: slot, unit }),
-      element("p", { class: "key" }, kind === "estimates" ? "Line and band: speed of the road and its 95 % interval, dashed where predicted. Rings: releases, with their noise." : "Dots and band: means, and their noise in 95 of 100 cases."),
+      element("p", { class: "key" }, kind === "estimates" ? `Line and band: ${value === null ? "speed of the road" : `estimated ${value}`} and its 95 % interval, dashed where predicted. Rings: releases, with their noise.` : "Dots and band: means, and their noise in 95 of 100 cases."),
       ...explanation(record, found.releases.get(slot)),
       hours(slots, records, kind),
       ...(slot === null ? [] : this.#answers.view(slot.slice(11))),

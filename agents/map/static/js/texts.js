@@ -29,7 +29,7 @@ export const STAGE_SENTENCES = {
 };
 
 export const WHY = {
-  suppressed: "Too few vehicles were here, so their mean speed is not published.",
+  suppressed: "Too few vehicles were here, so their mean is not published.",
   budget_exhausted: "The day's privacy budget is spent, so nothing more was computed.",
   deferred: "The budget went to other queries, which tell more. The estimate covers this hour, and so does the end of the day.",
   incomplete: "Some of the day's records were lost, so nothing was computed.",
