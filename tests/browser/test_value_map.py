@@ -41,7 +41,7 @@ def estimates() -> list[bytes]:
 def delays(day: Day) -> Day:
     day.publish(records())
     day.publish(estimates(), "hats.estimates")
-    keys = {
+    keys: dict[str, Any] = {
         "kind": "over_threshold",
         "threshold": -30.5,
         "value": "delay",
