@@ -29,7 +29,7 @@ CLASSES: Final = (
 )
 ELSEWHERE: Final = {
     "ESTIMATORS": "estimators.md",
-    "Columns": "feeds.md",
+    "Columns": "python.md#columns",
     "FORMATS": "feeds.md",
     "HatcastError": "python.md#errors",
     "Settings": "configuration.md",

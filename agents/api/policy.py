@@ -42,7 +42,10 @@ class Policy(checked.Policy):
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
-        """Return the policy of a hatcast.toml. Raises HatcastError."""
+        """Return the policy of a hatcast.toml, without its other tables: a user key, for example, is not part of it.
+
+        Raises HatcastError.
+        """
         tables: list[dict[str, Any]] = []
 
         def keep(table: dict[str, Any]) -> dict[str, Any]:
