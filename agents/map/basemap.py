@@ -37,10 +37,15 @@ class BadBasemap(HatcastError):
 
 @dataclass(frozen=True, slots=True)
 class Basemap:
-    """A checked archive: its file, and whom the page credits, each a text and an address or ""."""
+    """A checked archive.
+
+    credits   whom the page credits, each a text and an address or ""
+    bounds    west, south, east and north, in degrees
+    """
 
     path: Path
     credits: tuple[tuple[str, str], ...]
+    bounds: tuple[float, float, float, float]
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         """Register its path."""
@@ -69,7 +74,9 @@ def read_basemap(path: Path) -> Basemap:
         raise BadBasemap(path, f"cannot be read ({error.strerror})", "check the file and its permissions") from None
     if header["tile_data_offset"] + header["tile_data_length"] > size:
         raise BadBasemap(path, "is cut off", _FETCH)
-    return Basemap(path, _credits(_metadata(path, content, header["internal_compression"])))
+    west, south, east, north = (header[f"{name}_e7"] / 1e7 for name in ("min_lon", "min_lat", "max_lon", "max_lat"))
+    metadata = _metadata(path, content, header["internal_compression"])
+    return Basemap(path, _credits(metadata), (west, south, east, north))
 
 
 def _header(path: Path, reader: Any) -> Mapping[str, Any]:

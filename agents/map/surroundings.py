@@ -68,7 +68,7 @@ def render_surroundings(network: Network | None = None, basemap: Basemap | None 
     """Render the responses."""
     overview = {
         "timetable": None if network is None else {"routes": len(network.routes), "stops": len(network.stops)},
-        "basemap": None if basemap is None else {"url": URL, "credits": [_credit(*each) for each in basemap.credits]},
+        "basemap": None if basemap is None else _basemap(basemap),
     }
     if network is None:
         return Surroundings(_body(overview, JSON), basemap=basemap)
@@ -81,8 +81,9 @@ def _body(content: object, kind: str) -> Body:
     return Body(msgspec.json.encode(content), kind, level=_GZIP_LEVEL)
 
 
-def _credit(text: str, link: str) -> dict[str, str]:
-    return {"text": text, "link": link}
+def _basemap(basemap: Basemap) -> dict[str, Any]:
+    credited = [{"text": text, "link": link} for text, link in basemap.credits]
+    return {"url": URL, "bounds": basemap.bounds, "credits": credited}
 
 
 def _collection(features: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -71,11 +71,22 @@ def test_routes_and_streets_are_drawn_under_the_hexagons_in_either_scheme(
              Number(getComputedStyle(document.querySelector(`.leaflet-${name}-pane`)).zIndex))"""
     )
     assert order == sorted(order)
-    assert page.locator("path.graticule").count() == 0, "the base map takes its place"
     credit = page.get_by_role("link", name="© OpenStreetMap")
     expect(credit).to_have_attribute("href", "https://www.openstreetmap.org/copyright")
     assert serious_problems(page) == []
     picture(page, f"surroundings-{scheme}")
+
+
+def test_beyond_the_base_map_are_lines_of_latitude_and_longitude(mapped_day: Day, open_page: OpenPage) -> None:
+    page = open_page(mapped_day.url, foreseen=READS)
+    wait_for_colour(page, "tile", "#b9c9d6", 2_000)
+    assert page.locator("path.graticule").count() == 0, "the base map takes their place"
+    for _ in range(4):
+        page.mouse.move(60, 500)
+        page.mouse.down()
+        page.mouse.move(860, 500, steps=4)
+        page.mouse.up()
+    expect(page.locator("path.graticule")).not_to_have_count(0)
 
 
 def test_colours_follow_the_readers_scheme_without_a_reload(mapped_day: Day, open_page: OpenPage) -> None:

@@ -157,6 +157,7 @@ def test_credits_are_the_texts_and_safe_links_of_the_archives_attribution(
     assert list(read_basemap(path).credits) == credited
     answer = json.loads(ask(read(tmp_path, basemap="a.pmtiles"), "/api/v1/surroundings")[2])
     assert answer["basemap"]["url"] == "basemap.pmtiles"
+    assert answer["basemap"]["bounds"] == [-180, -90, 180, 90]
     assert [(each["text"], each["link"]) for each in answer["basemap"]["credits"]] == credited
 
 

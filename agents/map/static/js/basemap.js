@@ -11,13 +11,15 @@ const DARK = matchMedia("(prefers-color-scheme: dark)");
 export class Basemap {
   #map;
   #url;
+  #bounds;
   #hasStreetNames;
   #layers = [];
 
-  // basemap: the address of the archive, and whom to credit, each { text, link }
-  constructor(map, { url, credits }, { hasStreetNames }) {
+  // basemap: the address of the archive, its bounds in degrees, and whom to credit, each { text, link }
+  constructor(map, { url, bounds: [west, south, east, north], credits }, { hasStreetNames }) {
     this.#map = map;
     this.#url = new URL(url, document.baseURI).href;
+    this.#bounds = L.latLngBounds([south, west], [north, east]);
     this.#hasStreetNames = hasStreetNames;
     map.createPane("names").style.zIndex = NAMES_Z;
     map.getPane("names").setAttribute("aria-hidden", "true");
@@ -34,7 +36,7 @@ export class Basemap {
     for (const layer of this.#layers) layer.remove();
     const scheme = DARK.matches ? "dark" : "light";
     const flavor = flavorOf(scheme);
-    const options = { url: this.#url, attribution: "", noWrap: true };
+    const options = { url: this.#url, attribution: "", bounds: this.#bounds };
     this.#layers = [
       library.leafletLayer({ ...options, paintRules: library.paintRules(flavor), labelRules: [] }),
       library.leafletLayer({ ...options, paintRules: [], labelRules: namesOf(library, flavor, this.#hasStreetNames), pane: "names" }),

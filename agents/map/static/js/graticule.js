@@ -6,7 +6,7 @@ const MIN_SPACING = 130; // pixels between two lines
 export const Graticule = L.LayerGroup.extend({
   onAdd(map) {
     L.LayerGroup.prototype.onAdd.call(this, map);
-    map.createPane("graticule").style.zIndex = 300;
+    (map.getPane("graticule") ?? map.createPane("graticule")).style.zIndex = 300;
     map.on("moveend zoomend resize", this._redraw, this);
     this._redraw();
   },

@@ -1,5 +1,7 @@
 // Names of stops over the hexagons, at close zooms: as many as fit beside each other, those with most routes first.
 
+import { element } from "./dom.js";
+
 const PANE_Z = 470; // over the hexagons, under tooltips
 const LEAST_ZOOM = 13;
 const MOST = 120; // names at a time
@@ -49,8 +51,7 @@ export const StopNames = L.LayerGroup.extend({
   },
 
   _add({ name, place }) {
-    const html = document.createElement("span");
-    html.textContent = name;
+    const html = element("div", {}, element("i"), element("span", {}, name));
     const icon = L.divIcon({ html, className: "stop", iconSize: null });
     this.addLayer(L.marker(place, { icon, interactive: false, keyboard: false, pane: "stops" }));
   },

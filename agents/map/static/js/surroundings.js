@@ -18,8 +18,8 @@ export async function addSurroundings(model, map, graticule) {
   mark();
   DARK.addEventListener("change", mark);
   if (basemap !== null) {
-    graticule.remove();
     new Basemap(map, basemap, { hasStreetNames: timetable === null });
+    replace(graticule, map, basemap.bounds);
   }
   if (timetable === null) return;
   const [routes, stops] = await Promise.all([load(PATHS.routes), load(PATHS.stops)]);
@@ -27,6 +27,14 @@ export async function addSurroundings(model, map, graticule) {
   new StopNames(stops).addTo(map);
   model.places = new Places(stops);
   model.changed();
+}
+
+// The graticule is for places that the base map does not have.
+function replace(graticule, map, [west, south, east, north]) {
+  const bounds = L.latLngBounds([south, west], [north, east]);
+  const update = () => (map.getBounds().intersects(bounds) ? graticule.remove() : graticule.addTo(map));
+  map.on("moveend", update);
+  update();
 }
 
 // Retried until the server answers: a page on a wall display is never reloaded.
