@@ -133,16 +133,17 @@ class TimetableView(msgspec.Struct, frozen=True):
 
 
 class Credit(msgspec.Struct, frozen=True):
-    """Attribution of the base map."""
+    """A part of the base map's attribution; `link` is "" without one."""
 
     text: str
-    link: str | None
+    link: str
 
 
 class BasemapView(msgspec.Struct, frozen=True):
-    """Base map."""
+    """Base map; `bounds`: west, south, east and north, in degrees."""
 
     url: str
+    bounds: tuple[float, float, float, float]
     credits: list[Credit]
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from hatcast.agents.map.awaited import AwaitedReleases
+from hatcast.agents.map.basemap import Basemap
 from hatcast.agents.map.openapi import PATH, document
 from hatcast.agents.map.server import application
 from hatcast.agents.map.surroundings import render_surroundings
@@ -52,6 +54,10 @@ WRONG = (
 
 
 LINE = ((21.1, 72.8), (21.2, 72.9))
+OSM = ("© OpenStreetMap", "https://www.openstreetmap.org/copyright")
+BASEMAP = Basemap(Path("city.pmtiles"), (OSM, ("Us", "")), (72.6, 19.0, 72.8, 19.2))
+    Path("city.pmtiles"), (("© OpenStreetMap", "https://osm.example/"), ("Us", "")), (72.6, 19, 72.8, 19.2)
+)
 NETWORK = Network((Route("1", "Ring", "0055aa", (LINE,)), Route("2", "", "", ())), (Stop("Mill", LINE[0], ("1",)),))
 
 
@@ -102,7 +108,7 @@ def test_every_path_of_the_server_is_in_the_document() -> None:
 def test_every_response_is_as_the_document_says(path: str) -> None:
     stored = made()
     publish(stored, [budget()])
-    surroundings = render_surroundings(NETWORK)
+    surroundings = render_surroundings(NETWORK, BASEMAP)
 
     async def run() -> None:
         async with served(stored, surroundings) as (url, client):
