@@ -1,6 +1,7 @@
 """The map over its surroundings: routes, names of stops and a base map, and where a hexagon is in words."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.accessibility import serious_problems
 from tests.browser.conftest import OpenPage, picture
 from tests.browser.day import Day, hexagons, open_day
+from tests.browser.saved import check_picture, saved
 from tests.displaying import CELLS
 from tests.surroundings import HUB, write_basemap, write_timetable
 
@@ -187,3 +189,14 @@ def test_a_map_without_surroundings_loads_none_of_it(day: Day, open_page: OpenPa
     context.close()
     assert f"{day.url}api/v1/surroundings" in asked
     assert not [each for each in asked if SCRIPT in each or each.endswith(("/routes", "/stops", ".pmtiles"))]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_saved_picture_has_the_base_map_routes_and_stops(
+    mapped_day: Day, open_page: OpenPage, scheme: str, tmp_path: Path
+) -> None:
+    page = open_page(mapped_day.url, foreseen=READS, color_scheme=scheme)
+    zoom_in(page, 3)
+    wait_for_colour(page, "routes", "#d7263d", 500)
+    expect(page.locator(".stop span").first).to_be_visible()
+    check_picture(page, saved(page, "#save-png", tmp_path))

@@ -33,6 +33,8 @@ export class MapView {
   #polygons = new Map();
   #fittedPolicy = null;
   #fittedZoom = 0;
+  #isFitting = false;
+  #isMoved = false; // by the reader, since the map was fitted
 
   constructor(model, node) {
     this.#model = model;
@@ -40,8 +42,10 @@ export class MapView {
     L.control.zoom({ position: "topright" }).addTo(this.#map);
     L.control.scale({ imperial: false, position: "bottomright" }).addTo(this.#map);
     addSurroundings(model, this.#map, new Graticule().addTo(this.#map));
+    this.#map.on("movestart zoomstart", () => (this.#isMoved ||= !this.#isFitting));
     new ResizeObserver(() => {
       this.#map.invalidateSize();
+      if (!this.#isMoved) this.#fittedPolicy = null; // the text above it may have grown
       this.#fit();
     }).observe(node);
   }
@@ -66,7 +70,7 @@ export class MapView {
   // Show at least these bounds, at the size that the map has now.
   show(bounds) {
     this.#map.invalidateSize({ pan: false });
-    this.#map.fitBounds(bounds, { animate: false });
+    this.#fitTo(bounds, {});
   }
 
   draw() {
@@ -146,15 +150,22 @@ export class MapView {
     return element("div", {}, ...lines, place === null ? null : element("span", { class: "where" }, place), element("code", {}, cell));
   }
 
-  // Fit the view once per policy, as soon as the map is visible; after that the reader controls it.
+  // Fit the view once per policy, as soon as the map is visible, and again when its size changes, until the reader moves it.
   #fit() {
     const node = this.#map.getContainer();
     const visible = node.clientWidth > 0 && node.clientHeight > 0; // not behind the table
     if (!visible || this.#fittedPolicy === this.#model.policy || this.#polygons.size === 0) return;
     this.#fittedPolicy = this.#model.policy;
     this.#map.invalidateSize({ pan: false }); // the map may just have got its place on the page
-    this.#map.fitBounds(this.#all(), { padding: [24, 24], animate: false });
+    this.#fitTo(this.#all(), { padding: [24, 24] });
+    this.#isMoved = false;
     this.#fittedZoom = this.#map.getZoom();
+  }
+
+  #fitTo(bounds, options) {
+    this.#isFitting = true;
+    this.#map.fitBounds(bounds, { ...options, animate: false });
+    this.#isFitting = false;
   }
 
   #all() {

@@ -21,46 +21,82 @@ export function paint(context, node, { left, top }) {
 function paintNode(context, node) {
   const style = getComputedStyle(node);
   if (style.display === "none" || style.visibility === "hidden" || LEFT_OUT.some((name) => node.classList.contains(name))) return;
+  const opacity = Number(style.opacity);
+  if (opacity === 1) return paintOpaque(context, node, style);
+  // Parts that overlap are seen through together, so they are drawn apart first.
+  const layer = document.createElement("canvas");
+  [layer.width, layer.height] = [context.canvas.width, context.canvas.height];
+  const inside = layer.getContext("2d");
+  inside.setTransform(context.getTransform());
+  paintOpaque(inside, node, style);
   context.save();
-  context.globalAlpha *= Number(style.opacity);
+  context.resetTransform();
+  context.globalAlpha *= opacity;
+  context.drawImage(layer, 0, 0);
+  context.restore();
+}
+
+function paintOpaque(context, node, style) {
   if (node instanceof SVGElement && !(node instanceof SVGSVGElement)) paintShape(context, node, style);
-  else paintBox(context, node, style);
+  else {
+    const box = node.getBoundingClientRect();
+    paintBox(context, node, style, box);
+    paintBefore(context, node, box);
+  }
   for (const child of ordered(node)) {
     if (child instanceof Text) paintText(context, child, style);
     else if (child instanceof Element && child.localName !== "defs") paintNode(context, child);
   }
-  context.restore();
 }
 
-// The panes of the map overlap by their z-index.
+// The panes and controls of the map overlap by their z-index; a node without one has the highest of its children.
+const depth = (node) => {
+  if (!(node instanceof HTMLElement)) return 0;
+  const { zIndex } = getComputedStyle(node);
+  return zIndex === "auto" ? Math.max(0, ...[...node.children].map((child) => Number(getComputedStyle(child).zIndex) || 0)) : Number(zIndex);
+};
+
 function ordered(node) {
-  const depth = (child) => (child instanceof HTMLElement ? Number(getComputedStyle(child).zIndex) || 0 : 0);
   return [...node.childNodes].map((child) => [depth(child), child]).sort(([one], [other]) => one - other).map(([, child]) => child);
 }
 
-function paintBox(context, node, style) {
-  const { left, top, width, height } = node.getBoundingClientRect();
-  if (width === 0 || height === 0) return;
+// A mark that the style sheet puts before a node, such as the dot of a stop.
+function paintBefore(context, node, { left, top }) {
+  const style = getComputedStyle(node, "::before");
+  if (style.content === "none" || style.position !== "absolute" || style.display === "none") return;
+  const [x, y, width, height] = [style.left, style.top, style.width, style.height].map(parseFloat);
+  paintBox(context, null, style, { left: left + x, top: top + y, width, height });
+}
+
+// node: null for a mark, which has no picture
+function paintBox(context, node, style, { left, top, width, height }) {
+  if (!(width > 0 && height > 0)) return;
   context.fillStyle = style.backgroundColor;
   context.beginPath();
-  context.roundRect(left, top, width, height, parseFloat(style.borderTopLeftRadius) || 0);
+  const radius = parseFloat(style.borderTopLeftRadius) || 0;
+  context.roundRect(left, top, width, height, radius);
   context.fill();
   const isPicture = node instanceof HTMLCanvasElement || (node instanceof HTMLImageElement && node.complete && node.naturalWidth > 0);
   if (isPicture) context.drawImage(node, left, top, width, height);
-  const sides = { Top: [left, top, width, 0], Right: [left + width, top, 0, height], Bottom: [left, top + height, width, 0], Left: [left, top, 0, height] };
-  for (const [side, [x, y, right, down]] of Object.entries(sides)) {
-    const thickness = parseFloat(style[`border${side}Width`]);
-    if (thickness > 0) line(context, [x, y, x + right, y + down], thickness, style[`border${side}Color`]);
+  const around = parseFloat(style.borderTopWidth);
+  if (radius > 0 && around > 0 && style.borderWidth === style.borderTopWidth) {
+    context.lineWidth = around;
+    context.strokeStyle = style.borderTopColor;
+    context.stroke();
+    return;
   }
-}
-
-function line(context, [x1, y1, x2, y2], width, colour) {
-  context.beginPath();
-  context.moveTo(x1, y1);
-  context.lineTo(x2, y2);
-  context.lineWidth = width;
-  context.strokeStyle = colour;
-  context.stroke();
+  const thickness = (side) => parseFloat(style[`border${side}Width`]) || 0;
+  const sides = {
+    Top: [left, top, width, thickness("Top")],
+    Right: [left + width - thickness("Right"), top, thickness("Right"), height],
+    Bottom: [left, top + height - thickness("Bottom"), width, thickness("Bottom")],
+    Left: [left, top, thickness("Left"), height],
+  };
+  for (const [side, box] of Object.entries(sides)) {
+    if (thickness(side) === 0) continue;
+    context.fillStyle = style[`border${side}Color`];
+    context.fillRect(...box);
+  }
 }
 
 // Word by word, each where the browser has set it.

@@ -6,12 +6,12 @@ import { dayOf, hoursOf, zoneOf } from "./texts.js";
 
 const MARGIN = 18; // px
 const WIDTH_MIN = 360;
-const LEGEND_MAX = 380;
+const NOTES_MIN = 260; // beside the legend; where there is less room they are below it
 const RATIO_MIN = 2; // pixels of the picture per pixel of the page
 const SIDE_MAX = 8_192; // pixels: more than some browsers can draw
 const KINDS = {
   estimates: "Estimates, made of private releases alone",
-  releases: "Private releases: each mean has random noise, so that it does not reveal how fast any one vehicle went",
+  releases: "Private releases: each mean has random noise, which hides any single vehicle",
 };
 
 // Return a canvas. The map must be on the page.
@@ -20,7 +20,7 @@ export function picture(model) {
   const legend = legendOf(model);
   const width = Math.max(WIDTH_MIN, Math.ceil(map.width));
   const legendWidth = Math.ceil(legend.getBoundingClientRect().width);
-  const isWide = width >= legendWidth + LEGEND_MAX;
+  const isWide = width >= legendWidth + NOTES_MIN;
   const layout = { width, map, legend, isWide, left: isWide ? legendWidth + 3 * MARGIN : MARGIN };
   const measured = document.createElement("canvas").getContext("2d");
   const height = draw(measured, model, layout); // once for its height
@@ -45,9 +45,9 @@ function draw(context, model, { width, map, legend, isWide, left }) {
   y = write(context, document.title, MARGIN, y, { ...ink, size: 14, weight: 400 });
   y = write(context, `${dayOf(shown.start)}, ${hoursOf(shown)} (${zoneOf(shown.end)})`, MARGIN, y, { ...ink, size: 20, weight: 650 });
   y = write(context, `${KINDS[kind]}. Policy ${policy}.`, MARGIN, y, { ...ink, size: 13, weight: 400, colour: colour("--soft") });
-  y += MARGIN / 2;
+  y = Math.round(y + MARGIN / 2); // sharp lines: whole pixels
   context.save();
-  context.translate((width - map.width) / 2, y);
+  context.translate(Math.floor((width - map.width) / 2), y);
   paint(context, byId("map"), map);
   context.restore();
   y += map.height + MARGIN;
