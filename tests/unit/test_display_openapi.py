@@ -56,8 +56,6 @@ WRONG = (
 LINE = ((21.1, 72.8), (21.2, 72.9))
 OSM = ("© OpenStreetMap", "https://www.openstreetmap.org/copyright")
 BASEMAP = Basemap(Path("city.pmtiles"), (OSM, ("Us", "")), (72.6, 19.0, 72.8, 19.2))
-    Path("city.pmtiles"), (("© OpenStreetMap", "https://osm.example/"), ("Us", "")), (72.6, 19, 72.8, 19.2)
-)
 NETWORK = Network((Route("1", "Ring", "0055aa", (LINE,)), Route("2", "", "", ())), (Stop("Mill", LINE[0], ("1",)),))
 
 
