@@ -55,8 +55,8 @@ def command(**given: Unpack[_Options]) -> None:
     release_id and the same bytes.
 
     With -o the records are written to a file and not printed. JSON lines and CSV grow line by line; a Parquet or
-    GeoJSON file gets its name at the end. With means and answers, or estimates, the rows of a file of CSV or Parquet
-    name their table.
+    GeoJSON file gets its name at the end. With records of several topics, as by default, the first column of CSV and
+    Parquet is `table`: releases, answers or estimates.
     """
     check_one_output(given["output"], as_json=given["as_json"])
     settings = load_settings(given["config"])

@@ -29,14 +29,18 @@ class Figures:
 
 
 def figures_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Figures, list[bytes]]:
-    """Return the table of rows, and the rows as JSON objects. A list or a mapping in a row is JSON in its column.
+    """Return the table of rows, and the rows as JSON objects. A list or a mapping in a row is JSON in its column,
+    and such columns are the last.
 
     Raises ValueError without rows.
     """
     if not rows:
         raise ValueError("no rows: their columns are not known")
     names = dict.fromkeys(name for row in rows for name in row)
-    columns = [Column(name, _type_of([row.get(name) for row in rows]), _getter(name)) for name in names]
+    given = {name: [row.get(name) for row in rows] for name in names}
+    # sorted() keeps the order of the others.
+    last = sorted(names, key=lambda name: any(isinstance(each, list | dict) for each in given[name]))
+    columns = [Column(name, _type_of(given[name]), _getter(name)) for name in last]
     return Figures(columns), [msgspec.json.encode(row) for row in rows]
 
 

@@ -6,7 +6,7 @@ follows a topic has its name from the start: it grows by whole lines.
 
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -28,11 +28,15 @@ def check_target(path: Path, option: str = "-o", *, has_places: bool = True) -> 
     known = EXTENSIONS if has_places else EXTENSIONS[:-1]
     if suffix not in known:
         reason = "has no known format" if suffix not in EXTENSIONS else "would have no place on a map"
-        raise HatcastError(f"{option}: {path} {reason}; name a file that ends in {', '.join(known)}")
+        raise HatcastError(f"{option}: {path} {reason}; name a file that ends in {_listed(known)}")
     if path.exists():
         raise HatcastError(f"{option}: {path} exists already; name another file, or remove it")
     if not path.parent.is_dir():
         raise HatcastError(f"{option}: folder {path.parent} does not exist; create it, or name another")
+
+
+def _listed(extensions: Sequence[str]) -> str:
+    return f"{', '.join(extensions[:-1])} or {extensions[-1]}"
 
 
 @contextmanager

@@ -69,7 +69,7 @@ def _key_of(record: dict[str, Any]) -> str | None:
 class Day:
     """The topics, and the map over them, which may be stopped and started again on its port."""
 
-    def __init__(self, kafka: str, folder: Path, display: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(self, kafka: str, folder: Path, display: Mapping[str, Any] = MappingProxyType({})) -> None:
         self._producer = Producer({"bootstrap.servers": kafka, "log_level": 0})
         self._config = folder / "hatcast.toml"
         self._kafka = kafka
@@ -133,7 +133,7 @@ class Day:
 
 @contextmanager
 def open_day(
-    folder: Path, more: Sequence[bytes] = (), display: Mapping[str, str] = MappingProxyType({})
+    folder: Path, more: Sequence[bytes] = (), display: Mapping[str, Any] = MappingProxyType({})
 ) -> Iterator[Day]:
     """A day that has been published, and the map over it.
 

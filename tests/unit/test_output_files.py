@@ -197,6 +197,20 @@ def test_evaluate_writes_worst_cases_and_the_hybrid_model_without_loss(tmp_path:
     assert tables.count("amplification") == sum(map(len, printed["amplification"].values()))
 
 
+def test_evaluate_writes_a_row_for_each_design_limit_and_time(tmp_path: Path) -> None:
+    days = ("evaluate", "--data", DAYS[0], "--format", "capmetro", "--daily-limit", "5", "--runs", 1)
+    done = run(*days, "-o", tmp_path / "days.csv")
+    assert (done.stdout, done.stderr.splitlines()[0]) == ("", "reads raw data; nothing that it prints is private")
+    rows = rows_of(tmp_path / "days.csv")
+    assert [(row["design"], row["daily_limit"], row["when"]) for row in rows if row["daily_limit"]] == [
+        *(("tracker", "5.0", when) for when in ("live", "end")),
+        *(("array_averaging", "5.0", when) for when in ("live", "end", "released")),
+    ]
+    assert {row["design"] for row in rows if row["when"] == "constant"} == {"half_bound", "city", "cell"}
+    assert all(float(row["mae"]) > 0 for row in rows)
+    assert [*rows[0]][-1] == "settings"
+
+
 def test_survey_writes_resolutions_or_cells_and_warns_as_always(tmp_path: Path) -> None:
     surveyed = ("survey", DAYS[0], "--format", "capmetro")
     printed = json.loads(run(*surveyed, "--json").stdout)

@@ -181,10 +181,10 @@ def test_figures_are_a_table_of_their_fields() -> None:
         ("error", "NUMBER"),
         ("runs", "COUNT"),
         ("ok", "FLAG"),
-        ("steps", "TEXT"),
         ("more", "NUMBER"),
+        ("steps", "TEXT"),
     ]
-    assert csv_of_records(table, records) == b'name,error,runs,ok,steps,more\na,1.5,3,true,"[1,2]",\nb,2,,,,0.1\n'
+    assert csv_of_records(table, records) == b'name,error,runs,ok,more,steps\na,1.5,3,true,,"[1,2]"\nb,2,,,0.1,\n'
     assert table_of_records(table, records).to_pylist()[1] == {
         "name": "b",
         "error": 2.0,

@@ -124,7 +124,7 @@ def test_a_file_system_without_hard_links_will_do(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("out.xlsx", "-o: out.xlsx has no known format; name a file that ends in .jsonl, .csv, .parquet, .geojson"),
+        ("out.xlsx", "-o: out.xlsx has no known format; name a file that ends in .jsonl, .csv, .parquet or .geojson"),
         ("-", "-o: - has no known format"),
         ("out.csv.gz", "no known format"),
         ("none/out.csv", "-o: folder none does not exist; create it, or name another"),
@@ -140,7 +140,7 @@ def test_a_file_that_cannot_be_written_is_one_line(
 
 
 def test_rows_without_places_are_not_a_map(tmp_path: Path) -> None:
-    says = "would have no place on a map; name a file that ends in .jsonl, .csv, .parquet$"
+    says = "would have no place on a map; name a file that ends in .jsonl, .csv or .parquet$"
     with pytest.raises(HatcastError, match=says), open_file(tmp_path / "out.geojson", BUDGET_DAYS):
         pass
 
