@@ -57,7 +57,7 @@ def test_every_file_of_a_command_is_listed() -> None:
         (["doctor", "surplus"], "hatcast doctor: got unexpected extra argument"),
         (
             ["budget", "--config", "/none/hatcast.toml"],
-            "hatcast: /none/hatcast.toml: no such file; create it with `hatcast init` or name",
+            "hatcast: /none/hatcast.toml: no such file; create it with `hatcast init`, or name",
         ),
     ],
 )
