@@ -49,6 +49,16 @@ def _hours(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int
     return first, end
 
 
+def _value(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, str, float, float] | None:
+    if text is None:
+        return None
+    try:
+        name, unit, lower, upper = (part.strip() for part in text.split(","))
+        return name, unit, float(lower), float(upper)
+    except ValueError:
+        raise click.BadParameter('write name, unit and bounds, such as "delay,s,-600,3600"') from None
+
+
 @click.command(epilog="Example:  hatcast init --timezone Europe/Helsinki --daily-limit 2 --yes")
 @config_option
 @click.option("--name", help=f"Name of the policy.  [default: {_DEFAULTS.name}]")
@@ -62,6 +72,12 @@ def _hours(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int
     help="Hours of the day that are released: slots that start at FIRST or later, and before END.  [default: 9,21]",
 )
 @click.option("--upper-bound", type=float, metavar="KM/H", help="U: higher speeds are clipped to it.  [default: 65]")
+@click.option(
+    "--value",
+    callback=_value,
+    metavar="NAME,UNIT,LOWER,UPPER",
+    help='A value to release instead of the speed, such as "delay,s,-600,3600": [policy.value].',
+)
 @click.option(
     "--daily-limit",
     type=float,
@@ -152,6 +168,8 @@ def command(
 
 
 def _check_usage(given: dict[str, Any], recordings: tuple[Path, ...]) -> None:
+    if given["value"] is not None and given["upper_bound"] is not None:
+        raise click.UsageError("--value has its own bounds: leave --upper-bound out")
     if given["estimator"] == TRACKER and any(given[key] is not None for key in _OF_RELEASES):
         raise click.UsageError(
             "a tracker has no epsilon of a release and no K: leave --epsilon and --max-hats out, or name another"
@@ -188,8 +206,8 @@ def _planned(answers: Answers, folder: Path, recordings: tuple[Path, ...]) -> di
     (plan,) = plans.plans
     month = plan.after[max(plan.after)]
     click.echo(
-        f"Errors to expect of a mean, in km/h: {plan.first.live:.1f} as an hour closes and {plan.first.end:.1f} at the"
-        f" day's end in the first days, {month.live:.1f} and {month.end:.1f} after a month"
+        f"Errors to expect of a mean, in {policy.released_value.unit}: {plan.first.live:.1f} as an hour closes and"
+        f" {plan.first.end:.1f} at the day's end in the first days, {month.live:.1f} and {month.end:.1f} after a month"
     )
     unworthy = [
         f"{error:.1f} {when}"
@@ -227,7 +245,12 @@ def _from_options(given: dict[str, Any]) -> Answers:
     answers = {key: value for key, value in given.items() if value is not None}
     if "timezone" not in answers:
         raise click.UsageError("name the city's time zone, such as --timezone Asia/Kolkata")
-    return Answers(**{"estimator": _estimator_of(given)} | answers)
+    return Answers(**{"estimator": _estimator_of(given)} | _name_of(given) | answers)
+
+
+def _name_of(given: dict[str, Any]) -> dict[str, str]:
+    """Return the default name of a policy of another value than the speed."""
+    return {} if given.get("value") is None else {"name": f"mean-{given['value'][0].replace('_', '-')}"}
 
 
 def _ask(given: dict[str, Any], folder: Path) -> Answers:
@@ -237,6 +260,8 @@ def _ask(given: dict[str, Any], folder: Path) -> Answers:
     known: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     for key, question in _QUESTIONS.items():
         if key in known or (key in _OF_RELEASES and known.get("estimator") == TRACKER):
+            continue
+        if key == "upper_bound" and "value" in known:
             continue
 
         def read(text: Any, key: str = key) -> Any:
@@ -257,4 +282,6 @@ def _default(key: str, known: dict[str, Any]) -> Any:
         return machine_timezone()
     if key == "estimator":
         return _estimator_of(known)
+    if key == "name":
+        return _name_of(known).get("name", _DEFAULTS.name)
     return Answers(**known).limit if key == "daily_limit" else getattr(_DEFAULTS, key)

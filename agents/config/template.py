@@ -36,7 +36,7 @@ _TRACKER_REMARKS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "share": "of daily_limit, for queries as each hour closes; the rest is for the day's end",
         "objective": "what the day's end makes accurate: every hexagon alike",
-        "price": "km/h that one unit of a bus's epsilon must save",
+        "price": "error that one unit of a bus's epsilon must save, in the unit of means",
     }
 )
 _LOCALTIME: Final = Path("/etc/localtime")
@@ -49,6 +49,7 @@ class Answers:
     epsilon, max_hats_per_day   not of a tracker, which spends `daily_limit` where it helps most
     daily_limit                 None: 5 of a tracker, else the charge of `max_hats_per_day` HATs
     tracker                     keys of [policy.tracker]; empty: the defaults
+    value                       name, unit, lower and upper of another value than the speed; None: the speed
     """
 
     name: str = "bus-speeds"
@@ -64,6 +65,7 @@ class Answers:
     redis: str = "redis://localhost:6379/0"
     telemetry_format: str = "jsonl"
     telemetry_retention: str = "72h"
+    value: tuple[str, str, float, float] | None = None
 
     @property
     def limit(self) -> float:
@@ -85,7 +87,10 @@ def render_template(answers: Answers) -> str:
     remark = 'if hatcast creates the topic; "none" to replay recordings into it'
     retention = _line("telemetry_retention", answers.telemetry_retention, remark)
     name = _line("name", answers.name, "")
-    bound = _line("upper_bound", answers.upper_bound, "km/h; larger values count as this. The noise grows with it")
+    bound = ""
+    if answers.value is None:
+        line = _line("upper_bound", answers.upper_bound, "km/h; larger values count as this. The noise grows with it")
+        bound = f"{line}\n"
     zone = _line("timezone", answers.timezone, "days and their budgets are local days there")
     first, end = answers.hours
     hours = _line("hours", [first, end], f"slots that start from {first:02}:00 to {end - 1:02}:00 are released")
@@ -109,13 +114,29 @@ telemetry = "telemetry"               # key = vehicle id, one reading per record
 # a worker has started with a policy, the policy cannot change: write a new one, which `replaces` it.
 [policy]
 {name}
-{bound}
-{zone}
+{bound}{zone}
 {hours}
 h3_resolution = 7                     # hexagons of about 5 km2; 8: a seventh of that, with more noise
-
+{_value_lines(answers)}
 {privacy}
 """
+
+
+def _value_lines(answers: Answers) -> str:
+    """Return the table [policy.value]; empty for speeds."""
+    if answers.value is None:
+        return ""
+    name, unit, lower, upper = answers.value
+    lines = (
+        "",
+        "[policy.value]",
+        _line("name", name, "of the field in jsonl records, or value: docs/feeds.md"),
+        _line("unit", unit, "of that field, of the bounds below and of releases"),
+        _line("lower", lower, "smaller values count as this"),
+        _line("upper", upper, "larger values count as this. The noise grows with upper - lower"),
+        "",
+    )
+    return "\n".join(lines)
 
 
 def _privacy_lines(answers: Answers) -> Iterator[str]:

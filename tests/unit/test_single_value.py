@@ -13,10 +13,12 @@ from click.testing import CliRunner
 
 from hatcast.agents.cli.budget import command as budget
 from hatcast.agents.cli.evaluate import command as evaluate
+from hatcast.agents.cli.init import command as init
 from hatcast.agents.cli.plan import command as plan
 from hatcast.agents.cli.query import command as query
 from hatcast.agents.cli.tail import release_line
 from hatcast.agents.cli.tail_answers import answer_row
+from hatcast.agents.config.settings import load_settings
 from hatcast.agents.kafka.tail import read_release
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.sources.filter import Filter
@@ -295,3 +297,30 @@ def test_the_explained_budget_names_the_value(tmp_path: Path) -> None:
     assert "differ only in the delay in each reading of one bus" in text
     assert "Hidden is the delay in each reading of a bus." in text
     assert "that a reading was exactly 0" not in text
+
+
+def test_init_writes_the_value_and_asks_for_no_upper_bound(tmp_path: Path) -> None:
+    path = tmp_path / "first.toml"
+    options = ["--yes", "--timezone", "UTC", "--config", str(path)]
+    done = CliRunner().invoke(init, [*options, "--value", "delay,s,-600,3600"])
+    assert done.exit_code == 0, done.output
+    made = load_settings(path).policy
+    assert (made.name, made.released_value.name, made.released_value.unit) == ("mean-delay", "delay", "s")
+    assert (made.lower, made.upper_bound) == (-600_000, 4_200_000)
+    assert "upper_bound" not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--value", "delay,s,-600"), 'write name, unit and bounds, such as "delay,s,-600,3600"'),
+        (("--value", "delay,s,0,1", "--upper-bound", "65"), "--value has its own bounds: leave --upper-bound out"),
+        (("--value", "delay,s,1,0"), "policy.value.upper: 0 is not above lower"),
+        (("--value", "pm25,ug/m3,0,500", "--format", "itms"), "itms records have no value but the speed"),
+    ],
+)
+def test_init_rejects_a_value_that_no_policy_can_have(options: tuple[str, ...], line: str, tmp_path: Path) -> None:
+    given = ["--yes", "--timezone", "UTC", "--config", str(tmp_path / "first.toml"), *options]
+    done = CliRunner().invoke(init, given)
+    assert line in (done.output + str(done.exception))
+    assert not (tmp_path / "first.toml").exists()
