@@ -16,6 +16,7 @@ from hatcast.agents.research.evaluate.days.replay import TrackerDesign
 from hatcast.agents.research.plan.counts import Counts, counts_of_days
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.tracker_keys import Objective
+from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.tracker.query import Query
 from hatcast.stream.tracker.tracker import HatUsers, Tracker
 
@@ -63,7 +64,7 @@ def command(  # noqa: PLR0913, PLR0917 - click's way
 
 def _recorded_counts() -> Counts:
     policy = replace(policy_of_recordings(None, "capmetro"), max_hats_per_day=TRACKER_CAP)
-    with open_days([_DATA / f"{date}.csv.gz" for date in _DATES], "capmetro") as recordings:
+    with open_days([_DATA / f"{date}.csv.gz" for date in _DATES], FORMATS["capmetro"]) as recordings:
         return counts_of_days(with_users(recordings.days(policy, lambda _: None), _MIN_USERS))
 
 

@@ -25,16 +25,17 @@ from hatcast.agents.batch.run import (
 from hatcast.agents.cli.batch_tables import ShownRelease, releases_table, show_answers, show_hats, show_outcomes
 from hatcast.agents.cli.files import check_one_output, output_option, write_records
 from hatcast.agents.cli.options import config_option, days_of, json_option
+from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.recordings.dump_file import DUMP, Dump
 from hatcast.agents.recordings.files import open_recording
 from hatcast.stream.policy.policy import Policy, Relation
-from hatcast.stream.readings.formats import FORMATS, format_with
+from hatcast.stream.readings.formats import FormatChoice
 
 
 @click.command(epilog="Example:  hatcast batch suratITMS.json --format itms --config hatcast.toml")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-@click.option("--format", "name", type=click.Choice([*FORMATS, DUMP.name]), required=True, help="Format of the files.")
+@format_options(required=True, also=(DUMP.name,), of="files")
 @config_option
 @click.option(
     "--contributions", is_flag=True, help="Also print users, readings, sum and maximum of each HAT. Not private."
@@ -56,7 +57,7 @@ from hatcast.stream.readings.formats import FORMATS, format_with
 def command(
     *,
     files: tuple[Path, ...],
-    name: str,
+    feed_format: FormatChoice,
     config: Path,
     contributions: bool,
     as_json: bool,
@@ -88,14 +89,14 @@ def command(
     if contributions and ledger is not None:
         raise click.UsageError("--contributions is not private and --ledger is: choose one")
     if estimates and ledger is None:
-        if name != DUMP.name or contributions:
+        if feed_format.name != DUMP.name or contributions:
             raise click.UsageError("--estimates is for a dump of hats.means (--format kafka), or with --ledger")
         _estimate(files, settings, output)
         return
     if estimates and not as_json and output is None:
         raise click.UsageError("--estimates with --ledger prints JSON lines: add --json, or -o FILE")
     _check_release(settings, ledger, days, reports)
-    feed = DUMP if name == DUMP.name else format_with(name, settings.policy.value_units)
+    feed = DUMP if feed_format == FormatChoice(DUMP.name) else checked_format(feed_format, settings.policy, files)
     run = Run(settings, files_input(files, feed), reports, _progress, lambda line: click.echo(line, err=True))
     if ledger is not None:
         _release(run, ledger, days, _Output(file=output, as_json=as_json, with_estimates=estimates))

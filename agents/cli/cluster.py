@@ -11,9 +11,9 @@ from rich.console import Console
 
 from hatcast.agents.cli.options import FiniteRange, config_option, json_option, plot_option
 from hatcast.agents.cli.progress import progress_bars
-from hatcast.agents.cli.recordings import format_option
+from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.config.settings import load_settings
-from hatcast.stream.readings.formats import format_with
+from hatcast.stream.readings.formats import FormatChoice
 
 _RELEASE_OPTIONS: Final = {
     "feed_format": "--format",
@@ -37,7 +37,7 @@ class _Options(TypedDict):
     """Parsed command-line options."""
 
     files: tuple[Path, ...]
-    feed_format: str | None
+    feed_format: FormatChoice | None
     config: Path
     epsilon: float | None
     clusters: int
@@ -77,7 +77,7 @@ Examples:
 
 @click.command(epilog=_EPILOG)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
-@format_option
+@format_options(of="files")
 @config_option
 @click.option(
     "--epsilon",
@@ -211,7 +211,7 @@ def _reject(options: dict[str, str], reason: str) -> None:
             raise click.UsageError(f"{option} {reason}")
 
 
-def _release(given: _Options, epsilon: float, feed_format: str) -> None:
+def _release(given: _Options, epsilon: float, feed_format: FormatChoice) -> None:
     from hatcast.agents.research.cluster import show
     from hatcast.agents.research.cluster.release import Blend, ClusteringOptions, check_relation, release
     from hatcast.agents.research.cluster.vectors import read_vectors, select_slots
@@ -228,10 +228,9 @@ def _release(given: _Options, epsilon: float, feed_format: str) -> None:
     # All public parameters are checked before any file is read.
     setting = Setting(len(slots), top_of(policy), given["clusters"], given["iterations"], epsilon, given["seed"])
     options = ClusteringOptions(setting, given["local"] or 0.0, Blend(given["blend"]))
+    feed = checked_format(feed_format, policy, given["files"])
     with progress_bars() as add_bar:
-        vectors = read_vectors(
-            given["files"], format_with(feed_format, policy.value_units), settings, slots, add_bar("reading", None)
-        )
+        vectors = read_vectors(given["files"], feed, settings, slots, add_bar("reading", None))
         released = release(vectors, policy, options, SystemNoise())
     click.echo(show.cost_notice(released), err=True)
     record = released.record()

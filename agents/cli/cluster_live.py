@@ -8,7 +8,9 @@ import click
 import msgspec
 from rich.console import Console
 
+from hatcast.agents.cli.recordings import checked_format
 from hatcast.agents.config.settings import load_settings
+from hatcast.stream.readings.formats import FormatChoice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +28,7 @@ class LiveArguments:
     state: Path
     round_s: float
     files: Sequence[Path]
-    feed_format: str | None
+    feed_format: FormatChoice | None
     ledger: Path | None
     plot_file: Path | None
     as_json: bool
@@ -38,7 +40,6 @@ def run(given: LiveArguments) -> None:
     from hatcast.agents.research.cluster.live.plan import Chosen
     from hatcast.agents.research.cluster.live.run import LiveOptions, run_live
     from hatcast.agents.research.cluster.vectors import select_slots
-    from hatcast.stream.readings.formats import format_with
 
     settings = load_settings(given.config)
     policy = settings.policy
@@ -57,7 +58,7 @@ def run(given: LiveArguments) -> None:
         state=given.state,
         round_s=given.round_s,
         files=given.files,
-        feed=None if given.feed_format is None else format_with(given.feed_format, policy.value_units),
+        feed=None if given.feed_format is None else checked_format(given.feed_format, policy, given.files),
         ledger=given.ledger,
     )
     console = Console(stderr=True)

@@ -7,9 +7,10 @@ from typing import Final, TypedDict, Unpack
 import click
 from rich.console import Console
 
+from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.demo.defaults import TOPIC_NAMES
 from hatcast.agents.demo.embedded import Services
-from hatcast.stream.readings.formats import FORMATS
+from hatcast.stream.readings.formats import FormatChoice
 
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
@@ -18,7 +19,7 @@ class _Options(TypedDict):
     """Parsed command-line options."""
 
     files: tuple[Path, ...]
-    feed_format: str | None
+    feed_format: FormatChoice | None
     speedup: float | None
     seconds: float | None
     port: int | None
@@ -40,7 +41,7 @@ class _Options(TypedDict):
     metavar="FILE",
     help="A recording, plain, gzip or Parquet. Repeatable: all are sent together, in the order of arrival.",
 )
-@click.option("--format", "feed_format", type=click.Choice(list(FORMATS)), help="Format of the recordings.")
+@format_options(of="recordings")
 @click.option(
     "--speedup",
     type=click.FloatRange(min=0),
@@ -105,4 +106,15 @@ def command(**given: Unpack[_Options]) -> None:
             gtfs=given["gtfs"],
             basemap=given["basemap"],
         )
+        if given["feed_format"] is not None:
+            _check_format(given["feed_format"], given, hybrid=options.hybrid)
         run_demo(services, options, view)
+
+
+def _check_format(choice: FormatChoice, given: _Options, *, hybrid: bool) -> None:
+    """Show how named columns are read, before the demo begins. Raises HatcastError."""
+    from hatcast.agents.demo.defaults import demo_settings
+    from hatcast.agents.demo.embedded import Addresses
+
+    settings = demo_settings(Addresses("", ""), given["config"], choice, hybrid=hybrid)
+    checked_format(choice, settings.policy, given["files"])

@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from hatcast.agents.cli.options import FiniteRange, config_option, json_option, vehicles_of
+from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.cli.signals import stop_on_signals
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.agents.device.run import DeviceOptions, run_city, run_live, run_recording
@@ -21,7 +22,7 @@ from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.sources.replay import replay_pace
 from hatcast.agents.sources.synthetic import CityOptions
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.readings.formats import FORMATS, format_with
+from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.readings.reading import Reading, canonical_vehicle
 from hatcast.stream.readings.recording import Recording
 
@@ -47,7 +48,7 @@ def _own_id(_: click.Context, __: click.Parameter, text: str | None) -> str | No
 
 @click.command(epilog=_EPILOG)
 @click.argument("files", nargs=-1, metavar="[FILE...]")
-@click.option("--format", "form", type=click.Choice(list(FORMATS)), default="jsonl", show_default=True)
+@format_options(default="jsonl", of="readings")
 @click.option("--mqtt", metavar="URL", help="Live, mqtt://user@host:1883/topic or mqtts://; HATCAST_FEED_PASSWORD.")
 @click.option("--vehicle", callback=_own_id, metavar="ID", help="Vehicle of this device, if the source has several.")
 @click.option(
@@ -169,7 +170,7 @@ def _timer(seconds: float | None, stop: threading.Event) -> Iterator[None]:
 
 def _live(settings: Settings, given: dict[str, Any], options: DeviceOptions, stop: threading.Event) -> Summary:
     configure_logs()
-    feed = format_with(given["form"], settings.policy.value_units)
+    feed = policy_format(given["feed_format"], settings.policy, live=True)
     accepts = _filter(given["vehicle"], "the source")
     if given["mqtt"] is None:
         # Its own file object: Python closes sys.stdin at exit, which fails while a thread reads it.
@@ -190,7 +191,7 @@ def _recorded(
     settings: Settings, files: tuple[str, ...], given: dict[str, Any], options: DeviceOptions, stop: threading.Event
 ) -> Summary:
     pace = replay_pace(settings.policy, _speedup(given), stop)
-    with open_recording(files, format_with(given["form"], settings.policy.value_units)) as recording:
+    with open_recording(files, checked_format(given["feed_format"], settings.policy, files)) as recording:
         if given["fleet"] is None and given["vehicles"] is None:
             accepts = _filter(given["vehicle"], ", ".join(files))
             if given["vehicle"] is None and len(vehicles_in(recording)) > 1:

@@ -1,6 +1,5 @@
 """`hatcast evaluate`: compare estimators by simulation."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Unpack
@@ -14,13 +13,14 @@ from hatcast.agents.cli.evaluate_worst import WorstJob, evaluate_worst
 from hatcast.agents.cli.files import output_option, write_figures
 from hatcast.agents.cli.options import epsilons_of, json_option, plot_option
 from hatcast.agents.cli.progress import progress_bars
-from hatcast.agents.cli.recordings import format_option, more_argument, policy_option
+from hatcast.agents.cli.recordings import checked_format, format_options, more_argument, policy_option
 from hatcast.agents.research.evaluate import hybrid, hybrid_map, hybrid_show, rows, show
 from hatcast.agents.research.evaluate.comparison import Hat, compare
 from hatcast.agents.research.evaluate.contenders import DEFAULT, default_estimators, parse_contender
 from hatcast.agents.research.evaluate.inputs import hat_of_counts, hat_of_recording
 from hatcast.agents.research.evaluate.values import VALUES
 from hatcast.stream.policy.tracker_keys import Objective
+from hatcast.stream.readings.formats import FormatChoice
 
 _EPSILONS: Final = "0.5,1,1.5,2"
 _HYBRID_RUNS: Final = 1_000_000  # all runs of a point are in memory at once
@@ -39,7 +39,7 @@ _RUNS: Final = 10_000
     help="Recordings instead of --counts, as one stream. Reads raw data, not private.",
 )
 @more_argument
-@format_option
+@format_options(of="recordings")
 @policy_option
 @click.option("--hat", help="cell/date/slot; default: the HAT with the most users.")
 @click.option(
@@ -124,8 +124,7 @@ def _one_hat(given: Options) -> None:
     epsilons = epsilons_of("--eps", _EPSILONS if given["eps"] is None else given["eps"], "0.5,1,2")
     dimensions, measure = given["dimensions"], show.measure_name(given["dimensions"])
     contenders = [parse_contender(text) for text in (given["estimators"] or default_estimators(dimensions)).split(",")]
-    with progress_bars() as add_bar:
-        hat, source = _hat(given, add_bar("reading", None))
+    hat, source = _hat(given)
     scaling = given["scaling"]
     users, readings = len(hat.counts), int(hat.counts.sum())
     scaled = "" if scaling is None else f", {scaling[0]} x{scaling[1]}"
@@ -217,7 +216,7 @@ def _days(given: Options, limits: str) -> None:
     evaluate_days(
         DayOptions(
             paths=(*given["data"], *given["more"]),
-            feed_format=given["feed_format"] or "",
+            feed_format=_chosen(given),
             config=given["config"],
             limits=epsilons_of("--daily-limit", limits, "1,5,10"),
             estimators=given["estimators"],
@@ -232,11 +231,23 @@ def _days(given: Options, limits: str) -> None:
     )
 
 
-def _hat(given: Options, progress: Callable[[int], None]) -> tuple[Hat, str]:
+def _chosen(given: Options) -> FormatChoice:
+    choice = given["feed_format"]
+    if choice is None:
+        raise click.UsageError("--data needs --format")
+    return choice
+
+
+def _hat(given: Options) -> tuple[Hat, str]:
     """Return the HAT to evaluate on and its name; warn on standard error that the output is not private."""
     if given["counts"] is not None:
         click.echo("a simulation: nothing that it prints is private", err=True)
         return hat_of_counts(given["counts"], given["values"] or "iid", given["scaling"], given["dimensions"])
     click.echo("reads raw data; nothing that it prints is private", err=True)
-    recording = (*given["data"], *given["more"]), given["feed_format"] or "", given["config"]
-    return hat_of_recording(recording, given["hat"], given["scaling"], progress)
+    from hatcast.agents.research.days import policy_of_recordings
+
+    choice, paths = _chosen(given), (*given["data"], *given["more"])
+    policy = policy_of_recordings(given["config"], choice.name)
+    feed = checked_format(choice, policy, paths)
+    with progress_bars() as add_bar:
+        return hat_of_recording((paths, feed, policy), given["hat"], given["scaling"], add_bar("reading", None))

@@ -11,9 +11,11 @@ from rich.console import Console
 
 from hatcast.agents.cli.files import write_figures
 from hatcast.agents.cli.progress import progress_bars
+from hatcast.agents.cli.recordings import checked_format
 from hatcast.agents.research.evaluate.contenders import Contender
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import Objective
+from hatcast.stream.readings.formats import FormatChoice
 
 _RUNS: Final = 4
 _MOST_RUNS: Final = 1_000  # all runs of a design are in memory at once
@@ -27,7 +29,7 @@ class DayOptions:
     """Parsed options. None: the default. limits: total epsilons of a bus and day."""
 
     paths: Sequence[Path]
-    feed_format: str
+    feed_format: FormatChoice
     config: Path | None
     limits: Sequence[float]
     estimators: str | None
@@ -57,14 +59,15 @@ def evaluate_days(options: DayOptions) -> None:
     if runs > _MOST_RUNS:
         raise click.UsageError(f"--daily-limit takes up to {_MOST_RUNS:,} runs")
     designs = run.parse_designs(options.estimators or ",".join(run.DEFAULT))
-    policy = policy_of_recordings(options.config, options.feed_format)
+    policy = policy_of_recordings(options.config, options.feed_format.name)
     cap, min_users = options.of_policy(policy)
     tracker = TrackerDesign(
         _SHARE if options.share is None else options.share,
         Objective.CELLS if options.objective is None else options.objective,
     )
-    job = run.Job(options.paths, options.feed_format, policy, options.limits, designs, tracker, cap, min_users, runs)
     click.echo("reads raw data; nothing that it prints is private", err=True)
+    feed = checked_format(options.feed_format, policy, options.paths)
+    job = run.Job(options.paths, feed, policy, options.limits, designs, tracker, cap, min_users, runs)
     with progress_bars() as add_bar:
         comparison = run.compare_days(
             job, SystemNoise(), add_bar("reading", None), add_bar("replaying days", len(designs) * len(options.limits))

@@ -10,6 +10,7 @@ import click
 from hatcast.agents.cli.files import check_one_output
 from hatcast.agents.cli.recordings import check_recordings
 from hatcast.agents.research.evaluate.inputs import Scaling
+from hatcast.stream.readings.formats import FormatChoice
 
 _SHARES: Final = (1e-6, 0.999999)  # of users who trust
 _ONE_HAT, _HYBRID, _DAYS = "one HAT", "--hybrid", "--daily-limit"
@@ -46,7 +47,7 @@ class Options(TypedDict):
     dimensions: int
     data: tuple[Path, ...]
     more: tuple[Path, ...]
-    feed_format: str | None
+    feed_format: FormatChoice | None
     config: Path | None
     hat: str | None
     scaling: Scaling | None

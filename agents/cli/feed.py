@@ -10,6 +10,7 @@ import click
 
 from hatcast.agents.cli import feed_live
 from hatcast.agents.cli.options import METRICS_LISTEN, config_option, except_option, json_option, metrics_listen_option
+from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.cli.signals import stop_on_signals
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.address import Address
@@ -17,7 +18,7 @@ from hatcast.agents.config.settings import load_settings
 from hatcast.agents.recordings.files import open_recording
 from hatcast.agents.sources.replay import run_replay
 from hatcast.agents.sources.synthetic import CityOptions, run_city
-from hatcast.stream.readings.formats import FORMATS, format_with
+from hatcast.stream.readings.formats import FormatChoice
 from hatcast.stream.readings.reading import parse_time
 
 _INTERRUPTED: Final = 130
@@ -37,7 +38,7 @@ for _live in (feed_live.mqtt, feed_live.gtfs_rt, feed_live.siri, feed_live.amqp)
     epilog="Example:  hatcast feed replay 2017-03-21.csv.gz --format capmetro --speedup 60",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--format", "feed", type=click.Choice(list(FORMATS)), required=True, help="Format of the files.")
+@format_options(required=True, of="files")
 @click.option(
     "--speedup",
     type=click.FloatRange(min=0),
@@ -53,7 +54,7 @@ for _live in (feed_live.mqtt, feed_live.gtfs_rt, feed_live.siri, feed_live.amqp)
 def replay(
     *,
     files: tuple[str, ...],
-    feed: str,
+    feed_format: FormatChoice,
     speedup: float,
     no_end: bool,
     left_out: frozenset[str] | None,
@@ -65,7 +66,7 @@ def replay(
     """
     settings = load_settings(shared["config"])
     with (
-        open_recording(files, format_with(feed, settings.policy.value_units)) as recording,
+        open_recording(files, checked_format(feed_format, settings.policy, files)) as recording,
         stop_on_signals() as stop,
         _operator_server(shared["metrics_listen"]),
     ):

@@ -10,11 +10,12 @@ from urllib.parse import urlsplit
 import click
 
 from hatcast.agents.cli.options import config_option, json_option, metrics_listen_option
+from hatcast.agents.cli.recordings import format_options
 from hatcast.agents.config.address import Address
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.policy.toml_tables import duration_ms
-from hatcast.stream.readings.formats import FORMATS
+from hatcast.stream.readings.formats import FormatChoice
 
 if TYPE_CHECKING:
     from hatcast.agents.sources.connection import Source
@@ -101,7 +102,7 @@ _broker = _combined(
     callback=_filters,
     help="Topic filter, with + and #; may be repeated.",
 )
-@click.option("--format", "feed", type=click.Choice(list(FORMATS)), required=True, help="Format of the payloads.")
+@format_options(required=True, of="payloads")
 @click.option(
     "--qos", type=click.IntRange(0, 1), default=1, show_default=True, help="0: lost messages are not sent again."
 )
@@ -123,7 +124,7 @@ def mqtt(**given: Any) -> None:
     subscription = Subscription(
         given["topics"], given["qos"], given["client_id"], int(given["session"]), given["protocol"]
     )
-    _run(given, settings, given["feed"], lambda: MqttSource(endpoint, subscription, settings.topics.telemetry))
+    _run(given, settings, given["feed_format"], lambda: MqttSource(endpoint, subscription, settings.topics.telemetry))
 
 
 def _polled(every: str) -> Callable[[Function], Function]:
@@ -191,7 +192,7 @@ def _run_polls(given: dict[str, Any], name: str, accept: str = "") -> None:
         None if given["ca_file"] is None else tls_context(given["ca_file"]),
         accept,
     )
-    _run(given, settings, name, lambda: PollSource(poll), polled=True)
+    _run(given, settings, FormatChoice(name), lambda: PollSource(poll), polled=True)
 
 
 @click.command(
@@ -203,14 +204,7 @@ def _run_polls(given: dict[str, Any], name: str, accept: str = "") -> None:
 @click.option("--vhost", default="/", show_default=True)
 @click.option("--exchange", help="Create the queue as durable and bind it to this exchange.")
 @click.option("--routing-key", default="#", show_default=True, help="Routing key of that binding.")
-@click.option(
-    "--format",
-    "feed",
-    type=click.Choice(list(FORMATS)),
-    default="itms",
-    show_default=True,
-    help="Format of the bodies.",
-)
+@format_options(default="itms", of="bodies")
 @_common
 def amqp(**given: Any) -> None:
     """Send the messages of a queue, until Ctrl-C, SIGTERM or --for.
@@ -223,7 +217,7 @@ def amqp(**given: Any) -> None:
 
     endpoint = _endpoint(given, _AMQP_PORTS)
     queue = AmqpQueue(given["queue"], given["vhost"], given["exchange"], given["routing_key"])
-    _run(given, settings, given["feed"], lambda: AmqpSource(endpoint, queue))
+    _run(given, settings, given["feed_format"], lambda: AmqpSource(endpoint, queue))
 
 
 def _is_address(url: str) -> bool:
@@ -259,7 +253,12 @@ def _endpoint(given: dict[str, Any], ports: tuple[int, int]) -> "Endpoint":
 
 
 def _run(
-    given: dict[str, Any], settings: Settings, feed: str, connect: Callable[[], "Source"], *, polled: bool = False
+    given: dict[str, Any],
+    settings: Settings,
+    feed: FormatChoice,
+    connect: Callable[[], "Source"],
+    *,
+    polled: bool = False,
 ) -> None:
     from hatcast.agents.sources.live import LiveOptions, run_live
 

@@ -18,8 +18,9 @@ from hatcast.agents.config.template import (
     write_template,
 )
 from hatcast.stream.errors import HatcastError, SettingError
+from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.policy.tracker_keys import TRACKER, Objective
-from hatcast.stream.readings.formats import FORMATS
+from hatcast.stream.readings.formats import FORMATS, FormatChoice
 
 _DEFAULTS = Answers(timezone="")
 _QUESTIONS = {
@@ -195,10 +196,11 @@ def _planned(answers: Answers, folder: Path, recordings: tuple[Path, ...]) -> di
     from hatcast.agents.research.plan.show import keys_json
 
     policy = parse_template(render_template(answers), folder).policy
+    feed = policy_format(FormatChoice(answers.telemetry_format), policy)
     click.echo("reads raw data; what it chooses follows from counts alone", err=True)
     with progress_bars() as add_bar:
         reading = add_bar("reading", None)
-        counts = counts_of_recordings(recordings, answers.telemetry_format, policy, policy.min_users, reading)
+        counts = counts_of_recordings(recordings, feed, policy, policy.min_users, reading)
         if not counts.days:
             raise HatcastError(f"--recording: no hexagon and hour has {policy.min_users} buses; name other days")
         bound, objective = policy.upper_bound / 1000, Objective.CELLS

@@ -10,14 +10,15 @@ from rich.console import Console
 
 from hatcast.agents.cli.options import epsilons_of, json_option, plot_option
 from hatcast.agents.cli.progress import progress_bars
-from hatcast.agents.cli.recordings import check_recordings, format_option, more_argument, policy_option
+from hatcast.agents.cli.recordings import check_recordings, checked_format, format_options, more_argument, policy_option
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.policy.policy import Policy
 from hatcast.stream.policy.tracker_keys import Objective
+from hatcast.stream.readings.formats import Format, FormatChoice
 
 if TYPE_CHECKING:  # imported when it is needed, so that --help is fast
     from hatcast.agents.research.plan.counts import Counts
     from hatcast.agents.research.plan.grid import Plan
-    from hatcast.stream.policy.policy import Policy
 
 _TOTALS: Final = "2,5,10,20,40"
 _WRITTEN: Final = 5.0
@@ -29,7 +30,7 @@ class _Options(TypedDict):
 
     data: tuple[Path, ...]
     more: tuple[Path, ...]
-    feed_format: str | None
+    feed_format: FormatChoice | None
     counts: Path | None
     config: Path | None
     min_users: int | None
@@ -50,7 +51,7 @@ class _Options(TypedDict):
     help="Recordings, as one stream. Only who was where and how often is used, no speed.",
 )
 @more_argument
-@format_option
+@format_options(of="recordings")
 @click.option(
     "--counts",
     type=click.Path(path_type=Path),
@@ -100,9 +101,10 @@ def command(**given: Unpack[_Options]) -> None:
     totals = sorted(epsilons_of("--daily-limit", given["daily_limit"], _TOTALS))
     _check_usage(given, totals)
     text = None if given["target"] is None else _read(given["target"])
+    policy, read = _source(given)
+    upper_bound, unit = policy.upper_bound / 1000, policy.released_value.unit
     with progress_bars() as add_bar:
-        counts, policy, source = _counts(given, add_bar("reading", None))
-        upper_bound, unit = policy.upper_bound / 1000, policy.released_value.unit
+        counts, source = _counts(given, policy, read, add_bar("reading", None))
         objective = Objective(given["objective"])
         plans = grid.plan(counts, upper_bound, totals, objective, add_bar("planning", len(totals)))
     title = f"{source}: {len(counts.days)} days, {counts.hats:,} HATs"
@@ -135,23 +137,35 @@ def _check_usage(given: _Options, totals: list[float]) -> None:
         raise click.UsageError(f"--write-limit {given['written_limit']:g} is not one of --daily-limit")
 
 
-def _counts(given: _Options, progress: Callable[[int], None]) -> tuple["Counts", "Policy", str]:
-    """Return counts of the first days, the policy and the name of the source."""
+def _source(given: _Options) -> tuple[Policy, Path | Format]:
+    """Return the policy, and the file of counts or the format of the recordings."""
     from hatcast.agents.research.days import policy_of_recordings
+
+    choice = given["feed_format"]
+    policy = policy_of_recordings(given["config"], "" if choice is None else choice.name)
+    if given["counts"] is not None:
+        return policy, given["counts"]
+    assert choice is not None, "checked by _check_usage"  # noqa: S101 - for mypy
+    click.echo("reads raw data; what it prints follows from counts alone", err=True)
+    return policy, checked_format(choice, policy, (*given["data"], *given["more"]))
+
+
+def _counts(
+    given: _Options, policy: Policy, read: Path | Format, progress: Callable[[int], None]
+) -> tuple["Counts", str]:
+    """Return counts of the first days, and the name of the source."""
     from hatcast.agents.research.plan.counts import counts_of_file, counts_of_recordings
 
-    policy = policy_of_recordings(given["config"], given["feed_format"] or "")
     min_users = given["min_users"] or (_MIN_USERS if given["config"] is None else policy.min_users)
-    if given["counts"] is not None:
-        counts, source = counts_of_file(given["counts"], min_users), given["counts"].name
+    if isinstance(read, Path):
+        counts, source = counts_of_file(read, min_users), read.name
     else:
         paths = (*given["data"], *given["more"])
-        click.echo("reads raw data; what it prints follows from counts alone", err=True)
-        counts = counts_of_recordings(paths, given["feed_format"] or "", policy, min_users, progress)
+        counts = counts_of_recordings(paths, read, policy, min_users, progress)
         source = ", ".join(path.name for path in paths)
     if not counts.days:
         raise HatcastError(f"{source} has no HAT with {min_users} users; name more days, or a smaller --min-users")
-    return counts.first_days(), policy, source
+    return counts.first_days(), source
 
 
 def _read(path: Path) -> str:

@@ -1,15 +1,162 @@
-"""Options shared by the commands that read recordings: `--format`, `--config`, and files after `--data`."""
+"""Options shared by the commands that read records of a format: `--format`, `--columns`, `--config`, files."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import wraps
+from itertools import islice
 from pathlib import Path
+from typing import Any, Final, TypeVar
+from zoneinfo import ZoneInfo
 
 import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
-from hatcast.stream.readings.formats import FORMATS
+from hatcast.agents.recordings.files import open_records
+from hatcast.stream.errors import HatcastError
+from hatcast.stream.policy.formats import policy_format
+from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.formats import FORMAT_NAMES, Columns, Format, FormatChoice, Recorded
+from hatcast.stream.readings.reading import Reading, ValuesReading
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_SHOWN: Final = 3  # decoded rows
+_TRIED: Final = 1_000  # first rows, of which some have to be decodable
+_DOUBTED: Final = 10  # rows of which none can be decoded are not read by the right columns
+
+
+def format_options(
+    name: str = "feed_format", *, required: bool = False, default: str | None = None, also: Sequence[str] = (), of: str
+) -> Callable[[Function], Function]:
+    """Return a decorator that adds `--format` and the options of columns, as one `FormatChoice | None` called `name`.
+
+    also   further names of formats, without columns
+    of     what has the format, for the help
+    """
+    # click takes default=None for a value: a required option would then be optional.
+    with_default: dict[str, Any] = {} if default is None else {"default": default, "show_default": True}
+    add_format = click.option(
+        "--format",
+        name,
+        type=click.Choice([*FORMAT_NAMES, *also]),
+        required=required,
+        help=f"Format of the {of}.",
+        **with_default,
+    )
+
+    def decorate(function: Function) -> Function:
+        @wraps(function)
+        def with_choice(**given: Any) -> Any:
+            mapping = {key: given.pop(key) for key in ("columns", "unit", "time_format", "times_in")}
+            given[name] = _choice(given[name], **mapping)
+            return function(**given)
+
+        decorated: Any = with_choice
+        for option in reversed((add_format, *_COLUMN_OPTIONS)):
+            decorated = option(decorated)
+        return decorated  # type: ignore[no-any-return]  # options return the function that they get
+
+    return decorate
+
+
+_COLUMN_OPTIONS: Final = (
+    click.option(
+        "--columns",
+        multiple=True,
+        metavar="FIELD=COLUMN,...",
+        help="Columns of csv, parquet or jsonl for vehicle, time, lat, lon and value, such as vehicle=plate,time=ts."
+        " Those that a header of csv or parquet plainly shows can be left out.",
+    ),
+    click.option("--unit", help="Unit of the column of speeds: km/h, m/s, mph or kn."),
+    click.option(
+        "--time-format",
+        metavar="FORMAT",
+        help="Format of the column of times: iso, s, ms, us, ns, or a pattern such as '%d.%m.%Y %H:%M:%S'.  [default:"
+        " iso, or a number whose size shows its unit]",
+    ),
+    click.option(
+        "--times-in", metavar="ZONE", help="Time zone of times without an offset, such as UTC.  [default: the policy's]"
+    ),
+)
+
+
+def _choice(
+    name: str | None, columns: tuple[str, ...], unit: str | None, time_format: str | None, times_in: str | None
+) -> FormatChoice | None:
+    """Return the choice of these options; None without any. Raises UsageError."""
+    mapped = bool(columns) or not (unit is None and time_format is None and times_in is None)
+    if name is None:
+        if mapped:
+            raise click.UsageError(
+                "--columns, --unit, --time-format and --times-in need --format csv, parquet or jsonl"
+            )
+        return None
+    if not mapped:
+        return FormatChoice(name)
+    return FormatChoice(name, Columns(Columns.parse(columns).names, unit, time_format, times_in))
+
+
+def checked_format(choice: FormatChoice, policy: Policy, files: Sequence[str | Path]) -> Format:
+    """Return the chosen format of files for a policy, once some of their first rows can be decoded.
+
+    With named columns it prints on standard error how they are read, and on a terminal the first decoded rows. A pipe
+    is not looked at, because it can be read only once.
+    Raises HatcastError: none of the first rows can be decoded.
+    """
+    feed = policy_format(choice, policy)
+    if not choice.mapped:
+        return feed
+    regular = [path for path in files if Path(path).is_file()]
+    if regular:
+        with open_records(regular[:1], feed) as read:
+            _show(list(islice(read(), _TRIED)), str(regular[0]), policy)
+    return feed
+
+
+def _show(records: Sequence[Recorded], path: str, policy: Policy) -> None:
+    """Print the first decoded rows on a terminal. Raises HatcastError if there are rows, and none is decodable."""
+    decoded = [record.reading for record in records if record.reading is not None]
+    if not decoded:
+        if len(records) >= _DOUBTED:
+            [(problem, _)] = Counter(record.problem for record in records).most_common(1)
+            raise HatcastError(
+                f"{path}: none of its first {len(records)} rows can be decoded: {problem}; correct --columns or"
+                " --time-format"
+            )
+        return
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return  # rows are raw data, which logs must not have
+    console.print(_table(decoded[:_SHOWN], path, ZoneInfo(policy.timezone)))
+
+
+def _table(readings: Sequence[Reading], path: str, zone: ZoneInfo) -> Table:
+    others = [name for reading in readings[:1] if isinstance(reading, ValuesReading) for name in reading.others]
+    table = Table(
+        title=f"{Path(path).name}: the first rows as they are read (raw data, not private)", title_justify="left"
+    )
+    for column in ("vehicle", "time", "lat", "lon", "value", *others):
+        table.add_column(column, overflow="fold")
+    for reading in readings:
+        place = _local(int(reading.time), zone), reading.lat, reading.lon
+        cells = reading.vehicle, *place, f"{reading.speed} {reading.unit}"
+        further = reading.others.values() if isinstance(reading, ValuesReading) else ()
+        table.add_row(*(escape(str(cell)) for cell in (*cells, *further)))
+    return table
+
+
+def _local(time_ms: int, zone: ZoneInfo) -> str:
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, zone).isoformat(" ", "seconds")
+    except (ValueError, OverflowError, OSError):  # outside the years 1 to 9999
+        return f"{time_ms} ms"
+
 
 # A shell expands the pattern after --data to several arguments: the option takes the first one.
 more_argument = click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar="")
-format_option = click.option("--format", "feed_format", type=click.Choice([*FORMATS]), help="Format of the recordings.")
 policy_option = click.option(
     "--config",
     type=click.Path(path_type=Path),
@@ -17,7 +164,7 @@ policy_option = click.option(
 )
 
 
-def check_recordings(data: Sequence[Path], more: Sequence[Path], feed_format: str | None) -> None:
+def check_recordings(data: Sequence[Path], more: Sequence[Path], feed_format: FormatChoice | None) -> None:
     """Raise UsageError if --data, the files after it and --format do not fit each other."""
     if more and not data:
         raise click.UsageError(f"unexpected argument {more[0]}: name recordings after --data")

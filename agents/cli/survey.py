@@ -16,11 +16,12 @@ from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from hatcast.agents.cli.files import check_one_output, output_option, write_figures
 from hatcast.agents.cli.options import days_of, json_option, map_option, plot_option
+from hatcast.agents.cli.recordings import checked_format, format_options
 from hatcast.agents.clock import now_ms
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.cells_file import CellsFile, SelectionCost
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import FORMATS, format_with
+from hatcast.stream.readings.formats import FormatChoice
 
 if TYPE_CHECKING:  # imported when it is needed, so that --help is fast
     from hatcast.agents.research.survey.run import Survey
@@ -32,7 +33,7 @@ class _Options(TypedDict):
     """Parsed command-line options."""
 
     files: tuple[Path, ...]
-    feed_format: str
+    feed_format: FormatChoice
     config: Path | None
     timezone: str | None
     hours: tuple[int, int] | None
@@ -90,7 +91,7 @@ def _hours_of(_: click.Context, __: click.Parameter, text: str | None) -> tuple[
 
 @click.command(epilog="Example:  hatcast survey 2016-11-*.csv.gz --format capmetro --cells cells.txt")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-@click.option("--format", "feed_format", type=click.Choice([*FORMATS]), required=True, help="Format of the files.")
+@format_options(required=True, of="files")
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
@@ -180,7 +181,7 @@ def _survey(given: _Options) -> None:
     from hatcast.agents.research.survey import run, show
 
     policy, users, target = _policy(given), given["users"], given["cells"]
-    feed = format_with(given["feed_format"], policy.value_units)
+    feed = checked_format(given["feed_format"], policy, given["files"])
     with _progress() as progress:
         job = run.Job(given["files"], feed, policy, given["days"], users, now_ms(), progress)
         counts = run.survey(job)
@@ -216,7 +217,7 @@ def _select(given: _Options, private: _Private) -> None:
 
     policy, users, target = _policy(given), given["users"], private.target
     candidates = read_public_candidates(private.candidates, policy.h3_resolution)
-    feed = format_with(given["feed_format"], policy.value_units)
+    feed = checked_format(given["feed_format"], policy, given["files"])
     with _progress() as progress:
         job = run.Job(given["files"], feed, policy, private.days, users, now_ms(), progress)
         chosen = run.select_privately(job, private.days, candidates, private.epsilon, SystemNoise())
@@ -260,7 +261,7 @@ def _policy(given: _Options) -> Policy:
 
     overrides = {"timezone": given["timezone"], "hours": given["hours"], "h3_resolution": given["resolution"]}
     given_overrides = {key: value for key, value in overrides.items() if value is not None}
-    return survey_policy(given["config"], given["feed_format"], given_overrides, given["max_hats"])
+    return survey_policy(given["config"], given["feed_format"].name, given_overrides, given["max_hats"])
 
 
 def _write(target: Path, text: str) -> None:

@@ -12,6 +12,7 @@ from hatcast.agents.demo.embedded import PARTITIONS, Addresses
 from hatcast.agents.device.fold import Rules
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.readings.formats import FormatChoice
 from hatcast.stream.units import DAY_MS
 
 TOPICS: Final = TopicsTable(telemetry_retention="none")
@@ -51,21 +52,22 @@ RECORDED_ZONES: Final[Mapping[str, str]] = {
 def demo_settings(
     addresses: Addresses,
     config: Path | None,
-    feed_format: str | None,
+    choice: FormatChoice | None,
     *,
     hybrid: bool = False,
     display: DisplayTable = MAP,
 ) -> Settings:
     """Return settings for the embedded services. Of the file `config`, only [policy] is used.
 
-    feed_format   format of the recording; None: the synthetic city
-    hybrid        the policy has to take reports of devices
-    display       of the map; relative names of files start at the working directory
+    choice    format of the recording; None: the synthetic city
+    hybrid    the policy has to take reports of devices
+    display   of the map; relative names of files start at the working directory
     Raises HatcastError if the file cannot be read or its policy is invalid.
     """
     if config is not None:
         given = load_settings(config, environment={})
     else:
+        feed_format = None if choice is None else choice.name
         policy = hybrid_policy(feed_format) if hybrid else demo_policy(feed_format)
         given = parse_settings({"policy": policy}, Path(), {})
     if given.policy.relation is Relation.ADD_REMOVE:

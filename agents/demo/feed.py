@@ -44,8 +44,9 @@ from hatcast.agents.sources.replay import ProgressListener, replay_pace, send_re
 from hatcast.agents.sources.synthetic import CityOptions, check_speeds_only, city_messages, make_city
 from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import format_with
+from hatcast.stream.readings.formats import FormatChoice
 from hatcast.stream.readings.partitioner import PARTITIONERS
 from hatcast.stream.readings.recording import Recording
 from hatcast.stream.replay.heartbeats import Replay, Router, WholeDays
@@ -109,10 +110,11 @@ def _send_city(settings: Settings, job: Job, redis: SyncRedis, stop: threading.E
 
 def _send_files(settings: Settings, job: Job, redis: SyncRedis, stop: threading.Event) -> None:
     policy = settings.policy
-    names, feed = ", ".join(job.files), format_with(job.format or "", policy.value_units)
+    names, choice = ", ".join(job.files), job.format or FormatChoice("")
+    feed = policy_format(choice, policy)
     with open_recording(job.files, feed) as recording, _producer(settings, redis, stop) as producer:
         if recording.first_ms is None or recording.last_ms is None:
-            raise RecordingError(names, f"holds no {job.format} record", "check the file and --format")
+            raise RecordingError(names, f"holds no {choice.name} record", "check the file and --format")
         first = recording.first_ms
         last = min(recording.last_ms, now_ms() + policy.max_ahead_ms)  # later records are not sent
         speedup = _speedup(last - first) if job.speedup is None else job.speedup

@@ -3,6 +3,7 @@
 import msgspec
 
 from hatcast.agents.demo.embedded import Addresses
+from hatcast.stream.readings.formats import FormatChoice
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,7 +18,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     addresses: Addresses
     config: str | None = None
     files: tuple[str, ...] = ()
-    format: str | None = None
+    format: FormatChoice | None = None
     speedup: float | None = None
     hybrid: bool = False
     share: float = 1.0

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hatcast.agents.demo.state import Origin
 from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.formats import Columns
 
 
 def next_steps(origin: Origin, policy: Policy) -> Iterator[str]:
@@ -54,8 +55,25 @@ def _batch(program: str, origin: Origin, config: Path | None, timezone: str) -> 
         config = Path(f"{name}.toml")
         prepare = f"{program} init --yes --timezone {timezone} --hours 0,24 --config {config} && "
     return (
-        f"{prepare}{program} batch {files} --format {origin.format} --config {shlex.quote(str(config))}"
+        f"{prepare}{program} batch {files} {_format_options(origin)} --config {shlex.quote(str(config))}"
         f" --ledger {name}.ledger"
+    )
+
+
+def _format_options(origin: Origin) -> str:
+    """Return the options of the recordings' format, as they were given."""
+    choice = origin.format
+    if choice is None:
+        return ""
+    columns = choice.columns or Columns()
+    given = {
+        "--columns": columns.text(),
+        "--unit": columns.unit,
+        "--time-format": columns.time_format,
+        "--times-in": columns.times_in,
+    }
+    return shlex.join(
+        ["--format", choice.name, *(word for option, text in given.items() if text for word in (option, text))]
     )
 
 

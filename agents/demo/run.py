@@ -32,6 +32,7 @@ from hatcast.agents.map.server import Display
 from hatcast.agents.monitoring.logs import configure_logs
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.readings.formats import FormatChoice
 
 log = structlog.get_logger()
 
@@ -56,7 +57,7 @@ class DemoOptions:
 
     config: Path | None = None
     files: Sequence[Path] = ()
-    format: str | None = None
+    format: FormatChoice | None = None
     speedup: float | None = None
     seconds: float | None = None
     port: int | None = None

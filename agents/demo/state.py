@@ -11,6 +11,7 @@ import msgspec
 from hatcast.agents.demo.messages import Began
 from hatcast.stream.fold.hats import Calendar, Slot
 from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.formats import FormatChoice
 from hatcast.stream.records.fields import is_settlement
 
 _MAX_NAMES: Final = 3  # recordings that are named one by one
@@ -125,7 +126,7 @@ class Origin:
     """
 
     files: Sequence[Path] = ()
-    format: str | None = None
+    format: FormatChoice | None = None
     config: Path | None = None
 
     @property

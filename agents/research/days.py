@@ -20,9 +20,8 @@ from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.packing import columns
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import format_with
+from hatcast.stream.readings.formats import Format
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
-from hatcast.stream.readings.reading import SPEED_ONLY, ValueUnits
 from hatcast.stream.readings.recording import Recording
 from hatcast.stream.tracker.tracker import HatUsers
 
@@ -100,9 +99,9 @@ def single_valued(policy: Policy, config: Path) -> Policy:
 
 
 @contextmanager
-def open_days(paths: Sequence[Path], feed_format: str, values: ValueUnits = SPEED_ONLY) -> Iterator[Recordings]:
+def open_days(paths: Sequence[Path], feed: Format) -> Iterator[Recordings]:
     """Open files of one format. They can be folded several times, also pipes. Raises RecordingError."""
-    with open_recording(paths, format_with(feed_format, values)) as recording:
+    with open_recording(paths, feed) as recording:
         yield Recordings(recording, ", ".join(path.name for path in paths))
 
 

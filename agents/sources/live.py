@@ -25,7 +25,8 @@ from hatcast.agents.sources.live_producer import SILENCE_LIMIT_S, LiveProducer
 from hatcast.agents.sources.target import live_router
 from hatcast.agents.sources.time_zone import check_registered_timezone
 from hatcast.stream.errors import HatcastError
-from hatcast.stream.readings.formats import format_with
+from hatcast.stream.policy.formats import policy_format
+from hatcast.stream.readings.formats import FormatChoice
 from hatcast.stream.replay.heartbeats import HEARTBEAT_MS, Router, heartbeats
 
 IN_FLIGHT: Final = 10_000
@@ -43,7 +44,7 @@ class LiveOptions:
     listen   address of metrics and health endpoints; None: not served
     """
 
-    format: str
+    format: FormatChoice
     buffer: int = IN_FLIGHT
     polled: bool = False
     seconds: float | None = None
@@ -99,7 +100,7 @@ async def run_live(settings: Settings, options: LiveOptions, connect: Callable[[
     Raises HatcastError: Kafka cannot be reached or rejects readings, or the source rejects the connection.
     """
     started_s = monotonic_s()
-    feed = format_with(options.format, settings.policy.value_units)
+    feed = policy_format(options.format, settings.policy, live=True)
     stopping = _stopping(options.seconds)
     async with AsyncExitStack() as stack:
         components: dict[str, Callable[[], str]] = {"bridge": lambda: "starting"}

@@ -11,13 +11,14 @@ from hatcast.stream.readings.positions import Derivation
 _FASTEST_MILLI: Final = 150_000  # km/h, under reject_above = "none": as its default
 
 
-def policy_format(choice: FormatChoice, policy: Policy) -> Format:
+def policy_format(choice: FormatChoice, policy: Policy, *, live: bool = False) -> Format:
     """Return a chosen format for the readings that a policy folds.
 
+    live   it decodes single records, such as messages, and not only recordings
     Raises SettingError if its records do not have the policy's values, its columns cannot be used, or speeds cannot be
     derived.
     """
-    feed = choice.format(policy.value_units, ZoneInfo(policy.timezone))
+    feed = choice.format(policy.value_units, ZoneInfo(policy.timezone), live=live)
     if choice.derive is None:
         return feed
     if policy.value_units.single is not None:

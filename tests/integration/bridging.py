@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from hatcast.agents.sources.connection import Source
 from hatcast.agents.sources.live import LiveOptions, LiveSummary, run_live
+from hatcast.stream.readings.formats import FormatChoice
 from hatcast.stream.readings.partitioner import by_murmur2
 from tests.integration.harness import Pipeline
 from tests.services import Received
@@ -49,7 +50,7 @@ async def bridge(
     pipeline: Pipeline, form: str, connect: Callable[[], Source], **options: Any
 ) -> AsyncIterator["asyncio.Task[LiveSummary]"]:
     """A running bridge; if it still runs at the end of the block it is broken off, as by kill -9."""
-    task = asyncio.create_task(run_live(pipeline.settings, LiveOptions(form, **options), connect))
+    task = asyncio.create_task(run_live(pipeline.settings, LiveOptions(FormatChoice(form), **options), connect))
     try:
         yield task
     finally:

@@ -17,6 +17,7 @@ from hatcast.agents.research.evaluate.days.replay import Replay, epsilon_of_hat
 from hatcast.agents.research.evaluate.days.scores import Published, Scores, Truth, constant_scores, scores_of
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.mechanisms.system import SystemNoise
+from hatcast.stream.readings.formats import FORMATS
 from tests.statistics.test_tracker_accuracy import FILES, POLICY, STANDARD_ERRORS, days
 
 RUNS: Final = 4
@@ -28,7 +29,7 @@ COVERAGE: Final = (0.93, 0.98)
 
 @cache
 def capped() -> list[RecordedDay]:
-    with open_days(FILES, "capmetro") as recordings:
+    with open_days(FILES, FORMATS["capmetro"]) as recordings:
         return recordings.days(replace(POLICY, max_hats_per_day=CAP), lambda _: None)
 
 

@@ -16,6 +16,7 @@ from hatcast.agents.research.evaluate.days.scores import Published, Scores, Trut
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.mechanisms.system import SystemNoise
 from hatcast.stream.policy.tracker_keys import Objective
+from hatcast.stream.readings.formats import FORMATS
 from tests.services.data import DATA
 
 RUNS: Final = 4
@@ -35,7 +36,7 @@ POLICY: Final = policy_of_recordings(None, "capmetro")
 
 @cache
 def days() -> list[RecordedDay]:
-    with open_days(FILES, "capmetro") as recordings:
+    with open_days(FILES, FORMATS["capmetro"]) as recordings:
         return with_users(recordings.days(replace(POLICY, max_hats_per_day=TRACKER_CAP), lambda _: None), 3)
 
 

@@ -13,6 +13,7 @@ from hatcast.agents.demo.messages import Began
 from hatcast.agents.demo.page import page
 from hatcast.agents.demo.state import Answered, Estimated, Noise, Origin, Published, Road, State, Users
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.readings.formats import FormatChoice
 
 PLAIN = {
     "privacy": {"epsilon": 1.0, "max_hats_per_day": 89, "daily_limit": 105.0, "min_users": 10},
@@ -25,7 +26,7 @@ def state(*files: str, **policy_tables: Any) -> State:
     table = demo_policy(None) | (policy_tables or PLAIN)
     policy = parse_settings({"policy": table}, Path(), {}).policy
     began = Began(records=None, first_ms=1_700_000_000_000, last_ms=None, speedup=600.0)
-    origin = Origin(tuple(map(Path, files)), "jsonl" if files else None)
+    origin = Origin(tuple(map(Path, files)), FormatChoice("jsonl") if files else None)
     return State(policy, Calendar(policy), origin, "http://127.0.0.1:8080/", began, watermark_ms=began.first_ms)
 
 

@@ -129,7 +129,7 @@ def test_contributions_and_a_ledger_at_once_are_wrong_usage(tmp_path: Path, conf
     assert (done.exit_code, "choose one" in done.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("arguments", [(), ("x",), ("x", "--format", "parquet")])
+@pytest.mark.parametrize("arguments", [(), ("x",), ("x", "--format", "avro")])
 def test_without_a_file_or_a_known_format_the_usage_is_told(arguments: tuple[str, ...]) -> None:
     assert batch(*arguments).exit_code == 2
 

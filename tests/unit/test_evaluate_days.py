@@ -23,6 +23,7 @@ from hatcast.agents.research.evaluate.days.show import table_of
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.tracker_keys import Objective
+from hatcast.stream.readings.formats import FORMATS
 from hatcast.stream.tracker.tracker import HatUsers
 from hatcast.stream.units import NANO
 from tests.services.data import DATA
@@ -180,7 +181,7 @@ def test_without_noise_and_with_a_large_budget_a_tracker_finds_the_means() -> No
 
 
 def test_a_cap_leaves_the_first_hats_of_each_bus() -> None:
-    with open_days([DAY], "capmetro") as recordings:
+    with open_days([DAY], FORMATS["capmetro"]) as recordings:
         whole, capped = (recordings.days(replace(POLICY, max_hats_per_day=cap), lambda _: None) for cap in (500, 2))
     entered: dict[int, int] = {}
     for slot in capped[0].slots:

@@ -13,6 +13,7 @@ from hatcast.stream.errors import HatcastError, RecordingError
 from hatcast.stream.estimators import Users
 from hatcast.stream.estimators.grouping import Counts
 from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.formats import Format
 
 Scaling = tuple[Literal["samples", "users"], int]
 """N times the readings of every user, or N copies of every user"""
@@ -47,21 +48,18 @@ def hat_of_counts(path: Path, values: str, scaling: Scaling | None, dimensions: 
 
 
 def hat_of_recording(
-    source: tuple[Sequence[Path], str, Path | None],
+    source: tuple[Sequence[Path], Format, Policy],
     key: str | None,
     scaling: Scaling | None,
     progress: Callable[[int], None],
 ) -> tuple[Hat, str]:
     """Return a HAT of a recording, with the same speeds in every run, and its name. Raises HatcastError.
 
-    source   (files, format, configuration)
+    source   (files, their format, policy)
     key      `cell/date/slot`; None: the HAT with most users
     """
-    from hatcast.agents.research.days import policy_of_recordings
-
-    paths, feed_format, config = source
-    policy = policy_of_recordings(config, feed_format)
-    hats = _hats(paths, feed_format, policy, progress)
+    paths, feed, policy = source
+    hats = _hats(paths, feed, policy, progress)
     name = ", ".join(path.name for path in paths)
     if not hats:
         raise RecordingError(
@@ -88,18 +86,17 @@ def scale(counts: Counts, scaling: Scaling | None) -> Counts:
     return counts * times if kind == "samples" else np.repeat(counts, times)
 
 
-def _hats(paths: Sequence[Path], feed_format: str, policy: Policy, progress: Callable[[int], None]) -> dict[str, Users]:
+def _hats(paths: Sequence[Path], feed: Format, policy: Policy, progress: Callable[[int], None]) -> dict[str, Users]:
     from hatcast.agents.batch.fold import Job, fold_recording
     from hatcast.agents.batch.retention import RetainChunks
     from hatcast.agents.clock import now_ms
     from hatcast.agents.recordings.files import open_recording
     from hatcast.stream.fold.users import FoldUsers
-    from hatcast.stream.readings.formats import format_with
     from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
     from hatcast.stream.release.hats import users_of
 
     retained = RetainChunks()
-    with open_recording(paths, format_with(feed_format, policy.value_units)) as recording:
+    with open_recording(paths, feed) as recording:
         # A constant key, for reproducible results: pseudonyms break ties of counts, and so decide the grouping.
         pseudonyms = Pseudonyms(bytes(KEY_BYTES))
         fold_recording(recording, Job(policy, FoldUsers(pseudonyms), now_ms(), retained, progress))

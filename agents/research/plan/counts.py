@@ -11,6 +11,7 @@ import numpy as np
 
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.policy.policy import Policy
+from hatcast.stream.readings.formats import Format
 from hatcast.stream.tracker.contributions import HatCounts
 
 if TYPE_CHECKING:  # the processes that search for keys import this module, and no recordings
@@ -53,7 +54,7 @@ class Counts:
 
 
 def counts_of_recordings(
-    paths: Sequence[Path], feed_format: str, policy: Policy, min_users: int, progress: Callable[[int], None]
+    paths: Sequence[Path], feed: Format, policy: Policy, min_users: int, progress: Callable[[int], None]
 ) -> Counts:
     """Fold recordings, which are days of one stream, and return their counts. HATs with fewer users are left out.
 
@@ -61,7 +62,7 @@ def counts_of_recordings(
     """
     from hatcast.agents.research.days import open_days
 
-    with open_days(paths, feed_format, policy.value_units) as recordings:
+    with open_days(paths, feed) as recordings:
         return counts_of_opened(recordings, policy, min_users, progress)
 
 

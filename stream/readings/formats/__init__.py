@@ -45,15 +45,18 @@ class FormatChoice:
         """Whether columns are named, or found by a header."""
         return self.columns is not None or self.name not in FORMATS
 
-    def format(self, units: ValueUnits, zone: tzinfo) -> Format:
+    def format(self, units: ValueUnits, zone: tzinfo, *, live: bool = False) -> Format:
         """Return the format whose readings carry the values of a policy.
 
         zone   of times without an offset
+        live   it decodes single records, such as messages, and not only recordings
         Raises SettingError.
         """
         if not self.mapped:
             return format_with(self.name, units)
-        return mapped_format(self.name, self.columns or Columns(), Wanted(zone, tuple(units.others), units.single))
+        return mapped_format(
+            self.name, self.columns or Columns(), Wanted(zone, tuple(units.others), units.single), live=live
+        )
 
 
 def format_with(name: str, units: ValueUnits) -> Format:

@@ -17,22 +17,37 @@ PARQUET: Final = "parquet"
 MAPPED: Final = (_mapped_csv.NAME, PARQUET, _mapped_json.NAME)
 
 
-def mapped_format(name: str, columns: Columns, wanted: Wanted) -> Format:
+def mapped_format(name: str, columns: Columns, wanted: Wanted, *, live: bool = False) -> Format:
     """Return the format `csv`, `parquet` or `jsonl` with these columns.
 
+    live   single records have to be decodable, so nothing is left to a header
     Raises SettingError if the columns name an unknown field, or this format has fixed columns. Without a unit or column
     of speeds only `without_speed` can be read.
     """
     if name not in MAPPED:
         raise SettingError("columns", f"{name} records have fixed columns", f"remove it, or use {', '.join(MAPPED)}")
     columns = columns.for_values(wanted.value, wanted.others)
+    if live:
+        _check_live(name, columns)
     if wanted.single is not None:
         return _mapped(name, columns, wanted)
     positions = _mapped(name, columns, replace(wanted, without_speed=True))
     try:
         return replace(_mapped(name, columns, wanted), without_speed=positions)
-    except SettingError as error:  # only of the speeds, which may be derived from the positions
+    except SettingError as error:
+        if live:
+            raise
+        # Only of the speeds, which may be derived from the positions.
         return Format(name, lambda _: None, partial(_rejected, error), without_speed=positions)
+
+
+def _check_live(name: str, columns: Columns) -> None:
+    if name == PARQUET:
+        raise SettingError("format", f"{PARQUET} is a format of files", "use jsonl or csv")
+    if name == _mapped_csv.NAME and not columns.numbered:
+        raise SettingError(
+            "columns", "a message of CSV has no header", "write them by number, such as vehicle=1,time=2"
+        )
 
 
 def _mapped(name: str, columns: Columns, wanted: Wanted) -> Format:

@@ -15,6 +15,7 @@ from hatcast.stream.mechanisms import Noise
 from hatcast.stream.mechanisms.grid import Grid
 from hatcast.stream.policy.policy import Policy, Relation
 from hatcast.stream.policy.tracker_keys import TRACKER
+from hatcast.stream.readings.formats import Format
 
 _MILLI: Final = 1000
 DEFAULT: Final = (TRACKER, "array_averaging")
@@ -32,7 +33,7 @@ class Job:
     """
 
     paths: Sequence[Path]
-    feed_format: str
+    feed: Format
     policy: Policy
     limits: Sequence[float]
     designs: Sequence[str | Contender]
@@ -149,7 +150,7 @@ def _result_of(task: _Task) -> Result:
 
 def _folded(job: Job, read: Progress) -> tuple[list[RecordedDay], list[RecordedDay]]:
     """Return the days as a tracker folds them, and with at most K HATs of each bus."""
-    with open_days(job.paths, job.feed_format, job.policy.value_units) as recordings:
+    with open_days(job.paths, job.feed) as recordings:
         everything = recordings.days(replace(job.policy, max_hats_per_day=TRACKER_CAP), read)
         days = with_users(everything, job.min_users)
         if not days:
