@@ -1,7 +1,7 @@
 """A timetable and a base map of the day's city: streets at right angles, a river, and routes along the streets."""
 
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -22,6 +22,7 @@ ROUTES: Final[Mapping[str, tuple[str, tuple[tuple[int, int], ...]]]] = {
     "N7": ("", ((-7, -3), (2, -3), (2, 4), (6, 4))),
 }
 """Number, colour, and corners in streets east and north of the centre."""
+PARKS: Final = ((-3.4, -4.3), (2.3, 1.4), (4.2, -5.0), (-0.9, -0.7))
 HUB: Final = "Railway Station"
 NAMES: Final = ("Chowk Bazar", "Athwa Gate", "Majura Gate", "Udhna Darwaja", "Sarthana", "Varachha", "Adajan Patiya")
 ENDS: Final = ("North", "Market", "Depot", "Bridge", "School", "Garden")
@@ -80,8 +81,8 @@ def write_timetable(path: Path, changes: Mapping[str, str | None] | None = None)
     return path
 
 
-def write_basemap(path: Path) -> Path:
-    """Write the base map: zooms 8 to 14."""
+def write_basemap(path: Path, parks: Sequence[Place] = PARKS) -> Path:
+    """Write the base map: zooms 8 to 14. parks: their south-western corners, in streets from the centre."""
     edge = REACH + 2
     ground = [at(-edge, -edge), at(-edge, edge), at(edge, edge), at(edge, -edge), at(-edge, -edge)]
     north = [(-edge, 3.0), (-5, 2.2), (-2, 3.4), (1, 2.6), (4, 4.6), (edge, 4.0)]
@@ -89,10 +90,7 @@ def write_basemap(path: Path) -> Path:
     shapes = [
         Shape("earth", POLYGON, ground, {"kind": "earth"}),
         Shape("water", POLYGON, river, {"kind": "river"}),
-        *(
-            Shape("landuse", POLYGON, _square(*each), {"kind": "park"})
-            for each in ((-3.4, -4.3), (2.3, 1.4), (4.2, -5))
-        ),
+        *(Shape("landuse", POLYGON, _square(*each), {"kind": "park"}) for each in parks),
     ]
     for i in range(-2 * edge, 2 * edge + 1):
         kind = "minor_road" if i % 2 else "highway" if i % 8 == 0 else "major_road"

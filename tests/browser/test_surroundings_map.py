@@ -173,6 +173,23 @@ def test_a_map_with_surroundings_asks_its_own_server_only_and_for_parts_of_the_a
         assert f"{rule};" in policy
 
 
+def test_an_open_page_follows_an_archive_that_is_replaced(
+    browser: Browser, tmp_path: Path, open_page: OpenPage
+) -> None:
+    archive = write_basemap(tmp_path / "city.pmtiles")
+    with open_day(tmp_path, display={"basemap": archive.name}) as day:
+        page = open_page(day.url, foreseen=READS)
+        wait_for_colour(page, "tile", "#b9c9d6", 2_000)
+        assert "#e2e9e2" in page.evaluate(COLOURS, "tile"), "parks"
+        other = write_basemap(tmp_path / "other.pmtiles", parks=())
+        other.replace(archive)  # its tiles are at other places in the file
+        with page.expect_response(lambda response: response.url.endswith(".pmtiles")):
+            zoom_in(page, 3)
+        wait_for_colour(page, "tile", "#b3bdc7", 2_000)
+        page.wait_for_function(f"() => ({COLOURS})('tile')['#e2e9e2'] === undefined")
+        page.goto("about:blank")  # before its server ends
+
+
 def test_a_map_without_surroundings_loads_none_of_it(day: Day, open_page: OpenPage, browser: Browser) -> None:
     context = browser.new_context()
     asked: list[str] = []

@@ -16,6 +16,9 @@ from pmtiles.writer import Writer
 
 from hatcast.agents.cli import hatcast
 from hatcast.agents.config.display_table import DisplayTable, display_settings
+from hatcast.agents.demo.defaults import demo_settings
+from hatcast.agents.demo.embedded import Addresses
+from hatcast.agents.demo.run import DemoOptions
 from hatcast.agents.map.basemap import BadBasemap, read_basemap
 from hatcast.agents.map.surroundings import Surroundings, read_surroundings
 from hatcast.stream.errors import HatcastError
@@ -199,6 +202,12 @@ def test_an_archive_that_the_page_cannot_draw_is_one_line(tmp_path: Path, damage
     with pytest.raises(BadBasemap, match=says) as raised:
         read_basemap(path)
     assert "\n" not in str(raised.value)
+
+
+def test_the_demos_options_are_files_of_its_map() -> None:
+    display = DemoOptions(gtfs=Path("feed.zip"), basemap=Path("city.pmtiles")).display
+    settings = demo_settings(Addresses("localhost:1", "redis://localhost:1"), None, None, display=display)
+    assert (settings.display.gtfs, settings.display.basemap) == (Path("feed.zip"), Path("city.pmtiles"))
 
 
 @pytest.mark.parametrize(
