@@ -141,3 +141,52 @@ def assert_estimates(pipeline: Any) -> None:
     lines = pipeline.hatcast("tail", "--means", "--from-beginning", "--for", "5").out.splitlines()
     assert all(" s delay " in line for line in lines)
     assert len(lines) >= 2 * HOURS
+
+
+LOCAL: Final = 20
+DEVICES: Final[dict[str, Any]] = {
+    **{key: POLICY[key] for key in ("upper_bound", "value", "hours")},
+    "privacy": {"epsilon": 1e7, "acknowledge_weak_privacy": True, "daily_limit": 1e9, "max_hats_per_day": 1},
+    "estimator": {"name": "pwh", "groups": "separate"},
+}
+
+
+def delays_of(buses: int) -> Iterator[dict[str, Any]]:
+    """Each bus three times in one hour, ten minutes early to ten minutes late."""
+    for step in range(3):
+        for number in range(buses):
+            at = NOON + step * 600_000 + number * 1000
+            place = dict(zip(("lat", "lon"), PLACES[0], strict=True))
+            yield {"vehicle": f"bus-{number:02}", "time": at, **place, "delay": -580 + 28.25 * number + step}
+
+
+@pytest.mark.timeout(240)
+def test_devices_report_delays_below_0_and_the_blend_is_in_the_values_unit(
+    kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    """The noise of both groups is acknowledged to be hardly any: their means are the true ones."""
+    with open_pipeline(kafka, redis_server, tmp_path, "device-delays", {"policy": DEVICES}) as pipeline:
+        hour, local = tmp_path / "hour.jsonl", tmp_path / "local.txt"
+        readings = [*delays_of(2 * LOCAL)]
+        hour.write_text("".join(f"{json.dumps(reading)}\n" for reading in readings))
+        local.write_text("".join(f"bus-{number:02}\n" for number in range(LOCAL)))
+        worker = pipeline.worker()
+        pipeline.replay(hour, "jsonl", "--speedup", 0, "--except-vehicles", local)
+        given = ("--vehicles-file", local, "--speedup", 0, "--state", tmp_path / "fleet.db", "--format", "jsonl")
+        done = pipeline.hatcast("device", hour, *given)
+        assert done.code == 0, done.err
+        pipeline.wait(pipeline.is_settled, "releases of everything", worker)
+        reports = [json.loads(each.value) for each in kafka.read(pipeline.settings.topics.reports) if each.value]
+        assert len(reports) == LOCAL
+        assert [round(each["value"], 1) for each in sorted(reports, key=lambda each: each["value"])] == [
+            round(-580 + 28.25 * number + 1, 1) for number in range(LOCAL)
+        ]
+        ((value,),) = pipeline.published().values()
+        record = json.loads(value)
+        assert (record["value"], record["unit"], record["users"]) == ("delay", "s", {"central": LOCAL, "local": LOCAL})
+        local_mean, central_mean = (-579 + 28.25 * (first + (LOCAL - 1) / 2) for first in (0, LOCAL))
+        groups, weight = record["groups"], record["weight"]
+        assert groups["local"]["mean"] == pytest.approx(local_mean, abs=0.05)
+        assert groups["central"]["mean"] == pytest.approx(central_mean, abs=0.05)
+        assert local_mean < 0 < central_mean
+        assert record["mean"] == pytest.approx(weight * central_mean + (1 - weight) * local_mean, abs=0.05)
