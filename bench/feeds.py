@@ -13,6 +13,7 @@ import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 from google.transit.gtfs_realtime_pb2 import FeedMessage
+from msgspec.structs import replace
 
 from bench.city import START, reports
 from bench.figures import Figure, middle, show
@@ -20,7 +21,8 @@ from hatcast.agents.recordings.parquet import parquet_records
 from hatcast.stream.readings.formats import FORMATS, Format, Recorded, itms
 from hatcast.stream.readings.formats.capmetro import COLUMNS
 from hatcast.stream.readings.formats.jsonl import canonical_value
-from hatcast.stream.readings.reading import Reading, parse_time
+from hatcast.stream.readings.positions import Derivation, SpeedDeriver
+from hatcast.stream.readings.reading import MISSING, Reading, parse_time
 
 LEAST: Final = 150_000.0  # readings/s
 LEAST_GTFS_RT: Final = 50_000.0
@@ -47,6 +49,7 @@ def command(as_json: bool, records: int, rounds: int) -> int:  # noqa: FBT001 - 
     work["parquet_recording"] = partial(
         _recorded, partial(parquet_records, feed=FORMATS["jsonl"]), _parquet(bodies["jsonl"])
     )
+    work["derived_speeds"] = partial(_derived, _city_positions(records))
     gc.collect()
     gc.freeze()
     rates: dict[str, list[float]] = {name: [] for name in work}
@@ -60,7 +63,7 @@ def command(as_json: bool, records: int, rounds: int) -> int:  # noqa: FBT001 - 
 
 def _figure(name: str, rates: list[float]) -> Figure:
     limit = LEAST_GTFS_RT if name.startswith("gtfs-rt") else LEAST_SIRI if name.startswith("siri") else LEAST
-    least = limit if name.endswith("_decode") else None
+    least = limit if name.endswith(("_decode", "_speeds")) else None
     return middle(name.replace("-", "_") + "_readings_per_s", rates, "readings/s", least=least)
 
 
@@ -85,6 +88,23 @@ def _split(feed: Format, body: bytes) -> int:
 
 def _recorded(read: Callable[[BinaryIO, str], Iterator[Recorded]], body: bytes) -> int:
     return sum(record.reading is not None for record in read(io.BytesIO(body), "recording"))
+
+
+def _city_positions(records: int) -> list[tuple[int, Reading]]:
+    """Return (arrival, reading without a speed) of every bus, every 10 s."""
+    positions = []
+    for report in islice(reports(), records):
+        reading = itms.decode(report.at(START))
+        if reading is not None and (time_ms := parse_time(reading.time)) is not None:
+            positions.append((time_ms, replace(reading, speed=MISSING)))
+    return positions
+
+
+def _derived(positions: list[tuple[int, Reading]]) -> int:
+    deriver = SpeedDeriver(Derivation("Asia/Kolkata", 150.0, 120_000))
+    for arrival_ms, reading in positions:
+        deriver.reading(arrival_ms, reading)
+    return len(positions)
 
 
 def _records_of(feed: Format, body: bytes) -> list[bytes]:

@@ -45,20 +45,25 @@ _CAUSES: Final[Mapping[Outcome, Callable[[Policy], str]]] = MappingProxyType(
 _USUAL: Final = frozenset({Outcome.ZERO, Outcome.OUTSIDE_DATES, Outcome.OUTSIDE_HOURS, Outcome.OUTSIDE_CELLS})
 
 
-def hints(outcomes: Mapping[str, int], policy: Policy) -> Iterator[str]:
+def hints(
+    outcomes: Mapping[str, int], policy: Policy, undecodable: Callable[[], str | None] = lambda: None
+) -> Iterator[str]:
     """Yield a line if no record was accepted, or if one unusual outcome has more than half of the records.
 
-    outcomes   as of `FoldResult`: outcome -> records; those of devices' reports have the prefix `reports.`
+    outcomes     as of `FoldResult`: outcome -> records; those of devices' reports have the prefix `reports.`
+    undecodable  finds out why records are undecodable; None: it is not known
     """
     for prefix, kind in (("", "records"), ("reports.", "reports")):
         counts: dict[Outcome, int] = {each: outcomes.get(f"{prefix}{each}", 0) for each in Outcome}
         del counts[Outcome.HEARTBEAT]
         if prefix and not any(counts.values()):
             continue
-        yield from _hint(counts, kind, policy)
+        yield from _hint(counts, kind, policy, (lambda: None) if prefix else undecodable)
 
 
-def _hint(counts: Mapping[Outcome, int], kind: str, policy: Policy) -> Iterator[str]:
+def _hint(
+    counts: Mapping[Outcome, int], kind: str, policy: Policy, undecodable: Callable[[], str | None]
+) -> Iterator[str]:
     records, accepted = sum(counts.values()), counts[Outcome.ACCEPTED]
     if not records:
         yield f"hint: the files have no {kind}: are they the right ones, and complete?"
@@ -67,7 +72,8 @@ def _hint(counts: Mapping[Outcome, int], kind: str, policy: Policy) -> Iterator[
     if most not in _CAUSES or (accepted and (counts[most] <= _SHARE * records or most in _USUAL)):
         return
     start = f"{accepted:,}" if accepted else "none"
-    yield f"hint: {start} of {records:,} {kind} accepted; {counts[most]:,} are {most}: {_CAUSES[most](policy)}"
+    cause = (undecodable() if most is Outcome.UNDECODABLE else None) or _CAUSES[most](policy)
+    yield f"hint: {start} of {records:,} {kind} accepted; {counts[most]:,} are {most}: {cause}"
 
 
 def _bad_value(policy: Policy) -> str:

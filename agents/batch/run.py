@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from hatcast.agents.batch.fold import FoldResult, Job, fold_dump, fold_recording
 from hatcast.agents.batch.hints import hints
 from hatcast.agents.batch.retention import RetainChunks, Retention
+from hatcast.agents.batch.speed_hints import cause_of_missing_speeds
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.recordings.dump_file import DUMP, Dump
@@ -119,9 +120,15 @@ def fold_input(run: Run, retention: Retention, ledger: "LedgerFile | None" = Non
     policy = run.settings.policy
     folded = _fold(run, retention, ledger)
     shows_counts = ledger is None or policy.relation is Relation.REPLACE  # else they are private
-    for warning in (*folded.ahead, *(hints(folded.outcomes, policy) if shows_counts else ())):
+    found = hints(folded.outcomes, policy, lambda: _cause_of_missing_speeds(run.input)) if shows_counts else ()
+    for warning in (*folded.ahead, *found):
         run.warn(warning)
     return folded
+
+
+def _cause_of_missing_speeds(given: Input) -> str | None:
+    with given.open() as recording:
+        return cause_of_missing_speeds(recording, given.feed)
 
 
 @contextmanager

@@ -48,7 +48,7 @@ def _own_id(_: click.Context, __: click.Parameter, text: str | None) -> str | No
 
 @click.command(epilog=_EPILOG)
 @click.argument("files", nargs=-1, metavar="[FILE...]")
-@format_options(default="jsonl", of="readings")
+@format_options(default="jsonl", derives=False, of="readings")
 @click.option("--mqtt", metavar="URL", help="Live, mqtt://user@host:1883/topic or mqtts://; HATCAST_FEED_PASSWORD.")
 @click.option("--vehicle", callback=_own_id, metavar="ID", help="Vehicle of this device, if the source has several.")
 @click.option(

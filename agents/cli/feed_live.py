@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import click
 
 from hatcast.agents.cli.options import config_option, json_option, metrics_listen_option
-from hatcast.agents.cli.recordings import format_options
+from hatcast.agents.cli.recordings import DERIVE, derive_options, format_options
 from hatcast.agents.config.address import Address
 from hatcast.agents.config.settings import Settings, load_settings
 from hatcast.stream.errors import HatcastError, SettingError
@@ -137,6 +137,7 @@ def _polled(every: str) -> Callable[[Function], Function]:
             "--key-parameter", metavar="NAME", help="Query parameter of the API key, if it is not sent in a header."
         ),
         click.option("--key-file", type=_FILE, help="File with the API key; else HATCAST_FEED_KEY."),
+        derive_options,
         _ca_file,
         _common,
     )
@@ -192,7 +193,8 @@ def _run_polls(given: dict[str, Any], name: str, accept: str = "") -> None:
         None if given["ca_file"] is None else tls_context(given["ca_file"]),
         accept,
     )
-    _run(given, settings, FormatChoice(name), lambda: PollSource(poll), polled=True)
+    choice = FormatChoice(name, derive=given[DERIVE])
+    _run(given, settings, choice, lambda: PollSource(poll), polled=True)
 
 
 @click.command(

@@ -9,6 +9,7 @@ import click
 
 from hatcast.agents.cli.options import config_option
 from hatcast.agents.cli.progress import progress_bars
+from hatcast.agents.cli.recordings import DERIVE, derive_options
 from hatcast.agents.config.template import (
     TEMPLATE_ESTIMATORS,
     Answers,
@@ -20,7 +21,7 @@ from hatcast.agents.config.template import (
 from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.policy.tracker_keys import TRACKER, Objective
-from hatcast.stream.readings.formats import FORMATS, FormatChoice
+from hatcast.stream.readings.formats import FORMATS, DeriveSpeed, FormatChoice
 
 _DEFAULTS = Answers(timezone="")
 _QUESTIONS = {
@@ -94,6 +95,7 @@ def _value(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
     metavar="FILE",
     help="A recorded day of the city, in --format: chooses the tracker's keys as `hatcast plan` does. Repeatable.",
 )
+@derive_options
 @click.option(
     "--estimator",
     type=click.Choice(TEMPLATE_ESTIMATORS),
@@ -137,13 +139,18 @@ def command(
     """
     if config.exists() and not force:  # before the questions
         raise HatcastError(f"{config} exists already: name another file with --config, or overwrite it with --force")
+    derive = given.pop(DERIVE)
+    if derive is not None and not recordings:
+        raise click.UsageError("--derive-speed is for --recording: give both")
     _check_usage(given, recordings)
     if recordings and given["telemetry_retention"] is None:
         given["telemetry_retention"] = "none"  # the recording may be replayed; with 72h Kafka would delete it
     answers = _ask(given, config.parent) if _on_terminal() and not yes else _from_options(given)
     try:
         if recordings:
-            answers = replace(answers, tracker=_planned(answers, config.parent, recordings))
+            answers = replace(answers, tracker=_planned(answers, config.parent, recordings, derive))
+        if derive is not None:  # a worker decodes records one by one: only feeds derive speeds
+            answers = replace(answers, telemetry_format=_DEFAULTS.telemetry_format)
         text = render_template(answers)
         policy = parse_template(text, config.parent).policy
     except SettingError as error:
@@ -189,14 +196,16 @@ def _estimator_of(given: dict[str, Any]) -> str:
     return _PLAIN_ESTIMATOR if any(given.get(key) is not None for key in _OF_RELEASES) else TRACKER
 
 
-def _planned(answers: Answers, folder: Path, recordings: tuple[Path, ...]) -> dict[str, str | float]:
+def _planned(
+    answers: Answers, folder: Path, recordings: tuple[Path, ...], derive: DeriveSpeed | None
+) -> dict[str, str | float]:
     """Return the keys of [policy.tracker] for the policy of the answers, and print the errors to expect."""
     from hatcast.agents.research.plan import grid
     from hatcast.agents.research.plan.counts import counts_of_recordings
     from hatcast.agents.research.plan.show import keys_json
 
     policy = parse_template(render_template(answers), folder).policy
-    feed = policy_format(FormatChoice(answers.telemetry_format), policy)
+    feed = policy_format(FormatChoice(answers.telemetry_format, derive=derive), policy)
     click.echo("reads raw data; what it chooses follows from counts alone", err=True)
     with progress_bars() as add_bar:
         reading = add_bar("reading", None)

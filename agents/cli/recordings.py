@@ -18,7 +18,7 @@ from hatcast.agents.recordings.files import open_records
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import FORMAT_NAMES, Columns, Format, FormatChoice, Recorded
+from hatcast.stream.readings.formats import FORMAT_NAMES, Columns, DeriveSpeed, Format, FormatChoice, Recorded
 from hatcast.stream.readings.reading import Reading, ValuesReading
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -29,11 +29,18 @@ _DOUBTED: Final = 10  # rows of which none can be decoded are not read by the ri
 
 
 def format_options(
-    name: str = "feed_format", *, required: bool = False, default: str | None = None, also: Sequence[str] = (), of: str
+    name: str = "feed_format",
+    *,
+    required: bool = False,
+    default: str | None = None,
+    also: Sequence[str] = (),
+    derives: bool = True,
+    of: str,
 ) -> Callable[[Function], Function]:
     """Return a decorator that adds `--format` and the options of columns, as one `FormatChoice | None` called `name`.
 
     also   further names of formats, without columns
+    derives  whether to add the options of derived speeds
     of     what has the format, for the help
     """
     # click takes default=None for a value: a required option would then be optional.
@@ -51,15 +58,34 @@ def format_options(
         @wraps(function)
         def with_choice(**given: Any) -> Any:
             mapping = {key: given.pop(key) for key in ("columns", "unit", "time_format", "times_in")}
-            given[name] = _choice(given[name], **mapping)
+            derive = given.pop(DERIVE) if derives else None
+            given[name] = _choice(given[name], derive, **mapping)
             return function(**given)
 
-        decorated: Any = with_choice
+        decorated: Any = derive_options(with_choice) if derives else with_choice
         for option in reversed((add_format, *_COLUMN_OPTIONS)):
             decorated = option(decorated)
         return decorated  # type: ignore[no-any-return]  # options return the function that they get
 
     return decorate
+
+
+DERIVE: Final = "derive"
+"""Name of the parameter of `derive_options`."""
+
+
+def derive_options(function: Function) -> Function:
+    """Add `--derive-speed` and `--derive-speed-always`, as one `DeriveSpeed | None`."""
+    always = click.option(
+        "--derive-speed-always", DERIVE, flag_value="always", help="Derive all speeds: for feeds that always write 0."
+    )
+    missing = click.option(
+        "--derive-speed",
+        DERIVE,
+        flag_value="missing",
+        help="Derive speeds that records lack, from a vehicle's successive positions, 10 s to 150 s apart.",
+    )
+    return missing(always(function))
 
 
 _COLUMN_OPTIONS: Final = (
@@ -84,9 +110,18 @@ _COLUMN_OPTIONS: Final = (
 
 
 def _choice(
-    name: str | None, columns: tuple[str, ...], unit: str | None, time_format: str | None, times_in: str | None
+    name: str | None,
+    derive: DeriveSpeed | None,
+    columns: tuple[str, ...],
+    unit: str | None,
+    time_format: str | None,
+    times_in: str | None,
 ) -> FormatChoice | None:
     """Return the choice of these options; None without any. Raises UsageError."""
+    if derive is not None and name not in FORMAT_NAMES:
+        raise click.UsageError(
+            "--derive-speed needs --format, of recordings: the records of a dump have their speeds already"
+        )
     mapped = bool(columns) or not (unit is None and time_format is None and times_in is None)
     if name is None:
         if mapped:
@@ -95,8 +130,8 @@ def _choice(
             )
         return None
     if not mapped:
-        return FormatChoice(name)
-    return FormatChoice(name, Columns(Columns.parse(columns).names, unit, time_format, times_in))
+        return FormatChoice(name, derive=derive)
+    return FormatChoice(name, Columns(Columns.parse(columns).names, unit, time_format, times_in), derive)
 
 
 def checked_format(choice: FormatChoice, policy: Policy, files: Sequence[str | Path]) -> Format:

@@ -4,9 +4,11 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 from hatcast.agents.demo.state import Origin
 from hatcast.stream.policy.policy import Policy
@@ -60,6 +62,11 @@ def _batch(program: str, origin: Origin, config: Path | None, timezone: str) -> 
     )
 
 
+_DERIVE: Final[Mapping[str | None, tuple[str, ...]]] = MappingProxyType(
+    {None: (), "missing": ("--derive-speed",), "always": ("--derive-speed-always",)}
+)
+
+
 def _format_options(origin: Origin) -> str:
     """Return the options of the recordings' format, as they were given."""
     choice = origin.format
@@ -73,7 +80,12 @@ def _format_options(origin: Origin) -> str:
         "--times-in": columns.times_in,
     }
     return shlex.join(
-        ["--format", choice.name, *(word for option, text in given.items() if text for word in (option, text))]
+        [
+            "--format",
+            choice.name,
+            *_DERIVE[choice.derive],
+            *(word for option, text in given.items() if text for word in (option, text)),
+        ]
     )
 
 

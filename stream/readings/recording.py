@@ -15,7 +15,8 @@ from hatcast.stream.readings.positions import Derivation, SpeedDeriver
 from hatcast.stream.readings.reading import MISSING
 
 UNKNOWN_MS: Final = -1
-_NO_SPEED: Final = "no speed follows from its position"
+NO_SPEED: Final = "no speed follows from its position"
+"""`Recorded.problem` of a record without a speed, where speeds are derived."""
 BUFFERED_RECORDS: Final = 1 << 18  # out of order, at most: some 200 MB of ITMS records
 
 
@@ -65,10 +66,10 @@ def with_derived_speeds(
             yield arrival, recorded
         elif recorded.arrival is not None:
             derived = deriver.reading(arrival, reading)
-            problem = None if derived else _NO_SPEED
+            problem = None if derived else NO_SPEED
             yield arrival, recorded if derived is reading else Recorded(recorded.raw, derived, arrival, problem)
         elif reading.speed is MISSING or derivation.always:
-            yield arrival, Recorded(recorded.raw, None, None, _NO_SPEED)
+            yield arrival, Recorded(recorded.raw, None, None, NO_SPEED)
         else:
             yield arrival, recorded
 

@@ -1,6 +1,7 @@
 """Compute a survey or a private selection of cells from recordings, by way of rows on disk."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
 from fractions import Fraction
@@ -8,13 +9,13 @@ from pathlib import Path
 from secrets import token_bytes
 from typing import Final
 
-from hatcast.agents.recordings.files import open_records
+from hatcast.agents.recordings.files import open_recording, open_records
 from hatcast.agents.research.survey.count import ResolutionCounter, capped_counts
 from hatcast.agents.research.survey.spill import MemoryLimits, Spill, open_spill
 from hatcast.stream.errors import RecordingError
 from hatcast.stream.mechanisms import Noise
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.readings.formats import Format
+from hatcast.stream.readings.formats import Format, Recorded
 from hatcast.stream.readings.pseudonyms import KEY_BYTES, Pseudonyms
 from hatcast.stream.survey.figures import Resolution
 from hatcast.stream.survey.rows import RowCollector, slots_of
@@ -137,14 +138,25 @@ def select_privately(job: Job, days: Days, candidates: Sequence[int], epsilon: f
 
 def _read(job: Job, rows: RowCollector, spill: Spill) -> None:
     """Apply the rules to all records, and write the rows to disk."""
-    with open_records(job.paths, job.feed) as read:
-        for number, recorded in enumerate(read(), start=1):
+    with _opened(job) as records:
+        for number, recorded in enumerate(records, start=1):
             rows.add(recorded)
             if rows.pending >= job.limits.chunk_rows:
                 spill.write(rows.take())
             if number % _PROGRESS_EVERY == 0:
                 job.progress("reading records", _PROGRESS_EVERY)
     spill.write(rows.take())
+
+
+@contextmanager
+def _opened(job: Job) -> Iterator[Iterable[Recorded]]:
+    """Open the files in file order; to derive speeds, in the order of arrival."""
+    if job.feed.derivation is None:
+        with open_records(job.paths, job.feed) as read:
+            yield read()
+    else:
+        with open_recording(job.paths, job.feed) as recording:
+            yield (recorded for _, recorded in recording)
 
 
 def _number(days: Days) -> int:

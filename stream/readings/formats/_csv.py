@@ -38,9 +38,10 @@ class CsvTable:
         header = [name.strip() for name in fields(next(rest, b"").decode(errors="replace")) or ()]
         missing = [column for column in self.columns if column not in header and column not in self.optional]
         if missing:
-            raise RecordingError(
-                path, f"its first line has no column {', '.join(missing)}", "use a CSV file with a header"
-            )
+            fix = "use a CSV file with a header"
+            if missing == ["speed"]:
+                fix += ", or derive the speeds from positions with --derive-speed"
+            raise RecordingError(path, f"its first line has no column {', '.join(missing)}", fix)
         places = [header.index(column) if column in header else sys.maxsize for column in self.columns]
         for raw in rest:
             # Bad UTF-8 is replaced, not rejected: the time of an undecodable line may still be readable.

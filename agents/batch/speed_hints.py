@@ -1,0 +1,29 @@
+"""Why records of a recording have no speed: for hints."""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
+from hatcast.stream.readings.formats import Format, Recorded
+from hatcast.stream.readings.recording import NO_SPEED
+
+_SAMPLE: Final = 2_000  # first records
+_DERIVE: Final = "they lack only their speed: --derive-speed derives it from positions"
+_TOO_FAR: Final = (
+    "no speed follows from their positions: those of one vehicle and day have to be 10 s to 150 s apart: docs/feeds.md"
+)
+
+
+def cause_of_missing_speeds(records: Iterable[tuple[int, Recorded]], feed: Format) -> str | None:
+    """Return the cause if most of the first undecodable records have a position but no speed, else None."""
+    sample = [recorded for _, recorded in islice(records, _SAMPLE) if recorded.reading is None]
+    lacking = sum(_has_position(recorded, feed) for recorded in sample)
+    if 2 * lacking <= len(sample):
+        return None
+    return _DERIVE if feed.derivation is None else _TOO_FAR
+
+
+def _has_position(recorded: Recorded, feed: Format) -> bool:
+    if feed.derivation is not None:
+        return recorded.problem == NO_SPEED
+    return feed.without_speed is not None and feed.without_speed.decode(recorded.raw) is not None
