@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -10,24 +11,47 @@ from rich.table import Table
 from rich.text import Text
 
 from hatcast.agents.cli.options import accept_gap_option, accept_volatile_state_option, config_option, json_option
+from hatcast.agents.worker.brought_topic import SAMPLE_RECORDS, examine_topic
 from hatcast.agents.worker.checks import Accepted, Check, State
 from hatcast.agents.worker.preflight import examine
+from hatcast.stream.readings.formats import FORMATS
 
 _STYLES = {State.OK: "green", State.WARNING: "yellow", State.PROBLEM: "bold red"}
 
 
-@click.command(epilog="Example:  hatcast doctor --config hatcast.toml")
+@click.command(epilog="Example:  hatcast doctor --topic positions --format hfp")
 @config_option
 @json_option
 @accept_gap_option
 @accept_volatile_state_option
-def command(config: Path, as_json: bool, accept_gap: bool, accept_volatile_state: bool) -> None:
+@click.option("--topic", metavar="NAME", help="Check only a telemetry topic that exists: settings and newest records.")
+@click.option(
+    "--format",
+    "feed",
+    type=click.Choice(list(FORMATS)),
+    help="Format of that topic's records.  [default: topics.telemetry_format]",
+)
+@click.option(
+    "--records",
+    type=click.IntRange(1, 1_000_000),
+    default=SAMPLE_RECORDS,
+    show_default=True,
+    help="Number of that topic's newest records to read.",
+)
+def command(*, config: Path, as_json: bool, topic: str | None, feed: str | None, **chosen: Any) -> None:
     """Check the configuration, brokers, topics, Redis, clocks and stored policy; name the fix for each problem.
 
     Changes nothing. Exits with 1 if a problem would keep a worker from starting or break its guarantees. Give it the
-    options that the workers have.
+    options that the workers have. What --topic prints counts raw records: it is for operators, not to be published.
     """
-    checks = list(examine(config, Accepted(gap=accept_gap, volatile_state=accept_volatile_state)))
+    if feed is not None and topic is None:
+        raise click.UsageError("--format is the format of --topic NAME")
+    if topic is None:
+        checks = list(
+            examine(config, Accepted(gap=chosen["accept_gap"], volatile_state=chosen["accept_volatile_state"]))
+        )
+    else:
+        checks = list(examine_topic(config, topic, feed, chosen["records"]))
     problems = sum(check.state is State.PROBLEM for check in checks)
     if as_json:
         click.echo(msgspec.json.encode({"problems": problems, "checks": checks}))

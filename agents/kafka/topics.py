@@ -141,6 +141,12 @@ def topic_range(settings: Settings, name: str) -> list[tuple[int, int]]:
     return [(first[partition].offset, end[partition].offset) for partition in partitions]
 
 
+def topic_state(settings: Settings, name: str) -> TopicState | None:
+    """Return an existing topic with its settings; None if it does not exist."""
+    with admin_client(settings) as admin:
+        return _states(admin, settings, [name]).get(name)
+
+
 def ensure_telemetry(settings: Settings) -> TopicState:
     """Return the telemetry topic; create it if it is missing. Raises HatcastError if it rejects a feed's batches."""
     with admin_client(settings) as admin:

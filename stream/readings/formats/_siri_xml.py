@@ -42,7 +42,14 @@ class SiriRecord(NamedTuple):
 
 
 class NotSiriError(Exception):
-    """The bytes are not well-formed XML with SIRI deliveries, or exceed a limit. The text has no data of the file."""
+    """The bytes are not well-formed XML with SIRI deliveries, or exceed a limit.
+
+    reason   what is wrong, without data of the file
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 def _anywhere(*names: str) -> tuple[str, ...]:

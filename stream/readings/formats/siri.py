@@ -176,7 +176,7 @@ def _records(stream: BinaryIO, path: str, decoder: Decode) -> Iterator[Recorded]
             delivered = arrival_ms(record.delivered)
             yield Recorded(record.raw, reading, _own_time(record, reading) if delivered is None else delivered)
     except NotSiriError as error:
-        raise RecordingError(path, f"{error}", "fetch it again, or name the file's format") from None
+        raise RecordingError(path, error.reason, "fetch it again, or name the file's format") from None
 
 
 def _own_time(record: SiriRecord, reading: Reading | None) -> int | None:
