@@ -48,7 +48,7 @@ def check_picture(page: Page, path: Path) -> None:
     corner = difference[-rows // 6 :, -columns // 4 :]
     assert corner.mean() < DIFFERENCE, f"with the scale and the credits: {corner.mean()}"
     below = whole[top + height + 20 :]
-    assert len(below) > 130, "the legend is below the map"
+    assert len(below) > 60, "the legend is below the map"
     assert below.reshape(-1, 3).std(axis=0).max() > 10, "and it is drawn"
 
 

@@ -1,14 +1,17 @@
 """Clusterings on the map: the card of the centres, and the hexagons in the colours of their clusters."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from playwright.sync_api import Page, expect
 
 from tests.browser.accessibility import serious_problems
 from tests.browser.conftest import OpenPage, picture
 from tests.browser.day import TOPICS, Day, hexagons, hour_of
+from tests.browser.saved import check_picture, saved
 from tests.displaying import clustered
 
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
@@ -79,3 +82,15 @@ def test_axe_finds_nothing_serious_in_clusters(look: str, clustered_day: Day, op
     picture(page, f"clusters-{look}", whole=look == "phone")
     assert serious_problems(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+def test_a_saved_picture_of_clusters_has_them_as_its_legend(
+    clustered_day: Day, open_page: OpenPage, tmp_path: Path
+) -> None:
+    page = open_page(clustered_day.url)
+    page.check("#by-cluster")
+    expect(page.locator("path[data-cluster='1']").first).to_be_attached()
+    path = saved(page, "#save-png", tmp_path)
+    check_picture(page, path)
+    colours = {colour for _, colour in Image.open(path).convert("RGB").getcolors(1 << 24)}
+    assert {(0x00, 0x72, 0xB2), (0xE6, 0x9F, 0x00)} <= colours, "each cluster's swatch, opaque"

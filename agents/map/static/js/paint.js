@@ -38,11 +38,7 @@ function paintNode(context, node) {
 
 function paintOpaque(context, node, style) {
   if (node instanceof SVGElement && !(node instanceof SVGSVGElement)) paintShape(context, node, style);
-  else {
-    const box = node.getBoundingClientRect();
-    paintBox(context, node, style, box);
-    paintBefore(context, node, box);
-  }
+  else paintBox(context, node, style);
   for (const child of ordered(node)) {
     if (child instanceof Text) paintText(context, child, style);
     else if (child instanceof Element && child.localName !== "defs") paintNode(context, child);
@@ -60,16 +56,8 @@ function ordered(node) {
   return [...node.childNodes].map((child) => [depth(child), child]).sort(([one], [other]) => one - other).map(([, child]) => child);
 }
 
-// A mark that the style sheet puts before a node, such as the dot of a stop.
-function paintBefore(context, node, { left, top }) {
-  const style = getComputedStyle(node, "::before");
-  if (style.content === "none" || style.position !== "absolute" || style.display === "none") return;
-  const [x, y, width, height] = [style.left, style.top, style.width, style.height].map(parseFloat);
-  paintBox(context, null, style, { left: left + x, top: top + y, width, height });
-}
-
-// node: null for a mark, which has no picture
-function paintBox(context, node, style, { left, top, width, height }) {
+function paintBox(context, node, style) {
+  const { left, top, width, height } = node.getBoundingClientRect();
   if (!(width > 0 && height > 0)) return;
   context.fillStyle = style.backgroundColor;
   context.beginPath();

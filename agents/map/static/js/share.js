@@ -53,7 +53,10 @@ export class Share {
   #savePicture() {
     this.#showMap();
     const name = this.#name("png");
-    requestAnimationFrame(() => requestAnimationFrame(() => picture(this.#model).toBlob((blob) => save(blob, name), "image/png")));
+    requestAnimationFrame(() => requestAnimationFrame(async () => {
+      await Promise.allSettled(document.getAnimations().map(({ finished }) => finished)); // colours change over a quarter of a second
+      picture(this.#model).toBlob((blob) => save(blob, name), "image/png");
+    }));
   }
 }
 
