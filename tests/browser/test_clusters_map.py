@@ -92,5 +92,5 @@ def test_a_saved_picture_of_clusters_has_them_as_its_legend(
     expect(page.locator("path[data-cluster='1']").first).to_be_attached()
     path = saved(page, "#save-png", tmp_path)
     check_picture(page, path)
-    colours = {colour for _, colour in Image.open(path).convert("RGB").getcolors(1 << 24)}
+    colours = {colour for _, colour in Image.open(path).convert("RGB").getcolors(1 << 24) or ()}
     assert {(0x00, 0x72, 0xB2), (0xE6, 0x9F, 0x00)} <= colours, "each cluster's swatch, opaque"
