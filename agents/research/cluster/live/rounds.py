@@ -156,7 +156,7 @@ class LiveRounds:
 def round_of(
     plan: Plan, policy: Policy, number: int, centres: tuple[tuple[Decimal, ...], ...], closes_ms: int
 ) -> Round:
-    """Return the record of a round. centres: km/h, on the policy's grid."""
+    """Return the record of a round. centres: in the policy's unit, on its grid."""
     chosen = plan.chosen
     return Round(
         clusters_id=f"{plan.clustering}/{number}",
