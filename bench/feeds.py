@@ -5,9 +5,11 @@ import io
 import json
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from functools import partial
 from itertools import islice
 from typing import BinaryIO, Final
+from zoneinfo import ZoneInfo
 
 import click
 import pyarrow as pa
@@ -18,15 +20,16 @@ from msgspec.structs import replace
 from bench.city import START, reports
 from bench.figures import Figure, middle, show
 from hatcast.agents.recordings.parquet import parquet_records
-from hatcast.stream.readings.formats import FORMATS, Format, Recorded, itms
+from hatcast.stream.readings.formats import FORMATS, Columns, Format, FormatChoice, Recorded, itms
 from hatcast.stream.readings.formats.capmetro import COLUMNS
 from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.positions import Derivation, SpeedDeriver
-from hatcast.stream.readings.reading import MISSING, Reading, parse_time
+from hatcast.stream.readings.reading import MISSING, Reading, ValueUnits, parse_time
 
 LEAST: Final = 150_000.0  # readings/s
 LEAST_GTFS_RT: Final = 50_000.0
 LEAST_SIRI: Final = 30_000.0
+_PATTERN: Final = "%d.%m.%Y %H:%M:%S"
 
 
 @click.command()
@@ -50,6 +53,7 @@ def command(as_json: bool, records: int, rounds: int) -> int:  # noqa: FBT001 - 
         _recorded, partial(parquet_records, feed=FORMATS["jsonl"]), _parquet(bodies["jsonl"])
     )
     work["derived_speeds"] = partial(_derived, _city_positions(records))
+    work |= _named_columns(bodies["jsonl"])
     gc.collect()
     gc.freeze()
     rates: dict[str, list[float]] = {name: [] for name in work}
@@ -59,6 +63,42 @@ def command(as_json: bool, records: int, rounds: int) -> int:  # noqa: FBT001 - 
     return show(
         f"feeds: {records:,} readings, {rounds} rounds", [_figure(*each) for each in rates.items()], as_json=as_json
     )
+
+
+def _named_columns(canonical: bytes) -> dict[str, Callable[[], int]]:
+    """Return the work on CSV and JSON with columns of other names: with ISO times, and times of a pattern."""
+    rows = [json.loads(line) for line in canonical.splitlines()]
+    zone = ZoneInfo("Asia/Kolkata")
+    names = {"vehicle": "plate", "time": "ts", "lat": "y", "lon": "x", "value": "v"}
+    columns = Columns(names, unit="km/h")
+    patterned = Columns(names, unit="km/h", time_format=_PATTERN)
+    numbered = Columns(dict(zip(names, map(str, range(1, 6)), strict=True)), unit="km/h")
+    csv_rows = [f"{row['vehicle']},{row['time']},{row['lat']},{row['lon']},{row['speed']}" for row in rows]
+    local = [f"{_local(row['time'])},{row['vehicle']},{row['lat']},{row['lon']},{row['speed']}" for row in rows]
+    objects = [json.dumps(dict(zip(names.values(), line.split(","), strict=True))).encode() for line in csv_rows]
+
+    def feed(name: str, chosen: Columns) -> Format:
+        return FormatChoice(name, chosen).format(ValueUnits(), zone, live=chosen is numbered)
+
+    files = {
+        "csv_iso": (columns, "plate,ts,y,x,v", csv_rows),
+        "csv_pattern": (patterned, "ts,plate,y,x,v", local),
+    }
+    return {
+        "mapped_csv_decode": _decoding(feed("csv", numbered), [line.encode() for line in csv_rows]),
+        "mapped_jsonl_decode": _decoding(feed("jsonl", columns), objects),
+        "mapped_jsonl_recording": partial(_recorded, feed("jsonl", columns).records, b"\n".join(objects)),
+        **{
+            f"mapped_{name}_recording": partial(
+                _recorded, feed("csv", chosen).records, "\n".join((header, *lines)).encode()
+            )
+            for name, (chosen, header, lines) in files.items()
+        },
+    }
+
+
+def _local(time_text: str) -> str:
+    return datetime.fromisoformat(time_text).strftime(_PATTERN)
 
 
 def _figure(name: str, rates: list[float]) -> Figure:

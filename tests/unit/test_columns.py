@@ -154,7 +154,7 @@ def test_columns_by_number_have_to_be_complete(text: str, problem: str) -> None:
     ("text", "names"),
     [
         ("vehicle=plate,time=ts", {"vehicle": "plate", "time": "ts"}),
-        ('vehicle=plate, "time=Time, local",speed=v=1', {"vehicle": "plate", "time": "Time, local", "value": "v=1"}),
+        ('vehicle=plate, "time=Time, local",speed=v=1', {"vehicle": "plate", "time": "Time, local", "speed": "v=1"}),
         (("vehicle=plate", "lat = y"), {"vehicle": "plate", "lat": "y"}),
         ("", {}),
     ],
@@ -287,7 +287,7 @@ def test_speeds_of_json_need_a_unit() -> None:
         feed.records(io.BytesIO(b""), "day.jsonl")
 
 
-@pytest.mark.parametrize("name", ["value", "pm25", "speed"])
+@pytest.mark.parametrize("name", ["value", "pm25"])
 def test_a_policy_of_another_value_has_its_unit(name: str) -> None:
     expected = ValueReading("B 7", 1641101383000, 52.5, 13.4, -3.5, "ug/m3")
     units = ValueUnits(single=("pm25", "ug/m3"))
@@ -307,6 +307,11 @@ def test_another_value_is_found_by_its_own_name_and_never_in_a_speed() -> None:
     with pytest.raises(HatcastError, match="do not plainly show value"):
         list(feed.records(io.BytesIO(f"vehicle,time,lat,lon,speed_kmh\n{ROW}".encode()), "day.csv"))
     assert feed.without_speed is None
+
+
+def test_a_speed_is_never_read_as_another_value() -> None:
+    with pytest.raises(SettingError, match="'speed' is not a field"):
+        FormatChoice("csv", Columns({"speed": "v"})).format(ValueUnits(single=("pm25", "ug/m3")), BERLIN)
 
 
 def test_both_names_of_a_value_are_refused() -> None:

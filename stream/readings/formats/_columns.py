@@ -57,15 +57,11 @@ class Columns:
     times_in: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the parts, and write `speed` as `value` and a unit as `UNITS` has it."""
+        """Check the parts, and write a unit as `UNITS` has it."""
         names = dict(self.names)
         for name, column in names.items():
             if not (name and column and str(column).strip()):
                 raise SettingError("columns", f"{name!r} has no column", "write FIELD=COLUMN, such as vehicle=plate")
-        if SPEED in names:
-            if VALUE in names:
-                raise SettingError("columns", "names both value and speed, which are one field", "remove one of them")
-            names[VALUE] = names.pop(SPEED)
         object.__setattr__(self, "names", names)
         if self.unit is not None:
             object.__setattr__(self, "unit", _unit_of(self.unit))
