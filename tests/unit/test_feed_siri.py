@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hatcast.agents.cli import hatcast
 from hatcast.stream.errors import RecordingError, SettingError
 from hatcast.stream.readings.formats import FORMATS, Recorded, _siri_json, _siri_xml, format_with, siri
 from hatcast.stream.readings.reading import Reading, ValueReading, ValuesReading, ValueUnits
-from tests.services.data import DATA
+from tests.services.data import DATA, ROOT
 
 SAMPLES = DATA / "feeds"
 TIME = "2026-03-12T09:30:47+01:00"
@@ -221,6 +223,29 @@ def test_a_cut_off_delivery_is_refused_after_its_whole_records() -> None:
     with pytest.raises(RecordingError, match=r"^file: is not well-formed XML, or cut off; fetch it again"):
         next(found)
     assert siri.split(body.encode()) == [body.encode()]
+
+
+def test_a_cut_off_json_delivery_is_refused() -> None:
+    body = (SAMPLES / "broken" / "siri_cut_off.json").read_bytes()
+    with pytest.raises(RecordingError, match=r"^file: has no whole SIRI delivery; fetch it again"):
+        read(body)
+    assert len(siri.split(body)) == 1
+
+
+def test_without_velocities_batch_derives_the_speeds(tmp_path: Path) -> None:
+    polls = [
+        activity(Velocity=None),
+        activity(Velocity=None, RecordedAtTime="2026-03-12T09:31:47+01:00", Latitude="59.909"),
+    ]
+    file = tmp_path / "siri.xml"
+    file.write_text("".join(delivery(each, stamp=None) for each in polls))
+    config = tmp_path / "hatcast.toml"
+    config.write_text((ROOT / "hatcast.toml").read_text().replace("Asia/Kolkata", "Europe/Oslo"))
+    command = ["batch", str(file), "--format", "siri", "--config", str(config), "--json"]
+    for more, accepted in (((), 0), (("--derive-speed",), 1)):
+        done = CliRunner().invoke(hatcast, [*command, *more])
+        assert done.exit_code == 0
+        assert json.loads(done.stdout)["outcomes"].get("accepted", 0) == accepted
 
 
 @pytest.mark.parametrize("body", [b"", b"<html/>", b"{}", b"[]", b"7", b"<a>" * 5_000, b"vehicle,time"])
