@@ -50,7 +50,7 @@ async def bridge(
     pipeline: Pipeline, form: str, connect: Callable[[], Source], **options: Any
 ) -> AsyncIterator["asyncio.Task[LiveSummary]"]:
     """A running bridge; if it still runs at the end of the block it is broken off, as by kill -9."""
-    choice = FormatChoice(form, derive=options.pop("derive", None))
+    choice = FormatChoice(form, options.pop("columns", None), options.pop("derive", None))
     task = asyncio.create_task(run_live(pipeline.settings, LiveOptions(choice, **options), connect))
     try:
         yield task

@@ -13,6 +13,7 @@ from hatcast.agents.monitoring.meters import METERS
 from hatcast.agents.sources.endpoint import Endpoint, tls_context
 from hatcast.agents.sources.mqtt import MqttSource, Subscription
 from hatcast.stream.errors import HatcastError
+from hatcast.stream.readings.formats import Columns
 from tests.exposed import figures
 from tests.integration.bridging import SECONDS, arrived, body, bridge, sent, stopped, until
 from tests.integration.harness import Pipeline, open_pipeline
@@ -68,6 +69,26 @@ def test_a_reading_arrives_dated_by_the_bridge_and_garbage_is_only_counted(
     asyncio.run(run())
 
 
+def test_messages_of_other_names_units_and_times_arrive_as_canonical_records(
+    pipeline: Pipeline, mosquitto: Mosquitto
+) -> None:
+    columns = Columns({"vehicle": "bus.no", "time": "ts", "lat": "at.1", "lon": "at.0", "speed": "v"}, "m/s", "s")
+    expected = ("7", 1641101383000)
+
+    async def run() -> None:
+        message = b'{"bus": {"no": 7}, "ts": 1641101383, "at": [72.8, 21.2], "v": "10"}'
+        async with bridge(pipeline, "jsonl", lambda: source(mosquitto, pipeline), columns=columns) as task:
+            publishing = asyncio.create_task(again_and_again(mosquitto, f"{pipeline.name}/a", message))
+            found = await arrived(pipeline, task, lambda found: expected in found)
+            publishing.cancel()
+            await stopped(task)
+        assert set(found) == {expected}
+        values = {record.value for record in pipeline.kafka.read(pipeline.name) if record.key is not None}
+        assert values == {b'{"vehicle":"7","time":1641101383000,"lat":21.2,"lon":72.8,"speed":10.0,"unit":"m/s"}'}
+
+    asyncio.run(run())
+
+
 async def arrived_after_subscription(pipeline: Pipeline, mosquitto: Mosquitto, task: "asyncio.Task[object]") -> None:
     """Reading 0 has come through, so the subscription stands and the broker keeps what comes from now on."""
     publishing = asyncio.create_task(again_and_again(mosquitto, f"{pipeline.name}/first"))
@@ -78,9 +99,9 @@ async def arrived_after_subscription(pipeline: Pipeline, mosquitto: Mosquitto, t
         await asyncio.gather(publishing, return_exceptions=True)
 
 
-async def again_and_again(mosquitto: Mosquitto, topic: str) -> None:
+async def again_and_again(mosquitto: Mosquitto, topic: str, message: bytes | None = None) -> None:
     while True:
-        await publish(mosquitto, topic, [body(0)])
+        await publish(mosquitto, topic, [body(0) if message is None else message])
         await asyncio.sleep(0.2)
 
 

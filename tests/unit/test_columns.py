@@ -123,6 +123,12 @@ def test_a_file_without_a_header_is_refused_without_its_data() -> None:
     )
 
 
+def test_a_file_without_speeds_leads_to_deriving_them() -> None:
+    assert refusal_of("vehicle,time,lat,lon").endswith(
+        "do not plainly show value; write columns such as value=COLUMN, or derive speeds from positions"
+    )
+
+
 def test_a_file_in_utf_16_is_refused() -> None:
     feed = FormatChoice("csv").format(ValueUnits(), BERLIN)
     with pytest.raises(HatcastError, match="is UTF-16; save it as UTF-8"):

@@ -155,7 +155,8 @@ class Columns:
             raise RecordingError(
                 path,
                 f"its columns ({listed(header)}) do not plainly show {', '.join(unknown)}{both}",
-                f"write columns such as {_example(unknown)}",
+                f"write columns such as {_example(unknown)}"
+                + (", or derive speeds from positions" if unknown == [VALUE] and value == SPEED else ""),
             )
         for name, columns in found.items():
             if len(columns) == 1 and name not in names:
