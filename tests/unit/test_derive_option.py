@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from hatcast.agents.cli import hatcast
 from hatcast.agents.config.settings import parse_settings
 from hatcast.agents.sources.filter import Filter
-from hatcast.stream.errors import SettingError
+from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.policy.formats import policy_format
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.formats import FORMATS, FormatChoice, jsonl
@@ -104,8 +104,19 @@ def test_garbage_is_not_taken_for_missing_speeds(tmp_path: Path, config: Path) -
 def test_a_csv_file_without_the_column_names_the_option(tmp_path: Path, config: Path) -> None:
     path = tmp_path / "day.csv"
     path.write_text("vehicle_id,timestamp,latitude,longitude\n7,2017-03-21T00:00:31-05:00,30.1,-97.7\n")
-    with pytest.raises(Exception, match=r"no column speed.*--derive-speed"):
+    with pytest.raises(HatcastError, match=r"no column speed.*--derive-speed"):
         batch(path, "--format", "capmetro", "--config", config)
+
+
+def test_csv_of_any_columns_needs_none_of_speeds(tmp_path: Path, config: Path) -> None:
+    path = tmp_path / "day.csv"
+    rows = [position(at, bus) for at in (0, 30, 60) for bus in "abc"]
+    path.write_text("bus,ts,lat,lon\n" + "".join(f"{','.join(map(str, row.values()))}\n" for row in rows))
+    arguments = (path, "--format", "csv", "--config", config, "--json")
+    found = json.loads(batch(*arguments, "--derive-speed").stdout)
+    assert found["outcomes"] == {"accepted": 6, "undecodable": 3}
+    with pytest.raises(HatcastError, match=r"do not plainly show value.*derive speeds from positions"):
+        batch(*arguments)
 
 
 @pytest.mark.parametrize(
