@@ -124,10 +124,20 @@ class TrackerReleaser(HatPath):
             if released is None:
                 return done
             done += released
-            if not await self.is_closed(_next_date(date)):
+            if not await self._has_released_all(date, slots):
                 break
             await self._settle(work, date, slots)
         return done
+
+    async def _has_released_all(self, date: str, slots: Sequence[str]) -> bool:
+        """Return whether a date is closed and has no slots but these, which were final when the round began.
+
+        Slots that became final since, as after an outage, are released in the next round, and the date settled then.
+        """
+        if not await self.is_closed(_next_date(date)):
+            return False
+        now_open = await self._store.open_slots()  # read after the watermark: every slot of the date is open now
+        return all(slot in slots for slot in now_open if slot.partition("/")[0] == date)
 
     async def _release_date(
         self, work: TrackerWork, date: str, slots: Sequence[str], stopping: asyncio.Event

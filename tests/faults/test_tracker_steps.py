@@ -4,18 +4,21 @@ Each step has a test of its own in tests/integration/test_tracker_worker.py. Her
 checker compares what is left with what the counts lead to.
 """
 
+import asyncio
 import random
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from hatcast.agents.kafka.topics import ensure_topics
+from hatcast.agents.release.tracker import TrackerReleaser
 from tests.faults.check import violations
 from tests.faults.facts import Log, Violation
 from tests.faults.faulty_worker import NOT_OF_TRACKER, OF_TRACKER, meet
@@ -91,6 +94,40 @@ def test_a_tracker_that_is_killed_at_every_step_asks_what_the_counts_lead_to_and
     assert all(asked)
     assert len(log.settled) == DAYS - 1
     assert max(course[-1].spent for course in asked) == pipeline.settings.policy.daily_limit_nano
+
+
+def draw_when_the_day_is_over() -> None:
+    """In a worker: it lists the final slots, and takes so long over the first that its whole day closes meanwhile."""
+    draw_queries = TrackerReleaser.draw_queries
+    slow: list[str] = []
+
+    async def draw(self: TrackerReleaser, work: Any, slot: str, hats: Sequence[Any]) -> list[Any]:
+        if not slow:
+            slow.append(slot)
+            sys.stdout.write("drawing\n")
+            sys.stdout.flush()
+            next_date = date.fromisoformat(slot.partition("/")[0]) + timedelta(days=1)
+            while not await self.is_closed(next_date.isoformat()):
+                await asyncio.sleep(0.05)
+        return await draw_queries(self, work, slot, hats)
+
+    TrackerReleaser.draw_queries = draw  # type: ignore[method-assign]  # the product has no switch for it
+
+
+@pytest.mark.timeout(240)
+def test_a_date_that_closes_while_its_slots_are_released_is_settled_after_the_last_of_them(
+    pipeline: Pipeline, feed: Feed
+) -> None:
+    feed.allow(MORE * 2)
+    worker = pipeline.worker(wrap=draw_when_the_day_is_over)
+    pipeline.wait(lambda: "drawing" in worker.logged(), "the first slot", worker)
+    feed.finish()
+    pipeline.wait(lambda: is_settled(pipeline.settings), "settled state", worker)
+    wanted = estimated_again(pipeline)
+    pipeline.wait(lambda: estimated(pipeline) == wanted, "estimates", worker)
+    found, log = verdict(pipeline)
+    assert found == []
+    assert len(log.settled) == DAYS - 1
 
 
 @pytest.mark.timeout(240)
