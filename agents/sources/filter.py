@@ -19,6 +19,7 @@ from hatcast.agents.monitoring.declarations import (
 )
 from hatcast.agents.monitoring.kinds import Counter as MetricCounter
 from hatcast.agents.monitoring.meters import METERS
+from hatcast.agents.sources.repetitions import Repetitions
 from hatcast.stream.readings.formats import Format, Recorded
 from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.positions import SpeedDeriver
@@ -33,7 +34,6 @@ Clock = Callable[[], int]
 VALUE_BYTES_MAX: Final = 16 << 10  # a canonical record with a readable time is far smaller
 _LOG_INTERVAL_S: Final = 60.0
 _DERIVE_HINT: Final = "some lack only their speed: --derive-speed derives it from positions"
-_TABLE_ENTRIES: Final = 100_000  # vehicles; a full table is cleared, and some readings are sent again
 
 
 class Filter:
@@ -60,7 +60,7 @@ class Filter:
         self._router = router
         self._max_ahead_ms = max_ahead_ms
         self._clock = clock
-        self._last_times: dict[bytes, str | int | float] | None = {} if polled else None  # by vehicle
+        self._repetitions = Repetitions() if polled else None
         self._reported: Counter[MetricCounter] = Counter()
         self._lacks_speeds = False
         self._logged = 0
@@ -88,7 +88,8 @@ class Filter:
             self.undecodable += 1
             self._lacks_speeds = self._lacks_speeds or self._lacks_only_its_speed(record)
             return None
-        if self._is_repeated(address[0], reading):
+        repetitions = self._repetitions
+        if repetitions is not None and repetitions.is_repeated(address[0], reading.time, arrived_ms):
             self.repeated += 1
             return None
         if arrived_ms > self._clock() + self._max_ahead_ms:
@@ -108,17 +109,6 @@ class Filter:
         """Return whether `--derive-speed` could use an undecodable record."""
         positions = self._feed.without_speed
         return positions is not None and positions.decode(record) is not None
-
-    def _is_repeated(self, vehicle: bytes, reading: Reading) -> bool:
-        times = self._last_times
-        if times is None:
-            return False
-        if times.get(vehicle) == reading.time:
-            return True
-        if len(times) >= _TABLE_ENTRIES:
-            times.clear()
-        times[vehicle] = reading.time
-        return False
 
     def _report_counts(self) -> None:
         """Add the records dropped since the last call to the metrics, and log them."""
