@@ -33,6 +33,7 @@ Data: TypeAlias = Paths | ArrowStream
 """Readings: a file, several files that are one recording, or a table."""
 
 _NAME: Final = "data"  # of a table, in error messages
+_FAILED: Final = "Conversion failed for "  # how pyarrow begins to name a column
 _EXTENSIONS: Final = {".csv": "csv", ".tsv": "csv", ".parquet": PARQUET, ".jsonl": jsonl.NAME, ".ndjson": jsonl.NAME}
 
 
@@ -77,6 +78,8 @@ class Reading:
 
 def paths_of(data: object) -> list[Path]:
     """Return the paths of one file, or of several. Raises HatcastError if they are not."""
+    if isinstance(data, str) and "\n" in data:
+        raise HatcastError("data is a text of several lines, which is no path: write it to a file, and give its path")
     if isinstance(data, str | os.PathLike):
         return [Path(data)]
     if isinstance(data, list | tuple) and data and all(isinstance(each, str | os.PathLike) for each in data):
@@ -86,10 +89,20 @@ def paths_of(data: object) -> list[Path]:
 
 
 def table_of(data: ArrowStream) -> "pa.Table":
-    """Return a table of pyarrow; its columns share the memory of the frame. A stream, which is read once, is loaded."""
+    """Return a table of pyarrow; its columns share the memory of the frame. A stream, which is read once, is loaded.
+
+    Raises HatcastError, without any of the data: they cannot be converted.
+    """
     import pyarrow as pa
 
-    return pa.table(data)
+    try:
+        return pa.table(data)
+    except (pa.ArrowException, TypeError, ValueError) as error:  # its text quotes values of the data
+        column = next((each for each in error.args[1:] if isinstance(each, str) and each.startswith(_FAILED)), None)
+        where = "" if column is None else f": {column[len(_FAILED) :]} has values of several types"
+    raise HatcastError(
+        f"{_NAME} cannot be converted to an Arrow table{where}; give each column one type, such as text, number or time"
+    )
 
 
 def _table_input(table: "pa.Table", feed: Format) -> Input:

@@ -180,6 +180,23 @@ def test_a_wrong_argument_is_one_line_that_names_the_fix_in_python(
     assert "--" not in text
 
 
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        (pd.DataFrame({"vehicle": [5, "SECRET"]}), "data cannot be converted to an Arrow table: column vehicle"),
+        (pd.DataFrame({"vehicle": ["SECRET", 5]}), "data cannot be converted to an Arrow table: column vehicle"),
+        (pl.Series("vehicle", ["SECRET"]), "data cannot be converted to an Arrow table; give each column one type"),
+        ("vehicle,time\nSECRET,1\n", "data is a text of several lines, which is no path: write it to a file"),
+    ],
+)
+def test_data_that_are_no_table_are_refused_without_their_values(data: Any, line: str) -> None:
+    with pytest.raises(HatcastError) as refused:
+        hatcast.batch(data, policy())
+    assert str(refused.value).startswith(line)
+    assert (refused.value.__cause__, refused.value.__context__) == (None, None)  # a traceback prints both
+    assert "SECRET" not in str(refused.value)
+
+
 COLUMNS = {"vehicle": "bus", "time": "when", "lat": "y", "lon": "x", "speed": "v"}
 
 

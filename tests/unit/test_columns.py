@@ -115,11 +115,21 @@ def test_each_wrong_header_is_one_line_that_says_what_to_write() -> None:
     assert refusal_of("") == "day.csv: is empty; use a CSV file with a header"
 
 
-def test_a_file_without_a_header_is_refused_without_its_data() -> None:
-    refusal = refusal_of("SECRET-1,2022-01-02T05:29:43Z,52.5,13.4,38")
-    assert (
-        refusal
-        == "day.csv: has a number in its first line, so no header; write columns by number, such as vehicle=1,time=2"
+@pytest.mark.parametrize(
+    "row",
+    [
+        "SECRET-1,2022-01-02T05:29:43Z,52.5,13.4,38",
+        "SECRET-1;2022-01-02T05:29:43Z;52,5;13,4;38,0",
+        "SECRET-1,02.01.2022 05:29,52.5N,13.4E,38 km/h",
+        "SECRET-1,05:29:43,Moltkestr.,stopped,late",
+        "SECRET-1,SECRET-2,52.5N",
+    ],
+)
+def test_a_file_without_a_header_is_refused_without_its_data(row: str) -> None:
+    refusal = refusal_of(row)
+    assert refusal == (
+        "day.csv: has a number or a time in its first line, so no header; write columns by number, such as"
+        " vehicle=1,time=2"
     )
 
 

@@ -150,6 +150,33 @@ def test_outer_objects_in_json_may_be_missing(outer: Any) -> None:
     assert siri.decode(body) == SEVEN
 
 
+def test_many_deliveries_in_one_body_are_split_in_proportion_to_their_size() -> None:
+    class Counting(str):
+        """A text that counts the characters that are copied out of it."""
+
+        __slots__ = ()
+        copied = 0
+
+        def __getitem__(self, key: Any) -> str:
+            part = super().__getitem__(key)
+            Counting.copied += len(part)
+            return part
+
+    class Body(bytes):
+        def decode(self, *_: Any, **__: Any) -> str:
+            return Counting(bytes(self).decode())
+
+    one = json.dumps({"VehicleActivity": [json.loads(in_json())]}, indent=1)
+    found = _siri_json._concatenated(Body((one + "\n \n").encode() * 200))
+    assert found == [one.encode()] * 200
+    assert Counting.copied < 2 * 200 * len(one)
+
+
+def test_a_vehicle_is_one_vehicle_whether_its_number_has_a_point_or_not() -> None:
+    found = [siri.decode(in_json(VehicleRef={"value": ref})) for ref in (7, 7.0, "7")]
+    assert found == [SEVEN] * 3
+
+
 def test_deliveries_follow_each_other_in_any_layout() -> None:
     declared = f'<?xml version="1.0"?>\n{delivery(activity(), stamp=None)}'
     bare = delivery(activity(VehicleRef="8"))

@@ -1,5 +1,6 @@
 """CSV of any columns, found by a header or by number, with comma, semicolon, tab or bar between them."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from operator import itemgetter
@@ -15,6 +16,8 @@ from hatcast.stream.readings.reading import Reading
 
 NAME: Final = "csv"
 _DELIMITERS: Final = ";\t|,"
+# Also with a decimal comma or a unit, and times: 21,2 or 52.5N or 2022-01-02T05:29:43.
+_DATA: Final = re.compile(r"[-+]?[0-9]+[.,:/-][0-9]")
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
 _CellsOf = Callable[[list[str]], Cells]
@@ -34,10 +37,10 @@ def mapped_csv(columns: Columns, wanted: Wanted) -> Format:
         rest = lines(stream)
         text = _first(rest, path).decode(errors="replace")
         delimiter, header = _header_of(text, columns)
-        if any(isinstance(parse_number(name), float) for name in header):
+        if any(_is_data(name) for name in header):  # an error that lists the columns would print a raw row
             raise RecordingError(
                 path,
-                "has a number in its first line, so no header",
+                "has a number or a time in its first line, so no header",
                 "write columns by number, such as vehicle=1,time=2",
             )
         complete = wanted.completed(columns, header, path)
@@ -77,6 +80,11 @@ def _header_of(line: str, columns: Columns) -> tuple[str, list[str]]:
     given = set(columns.names.values())
     delimiter = max(headers, key=lambda each: (len(given.intersection(headers[each])), len(headers[each])))
     return delimiter, headers[delimiter]
+
+
+def _is_data(name: str) -> bool:
+    """Return whether a cell of the first line starts like a number or a time, so is no name of a column."""
+    return isinstance(parse_number(name), float) or _DATA.match(name) is not None
 
 
 def _first(rest: Iterator[bytes], path: str) -> bytes:

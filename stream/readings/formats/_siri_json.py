@@ -7,6 +7,7 @@ deliveries are one a line, or one after the other in any layout.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import BinaryIO, Final
@@ -48,6 +49,7 @@ class _Message(msgspec.Struct):
 
 _read: Final = msgspec.json.Decoder(_Message).decode
 _value: Final = msgspec.json.Decoder(msgspec.Raw).decode
+_not_space: Final = re.compile(r"\S").search
 _elements: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -108,7 +110,8 @@ def _concatenated(body: bytes) -> list[bytes]:
         except UNREADABLE:
             end = len(text)
         found.append(text[begin:end].encode(errors="surrogateescape"))
-        begin = len(text) - len(text[end:].lstrip())
+        following = _not_space(text, end)
+        begin = len(text) if following is None else following.start()
     return found
 
 
