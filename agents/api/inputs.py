@@ -39,7 +39,7 @@ _EXTENSIONS: Final = {".csv": "csv", ".tsv": "csv", ".parquet": PARQUET, ".jsonl
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How data are read: the arguments of `hatcast.batch` with these names."""
+    """The arguments of `hatcast.batch` for reading data."""
 
     format: str | None = None
     columns: Mapping[str, str] | Columns | None = None

@@ -105,7 +105,7 @@ class Estimates(Records[EstimateRecord]):
 
 
 class BudgetDays(Records[BudgetRecord]):
-    """What each local date has cost so far, for all vehicles: docs/privacy.md."""
+    """Privacy loss booked for each local date so far, the same for every vehicle: docs/privacy.md."""
 
     TOPIC = "budget"
     SHOWN = ("policy", "date", "releases", "epsilon_user_day", "limit")
@@ -113,7 +113,7 @@ class BudgetDays(Records[BudgetRecord]):
 
 
 class Releases(Records[ReleaseRecord]):
-    """Private means of HATs. A HAT that is suppressed, or has no room in the budget, has a status and no mean."""
+    """Private means of HATs. A HAT that is suppressed or exceeds the budget has a status and no mean."""
 
     TOPIC = "means"
     SHOWN = ("date", "slot", "cell", "status", "mean", "low", "high", "unit")

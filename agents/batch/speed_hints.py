@@ -1,4 +1,4 @@
-"""Why records of a recording have no speed: for hints."""
+"""Reasons for missing speeds in a recording: for hints."""
 
 from collections.abc import Iterable
 from itertools import islice

@@ -151,7 +151,7 @@ def _check_output(output: Path | None, *, as_json: bool, publishes: bool) -> Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Output:
-    """Where the records of a run go: to a file, or to standard output as JSON or as tables."""
+    """Output of a run's records: a file, or standard output as JSON or as tables."""
 
     file: Path | None
     as_json: bool

@@ -1,4 +1,4 @@
-"""The slot whose releases come next: what a page without records waits for. Made of the policy and the time alone."""
+"""The next slot to be released, for a page without records. Follows from the policy and the time alone."""
 
 from datetime import date, timedelta
 from typing import Final
@@ -22,7 +22,7 @@ class AwaitedSlot(msgspec.Struct, frozen=True):
 
 
 class Awaited(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the map of a policy waits for.
+    """The next slot of a policy, for its map.
 
     topic   on which releases appear
     slot    that closes next; None where telemetry is a recording, whose time is not that of a clock

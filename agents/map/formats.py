@@ -54,7 +54,7 @@ def parse_format(request: web.Request, allowed: tuple[Format, ...] = ALL) -> For
 
 
 def lenient(table: Table) -> Layout:
-    """Return a table that takes any object: the map has checked what it needs, and shows later versions too."""
+    """Return a table that takes any object: the map checks the fields it uses, and shows later versions too."""
     return replace(table, check=msgspec.json.decode)
 
 

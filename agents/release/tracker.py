@@ -130,7 +130,7 @@ class TrackerReleaser(HatPath):
         return done
 
     async def _has_released_all(self, date: str, slots: Sequence[str]) -> bool:
-        """Return whether a date is closed and has no slots but these, which were final when the round began.
+        """Return True if a date is closed and these, the final slots at the start of the round, are all it has.
 
         Slots that became final since, as after an outage, are released in the next round, and the date settled then.
         """

@@ -48,7 +48,7 @@ _CONVERT: Final[Mapping[Type, Callable[[Any], Any]]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. value: returns it as it stands in the record; None if the record has none."""
+    """One column. value: returns the record's own text of it; None if the record lacks it."""
 
     name: str
     type: Type
@@ -63,7 +63,7 @@ class Layout(Protocol):
         """The columns, in order."""
 
     def values(self, record: bytes) -> Row | None:
-        """Return a record's row as it stands in the record, numbers as text; None if it is not of this table."""
+        """Return a record's row with its numbers as written; None if the record is not of this table."""
 
     def row(self, record: bytes) -> Row | None:
         """Return a record's row, with values of the columns' types; None if it is not of this table."""
@@ -85,7 +85,7 @@ class Table:
     check: Callable[[bytes], object]
 
     def values(self, record: bytes) -> Row | None:
-        """Return a record's row as it stands in the record, numbers as text; None if it is not of this kind."""
+        """Return a record's row with its numbers as written; None if the record is not of this kind."""
         fields = self._fields(record)
         try:
             return None if fields is None else {each.name: each.value(fields) for each in self.columns}
@@ -122,7 +122,7 @@ class Mixed:
         )
 
     def values(self, record: bytes) -> Row | None:
-        """Return a record's row as it stands in the record, numbers as text; None if it is of none of the tables."""
+        """Return a record's row with its numbers as written; None if the record belongs to none of the tables."""
         return self._first(record, Table.values)
 
     def row(self, record: bytes) -> Row | None:

@@ -19,7 +19,7 @@ class Figures:
     columns: Sequence[Column]
 
     def values(self, record: bytes) -> Row:
-        """Return a row as it stands in the JSON object, numbers as text."""
+        """Return the row of a JSON object with its numbers as written."""
         fields = {name: _value(bytes(value)) for name, value in _DECODE(record).items()}
         return {each.name: each.value(fields) for each in self.columns}
 

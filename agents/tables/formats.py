@@ -13,7 +13,7 @@ _ROW_GROUP: Final = 10_000
 
 
 class Sink(Protocol):
-    """Where the bytes of a file go."""
+    """Destination of a file's bytes."""
 
     def write(self, data: bytes, /) -> object:
         """Write all of some bytes. Raises OSError."""
@@ -29,11 +29,11 @@ class RecordFile(Protocol):
         """Write the end of the file. Raises OSError."""
 
     def abandon(self) -> None:
-        """Release what is open, in place of `finish`."""
+        """Close open resources without finishing the file."""
 
 
 class _JsonLines:
-    """The records as they are, one a line."""
+    """The records, one a line, unchanged."""
 
     def __init__(self, file: Sink, _: Layout) -> None:
         self._file = file

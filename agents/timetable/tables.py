@@ -61,7 +61,7 @@ class Visits:
 
 @contextmanager
 def open_timetable(path: Path) -> Iterator["Tables"]:
-    """Open a GTFS zip file. Raises BadTimetable for it, and for what is found while its tables are read."""
+    """Open a GTFS zip file. Raises BadTimetable if it, or later one of its tables, cannot be read."""
     try:
         with zipfile.ZipFile(path) as archive:
             yield Tables(path, archive)

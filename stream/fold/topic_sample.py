@@ -1,4 +1,4 @@
-"""Counts over a sample of a telemetry topic: they show whether workers can read the topic as it is.
+"""Counts over a sample of a telemetry topic, which show whether workers can read it.
 
 Pure: the caller reads the records. A sample has counts only, never an id, a place or a speed.
 """

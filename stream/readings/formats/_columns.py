@@ -38,7 +38,7 @@ _SIGNS: Final = re.compile(r"[\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """How a record of foreign columns becomes a reading.
+    """Mapping from the columns of a record to the fields of a reading.
 
     names        column by field: `vehicle`, `time`, `lat`, `lon`, `value` (or `speed`), `arrival`, and further values
                  of the policy by their names. A field that is left out is found by its name in the header
@@ -91,7 +91,7 @@ class Columns:
 
     @property
     def numbered(self) -> bool:
-        """Whether the columns are numbers, so that a CSV file has no header."""
+        """Return True if columns are given by number: then a CSV file starts without a header."""
         return bool(self.names) and all(column.isascii() and column.isdigit() for column in self.names.values())
 
     def for_values(self, value: str, others: Iterable[str]) -> "Columns":
@@ -113,7 +113,7 @@ class Columns:
         return self
 
     def check_complete(self, fields: Iterable[str]) -> None:
-        """Raise SettingError if one of the fields has no column, or its number is 0."""
+        """Raise SettingError if a field lacks a column, or a column's number is 0."""
         missing = [name for name in fields if name not in self.names]
         if missing:
             raise SettingError(

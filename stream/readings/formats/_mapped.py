@@ -42,7 +42,7 @@ _DECIMAL_COMMA: Final = re.compile(r"\s*[-+]?[0-9]+,[0-9]+\s*")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a policy wants of records with foreign columns.
+    """Values that a policy needs from records with columns of other names.
 
     zone           of times without an offset, unless the columns name one
     others         names of the values besides the first one
@@ -99,7 +99,7 @@ class Wanted:
 
 
 class Target(NamedTuple):
-    """What the cells become.
+    """Reading of one row's cells, or the problem with them.
 
     instant  reads the time
     unit     of the value

@@ -83,7 +83,7 @@ def _header_of(line: str, columns: Columns) -> tuple[str, list[str]]:
 
 
 def _is_data(name: str) -> bool:
-    """Return whether a cell of the first line starts like a number or a time, so is no name of a column."""
+    """Return True if a cell of the first line starts like a number or a time, unlike a column's name."""
     return isinstance(parse_number(name), float) or _DATA.match(name) is not None
 
 

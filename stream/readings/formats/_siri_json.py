@@ -54,7 +54,7 @@ _elements: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def json_records(body: bytes) -> list[SiriRecord] | None:
-    """Return the records of one message; None if it has no delivery and no activity. Raises nothing."""
+    """Return the records of one message; None if it lacks both a delivery and an activity. Raises nothing."""
     found: list[SiriRecord] = []
     is_siri = False
     for value in _values(body):

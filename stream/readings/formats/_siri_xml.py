@@ -151,7 +151,7 @@ class _Document:
         return found
 
     def close(self) -> None:
-        """End the document. Raises NotSiriError if it is cut off, or has no delivery."""
+        """End the document. Raises NotSiriError if it is cut off, or lacks a delivery."""
         try:
             self._parser.close()
         except self._errors:
