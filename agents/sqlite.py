@@ -1,9 +1,18 @@
 """SQLite files that only one process uses at a time: locks, versions and transactions."""
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from threading import Lock
+from typing import Final
+
+MAGIC: Final = b"SQLite format 3\0"
+"""The first bytes of every file"""
+
+_held: Final = Counter[tuple[int, int]]()  # device and inode of the files that threads of this process have locked
+_reading: Final = Lock()
 
 
 @contextmanager
@@ -14,10 +23,45 @@ def open_locked(path: Path, *pragmas: str, wait_s: float = 0.0) -> Iterator[sqli
     """
     with suppress(OSError):  # SQLite reports what is wrong with the path
         path.touch(mode=0o600, exist_ok=False)
-    with closing(sqlite3.connect(path, timeout=wait_s, isolation_level=None)) as database:
+    with _counted(path), closing(sqlite3.connect(path, timeout=wait_s, isolation_level=None)) as database:
         for pragma in ("locking_mode = EXCLUSIVE", *pragmas):
             database.execute(f"PRAGMA {pragma}")
         yield database
+
+
+def read_magic(path: Path) -> bytes:
+    """Return the first bytes of any file, as many as `MAGIC` has. Raises OSError.
+
+    A file that a thread of this process has locked is not opened: to close it would release the lock, since POSIX
+    locks belong to the process.
+    """
+    with _reading:
+        if _held[_inode(path)]:
+            return MAGIC
+        with path.open("rb") as file:
+            return file.read(len(MAGIC))
+
+
+@contextmanager
+def _counted(path: Path) -> Iterator[None]:
+    """Count a file as locked by this process."""
+    try:
+        inode = _inode(path)
+    except OSError:  # as above
+        yield
+        return
+    with _reading:
+        _held[inode] += 1
+    try:
+        yield
+    finally:
+        with _reading:
+            _held[inode] -= 1
+
+
+def _inode(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
 
 
 def identity(database: sqlite3.Connection) -> tuple[int, int] | None:

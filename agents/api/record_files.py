@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from hatcast.agents import sqlite
 from hatcast.agents.kafka.dump import Head
 from hatcast.agents.recordings.dump_file import DUMP, Dump
 from hatcast.agents.recordings.files import open_recording
@@ -13,7 +14,6 @@ from hatcast.agents.recordings.parquet import PARQUET_MAGIC
 from hatcast.agents.tables.columns import RECORD
 from hatcast.stream.errors import RecordingError
 
-_SQLITE_MAGIC: Final = b"SQLite format 3\0"
 _FIX: Final = "name a file of `hatcast tail --json`, `batch --json` or `export`, a dump, or a ledger"
 
 _read_head: Final = msgspec.json.Decoder(Head).decode
@@ -35,7 +35,7 @@ def values_of(path: Path, table: str) -> Iterator[bytes]:
     magic = _magic(path)
     if magic.startswith(PARQUET_MAGIC):
         yield from _of_parquet(path)
-    elif magic == _SQLITE_MAGIC:
+    elif magic == sqlite.MAGIC:
         from hatcast.agents.batch.ledger_days import ledger_records
 
         yield from ledger_records(path)
@@ -45,8 +45,7 @@ def values_of(path: Path, table: str) -> Iterator[bytes]:
 
 def _magic(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            return file.read(len(_SQLITE_MAGIC))
+        return sqlite.read_magic(path)
     except FileNotFoundError:
         raise RecordingError(str(path), "is missing", "check the path") from None
     except OSError as error:

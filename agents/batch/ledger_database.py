@@ -11,7 +11,6 @@ from hatcast.stream.errors import HatcastError
 
 _APPLICATION_ID: Final = 0x68636C64  # "hcld": distinguishes the file from other databases
 _VERSION: Final = 4
-_MAGIC: Final = b"SQLite format 3\0"
 _HEAD_BYTES: Final = 72  # of a SQLite file; the last four are the application id
 _WITHOUT_USERS: Final = 3  # the last version that did not store the users of a HAT
 # No STRICT and no RETURNING: SQLite has them only since 2021, and Python uses the system's SQLite.
@@ -90,7 +89,7 @@ def damaged_error(path: Path) -> HatcastError:
     """Return the error for a file that SQLite cannot read. Never to name another one: it has none of the charges."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
-    if head.startswith(_MAGIC) and int.from_bytes(head[-4:], "big") == _APPLICATION_ID:
+    if head.startswith(sqlite.MAGIC) and int.from_bytes(head[-4:], "big") == _APPLICATION_ID:
         return HatcastError(
             f"{path}: is a damaged ledger: restore its last backup (docs/batch.md); do not go on with a new file, which"
             " has none of its charges: its days would be released and paid for again"

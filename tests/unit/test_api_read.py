@@ -3,6 +3,8 @@
 import base64
 import gzip
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import hatcast
+from hatcast.agents.api.policy import plain_policy
+from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.stream.errors import HatcastError
 from tests.batching import CONFIG, batch
 from tests.unit.test_api_batch import readings, written
@@ -135,3 +139,17 @@ def test_other_mistakes_are_one_line(tmp_path: Path, released: hatcast.BatchRele
     (tmp_path / "empty.jsonl").write_bytes(b"")
     assert len(hatcast.read(tmp_path / "empty.jsonl")) == 0
     assert repr(hatcast.read(tmp_path / "empty.jsonl")).startswith("Releases: 0 rows")
+
+
+def test_to_read_a_ledger_that_this_process_writes_leaves_it_locked_for_others(
+    released: hatcast.BatchReleases, tmp_path: Path
+) -> None:
+    # POSIX locks are the process's: closing any other handle of the file releases them.
+    path = tmp_path / "day.ledger"
+    lock = "import sqlite3, sys; sqlite3.connect(sys.argv[1], 0).execute('BEGIN EXCLUSIVE')"
+    with open_ledger(path, plain_policy(policy())):
+        with pytest.raises(HatcastError, match="is in use by another"):
+            hatcast.read(path)
+        other = subprocess.run([sys.executable, "-c", lock, path], capture_output=True, text=True, check=False)
+        assert "database is locked" in other.stderr
+    assert hatcast.read(path).values == released.values
