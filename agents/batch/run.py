@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from hatcast.agents.batch.fold import FoldResult, Job, fold_dump, fold_recording
 from hatcast.agents.batch.hints import hints
 from hatcast.agents.batch.retention import RetainChunks, Retention
-from hatcast.agents.batch.speed_hints import cause_of_missing_speeds
+from hatcast.agents.batch.speed_hints import cause_of_undecodable
 from hatcast.agents.clock import now_ms
 from hatcast.agents.config.settings import Settings
 from hatcast.agents.recordings.dump_file import DUMP, Dump
@@ -42,19 +42,22 @@ StartProgress = Callable[[int], Callable[[int], None]]
 class Input:
     """Readings to fold.
 
-    name   of the files, for error messages
-    feed   their format; DUMP for the output of `hatcast dump`
-    open   opens them as one recording, which can be read more than once
+    name        of the files, for error messages
+    feed        their format; DUMP for the output of `hatcast dump`
+    open        opens them as one recording, which can be read more than once
+    can_reopen  whether `open` can be called again: a pipe is empty then
     """
 
     name: str
     feed: Format
     open: Callable[[], AbstractContextManager[Recording]]
+    can_reopen: bool = True
 
 
 def files_input(paths: Sequence[str | Path], feed: Format) -> Input:
     """Return files of one format as an input."""
-    return Input(", ".join(map(str, paths)), feed, lambda: open_recording(paths, feed))
+    can_reopen = all(Path(path).is_file() for path in paths)
+    return Input(", ".join(map(str, paths)), feed, lambda: open_recording(paths, feed), can_reopen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +123,17 @@ def fold_input(run: Run, retention: Retention, ledger: "LedgerFile | None" = Non
     policy = run.settings.policy
     folded = _fold(run, retention, ledger)
     shows_counts = ledger is None or policy.relation is Relation.REPLACE  # else they are private
-    found = hints(folded.outcomes, policy, lambda: _cause_of_missing_speeds(run.input)) if shows_counts else ()
+    found = hints(folded.outcomes, policy, lambda: _cause_of_undecodable(run.input)) if shows_counts else ()
     for warning in (*folded.ahead, *found):
         run.warn(warning)
     return folded
 
 
-def _cause_of_missing_speeds(given: Input) -> str | None:
+def _cause_of_undecodable(given: Input) -> str | None:
+    if not given.can_reopen:
+        return None
     with given.open() as recording:
-        return cause_of_missing_speeds(recording, given.feed)
+        return cause_of_undecodable(recording, given.feed)
 
 
 @contextmanager

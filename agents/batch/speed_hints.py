@@ -1,5 +1,6 @@
-"""Reasons for missing speeds in a recording: for hints."""
+"""Reasons for undecodable records in a recording, such as missing speeds: for hints."""
 
+from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
 from typing import Final
@@ -14,13 +15,17 @@ _TOO_FAR: Final = (
 )
 
 
-def cause_of_missing_speeds(records: Iterable[tuple[int, Recorded]], feed: Format) -> str | None:
-    """Return the cause if most of the first undecodable records have a position but no speed, else None."""
+def cause_of_undecodable(records: Iterable[tuple[int, Recorded]], feed: Format) -> str | None:
+    """Return the cause that most of the first undecodable records share, without any of their data, else None.
+
+    That they have a position but no speed comes first, because there is an option for it.
+    """
     sample = [recorded for _, recorded in islice(records, _SAMPLE) if recorded.reading is None]
     lacking = sum(_has_position(recorded, feed) for recorded in sample)
-    if 2 * lacking <= len(sample):
-        return None
-    return _DERIVE if feed.derivation is None else _TOO_FAR
+    if 2 * lacking > len(sample):
+        return _DERIVE if feed.derivation is None else _TOO_FAR
+    problem, count = next(iter(Counter(recorded.problem for recorded in sample).most_common(1)), (None, 0))
+    return problem if 2 * count > len(sample) else None
 
 
 def _has_position(recorded: Recorded, feed: Format) -> bool:

@@ -1,5 +1,6 @@
 """`hatcast batch` on files of which it accepts nothing: one line on standard error with the likely cause."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,23 @@ def test_a_file_that_is_half_in_another_format_gets_a_line(tmp_path: Path, confi
     path.write_bytes(b"\n".join([record(), *[b'{"bus": 1}'] * 2]))
     done = batch(path, "--format", "jsonl", "--config", config)
     assert done.stderr.startswith("hint: 1 of 3 records accepted; 2 are undecodable: ")
+
+
+def test_undecodable_rows_of_named_columns_get_their_problem(tmp_path: Path, config: Path) -> None:
+    path = tmp_path / "day.csv"
+    path.write_text("vehicle,time,lat,lon,speed_kmh\n" + "7,21.03.2017 10:00,52.5,13.4,38\n" * 3)
+    done = batch(path, "--format", "csv", "--config", config)
+    assert done.stderr == "hint: none of 3 records accepted; 3 are undecodable: time is not a time of this format\n"
+
+
+def test_a_pipe_of_undecodable_records_gets_a_line_and_is_not_opened_again(config: Path) -> None:
+    reads, writes = os.pipe()
+    with os.fdopen(reads), os.fdopen(writes, "w") as pipe:
+        pipe.write("vehicle,time,lat,lon,speed_kmh\n" + "7,21.03.2017 10:00,52.5,13.4,38\n" * 3)
+        pipe.close()
+        done = batch(f"/dev/fd/{reads}", "--format", "csv", "--config", config)
+    assert done.stderr.startswith("hint: none of 3 records accepted; 3 are undecodable: ")
+    assert done.exit_code == 0
 
 
 def test_buses_that_stand_most_of_the_time_get_no_line(tmp_path: Path, config: Path) -> None:
