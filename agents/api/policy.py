@@ -9,7 +9,7 @@ from typing import Any, Final, Self, Unpack
 
 from hatcast.agents.api.keywords import PolicyKeywords
 from hatcast.agents.config.settings import Settings, load_settings, policy_of_keys, settings_of_policy
-from hatcast.stream.errors import SettingError
+from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.policy import policy as checked
 
 _KEY_OF: Final = {"from_date": "from"}  # a Python keyword cannot name an argument
@@ -90,6 +90,8 @@ def settings_of(policy: str | Path | checked.Policy | Settings) -> Settings:
         return policy
     if isinstance(policy, checked.Policy):
         return settings_of_policy(plain_policy(policy))
+    if not isinstance(policy, str | os.PathLike):
+        raise HatcastError(f"policy: is a {type(policy).__name__}; use hatcast.Policy(...), or a hatcast.toml's path")
     return load_settings(policy)
 
 

@@ -76,7 +76,10 @@ def _file_values(path: Path, kind: str) -> Iterator[bytes]:
         any_record = any_record or _is_published(value)
         yield value
     if count and not any_record:
-        raise RecordingError(str(path), "has no published records", "name the file of releases, not that of readings")
+        fix = "name the file of releases, not that of readings"
+        if path.suffix == ".csv":  # a release may be in it, but its bytes are not one record a line
+            fix = "CSV is not read here; name the same records in a .jsonl or .parquet file"
+        raise RecordingError(str(path), "has no published records", fix)
 
 
 def _is_published(value: bytes) -> bool:

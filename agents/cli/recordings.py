@@ -157,9 +157,10 @@ def _show(records: Sequence[Recorded], path: str, policy: Policy) -> None:
     if not decoded:
         if len(records) >= _DOUBTED:
             [(problem, _)] = Counter(record.problem for record in records).most_common(1)
+            example = ", such as '%d.%m.%Y %H:%M:%S'" if problem is not None and problem.startswith("time ") else ""
             raise HatcastError(
                 f"{path}: none of its first {len(records)} rows can be decoded: {problem}; correct --columns or"
-                " --time-format"
+                f" --time-format{example}"
             )
         return
     console = Console(stderr=True)

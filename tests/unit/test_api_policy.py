@@ -13,7 +13,7 @@ import pytest
 import hatcast
 from hatcast.agents.api import keywords
 from hatcast.agents.api.policy import plain_policy
-from hatcast.stream.errors import SettingError
+from hatcast.stream.errors import HatcastError, SettingError
 from hatcast.stream.policy import table
 from tests.batching import CONFIG
 
@@ -91,6 +91,11 @@ def test_a_wrong_keyword_gets_the_error_of_the_file(changes: dict[str, Any], lin
     with pytest.raises(SettingError) as refused:
         policy(**changes)
     assert str(refused.value).startswith(line)
+
+
+def test_a_policy_of_another_type_leads_to_the_types_that_are_one(tmp_path: Path) -> None:
+    with pytest.raises(HatcastError, match=r"^policy: is a dict; use hatcast\.Policy"):
+        hatcast.batch(tmp_path / "day.csv", {"name": "bus-speeds"})  # type: ignore[arg-type]  # that is the test
 
 
 @pytest.mark.parametrize("given", TABLES)

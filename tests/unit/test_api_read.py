@@ -153,3 +153,12 @@ def test_to_read_a_ledger_that_this_process_writes_leaves_it_locked_for_others(
         other = subprocess.run([sys.executable, "-c", lock, path], capture_output=True, text=True, check=False)
         assert "database is locked" in other.stderr
     assert hatcast.read(path).values == released.values
+
+
+def test_a_csv_file_of_releases_leads_to_the_files_that_are_read(
+    released: hatcast.BatchReleases, tmp_path: Path
+) -> None:
+    path = tmp_path / "releases.csv"
+    released.to_polars().write_csv(path)
+    with pytest.raises(HatcastError, match=r"CSV is not read here; name the same records in a \.jsonl or \.parquet"):
+        hatcast.read(path)

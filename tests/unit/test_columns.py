@@ -135,7 +135,8 @@ def test_a_file_without_a_header_is_refused_without_its_data(row: str) -> None:
 
 def test_a_file_without_speeds_leads_to_deriving_them() -> None:
     assert refusal_of("vehicle,time,lat,lon").endswith(
-        "do not plainly show value; write columns such as value=COLUMN, or derive speeds from positions"
+        "do not plainly show value; write columns such as value=COLUMN, or derive the speeds from positions with"
+        " --derive-speed"
     )
 
 
@@ -326,7 +327,7 @@ def test_another_value_is_found_by_its_own_name_and_never_in_a_speed() -> None:
 
 
 def test_a_speed_is_never_read_as_another_value() -> None:
-    with pytest.raises(SettingError, match="'speed' is not a field"):
+    with pytest.raises(SettingError, match="'speed' is not a field; use one of vehicle, time, lat, lon, pm25, arrival"):
         FormatChoice("csv", Columns({"speed": "v"})).format(ValueUnits(single=("pm25", "ug/m3")), BERLIN)
 
 

@@ -123,7 +123,7 @@ NO_PLACE = (
 )
 NO_TIME = (
     "mapped.csv: none of its first 1000 rows can be decoded: time is not a time of this format; correct --columns or"
-    " --time-format"
+    " --time-format, such as '%d.%m.%Y %H:%M:%S'"
 )
 
 

@@ -115,7 +115,9 @@ def test_csv_of_any_columns_needs_none_of_speeds(tmp_path: Path, config: Path) -
     arguments = (path, "--format", "csv", "--config", config, "--json")
     found = json.loads(batch(*arguments, "--derive-speed").stdout)
     assert found["outcomes"] == {"accepted": 6, "undecodable": 3}
-    with pytest.raises(HatcastError, match=r"do not plainly show value.*derive speeds from positions"):
+    with pytest.raises(
+        HatcastError, match=r"do not plainly show value.*derive the speeds from positions with --derive-speed"
+    ):
         batch(*arguments)
 
 

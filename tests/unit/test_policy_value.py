@@ -136,7 +136,7 @@ LINES: list[tuple[str, dict[str, Any], str]] = [
         {"query": [OVER | {"speed_limit": 50.0}]},
         "policy.query[0].speed_limit: is not used by this policy's value; write threshold, in s",
     ),
-    ("itms", {}, "policy.value: itms records have no value but the speed; use jsonl or hfp or siri, or remove it"),
+    ("itms", {}, "policy.value: itms records have no value but the speed; use jsonl, hfp, siri, or remove it"),
     ("hfp", {"value": PM25}, "policy.value.name: hfp records have no 'pm25'; use 'delay', or format jsonl"),
     ("hfp", {"value": DELAY | {"unit": "min"}}, 'policy.value: hfp gives delay in s, not in min; write "s"'),
     (

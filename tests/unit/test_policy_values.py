@@ -187,11 +187,11 @@ def test_add_remove_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("form", "changes", "line"),
     [
-        ("itms", {}, "policy.values: itms records have no value but the speed; use jsonl or hfp or siri, or remove it"),
+        ("itms", {}, "policy.values: itms records have no value but the speed; use jsonl, hfp, siri, or remove it"),
         (
             "gtfs-rt",
             {},
-            "policy.values: gtfs-rt records have no value but the speed; use jsonl or hfp or siri, or remove it",
+            "policy.values: gtfs-rt records have no value but the speed; use jsonl, hfp, siri, or remove it",
         ),
         (
             "hfp",
@@ -220,7 +220,7 @@ def written(tmp_path: Path) -> Path:
 
 def test_batch_refuses_a_recording_whose_format_lacks_a_value(tmp_path: Path) -> None:
     said = refusal(tmp_path / "any.csv", "--format", "capmetro", "--config", written(tmp_path))
-    assert said == "policy.values: capmetro records have no value but the speed; use jsonl or hfp or siri, or remove it"
+    assert said == "policy.values: capmetro records have no value but the speed; use jsonl, hfp, siri, or remove it"
 
 
 def test_commands_that_measure_speeds_refuse_the_policy_and_name_the_file(tmp_path: Path) -> None:

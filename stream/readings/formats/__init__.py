@@ -69,7 +69,7 @@ def format_with(name: str, units: ValueUnits) -> Format:
         if feed.single is None:
             able = [each.name for each in FORMATS.values() if each.single is not None]
             raise SettingError(
-                "policy.value", f"{name} records have no value but the speed", f"use {' or '.join(able)}, or remove it"
+                "policy.value", f"{name} records have no value but the speed", f"use {', '.join(able)}, or remove it"
             )
         return feed.single(*units.single)
     if not units.others:
@@ -77,7 +77,7 @@ def format_with(name: str, units: ValueUnits) -> Format:
     if feed.values is None:
         able = [each.name for each in FORMATS.values() if each.values is not None]
         raise SettingError(
-            "policy.values", f"{name} records have no value but the speed", f"use {' or '.join(able)}, or remove it"
+            "policy.values", f"{name} records have no value but the speed", f"use {', '.join(able)}, or remove it"
         )
     return feed.values(units.others)
 

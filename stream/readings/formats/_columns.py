@@ -109,7 +109,8 @@ class Columns:
             return replace(self, names={VALUE if name == value else name: at for name, at in self.names.items()})
         for name in self.names:
             if name not in known:
-                raise SettingError("columns", f"{name!r} is not a field", name_fix(name, known))
+                named = [value if each == VALUE else each for each in known]
+                raise SettingError("columns", f"{name!r} is not a field", name_fix(name, named))
         return self
 
     def check_complete(self, fields: Iterable[str]) -> None:
@@ -156,7 +157,11 @@ class Columns:
                 path,
                 f"its columns ({listed(header)}) do not plainly show {', '.join(unknown)}{both}",
                 f"write columns such as {_example(unknown)}"
-                + (", or derive speeds from positions" if unknown == [VALUE] and value == SPEED else ""),
+                + (
+                    ", or derive the speeds from positions with --derive-speed"
+                    if unknown == [VALUE] and value == SPEED
+                    else ""
+                ),
             )
         for name, columns in found.items():
             if len(columns) == 1 and name not in names:
