@@ -16,6 +16,7 @@ from hatcast.agents.batch.run import Run, StartProgress, open_released, release_
 from hatcast.agents.config.settings import Settings
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.policy import Policy, Relation
+from hatcast.stream.policy.query import Period
 from hatcast.stream.readings.formats import Columns, DeriveSpeed
 
 Day = str | date
@@ -98,6 +99,8 @@ def _released(run: Run, path: Path, days: tuple[date, date] | None) -> BatchRele
         values = list(released.records)
         releases, answers = Releases.of(values), Answers.of(values)
         dates = {release.date for release in releases}
+        # An answer is charged to all days of its period, also to those without a release.
+        dates.update(day for each in answers for day in Period(date.fromisoformat(each.first_date), each.days).dates)
         budget = BudgetDays(budget_record(policy, day, released.ledger.summary(day)) for day in sorted(dates))
         outcomes = dict(released.folded.outcomes) if policy.relation is Relation.REPLACE else None
     return BatchReleases(releases.values, answers, budget, outcomes)

@@ -124,7 +124,7 @@ class BatchReleases(Releases):
     """Releases of one call of `hatcast.batch`, in the order in which they were made.
 
     answers    answers to the policy's queries over days, for periods that are over
-    budget     what the released dates have cost in the ledger
+    budget     what the dates of the releases and of the answers' periods have cost in the ledger
     outcomes   number of readings by outcome, such as `accepted`; None under `add_remove`, where counts are private
     """
 

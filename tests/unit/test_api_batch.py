@@ -352,3 +352,12 @@ def test_duckdb_reads_releases_and_its_relations_are_data(tmp_path: Path) -> Non
         [[number, mean]] = database.sql("SELECT count(*), sum(mean) FROM releases").fetchall()
     assert number == len(releases) == 4
     assert mean == pytest.approx(releases.to_polars()["mean"].sum())
+
+
+def test_the_budget_has_each_date_that_an_answer_is_charged_to(tmp_path: Path) -> None:
+    query = {"name": "two-days", "kind": "mean_speed", "days": 2, "epsilon": 0.5, "min_n": 1, "from_date": "2022-01-01"}
+    asking = policy(query=[query | {"missing_days": "leave_out"}])
+    released = hatcast.batch(pl.DataFrame(readings()), asking, ledger=tmp_path / "ledger")
+    assert {release.date for release in released} == {"2022-01-02"}
+    assert {answer.first_date for answer in released.answers} == {"2022-01-01"}
+    assert [(day.date, day.epsilon_user_day) for day in released.budget] == [("2022-01-01", 20.0), ("2022-01-02", 24.0)]
