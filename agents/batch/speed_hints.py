@@ -9,7 +9,7 @@ from hatcast.stream.readings.formats import Format, Recorded
 from hatcast.stream.readings.recording import NO_SPEED
 
 _SAMPLE: Final = 2_000  # first records
-_DERIVE: Final = "they lack only their speed: --derive-speed derives it from positions"
+_DERIVE: Final = "they lack only their speed: `--derive-speed` (in Python `derive_speed`) derives it from positions"
 _TOO_FAR: Final = (
     "no speed follows from their positions: those of one vehicle and day have to be 10 s to 150 s apart: docs/feeds.md"
 )

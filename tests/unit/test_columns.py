@@ -136,7 +136,7 @@ def test_a_file_without_a_header_is_refused_without_its_data(row: str) -> None:
 def test_a_file_without_speeds_leads_to_deriving_them() -> None:
     assert refusal_of("vehicle,time,lat,lon").endswith(
         "do not plainly show value; write columns such as value=COLUMN, or derive the speeds from positions with"
-        " --derive-speed"
+        " `--derive-speed` (in Python `derive_speed`)"
     )
 
 

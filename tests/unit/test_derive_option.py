@@ -86,7 +86,7 @@ def test_reported_speeds_of_0_are_ignored_if_all_are_derived(tmp_path: Path, con
 def test_a_recording_without_speeds_names_the_option(tmp_path: Path, config: Path) -> None:
     path = recording(tmp_path, [position(at) for at in (0, 30, 60)])
     hint = batch(path, "--format", "jsonl", "--config", config).stderr
-    assert "3 are undecodable: they lack only their speed: --derive-speed derives it from positions" in hint
+    assert "3 are undecodable: they lack only their speed: `--derive-speed` (in Python `derive_speed`)" in hint
 
 
 def test_positions_too_far_apart_are_named_as_such(tmp_path: Path, config: Path) -> None:
@@ -116,7 +116,7 @@ def test_csv_of_any_columns_needs_none_of_speeds(tmp_path: Path, config: Path) -
     found = json.loads(batch(*arguments, "--derive-speed").stdout)
     assert found["outcomes"] == {"accepted": 6, "undecodable": 3}
     with pytest.raises(
-        HatcastError, match=r"do not plainly show value.*derive the speeds from positions with --derive-speed"
+        HatcastError, match=r"do not plainly show value.*derive the speeds from positions with `--derive-speed`"
     ):
         batch(*arguments)
 

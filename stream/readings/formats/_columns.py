@@ -158,7 +158,7 @@ class Columns:
                 f"its columns ({listed(header)}) do not plainly show {', '.join(unknown)}{both}",
                 f"write columns such as {_example(unknown)}"
                 + (
-                    ", or derive the speeds from positions with --derive-speed"
+                    ", or derive the speeds from positions with `--derive-speed` (in Python `derive_speed`)"
                     if unknown == [VALUE] and value == SPEED
                     else ""
                 ),

@@ -40,7 +40,7 @@ class CsvTable:
         if missing:
             fix = "use a CSV file with a header"
             if missing == ["speed"]:
-                fix += ", or derive the speeds from positions with --derive-speed"
+                fix += ", or derive the speeds from positions with `--derive-speed` (in Python `derive_speed`)"
             raise RecordingError(path, f"its first line has no column {', '.join(missing)}", fix)
         places = [header.index(column) if column in header else sys.maxsize for column in self.columns]
         for raw in rest:
