@@ -64,6 +64,11 @@ def released(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
     return {(record := json.loads(of[0]))["cell"]: record for of in values.values()}
 
 
+def estimated(pipeline: Pipeline) -> set[str]:
+    """Cells with estimates, which are published beside the releases."""
+    return {json.loads(each.value or b"")["cell"] for each in pipeline.kafka.read(pipeline.settings.topics.estimates)}
+
+
 def batch(pipeline: Pipeline, *topics: str) -> list[dict[str, Any]]:
     """The records of `hatcast batch` over dumps of the topics."""
     dumps = {topic: pipeline.folder / f"{topic}.jsonl" for topic in topics}
@@ -130,8 +135,7 @@ def test_releases_queries_estimates_and_contributions_have_the_same_cells_live_a
         answers = {(record := json.loads(values[0]))["cell"]: record for values in pipeline.answers().values()}
         assert answers.keys() == live.keys()
         assert {cell for cell, each in answers.items() if each.get("remainder")} == {COARSE}
-        estimated = [json.loads(each.value or b"") for each in pipeline.kafka.read(pipeline.settings.topics.estimates)]
-        assert {each["cell"] for each in estimated} == live.keys()
+        pipeline.wait(lambda: estimated(pipeline) == live.keys(), "estimates of the same cells", last)
         made = [without(each) for each in batch(pipeline, "telemetry")]
         assert [each for each in made if "query" not in each] == [without(live[cell]) for cell in sorted(live)]
         assert {each["cell"] for each in made if "query" in each} == answers.keys()

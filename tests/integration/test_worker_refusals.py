@@ -184,7 +184,9 @@ def test_a_file_that_is_no_toml_or_that_is_not_there_is_refused_by_every_command
     broken.write_text("[policy\nname = 1")
     for command in (("worker",), ("status", "--json"), ("budget",)):
         assert_refused(pipeline.hatcast(*command, config=broken), "is not TOML", "line 1")
-        assert_refused(pipeline.hatcast(*command, config=pipeline.folder / "none.toml"), "no such file", "--config")
+        assert_refused(
+            pipeline.hatcast(*command, config=pipeline.folder / "none.toml"), "no such file", "name another file"
+        )
 
 
 def test_status_and_contributions_of_a_policy_that_nobody_started_are_refused(pipeline: Pipeline) -> None:
