@@ -17,7 +17,7 @@ from hatcast.agents.research.evaluate.contenders import Contender
 
 @dataclass(frozen=True, slots=True)
 class WorstJob:
-    """A HAT and what to compare on it. runs, seed: of the simulation, which only the plot needs."""
+    """A HAT and the estimators to compare on it. runs, seed: of the simulation, for the plot only."""
 
     hat: Hat
     contenders: Sequence[Contender]

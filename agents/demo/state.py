@@ -22,7 +22,7 @@ Status = Literal["released", "suppressed", "budget_exhausted", "incomplete", "de
 
 
 class Noise(msgspec.Struct, frozen=True):
-    """Noise of a release: its scale in km/h; None if it has no single one."""
+    """Noise of a release: its scale in km/h; None if its noise is not of one scale."""
 
     scale: float | None = None
 

@@ -173,7 +173,7 @@ def check_counts(counts: Counts) -> None:
 
 
 class EmptyHat(BadUsers):
-    """The HAT has no users, so no mean. Under `replace`, `estimate` returns None instead: the HAT is suppressed."""
+    """Raised for a HAT without users. Under `replace`, `estimate` returns None instead: the HAT is suppressed."""
 
     def __init__(self) -> None:
         super().__init__("a HAT without users has no mean")

@@ -38,7 +38,7 @@ class _Measurement(Protocol):
 
 
 class SystemNoise:
-    """Noise from the system's randomness. It has no state, so workers and threads share nothing."""
+    """Noise from the system's randomness, without state: workers and threads share nothing."""
 
     def laplace(self, value: int, distance: int, epsilon: float) -> Noisy:
         """See `Noise.laplace`. Takes about 0.2 ms, 0.06 ms of it for OpenDP's own privacy check."""
@@ -73,7 +73,7 @@ class SystemNoise:
         return selection.choose(weights, costs, rate, secrets.randbits)
 
     def uniform(self, number: int) -> int:
-        """See `Noise.uniform`. Uses rejection sampling, which has no modulo bias."""
+        """Draw as `Noise.uniform`, by rejection sampling, without modulo bias."""
         return secrets.randbelow(number)
 
 

@@ -36,7 +36,7 @@ def place_fields(policy: Policy, cell: str, slot: Slot, start: datetime, end: da
 
 
 def record_parts(head: dict[str, Any], tail: dict[str, Any], *, hidden: bool) -> tuple[bytes, bytes]:
-    """Encode a record as the bytes before and after its `seq`; if hidden, it has no `seq` and all bytes come first."""
+    """Encode a record as the bytes before and after its `seq`; if hidden, all bytes come first, without `seq`."""
     if hidden:
         return JSON.encode(head | tail), b""
     return JSON.encode(head)[:-1] + b',"seq":', b"," + JSON.encode(tail)[1:]

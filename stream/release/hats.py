@@ -192,7 +192,7 @@ def incomplete_of(policy: Policy, calendar: Calendar, slot: str, cell: str) -> R
 
 
 def exhausted_of(policy: Policy, calendar: Calendar, slot: str, cell: str) -> Release:
-    """Return the release of a HAT for which the budget has no room: without an estimate and without a charge."""
+    """Return the release of a HAT beyond the budget: without an estimate and without a charge."""
     return _release(policy, calendar, slot, cell, None, Status.BUDGET_EXHAUSTED)
 
 

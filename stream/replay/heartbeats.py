@@ -23,7 +23,7 @@ _CACHE_SIZE: Final = 100_000  # vehicles; a full cache is emptied, so memory sta
 
 
 class Message(NamedTuple):
-    """One record for the telemetry topic. `timestamp_ms` is its arrival (UTC). A heartbeat has no key or value."""
+    """One record for the telemetry topic, arrived at `timestamp_ms` (UTC); a heartbeat lacks key and value."""
 
     partition: int
     timestamp_ms: int
@@ -50,7 +50,7 @@ class Router:
         self._routes: dict[str, tuple[bytes, int] | None] = {}
 
     def route(self, vehicle: str) -> tuple[bytes, int] | None:
-        """Return (canonical id in UTF-8, partition) of an id as sent; None if it has no canonical form."""
+        """Return (canonical id in UTF-8, partition) of an id as sent; None if it cannot be made canonical."""
         try:
             return self._routes[vehicle]
         except KeyError:
