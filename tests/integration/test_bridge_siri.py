@@ -12,7 +12,7 @@ from tests.integration.bridging import SECONDS, arrived, bridge, stopped, until
 from tests.integration.harness import Pipeline, open_pipeline
 from tests.integration.test_bridge_gtfs_rt import Agency, said, status
 from tests.services import KafkaServer, RedisServer
-from tests.unit.test_feed_siri import activity, delivery, in_json
+from tests.siri_deliveries import activity, delivery, in_json
 
 TIMES = [f"2026-03-12T09:30:{second}+01:00" for second in (10, 25, 40)]
 
