@@ -15,7 +15,7 @@ from typing import BinaryIO, Final, Generic, TypeVar
 
 import msgspec
 
-from hatcast.stream.errors import SettingError
+from hatcast.stream.readings.formats._delays import DELAY, DELAY_UNIT, check_delays, check_single_delay
 from hatcast.stream.readings.formats._recorded import UNREADABLE, Decode, decode_all, lines, split_lines, wrong_format
 from hatcast.stream.readings.formats._speed import speed_of
 from hatcast.stream.readings.formats._values import with_decoder, with_values
@@ -39,8 +39,6 @@ class _Timetable(msgspec.Struct, gc=False):
     dl: msgspec.Raw
 
 
-_DELAY: Final = "delay"
-_DELAY_UNIT: Final = "s"
 _read_timetable: Final = msgspec.json.Decoder(dict[str, _Timetable]).decode
 _read: Final = msgspec.json.Decoder(dict[str, _Event[float]]).decode
 _read_any_speed: Final = msgspec.json.Decoder(dict[str, _Event[msgspec.Raw]]).decode
@@ -121,7 +119,7 @@ def _delay(record: bytes) -> Mapping[str, float | str] | None:
         ahead = speed_of(event.dl)
     except UNREADABLE:
         return None
-    return None if ahead is None else {_DELAY: _behind(ahead)}
+    return None if ahead is None else {DELAY: _behind(ahead)}
 
 
 def _behind(ahead: float | str) -> float | str:
@@ -131,19 +129,8 @@ def _behind(ahead: float | str) -> float | str:
 
 def _values(units: Mapping[str, str]) -> Format:
     """Return the format with delays in its readings. Raises SettingError for another value or unit."""
-    for name, unit in units.items():
-        _check_delay(name, unit, "policy.values")
+    check_delays(NAME, units)
     return with_values(FORMAT, _delay)
-
-
-def _check_delay(name: str, unit: str, key: str) -> None:
-    """Raise SettingError for another value or unit. key: of the value's name."""
-    if name != _DELAY:
-        raise SettingError(key, f"{NAME} records have no {name!r}", f"use {_DELAY!r}, or format jsonl")
-    if unit != _DELAY_UNIT:
-        raise SettingError(
-            "policy.value", f"{NAME} gives {_DELAY} in {_DELAY_UNIT}, not in {unit}", f'write "{_DELAY_UNIT}"'
-        )
 
 
 class _DelayEvent(msgspec.Struct, gc=False):
@@ -167,12 +154,12 @@ def _decode_delay(value: bytes) -> Reading | None:
         return None
     if ahead is None:
         return None
-    return ValueReading(vehicle, event.tst, event.lat, event.lon, _behind(ahead), _DELAY_UNIT)
+    return ValueReading(vehicle, event.tst, event.lat, event.lon, _behind(ahead), DELAY_UNIT)
 
 
 def _single(name: str, unit: str) -> Format:
     """Return the format whose readings are delays. Raises SettingError for another value or unit."""
-    _check_delay(name, unit, "policy.value.name")
+    check_single_delay(NAME, name, unit)
     return with_decoder(FORMAT, _decode_delay)
 
 

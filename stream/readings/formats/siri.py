@@ -20,8 +20,9 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from hatcast.stream.errors import RecordingError, SettingError
+from hatcast.stream.errors import RecordingError
 from hatcast.stream.readings.formats._csv import parse_number, parse_speed
+from hatcast.stream.readings.formats._delays import DELAY, DELAY_UNIT, check_delays, check_single_delay
 from hatcast.stream.readings.formats._recorded import (
     BYTE_ORDER_MARK,
     UNREADABLE,
@@ -195,8 +196,6 @@ def _own_time(record: SiriRecord, reading: Reading | None) -> int | None:
     return arrival_ms(time.get("value") if isinstance(time, dict) else time)
 
 
-_DELAY: Final = "delay"
-_DELAY_UNIT: Final = "s"
 # Years and months have no fixed length: only 0 of them is a number of seconds.
 _duration: Final = re.compile(
     r"(-?)P(?=[\dT])(?:0+Y)?(?:0+M)?(?:([0-9]+)D)?(?:T(?=\d)(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+(?:\.[0-9]+)?)S)?)?"
@@ -216,24 +215,13 @@ def _delay(record: bytes) -> Mapping[str, float | str] | None:
     seconds = 0.0
     for number, unit in zip(parts.groups(default="0")[1:], (86_400, 3_600, 60, 1), strict=True):
         seconds += float(number) * unit
-    return {_DELAY: finite(-seconds if parts[1] else seconds)}
+    return {DELAY: finite(-seconds if parts[1] else seconds)}
 
 
 def _values(units: Mapping[str, str]) -> Format:
     """Return the format with delays in its readings. Raises SettingError for another value or unit."""
-    for name, unit in units.items():
-        _check_delay(name, unit, "policy.values")
+    check_delays(NAME, units)
     return with_values(FORMAT, _delay)
-
-
-def _check_delay(name: str, unit: str, key: str) -> None:
-    """Raise SettingError for another value or unit. key: of the value's name."""
-    if name != _DELAY:
-        raise SettingError(key, f"{NAME} records have no {name!r}", f"use {_DELAY!r}, or format jsonl")
-    if unit != _DELAY_UNIT:
-        raise SettingError(
-            "policy.value", f"{NAME} gives {_DELAY} in {_DELAY_UNIT}, not in {unit}", f'write "{_DELAY_UNIT}"'
-        )
 
 
 def _decode_delay(value: bytes) -> Reading | None:
@@ -241,12 +229,12 @@ def _decode_delay(value: bytes) -> Reading | None:
     reading, delay = _decode_position(value), _delay(value)
     if reading is None or delay is None:
         return None
-    return ValueReading(reading.vehicle, reading.time, reading.lat, reading.lon, delay[_DELAY], _DELAY_UNIT)
+    return ValueReading(reading.vehicle, reading.time, reading.lat, reading.lon, delay[DELAY], DELAY_UNIT)
 
 
 def _single(name: str, unit: str) -> Format:
     """Return the format whose readings are delays. Raises SettingError for another value or unit."""
-    _check_delay(name, unit, "policy.value.name")
+    check_single_delay(NAME, name, unit)
     return with_decoder(FORMAT, _decode_delay)
 
 
