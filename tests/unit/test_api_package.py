@@ -12,8 +12,8 @@ import pytest
 
 import hatcast
 from hatcast.stream.errors import HatcastError
+from tests.api_data import readings
 from tests.folding import record
-from tests.unit.test_api_batch import readings
 from tests.unit.test_api_policy import policy
 
 ROOT = Path(__file__).parents[2]

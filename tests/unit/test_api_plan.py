@@ -12,8 +12,8 @@ from click.testing import CliRunner
 import hatcast
 from hatcast.agents.cli.plan import command
 from hatcast.stream.errors import HatcastError
+from tests.api_data import readings, written
 from tests.batching import CONFIG
-from tests.unit.test_api_batch import readings, written
 from tests.unit.test_api_policy import policy
 
 COUNTS: list[dict[str, Any]] = [

@@ -17,8 +17,8 @@ import hatcast
 from hatcast.agents.api.policy import plain_policy
 from hatcast.agents.batch.ledger_file import open_ledger
 from hatcast.stream.errors import HatcastError
+from tests.api_data import readings, written
 from tests.batching import CONFIG, batch
-from tests.unit.test_api_batch import readings, written
 from tests.unit.test_api_policy import policy
 
 GOLDENS = Path(__file__).parents[2] / "schemas" / "golden" / "0.1.0"
