@@ -14,8 +14,8 @@ from hatcast.stream.estimators.array_length import RULES
 from hatcast.stream.estimators.grouping import GROUPINGS, Counts, Integers
 from hatcast.stream.estimators.quantile import QUANTILES
 from hatcast.stream.estimators.vectors import VectorUsers
-from hatcast.stream.mechanisms import Noisy
-from hatcast.stream.mechanisms.gaussian import smallest_scale
+from hatcast.stream.mechanisms import Distances, Noisy, NoisyVector
+from hatcast.stream.mechanisms.gaussian import smallest_scale, smallest_vector_scale
 from hatcast.stream.mechanisms.grid import Grid
 from tests.services.data import DATA
 
@@ -24,6 +24,16 @@ ITMS_LIKE: list[int] = json.loads((DATA / "itms_like_counts.json").read_text())[
 
 UPPER_BOUND = 65_000
 GRIDS = ("0.001", "0.0005", "0.5", "0.3", "1", "2.50")
+
+
+class ScalarNoise:
+    """Base of noise that is asked for one number at a time only."""
+
+    def laplace_many(self, values: Integers, distance: int, epsilon: float) -> NoisyVector:
+        raise AssertionError
+
+    def gaussian_many(self, values: Integers, distances: Distances, epsilon: float, delta: float) -> NoisyVector:
+        raise AssertionError
 
 
 class Scripted:
@@ -47,6 +57,14 @@ class Scripted:
         self.asked.append((value, distance, epsilon))
         self.deltas.append(delta)
         return Noisy(value + next(self._draws), smallest_scale(distance, epsilon, delta))
+
+    def laplace_many(self, values: Integers, distance: int, epsilon: float) -> NoisyVector:
+        drawn = [self.laplace(value, distance, epsilon).value for value in values.tolist()]
+        return NoisyVector(np.array(drawn, np.int64), distance / epsilon)
+
+    def gaussian_many(self, values: Integers, distances: Distances, epsilon: float, delta: float) -> NoisyVector:
+        drawn = [self.gaussian(value, distances.l1, epsilon, delta).value for value in values.tolist()]
+        return NoisyVector(np.array(drawn, np.int64), smallest_vector_scale(distances, epsilon, delta))
 
     def choose(self, weights: Integers, costs: Integers, rate: Fraction) -> int:
         assert len(weights) == len(costs)

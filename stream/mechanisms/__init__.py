@@ -3,9 +3,10 @@
 See docs/specification/release.md, Invariants, I6.
 """
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,35 @@ class Noisy:
     scale: float
 
 
+class NoisyVector(NamedTuple):
+    """Noisy numbers in grid steps, and the public scale of the noise of each.
+
+    values  int64 [N]
+    scale   as in `Noisy`
+    """
+
+    values: NDArray[np.int64]
+    scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class Distances:
+    """Bounds of how far apart two vectors of integers are, in grid steps.
+
+    l1          sum of the absolute differences, at most
+    l2_squared  sum of their squares, at most
+    """
+
+    l1: int
+    l2_squared: int
+
+    @property
+    def l2(self) -> float:
+        """The square root of l2_squared, rounded upwards."""
+        root = math.isqrt(self.l2_squared << 64)  # 2**32 times the root, rounded down
+        return math.nextafter((root + 1) / 2**32, math.inf)
+
+
 class LaplaceNoise(Protocol):
     """Laplace noise alone: enough for code that draws nothing else, and for its simulations."""
 
@@ -45,7 +75,33 @@ class LaplaceNoise(Protocol):
         ...
 
 
-class Noise(LaplaceNoise, Protocol):
+class VectorNoise(Protocol):
+    """Noise for many numbers at once: enough for code that draws nothing else."""
+
+    def laplace_many(self, values: NDArray[np.int64], distance: int, epsilon: float) -> NoisyVector:
+        """Return `values` plus independent discrete Laplace noise, all in grid steps.
+
+        Guarantee: if the values of one call, or of several with the same distance and epsilon, are at most `distance`
+        apart in l1, taken together, then the probabilities of all outputs differ by a factor of at most exp(epsilon).
+        This holds also if values follow from the outputs before them. distance 0: no noise is drawn.
+        Raises UnsafeNoise rather than saturate.
+        """
+        ...
+
+    def gaussian_many(
+        self, values: NDArray[np.int64], distances: Distances, epsilon: float, delta: float
+    ) -> NoisyVector:
+        """Return `values` plus independent discrete Gaussian noise, all in grid steps.
+
+        Guarantee: if the values of one call, or of several with the same arguments, are within `distances` of each
+        other, taken together, then the probabilities p and q of any set of outputs satisfy p <= exp(epsilon) q + delta.
+        This holds also if values follow from the outputs before them. l1 distance 0: no noise is drawn.
+        Raises UnsafeNoise rather than saturate.
+        """
+        ...
+
+
+class Noise(LaplaceNoise, VectorNoise, Protocol):
     """The core's only source of randomness. The production implementation uses the system's and takes no seed."""
 
     def gaussian(self, value: int, distance: int, epsilon: float, delta: float) -> Noisy:

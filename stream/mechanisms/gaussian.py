@@ -18,6 +18,16 @@ With r = d / s the pair of G and G + d has delta(e) = Q(e / r - r / 2) - exp(e) 
 the pair of G and a distribution that is G + d with probability exp(-2 r / s) and nothing otherwise. So this pair
 dominates X and X + d. Products of dominating pairs dominate compositions, adaptive ones included [Zhu, Dong, Wang
 2022]: the squares of r add up, and so do the excess losses 2 r / s.
+
+Vectors. Coordinate t of a stream is shifted by d_t, which may depend on the outputs before it, with sum d_t^2 <= D^2
+and sum |d_t| <= L whatever the outputs are. Then delta(e) of the whole stream is at most that of one continuous draw,
+the pair of G and G + D, at e - 2 L / s^2: the ratio is r = D / s, and the excess loss 2 L / s^2.
+Proof. Couple each X_t with its own G_t. The loss, sum (d_t^2 + 2 d_t X_t) / 2 s^2, is at most 2 L / s^2 above
+M = sum (d_t^2 + 2 d_t G_t) / 2 s^2, where d_t is known before G_t is drawn. If sum d_t^2 = D^2 for all outputs, then
+sum d_t G_t / s has the characteristic function exp(-u^2 r^2 / 2), as exp(i u sum d_t G_t / s + u^2 sum d_t^2 / 2 s^2)
+is a martingale: it is normal with variance r^2, as for one draw. If the sum may be less, add one more coordinate with
+the rest. exp(-M) is a martingale, and (1 - exp(e - M))^+ is convex in exp(-M), so by Jensen's inequality its mean,
+delta(e), does not fall.
 """
 
 import math
@@ -25,7 +35,7 @@ from decimal import Context, Decimal, localcontext
 from functools import lru_cache
 from typing import Final
 
-from hatcast.stream.mechanisms import MAX_SCALE, UnsafeNoise
+from hatcast.stream.mechanisms import MAX_SCALE, Distances, UnsafeNoise
 
 MIN_DELTA: Final = 1e-100
 _SLACK: Final = 1e-9  # relative error of a delta in floating point, at most, for epsilons up to 1e9
@@ -70,6 +80,15 @@ def satisfies(ratio: float, scale: float, epsilon: float, delta: float) -> bool:
     return delta_for_epsilon(epsilon - discretization_loss(ratio, scale), ratio) <= delta
 
 
+def satisfies_vector(ratio: float, l1: int, scale: float, epsilon: float, delta: float) -> bool:
+    """Return whether discrete Gaussian noise on each coordinate is (epsilon, delta)-DP for a shift of a vector.
+
+    ratio   of the shift in l2: in scales, at most
+    l1      of the shift, in steps, at most
+    """
+    return delta_for_epsilon(epsilon - 2 * l1 / scale**2, ratio) <= delta
+
+
 @lru_cache(maxsize=64)  # a process has few policies
 def deviation_for(epsilon: float, delta: float) -> float:
     """Return the smallest standard deviation of continuous Gaussian noise for sensitivity 1.    [dp-accounting]
@@ -107,6 +126,27 @@ def smallest_scale(distance: int, epsilon: float, delta: float) -> float:
     while high > low * (1 + _TOLERANCE):
         middle = (low + high) / 2
         low, high = (low, middle) if satisfies(distance / middle, middle, epsilon, delta) else (middle, high)
+    return high
+
+
+@lru_cache(maxsize=1024)
+def smallest_vector_scale(distances: Distances, epsilon: float, delta: float) -> float:
+    """Return the smallest scale (steps) whose discrete noise on each coordinate is (epsilon, delta)-DP, to 1e-9.
+
+    It holds for vectors within `distances` of each other, and for one number after the other, each of which may follow
+    from the outputs before it. Raises UnsafeNoise as `smallest_scale`.
+    """
+    if not (0 < epsilon < math.inf and MIN_DELTA <= delta < 1):
+        raise UnsafeNoise(f"Gaussian noise needs an epsilon above 0 and a delta from {MIN_DELTA:g} to 1")
+    low = high = deviation_for(epsilon, delta) * distances.l2
+    while high <= MAX_SCALE and not satisfies_vector(distances.l2 / high, distances.l1, high, epsilon, delta):
+        low, high = high, 2 * high
+    if not high <= MAX_SCALE:
+        raise UnsafeNoise("the noise would be too wide for 64 bits: use a coarser grid or a larger epsilon")
+    while high > low * (1 + _TOLERANCE):
+        middle = (low + high) / 2
+        fits = satisfies_vector(distances.l2 / middle, distances.l1, middle, epsilon, delta)
+        low, high = (low, middle) if fits else (middle, high)
     return high
 
 

@@ -12,18 +12,25 @@ from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from opendp.domains import atom_domain
+from opendp.domains import atom_domain, vector_domain
 from opendp.measurements import make_gaussian, make_laplace
-from opendp.metrics import absolute_distance
+from opendp.metrics import absolute_distance, l1_distance, l2_distance
 from opendp.mod import enable_features
 
-from hatcast.stream.mechanisms import MAX_SCALE, MAX_VALUE, Noisy, UnsafeNoise, selection
-from hatcast.stream.mechanisms.gaussian import satisfies
+from hatcast.stream.mechanisms import MAX_VALUE, Distances, Noisy, NoisyVector, UnsafeNoise, selection
+from hatcast.stream.mechanisms.gaussian import satisfies, satisfies_vector, smallest_vector_scale
 from hatcast.stream.mechanisms.gaussian import smallest_scale as smallest_gaussian_scale
+from hatcast.stream.mechanisms.laplace import smallest_scale
 
 enable_features("contrib")  # required by both: their proofs are published, OpenDP's review is not complete
 _INTEGERS: Final = atom_domain(T="i64")  # the 32-bit type saturates silently
 _DISTANCE: Final = absolute_distance(T="i64")
+_VECTORS: Final = vector_domain(_INTEGERS)
+_L1: Final = l1_distance(T="i64")
+_L2: Final = l2_distance(T="f64")
+_UNCONFIRMED: Final = "OpenDP does not confirm epsilon for its noise: install the version in uv.lock"
+
+Integers = NDArray[np.int64]
 
 _ATTEMPTS: Final = 16  # each with a scale larger by one unit in the last place; OpenDP 0.16 accepts the first
 _GAUSSIAN_FACTOR: Final = 1 + 2.0**-40  # a delta does not change visibly by one unit in the last place
@@ -35,6 +42,14 @@ class _Measurement(Protocol):
     def map(self, distance: int) -> float: ...
 
     def __call__(self, value: int) -> int: ...
+
+
+class _VectorMeasurement(Protocol):
+    """The used part of OpenDP's untyped measurement of vectors."""
+
+    def map(self, distance: float) -> float: ...
+
+    def __call__(self, values: list[int]) -> list[int]: ...
 
 
 class SystemNoise:
@@ -52,7 +67,7 @@ class SystemNoise:
             if measurement.map(distance) <= epsilon:
                 return Noisy(int(measurement(value)), scale)
             scale = math.nextafter(scale, math.inf)
-        raise UnsafeNoise("OpenDP does not confirm epsilon for its noise: install the version in uv.lock")
+        raise UnsafeNoise(_UNCONFIRMED)
 
     def gaussian(self, value: int, distance: int, epsilon: float, delta: float) -> Noisy:
         """See `Noise.gaussian`. As fast as `laplace`, but the first call for an epsilon and delta takes seconds."""
@@ -66,7 +81,35 @@ class SystemNoise:
             if satisfies(math.sqrt(2 * measurement.map(distance)), scale, epsilon, delta):
                 return Noisy(int(measurement(value)), scale)
             scale *= _GAUSSIAN_FACTOR
-        raise UnsafeNoise("OpenDP does not confirm epsilon for its noise: install the version in uv.lock")
+        raise UnsafeNoise(_UNCONFIRMED)
+
+    def laplace_many(self, values: Integers, distance: int, epsilon: float) -> NoisyVector:
+        """See `VectorNoise.laplace_many`. Takes about 15 us for each number."""
+        _check_all(values, distance)
+        if distance == 0 or not len(values):
+            return NoisyVector(values, smallest_scale(distance, epsilon) if distance else 0.0)
+        scale = smallest_scale(distance, epsilon)
+        for _ in range(_ATTEMPTS):
+            measurement: _VectorMeasurement = make_laplace(_VECTORS, _L1, scale)
+            if measurement.map(distance) <= epsilon:
+                return NoisyVector(np.array(measurement(values.tolist()), np.int64), scale)
+            scale = math.nextafter(scale, math.inf)
+        raise UnsafeNoise(_UNCONFIRMED)
+
+    def gaussian_many(self, values: Integers, distances: Distances, epsilon: float, delta: float) -> NoisyVector:
+        """See `VectorNoise.gaussian_many`. As fast as `laplace_many`."""
+        _check_all(values, distances.l1)
+        if distances.l1 == 0 or not len(values):
+            scale = smallest_vector_scale(distances, epsilon, delta) if distances.l1 else 0.0
+            return NoisyVector(values, scale)
+        scale = smallest_vector_scale(distances, epsilon, delta)
+        for _ in range(_ATTEMPTS):
+            measurement: _VectorMeasurement = make_gaussian(_VECTORS, _L2, scale)
+            # As in `gaussian`: OpenDP's own bound of the ratio must satisfy epsilon and delta.
+            if satisfies_vector(math.sqrt(2 * measurement.map(distances.l2)), distances.l1, scale, epsilon, delta):
+                return NoisyVector(np.array(measurement(values.tolist()), np.int64), scale)
+            scale *= _GAUSSIAN_FACTOR
+        raise UnsafeNoise(_UNCONFIRMED)
 
     def choose(self, weights: NDArray[np.int64], costs: NDArray[np.int64], rate: Fraction) -> int:
         """See `Noise.choose`; the proof is in `selection.choose`. Takes under 0.1 s for 100,000 candidates."""
@@ -82,15 +125,6 @@ def _check(value: int, distance: int) -> None:
         raise UnsafeNoise("a number with its noise does not fit into 64 bits: use a coarser grid")
 
 
-def smallest_scale(distance: int, epsilon: float) -> float:
-    """Return the smallest float of at least distance / epsilon.
-
-    Raises UnsafeNoise if it exceeds MAX_SCALE, or epsilon is not positive and finite.
-    """
-    if not 0 < epsilon < math.inf or distance / epsilon > MAX_SCALE:
-        raise UnsafeNoise("the noise would be too wide for 64 bits: use a coarser grid or a larger epsilon")
-    scale = distance / epsilon
-    exact = Fraction(distance) / Fraction(epsilon)
-    while Fraction(scale) < exact:
-        scale = math.nextafter(scale, math.inf)
-    return scale
+def _check_all(values: Integers, distance: int) -> None:
+    largest = max(-int(values.min()), int(values.max())) if len(values) else 0
+    _check(largest, distance)

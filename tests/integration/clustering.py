@@ -22,6 +22,7 @@ from tests.devices import line, recording
 from tests.integration.forked import Forked, Wrap, plain
 from tests.integration.harness import Pipeline, WorkerProcess
 from tests.integration.readings import HOUR_MS, NOON_MS, Sample, open_stores, ticks
+from tests.support import ScalarNoise
 
 DATE: Final = "2022-01-02"
 SLOTS: Final = ("12:00", "13:00")
@@ -30,7 +31,7 @@ TRUSTED, DEVICES = 24, 16
 OPTIONS: Final = ("--slots", ",".join(SLOTS), "--clusters", 2, "--iterations", 3, "--seed", 3, "--round-seconds", 4)
 
 
-class Exact:
+class Exact(ScalarNoise):
     """Noise that is taken apart: nothing is added, and the true cluster is answered."""
 
     def laplace(self, value: int, distance: int, epsilon: float) -> Noisy:

@@ -22,6 +22,7 @@ from hatcast.stream.kmeans.messages import Answer, Round, decode_round, encode
 from hatcast.stream.mechanisms import Noisy
 from hatcast.stream.units import NANO
 from tests.devices import rules_of
+from tests.support import ScalarNoise
 
 RULES: Final = rules_of()
 DATE, OTHER_DATE = "2022-01-02", "2022-01-03"
@@ -29,7 +30,7 @@ TOP: Final = 65_000
 OWN_EPSILON: Final = 3
 
 
-class Metered:
+class Metered(ScalarNoise):
     """Noise that adds up what one bus loses through it: exactly, if the bus has any two vectors of the cube."""
 
     def __init__(self) -> None:

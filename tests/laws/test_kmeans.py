@@ -19,10 +19,10 @@ from hatcast.stream.kmeans.lloyd import cluster
 from hatcast.stream.kmeans.setting import Setting
 from hatcast.stream.kmeans.tally import noisy_tally, tally
 from hatcast.stream.mechanisms import Noisy
-from tests.support import Scripted
+from tests.support import ScalarNoise, Scripted
 
 
-class Told:
+class Told(ScalarNoise):
     """Noise that says the same whatever it is asked: what an onlooker has seen. Keeps what it was asked for."""
 
     def __init__(self, seed: int, most: int) -> None:

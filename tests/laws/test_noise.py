@@ -11,7 +11,8 @@ from opendp.measurements import make_laplace
 from opendp.metrics import absolute_distance
 
 from hatcast.stream.mechanisms import MAX_SCALE, MAX_VALUE, Noise, UnsafeNoise, system
-from hatcast.stream.mechanisms.system import SystemNoise, smallest_scale
+from hatcast.stream.mechanisms.laplace import smallest_scale
+from hatcast.stream.mechanisms.system import SystemNoise
 
 distances = st.integers(1, 2**40) | st.integers(1, 20)
 epsilons = st.floats(2.0**-9, 1e9) | st.sampled_from([0.1, 0.3, 0.5, 1.0, 2.0])

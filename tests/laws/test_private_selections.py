@@ -13,7 +13,7 @@ from hatcast.stream.estimators import ESTIMATORS, Parameters, array_averaging
 from hatcast.stream.estimators.grouping import GROUPINGS, Arrays, Counts, Integers, wraparound
 from hatcast.stream.mechanisms import Noisy
 from hatcast.stream.mechanisms.grid import Grid
-from tests.support import UPPER_BOUND, as_users
+from tests.support import UPPER_BOUND, ScalarNoise, as_users
 
 ROUNDING = Decimal("1e-20")  # of the tests' own arithmetic, in 28 digits
 GRID = Grid(Decimal("16.25"))  # four steps up to U
@@ -39,7 +39,7 @@ def chances_of(weights: tuple[int, ...], costs: tuple[int, ...], rate: Fraction)
 
 
 @dataclass
-class Branch:
+class Branch(ScalarNoise):
     """Noise that takes one branch of all selections: `path` as far as it goes, then the first possibility each time."""
 
     path: list[int]

@@ -37,7 +37,7 @@ from hatcast.stream.estimators import ESTIMATORS, Users
 from hatcast.stream.estimators.array_length import minimax_convex_printed
 from hatcast.stream.estimators.vectors import VectorUsers, vector_form
 from hatcast.stream.mechanisms import Noisy
-from tests.support import ITMS_LIKE, UPPER_BOUND, Scripted, as_counts, as_users
+from tests.support import ITMS_LIKE, UPPER_BOUND, ScalarNoise, Scripted, as_counts, as_users
 
 FALSE_ALARM = 1e-8  # of one test on draws; seeded, and fewer than ten in this file
 SELECTING = ("levy", "levy:wraparound", "quantile", "quantile:wraparound", "quantile:epsilon_dependent:7")
@@ -174,7 +174,7 @@ def test_what_noise_suppresses_is_counted_and_is_no_error() -> None:
     assert (nobody.standard_error, nobody.suppressed) == (0.0, 1.0)
 
 
-class QueryPeriod:
+class QueryPeriod(ScalarNoise):
     """Noise that keeps the chances which `choose` is asked for, and takes the first candidate."""
 
     def __init__(self) -> None:

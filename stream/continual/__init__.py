@@ -1,0 +1,22 @@
+"""Continual mechanisms: private running sums of one cell over a horizon, one file for each kind.
+
+To add one: a file here, a name below, a section in docs/specification/continual.md. Law tests and benchmarks read this
+table.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from hatcast.stream.continual._interface import Advanced, BadState, Entries, Mechanism, Setting, Step
+from hatcast.stream.continual.independent import Independent
+from hatcast.stream.policy.continual_keys import ContinualKind
+
+KINDS: Final[Mapping[ContinualKind, Callable[[Setting], Mechanism]]] = MappingProxyType(
+    {
+        ContinualKind.LAPLACE: Independent,
+        ContinualKind.GAUSSIAN: Independent,
+    }
+)
+
+__all__ = ["KINDS", "Advanced", "BadState", "Entries", "Mechanism", "Setting", "Step"]

@@ -1,0 +1,56 @@
+"""Kinds `laplace` and `gaussian`: each slot's sum gets independent noise; the running sum adds the noisy sums up.
+
+Sensitivity. A user is in at most k slots and moves the sum of each by at most U, so the vector of all sums moves by at
+most k U in l1, and its square by at most k U^2 in l2. Both are reached. All numbers are integers of milli-units, so
+nothing is rounded. The noise of the running sum after m slots has m times the variance of one draw.
+
+An empty slot adds nothing: it is empty for neighbours too. State: the noisy total and the number of draws.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from hatcast.stream.continual._calibration import Calibration
+from hatcast.stream.continual._interface import Advanced, BadState, Setting, Step
+from hatcast.stream.continual._state import check_index, fingerprint, pack, unpack
+from hatcast.stream.mechanisms import Distances, VectorNoise
+
+
+class Independent:
+    """Independent noise on the sum of each slot. See `Mechanism`."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        k, bound = setting.participations, setting.bound
+        self.calibration = Calibration(setting, Distances(k * bound, k * bound**2))
+        self._fingerprint = fingerprint(setting.noise, setting)
+
+    def advance(self, steps: Sequence[Step], noise: VectorNoise) -> list[Advanced]:
+        """See `Mechanism.advance`."""
+        stored = [self._read(step) for step in steps]
+        sums = np.array([step.entries.values.sum(dtype=np.int64) for step in steps], np.int64)
+        noisy = self.calibration.draw(sums, noise).tolist()
+        return [
+            self._advanced(step.index, before + new, draws + 1)
+            for step, (before, draws), new in zip(steps, stored, noisy, strict=True)
+        ]
+
+    def sd(self, index: int) -> float:
+        """See `Mechanism.sd`."""
+        return self.calibration.sd * math.sqrt(index + 1)
+
+    def _read(self, step: Step) -> tuple[int, int]:
+        """Return the noisy total and the number of draws."""
+        check_index(step.index, self.setting)
+        if step.state is None:
+            return 0, 0
+        numbers = unpack(step.state, self._fingerprint, step.index).numbers.tolist()
+        if len(numbers) != 2:
+            raise BadState("the state of a running sum is damaged")
+        return numbers[0], numbers[1]
+
+    def _advanced(self, index: int, total: int, draws: int) -> Advanced:
+        state = pack(self._fingerprint, index, (total, draws))
+        return Advanced(state, float(total), self.sd(draws - 1), self.calibration.width95(draws, draws))
