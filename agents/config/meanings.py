@@ -12,7 +12,15 @@ import msgspec
 from hatcast.agents.config.display_table import DisplayTable
 from hatcast.agents.config.settings import KafkaTable, RedisTable, WorkerTable
 from hatcast.agents.config.topics_table import TopicsTable
-from hatcast.stream.policy.table import EstimatorTable, PolicyTable, PrivacyTable, QueryTable, TrackerTable, ValueTable
+from hatcast.stream.policy.table import (
+    ContinualTable,
+    EstimatorTable,
+    PolicyTable,
+    PrivacyTable,
+    QueryTable,
+    TrackerTable,
+    ValueTable,
+)
 
 TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "kafka": KafkaTable,
@@ -24,6 +32,7 @@ TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "policy.privacy": PrivacyTable,
     "policy.estimator": EstimatorTable,
     "policy.tracker": TrackerTable,
+    "policy.continual": ContinualTable,
     "policy.query": QueryTable,
     "policy.value": ValueTable,
 }
@@ -36,9 +45,11 @@ DURATIONS: Final = frozenset(
 )
 # Defaults that the struct does not have: set by the code that reads the key, or required in some cases only.
 DEFAULTS: Final[Mapping[str, str]] = {
+    "policy.privacy.unit": '`"user_day"`; with `[policy.continual]` `"user_horizon"`',
+    "policy.privacy.daily_limit": "required; `[policy.continual]`: `max_cells` x `epsilon`",
     "policy.privacy.total_limit": "required for unit `user`",
     "policy.privacy.epsilon": "required; not for `tracker`",
-    "policy.privacy.max_hats_per_day": "required; `tracker`: 500",
+    "policy.privacy.max_hats_per_day": "required; `tracker`: 500; not with `[policy.continual]`",
     "policy.privacy.min_users": "10; `tracker`: 3",
     "policy.privacy.local_epsilon": "`epsilon`",
     "policy.estimator.grouping": '`"bestfit"`',
@@ -51,6 +62,10 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "policy.estimator.mean_gap": "0",
     "policy.tracker.price": "by `daily_limit`",
     "policy.tracker.watch_share": "0.5",
+    "policy.continual.noise": "`laplace`; `gaussian` for `gaussian`, `toeplitz` and `blt`",
+    "policy.continual.branching": "by the number of slots",
+    "policy.continual.buffers": "3",
+    "policy.continual.from": "`policy.from`",
     "policy.query.from": "`policy.from`",
     "policy.query.epsilon": "this or `scale`",
     "policy.query.scale": "this or `epsilon`",
@@ -60,7 +75,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "policy.values": "",
 }
 _SUBTABLES: Final = frozenset(
-    {"policy.privacy", "policy.estimator", "policy.tracker", "policy.query", "policy.value"}
+    {"policy.privacy", "policy.estimator", "policy.tracker", "policy.continual", "policy.query", "policy.value"}
 )  # each has its own heading
 
 MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -153,7 +168,8 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "`[[policy.value]]`",
     },
     "policy.privacy": {
-        "unit": "one vehicle's readings of one local day; `user`: of all time ([privacy.md](privacy.md))",
+        "unit": "one vehicle's readings of one local day; `user`: of all time; `user_horizon`: of one horizon "
+        "([privacy.md](privacy.md))",
         "relation": "neighbouring relation: [privacy.md](privacy.md). `add_remove` hides presence too; needs "
         "`capped_ratio` and public `cells`",
         "epsilon": "of one release: [choosing.md](choosing.md)",
@@ -196,6 +212,21 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "watch": 'a file as for `cells`, with `source = "public"`: these cells are queried first, at the close of each '
         "slot",
         "watch_share": "of a vehicle's `daily_limit`, for queries of watched cells: 0.5 if there is a `watch`",
+    },
+    "policy.continual": {
+        "kind": "mechanism of the running sums: `laplace`, `gaussian`, `tree`, `kary`, `toeplitz`, `blt` or "
+        "`withhold_release`",
+        "horizon_days": "D: local dates of a horizon, 1 to 3660. Its sums begin at its first slot",
+        "max_slots": "k: further slots of that vehicle in the same cell and horizon are not counted",
+        "min_separation": "b: a slot that is closer to another of that vehicle and cell, in slots, is not counted; 1: "
+        "any two slots",
+        "max_cells": "further cells of that vehicle and horizon are not counted",
+        "noise": "or `gaussian`, whose guarantee is (epsilon, delta), with `delta` / `max_cells` for each cell",
+        "branching": "only `kary`: children of a node, odd",
+        "buffers": "only `blt`: numbers that a cell's state holds",
+        "at_end": "begin the next horizon with a new charge, or `stop`: nothing more is released",
+        "from": 'the local date (`"2022-02-01"`) on which the first horizon begins, not before `policy.from`; without '
+        'both, horizons are counted from Monday 1970-01-05. Required with `at_end = "stop"`',
     },
     "policy.query": {
         "name": "as `policy.name`; unique among the queries",

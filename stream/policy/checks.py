@@ -23,6 +23,7 @@ STEPS_MAX: Final = 86_400  # of min_interval in a slot: one bit of each is store
 ALL_CELLS: Final = "all"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,80}")
 UNITS: Final = ("user_day", "user")
+CONTINUAL_UNIT: Final = "user_horizon"  # of [policy.continual] only
 TOTAL_MAX: Final = 9e6  # of all days: a larger sum gives no privacy
 SUM_MAX: Final = 2**52 * NANO  # the largest sum that the ledger's Lua scripts compute exactly: agents/redis/amounts.lua
 HATS_MAX: Final = 10**8  # of a day, if cells are not listed: their records alone take 90 GB
@@ -166,7 +167,7 @@ def check_sums(given: PolicyTable, charged_nano: int, slot_length_ms: int, cells
 
     charged_nano   charge of one HAT in 1e-9
     """
-    hats = HATS_MAX if cells is None else len(cells) * _slots_of(given, slot_length_ms)
+    hats = HATS_MAX if cells is None else len(cells) * day_slots(given, slot_length_ms)
     if charged_nano * hats > SUM_MAX:
         raise SettingError(
             "policy.privacy.epsilon",
@@ -212,10 +213,10 @@ def most_hats_of(given: PolicyTable, slot_length_ms: int, cells: frozenset[int] 
     No day has more slots than this counts; a day on which the local clock skips an hour has fewer.
     """
     cap = given.privacy.max_hats_per_day
-    return cap if cells is None else min(cap, len(cells) * _slots_of(given, slot_length_ms))
+    return cap if cells is None else min(cap, len(cells) * day_slots(given, slot_length_ms))
 
 
-def _slots_of(given: PolicyTable, slot_length_ms: int) -> int:
+def day_slots(given: PolicyTable, slot_length_ms: int) -> int:
     """Return the number of slots of a day."""
     first, end = (-(-hour * HOUR_MS // slot_length_ms) for hour in given.hours)  # slots that start before the hour
     return end - first
@@ -225,6 +226,16 @@ def _check_unit(given: PolicyTable) -> None:
     """Check the privacy unit and the limit of all its days."""
     privacy, where = given.privacy, "policy.privacy"
     limit = privacy.total_limit
+    if given.continual is not None:
+        if privacy.unit != CONTINUAL_UNIT:
+            raise SettingError(
+                f"{where}.unit",
+                f"{privacy.unit!r} is not proved for [policy.continual]",
+                f'remove it: the unit is "{CONTINUAL_UNIT}", one vehicle in one horizon',
+            )
+        return
+    if privacy.unit == CONTINUAL_UNIT:
+        raise SettingError(f"{where}.unit", f"{CONTINUAL_UNIT!r} needs a horizon", "add the table [policy.continual]")
     if privacy.unit not in UNITS:
         raise SettingError(
             f"{where}.unit",

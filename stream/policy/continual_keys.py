@@ -1,6 +1,27 @@
-"""`[policy.continual]`: keys of a policy that releases running sums and means over a horizon."""
+"""Keys of a policy that releases running sums and means over a horizon, and its horizons.
 
+A horizon is `horizon_days` local dates. Each cell has one running sum, from the first slot of the horizon on, and its
+epsilon is for the whole horizon. So the sensitivity depends on the number of slots that one user enters in a cell, and
+on the number of its cells: both are declared here and enforced by the fold (docs/specification/fold.md).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final
+
+from hatcast.stream.policy.estimator_keys import EstimatorKeys, Relation
+from hatcast.stream.policy.hybrid_keys import NoiseKind
+from hatcast.stream.policy.query import Period
+
+CONTINUAL: Final = "continual"
+"""name of the estimator of these policies, in records and in `Policy.estimator`"""
+CONTINUAL_ESTIMATOR: Final[Mapping[str, EstimatorKeys]] = MappingProxyType(
+    {CONTINUAL: EstimatorKeys(frozenset({Relation.REPLACE}), MappingProxyType({}))}
+)
+_MONDAY: Final = date(1970, 1, 5)  # a horizon of a policy without a first date begins here
 
 
 class ContinualKind(StrEnum):
@@ -16,3 +37,64 @@ class ContinualKind(StrEnum):
     TOEPLITZ = "toeplitz"
     BLT = "blt"
     WITHHOLD_RELEASE = "withhold_release"
+
+
+class AtEnd(StrEnum):
+    """End of a horizon: begin the next one with a new charge, or release nothing more."""
+
+    RENEW = "renew"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class ContinualKeys:
+    """Keys of `[policy.continual]` with defaults filled in.
+
+    horizon_days    D, local dates of a horizon
+    max_slots       k: most slots that a user enters in one cell of a horizon
+    min_separation  b: two slots of one user in one cell are at least this many slots apart
+    max_cells       most cells that a user enters in a horizon
+    branching       of kind `kary`, odd; None for the others
+    buffers         of kind `blt`; None for the others
+    first           first local date of the first horizon; None: horizons are counted from Monday 1970-01-05
+    slots           n: slots of a horizon, whatever the local clock skips
+    """
+
+    kind: ContinualKind
+    noise: NoiseKind
+    horizon_days: int
+    max_slots: int
+    min_separation: int
+    max_cells: int
+    branching: int | None
+    buffers: int | None
+    at_end: AtEnd
+    first: date | None
+    slots: int
+
+    def horizon_of(self, day: str) -> Period | None:
+        """Return the horizon that contains a local date.
+
+        None: the date is before the first horizon, or after the last.
+        """
+        first = self.first or _MONDAY
+        past = (date.fromisoformat(day) - first).days
+        is_over = self.at_end is AtEnd.STOP and past >= self.horizon_days
+        if is_over or (self.first is not None and past < 0):
+            return None
+        return Period(first + timedelta(days=past - past % self.horizon_days), self.horizon_days)
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the keys that are hashed into policy_id."""
+        own = {"branching": self.branching, "buffers": self.buffers}
+        return {
+            "kind": self.kind.value,
+            "noise": self.noise.value,
+            "horizon_days": self.horizon_days,
+            "max_slots": self.max_slots,
+            "min_separation": self.min_separation,
+            "max_cells": self.max_cells,
+            "at_end": self.at_end.value,
+            **({} if self.first is None else {"from": self.first.isoformat()}),
+            **{key: value for key, value in own.items() if value is not None},
+        }

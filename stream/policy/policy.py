@@ -26,6 +26,8 @@ from hatcast.stream.policy.checks import (
     most_hats_of,
     reject_above_of,
 )
+from hatcast.stream.policy.continual_keys import CONTINUAL_ESTIMATOR, ContinualKeys
+from hatcast.stream.policy.continual_table import continual_keys, with_continual_defaults
 from hatcast.stream.policy.estimator_keys import ChosenKeys, EstimatorKeys, Relation, chosen_keys
 from hatcast.stream.policy.hybrid_keys import GroupMeans, HybridKeys, HybridUse, NoiseKind
 from hatcast.stream.policy.query import Query
@@ -46,6 +48,7 @@ from hatcast.stream.readings.reading import ValueUnits, to_milli
 from hatcast.stream.units import nano_ceil, nano_floor
 
 __all__ = [
+    "ContinualKeys",
     "EstimatorKeys",
     "GroupMeans",
     "HybridKeys",
@@ -80,6 +83,7 @@ class Policy:
                     array_length is the name of a rule or an integer, weight_threshold counts readings
     hybrid          keys for devices that do not trust the operator; None: no devices
     tracker         keys of the estimator `tracker`; None: another estimator
+    continual       keys of running sums over a horizon, and `epsilon` is of one cell's horizon; None: another estimator
     queries         over several days, each answered for every cell and slot
     most_hats       most HATs that one user's day can enter: K, or cells x slots if fewer are listed
     values          of a reading that are released together, speed first; empty: one value alone
@@ -124,6 +128,7 @@ class Policy:
     most_hats: int
     values: tuple[Value, ...] = ()
     value: Value | None = None
+    continual: ContinualKeys | None = None
 
     @property
     def released_value(self) -> Value:
@@ -144,9 +149,9 @@ class Policy:
     def epsilon_nano(self) -> int:
         """Charge of one release in 1e-9, rounded up; in a hybrid policy that of the group that pays more.
 
-        A tracker's releases are charged to its reservation of the day.
+        A tracker's releases are charged to its reservation of the day, running sums to that of the horizon.
         """
-        if self.tracker is not None:
+        if self.tracker is not None or self.continual is not None:
             return 0
         return nano_ceil(self.epsilon if self.hybrid is None else self.hybrid.charged(self.epsilon))
 
@@ -174,7 +179,8 @@ class Policy:
     @property
     def is_pure(self) -> bool:
         """Whether charges are pure epsilon. If not, the charges of a day hold together with `delta`."""
-        return self.hybrid is None or self.hybrid.noise is NoiseKind.LAPLACE
+        noisy = self.hybrid or self.continual
+        return noisy is None or noisy.noise is NoiseKind.LAPLACE
 
 
 _DURATIONS: Final = ("slot_length", "lateness", "max_ahead", "min_interval")
@@ -189,13 +195,15 @@ def read_policy(
     read_cells   returns the text of a file of cells that a key names
     Raises SettingError with the key, the problem and the fix.
     """
-    filled, value = with_single_value(with_tracker_defaults(table))
+    filled, value = with_single_value(with_continual_defaults(with_tracker_defaults(table)))
     given = with_coarse_resolution(decode_table(filled, PolicyTable, "policy"), table)
     listed, cells_content = cells_of(given, read_cells)
     finer, fine, fine_content = fine_cells_of(given, listed, read_cells)
     cells = None if listed is None else listed.cells | (frozenset() if fine is None else fine.cells)
     durations = _check_single_keys(given, value)
-    keys = chosen_keys(given.estimator, given.privacy, estimators)
+    given, continual = continual_keys(given, durations["slot_length"], table["privacy"].get("daily_limit"))
+    known = estimators if continual is None else CONTINUAL_ESTIMATOR
+    keys = chosen_keys(given.estimator, given.privacy, known)
     charged = given.privacy.epsilon if keys.hybrid is None else keys.hybrid.charged(given.privacy.epsilon)
     check_sums(given, nano_ceil(charged), durations["slot_length"], cells)
     relation = Relation(given.privacy.relation)
@@ -212,7 +220,8 @@ def read_policy(
     keys_hashed = canonical(given, durations, cells_content, keys.used(), queried, tracker_canonical)
     if value is not None:
         keys_hashed = without_replaced(keys_hashed) | canonical_single(value)
-    hashed = rfc8785.dumps(keys_hashed | fine_content | canonical_values(values))
+    own = {} if continual is None else {"continual": continual.canonical()}
+    hashed = rfc8785.dumps(keys_hashed | own | fine_content | canonical_values(values))
     return Policy(
         name=given.name,
         policy_id="b2:" + hashlib.blake2b(hashed, digest_size=16).hexdigest(),
@@ -252,6 +261,7 @@ def read_policy(
         most_hats=most_hats,
         values=values,
         value=value,
+        continual=continual,
     )
 
 

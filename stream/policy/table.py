@@ -54,6 +54,21 @@ class TrackerTable(msgspec.Struct, frozen=True, kw_only=True):
     watch_share: Annotated[float | None, such_as(0.5)] = None
 
 
+class ContinualTable(msgspec.Struct, frozen=True, kw_only=True):
+    """`[policy.continual]`: for the other defaults see `continual_keys`."""
+
+    kind: Annotated[str, such_as("toeplitz")]
+    horizon_days: Annotated[int, such_as(7)]
+    max_slots: Annotated[int, such_as(14)]
+    min_separation: int = 1
+    max_cells: Annotated[int, such_as(20)]
+    noise: Annotated[str | None, such_as("gaussian")] = None
+    branching: Annotated[int | None, such_as(5)] = None
+    buffers: Annotated[int | None, such_as(3)] = None
+    at_end: str = "renew"
+    from_date: Annotated[str | None, such_as("2022-02-01")] = msgspec.field(default=None, name="from")
+
+
 class QueryTable(msgspec.Struct, frozen=True, kw_only=True):
     """One `[[policy.query]]` as written: `scale` in the unit of the answer, `speed_limit` in the unit of readings."""
 
@@ -104,6 +119,7 @@ class PolicyTable(msgspec.Struct, frozen=True, kw_only=True):
     privacy: PrivacyTable
     estimator: EstimatorTable
     tracker: dict[str, Any] | None = None
+    continual: dict[str, Any] | None = None
     query: tuple[dict[str, Any], ...] = ()
     value: dict[str, Any] | tuple[dict[str, Any], ...] = ()
 

@@ -178,6 +178,19 @@ WRONG = [
             " what a vehicle can lose on a day"
         ),
     ),
+    (
+        "[policy.privacy]",
+        "continual = 7\n[policy.privacy]",
+        (
+            "policy.continual: 7 is an integer, not a table; write [policy.continual] on a line of its own, and its"
+            " keys below"
+        ),
+    ),
+    (
+        "[policy.privacy]",
+        '[policy.continual]\nkind = "tree"\n[policy.privacy]',
+        ("policy.estimator: is not used with [policy.continual]; remove it: policy.continual.kind is the mechanism"),
+    ),
     ("upper_bound = 65.0", "", "policy.upper_bound: is missing; add it to [policy], such as upper_bound = 65.0"),
     (
         '[policy.estimator]\nname = "levy"',
