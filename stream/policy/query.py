@@ -13,6 +13,7 @@ from typing import Final
 
 CELL_SELECTION: Final = "cells"  # name of the private selection of cells where queries are listed
 TRACKER_QUERIES: Final = "tracker"  # name of what all queries of a tracker reserve together
+RUNNING_SUMS: Final = "continual"  # name of what the running sums of a horizon reserve on each of its dates
 
 
 class Kind(StrEnum):

@@ -10,13 +10,15 @@ from typing import Final
 
 from hatcast.stream.accounting.ledger import Reserved
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.policy.query import CELL_SELECTION, TRACKER_QUERIES, Kind, Period, Query
+from hatcast.stream.policy.query import CELL_SELECTION, RUNNING_SUMS, TRACKER_QUERIES, Kind, Period, Query
 from hatcast.stream.queries import mean_speed, over_speed_limit
 from hatcast.stream.queries._interface import Answer, QueryKind, Reason, RetainedDay, answerer
+from hatcast.stream.units import nano_ceil
 
 __all__ = [
     "CELL_SELECTION",
     "KINDS",
+    "RUNNING_SUMS",
     "TRACKER_QUERIES",
     "Answer",
     "Period",
@@ -41,7 +43,8 @@ def reservations(policy: Policy, date: str) -> dict[str, Reserved]:
 
     A private selection of cells counts as a query, `CELL_SELECTION`. It read the date before the policy existed, so its
     epsilon is spent already. All queries of a tracker count as one, `TRACKER_QUERIES`: it is reserved last, and without
-    it none of them is made.
+    it none of them is made. Running sums reserve the cost of their whole horizon on each of its dates, `RUNNING_SUMS`:
+    without it nothing is released.
     """
     by_name = {
         query.name: Reserved(policy.most_hats, query.epsilon_nano)
@@ -52,6 +55,8 @@ def reservations(policy: Policy, date: str) -> dict[str, Reserved]:
         by_name[CELL_SELECTION] = Reserved(1, policy.selection_cost.epsilon_nano, is_spent=True)
     if policy.tracker is not None:
         by_name[TRACKER_QUERIES] = Reserved(1, policy.tracker.daily_limit, is_required=True)
+    if policy.continual is not None and policy.continual.horizon_of(date) is not None:
+        by_name[RUNNING_SUMS] = Reserved(policy.continual.max_cells, nano_ceil(policy.epsilon), is_required=True)
     return by_name
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hatcast.stream.accounting.ledger import Reserved
 from hatcast.stream.errors import SettingError
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.hats import Calendar
@@ -14,6 +15,8 @@ from hatcast.stream.fold.horizons import SlotIndex, horizon_name, horizon_of
 from hatcast.stream.policy.continual_keys import AtEnd, ContinualKind
 from hatcast.stream.policy.continual_table import default_branching
 from hatcast.stream.policy.policy import NoiseKind, Policy, read_policy
+from hatcast.stream.queries import RUNNING_SUMS, reservations
+from hatcast.stream.units import NANO
 
 CONTINUAL: dict[str, Any] = {"kind": "toeplitz", "horizon_days": 7, "max_slots": 14, "max_cells": 20}
 POLICY: dict[str, Any] = {"name": "surat-week", "upper_bound": 65.0, "timezone": "Asia/Kolkata"}
@@ -196,3 +199,10 @@ def test_the_unit_of_a_horizon_needs_one() -> None:
     }
     with pytest.raises(SettingError, match=r"'user_horizon' needs a horizon; add the table \[policy.continual\]"):
         read_policy(table, ESTIMATOR_KEYS, READ)
+
+
+def test_each_date_of_a_horizon_reserves_its_whole_cost_and_no_date_after_the_last_one() -> None:
+    made = policy({"at_end": "stop", "from": "2022-01-03"})
+    cost = {RUNNING_SUMS: Reserved(20, NANO, is_required=True)}
+    assert [reservations(made, day) for day in ("2022-01-03", "2022-01-09")] == [cost, cost]
+    assert [reservations(made, day) for day in ("2022-01-02", "2022-01-10")] == [{}, {}]
