@@ -8,8 +8,10 @@ from functools import partial
 from hatcast.stream.accounting.composition import composed_epsilon
 from hatcast.stream.accounting.ledger import Reserved, user_charges
 from hatcast.stream.hybrid import gaussian_epsilon
+from hatcast.stream.policy.continual_keys import ContinualKeys
+from hatcast.stream.policy.hybrid_keys import NoiseKind
 from hatcast.stream.policy.policy import Policy
-from hatcast.stream.queries import TRACKER_QUERIES, reservations
+from hatcast.stream.queries import RUNNING_SUMS, TRACKER_QUERIES, horizon_cost, reservations
 from hatcast.stream.units import NANO
 
 
@@ -23,6 +25,7 @@ class DayLoss:
     limit      daily limit, for all policies of the telemetry topic together
     gaussian   (number of releases, delta) -> epsilon of their composition, with Gaussian noise: then every bound of a
                day holds with the policy's delta; None: bounds are pure epsilon
+    horizon    of running sums: the reservation of a day is then that of all days of its horizon; None: without
     """
 
     most_hats: int
@@ -30,6 +33,7 @@ class DayLoss:
     queries: Mapping[str, Reserved]
     limit: int
     gaussian: Callable[[int, float], float] | None = None
+    horizon: ContinualKeys | None = None
 
     @property
     def hats(self) -> int:
@@ -53,7 +57,7 @@ class DayLoss:
 
     def over_days(self, days: int, total_limit: int | None) -> int:
         """Return the bound over `days` days of the same user; `total_limit` is that of unit `user`."""
-        lost = days * self.bound
+        lost = self._charged(days) * self.bound
         return lost if total_limit is None else min(lost, total_limit)
 
     def epsilon_at_delta(self, days: int, delta: float) -> float:
@@ -69,6 +73,8 @@ class DayLoss:
             releases = min(self.most_hats, self.limit // self.epsilon) if self.epsilon else 0
             epsilon = self.gaussian(days * releases, delta) + days * self.reserved / NANO
             return min(epsilon, self.bound / NANO) if days == 1 else epsilon
+        if self.horizon is not None:
+            return self._horizons_epsilon(days, self.horizon, delta)
         if days == 1:
             charges = user_charges({self.epsilon: self.most_hats}, self.most_hats, self.queries.values())
             epsilon = composed_epsilon(charges, delta)
@@ -78,16 +84,36 @@ class DayLoss:
             epsilon = composed_epsilon(levels, delta) + days * (self.reserved - tracker) / NANO
         return min(epsilon, days * self.bound / NANO)
 
+    def _charged(self, days: int) -> int:
+        """Return how often the bound is charged over this many days: once a day, or once a horizon."""
+        return days if self.horizon is None else self.horizon.horizons_in(days)
+
+    def _horizons_epsilon(self, days: int, horizon: ContinualKeys, delta: float) -> float:
+        """Return the composed epsilon of running sums over `days` days.
+
+        With Laplace noise the sums of several cells and horizons compose as pure mechanisms do, although each of them
+        is one stream of many records [Vadhan and Zhang 2023, concurrent composition]. With Gaussian noise each cell
+        already has its part of the policy's delta, so nothing is left to compose with: the sum is returned.
+        """
+        times = horizon.horizons_in(days)
+        if horizon.noise is NoiseKind.GAUSSIAN:
+            return times * self.bound / NANO
+        charges = user_charges({}, 0, times * list(self.queries.values()))
+        return min(composed_epsilon(charges, delta), times * self.bound / NANO)
+
 
 def day_loss(policy: Policy, date: str | None = None) -> DayLoss:
     """Return the loss of a local date with the queries that read it; None: of a day that every query reads."""
     every = {query.name: Reserved(policy.most_hats, query.epsilon_nano) for query in policy.queries}
     if policy.tracker is not None:
         every[TRACKER_QUERIES] = Reserved(1, policy.tracker.daily_limit)
+    if policy.continual is not None:
+        every[RUNNING_SUMS] = horizon_cost(policy)
     return DayLoss(
         most_hats=policy.most_hats,
         epsilon=policy.epsilon_nano,
         queries=every if date is None else reservations(policy, date),
         limit=policy.daily_limit_nano,
-        gaussian=None if policy.is_pure else partial(gaussian_epsilon, policy),
+        gaussian=None if policy.hybrid is None or policy.is_pure else partial(gaussian_epsilon, policy),
+        horizon=policy.continual,
     )

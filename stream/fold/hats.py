@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from hatcast.stream.policy.continual_keys import AtEnd
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.reading import Outcome
 
@@ -17,6 +18,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _HOUR: Final = timedelta(hours=1)
 _DAY: Final = timedelta(days=1)
 _SHIFT_MAX: Final = timedelta(hours=26)  # larger than any single change of a time zone's offset
+_NEVER: Final = "9999-99-99"  # after every date
 _SLOT_CACHE_SIZE: Final = 10_000  # more than a year of hours
 
 
@@ -26,8 +28,8 @@ class Slot:
 
     date, name         "2022-01-02", "09:00": the local start
     start_ms, end_ms   ms UTC; [start, end)
-    outside            outcome of its readings by rule 8 if its date is before the policy's first, or its local start
-                       outside the policy's `hours`; None if they count
+    outside            outcome of its readings by rule 8 if its date is before the policy's first or after its last, or
+                       its local start outside the policy's `hours`; None if they count
     """
 
     date: str
@@ -49,7 +51,7 @@ class Calendar:
         self._zone = ZoneInfo(policy.timezone)
         self._length = timedelta(milliseconds=policy.slot_length_ms)
         self._hours = policy.hours
-        self._first_date = policy.from_date or ""
+        self._first_date, self._end_date = _dates(policy)
         self._slots: dict[tuple[str, str], Slot] = {}
         self._day_ends: dict[str, int] = {}
 
@@ -127,7 +129,7 @@ class Calendar:
         return slot
 
     def _outside(self, date: str, wall: datetime) -> str | None:
-        if date < self._first_date:
+        if not self._first_date <= date < self._end_date:
             return Outcome.OUTSIDE_DATES.value
         clock = wall - datetime.combine(wall, datetime.min.time())
         return None if self._hours[0] * _HOUR <= clock < self._hours[1] * _HOUR else Outcome.OUTSIDE_HOURS.value
@@ -170,6 +172,15 @@ class Calendar:
 
     def _offset(self, instant: datetime) -> timedelta:
         return instant.astimezone(self._zone).utcoffset() or timedelta(0)
+
+
+def _dates(policy: Policy) -> tuple[str, str]:
+    """Return the first local date that counts, and the first date after the last."""
+    continual = policy.continual
+    if continual is None or continual.first is None:
+        return policy.from_date or "", _NEVER
+    end = continual.first + timedelta(days=continual.horizon_days)
+    return continual.first.isoformat(), end.isoformat() if continual.at_end is AtEnd.STOP else _NEVER
 
 
 def _ms(instant: datetime) -> int:

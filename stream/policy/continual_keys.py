@@ -84,6 +84,10 @@ class ContinualKeys:
             return None
         return Period(first + timedelta(days=past - past % self.horizon_days), self.horizon_days)
 
+    def horizons_in(self, days: int) -> int:
+        """Return the most horizons that this many consecutive days touch."""
+        return 1 if self.at_end is AtEnd.STOP else 1 + -(-(days - 1) // self.horizon_days)
+
     def canonical(self) -> dict[str, Any]:
         """Return the keys that are hashed into policy_id."""
         own = {"branching": self.branching, "buffers": self.buffers}

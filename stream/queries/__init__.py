@@ -27,6 +27,7 @@ __all__ = [
     "Reason",
     "RetainedDay",
     "answer_of",
+    "horizon_cost",
     "is_queried",
     "reservations",
 ]
@@ -56,8 +57,18 @@ def reservations(policy: Policy, date: str) -> dict[str, Reserved]:
     if policy.tracker is not None:
         by_name[TRACKER_QUERIES] = Reserved(1, policy.tracker.daily_limit, is_required=True)
     if policy.continual is not None and policy.continual.horizon_of(date) is not None:
-        by_name[RUNNING_SUMS] = Reserved(policy.continual.max_cells, nano_ceil(policy.epsilon), is_required=True)
+        by_name[RUNNING_SUMS] = horizon_cost(policy)
     return by_name
+
+
+def horizon_cost(policy: Policy) -> Reserved:
+    """Return what one horizon of running sums costs a user. Raises ValueError for a policy without horizons.
+
+    Each of its `max_cells` cells has its own sum. Without room for all of them, nothing of the date is released.
+    """
+    if policy.continual is None:
+        raise ValueError(f"{policy.name} has no horizons")
+    return Reserved(policy.continual.max_cells, nano_ceil(policy.epsilon), is_required=True)
 
 
 def is_queried(policy: Policy, date: str) -> bool:

@@ -31,7 +31,7 @@ def fineness_of(policy: Policy) -> Fineness:
         return lambda scales: min(
             (each.fineness(scale) for each, scale in zip(grids, scales, strict=False) if scale is not None), default=0
         )
-    if policy.tracker is not None:
+    if policy.tracker is not None or policy.continual is not None:
         return lambda _: 0  # its releases charge nothing but its reservation
     if policy.hybrid is not None:
         return lambda _: 0  # two groups, two scales: the record does not determine either fineness
@@ -64,6 +64,8 @@ def day_epsilon(policy: Policy, summary: DaySummary) -> float:
 
 def _gaussian_day_epsilon(policy: Policy, summary: DaySummary) -> float:
     """Return the epsilon of the composed Gaussian releases, plus all other charges."""
+    if policy.continual is not None:  # each cell's delta is used up: the plain sum holds at their sum
+        return summary.epsilon_user_day / NANO
     policy_cost = sum(level * count for level, count in summary.policy_levels.items())
     least = 0 if summary.least_fineness is None else summary.least_fineness
     releases = sum(summary.policy_levels.values())
