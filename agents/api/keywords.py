@@ -73,6 +73,15 @@ class ValueKeywords(TypedDict, total=False):
     grid: float
 
 
+class RunningKeywords(TypedDict, total=False):
+    """Keys of one `[[policy.running]]`: docs/configuration.md."""
+
+    name: Required[str]
+    window: Required[Literal["today", "24h", "7d", "same_hour"]]
+    days: int
+    of: Literal["releases", "estimates"]
+
+
 class PolicyKeywords(TypedDict, total=False):
     """Keys of `[policy]`: docs/configuration.md. `from_date` is the key `from`."""
 
@@ -99,3 +108,4 @@ class PolicyKeywords(TypedDict, total=False):
     tracker: TrackerKeywords
     query: Sequence[QueryKeywords]
     value: ValueKeywords | Sequence[ValueKeywords]
+    running: Sequence[RunningKeywords]

@@ -31,8 +31,8 @@ GZIP_LEVEL: Final = 3  # on telemetry a third larger than level 6, in a third of
 def command(topic: str, config: Path, output: Path | None) -> None:
     """Print a topic as lines for `batch --format kafka`: from its first record to the current end.
 
-    TOPIC is telemetry, reports, means, queries, budget, estimates, clusters, cluster_answers or dead_letters, as named
-    under [topics], or any other topic.
+    TOPIC is telemetry, reports, means, queries, budget, estimates, running, clusters, cluster_answers or dead_letters,
+    as named under [topics], or any other topic.
     The first line has the topic, its partitions and their start offsets; the other lines are records, with key and
     value in base64. Reads raw data, not private.
     """
@@ -55,13 +55,15 @@ def _resolve(settings: Settings, topic: str) -> tuple[str, bool]:
         "queries": topics.queries,
         "budget": topics.budget,
         "estimates": topics.estimates,
+        "running": topics.running,
         "dead_letters": topics.dead_letters,
         "reports": topics.reports,
         "clusters": topics.clusters,
         "cluster_answers": topics.cluster_answers,
     }
     name = roles.get(topic, topic)
-    public = (topics.means, topics.queries, topics.budget, topics.estimates, topics.dead_letters, topics.clusters)
+    records = topics.means, topics.queries, topics.budget, topics.estimates, topics.running, topics.clusters
+    public = *records, topics.dead_letters
     return name, name in public
 
 

@@ -14,7 +14,7 @@ from hatcast.agents.cli.options import config_option, json_option
 from hatcast.agents.config.settings import load_settings
 from hatcast.agents.kafka.client import translate_kafka_errors
 
-_TABLES: Final = {"releases": "means", "estimates": "estimates", "answers": "queries"}
+_TABLES: Final = {"releases": "means", "estimates": "estimates", "answers": "queries", "running": "running"}
 
 
 @click.command(epilog="Example:  hatcast export --to city")
@@ -27,10 +27,10 @@ _TABLES: Final = {"releases": "means", "estimates": "estimates", "answers": "que
 )
 @json_option
 def command(config: Path, folder: Path, only: tuple[str, ...], as_json: bool) -> None:
-    """Write releases, estimates and answers to Parquet files, one a local date, for DuckDB and other tools.
+    """Write releases, estimates, answers and running means to Parquet files, one a local date, for DuckDB.
 
-    The folder gets releases/DATE.parquet, estimates/DATE.parquet and answers/DATE.parquet. Run it again to add what is
-    new: it goes on where it ended, also after it was killed, and each record is one row.
+    The folder gets releases/DATE.parquet, and in the same way the folders estimates, answers and running. Run it again
+    to add what is new: it goes on where it ended, also after it was killed, and each record is one row.
     """
     from hatcast.agents.export.folder import open_folder
     from hatcast.agents.export.run import export

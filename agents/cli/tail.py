@@ -29,6 +29,7 @@ class _Options(TypedDict):
     means: bool
     queries: bool
     estimates: bool
+    running: bool
     from_beginning: bool
     seconds: float | None
     most: int | None
@@ -42,13 +43,14 @@ class _Options(TypedDict):
 @click.option("--means", is_flag=True, help="Only the means: hats.means.")
 @click.option("--queries", is_flag=True, help="Only the answers to queries over days, as a table: hats.queries.")
 @click.option("--estimates", is_flag=True, help="Only the estimates of all cells: hats.estimates.")
+@click.option("--running", is_flag=True, help="Only the running means: hats.running.")
 @click.option("--policy", metavar="NAME", help="Only the records of this policy.")
 @click.option("--from-beginning", is_flag=True, help="Also show earlier releases.")
 @click.option("--for", "seconds", type=click.FloatRange(min=0, min_open=True), help="Stop after this many seconds.")
 @click.option("--max", "most", type=click.IntRange(min=1), help="Stop after this many releases.")
 @output_option("the records")
 def command(**given: Unpack[_Options]) -> None:
-    """Show new means and answers to queries, or new estimates, until Ctrl-C or SIGTERM.
+    """Show new means and answers to queries, or new estimates or running means, until Ctrl-C or SIGTERM.
 
     Each line begins with the record's policy: the topics have those of all policies. With --json each line is the
     original record; a record with "query" is the answer to a query. A release may appear twice, with the same
@@ -56,7 +58,7 @@ def command(**given: Unpack[_Options]) -> None:
 
     With -o the records are written to a file and not printed. JSON lines and CSV grow line by line; a Parquet or
     GeoJSON file gets its name at the end. With records of several topics, as by default, the first column of CSV and
-    Parquet is `table`: releases, answers or estimates.
+    Parquet is `table`: releases, answers, estimates or running.
     """
     check_one_output(given["output"], as_json=given["as_json"])
     settings = load_settings(given["config"])
@@ -117,8 +119,13 @@ def _of_policy(records: Iterator[bytes], policy: str | None) -> Iterator[bytes]:
 
 def _chosen(given: _Options) -> list[str]:
     """Return the keys of the topics to show: those that are named, by default means and answers."""
-    named = {"means": given["means"], "queries": given["queries"], "estimates": given["estimates"]}
-    return [name for name, is_named in named.items() if is_named] or ["means", "queries"]
+    named = (
+        ("means", given["means"]),
+        ("queries", given["queries"]),
+        ("estimates", given["estimates"]),
+        ("running", given["running"]),
+    )
+    return [name for name, is_named in named if is_named] or ["means", "queries"]
 
 
 def release_line(release: DisplayedRelease | None) -> Text:
@@ -132,6 +139,8 @@ def release_line(release: DisplayedRelease | None) -> Text:
         line.append(f"{release.query}  ", style="magenta")
     if release.road is not None:
         return _with_estimate(line, release, release.road)
+    if release.running_id:
+        return _with_running_mean(line, release)
     if not isinstance(release.mean, Decimal):
         return line.append(release.status + (f" ({release.reason})" if release.reason else ""), style="yellow")
     line.append(f"{release.mean!s:>8} {release.unit}{_named(release)}", style="bold")
@@ -157,10 +166,23 @@ def _named(record: DisplayedRelease) -> str:
 
 def _with_estimate(line: Text, estimate: DisplayedRelease, road: DisplayedNormal) -> Text:
     """Add an estimate: the road's mean speed, and that of the HAT if there is a release."""
-    low, high = road.interval95
-    # With two decimals each, so that they are below each other: the record may have fewer.
-    line.append(f"{road.value:8.2f} {estimate.unit}{_named(estimate)}", style="bold")
-    line.append(f"  {low:6.2f} to {high:6.2f}".ljust(22), style="dim")
+    _add_normal(line, estimate, road)
     if isinstance(estimate.mean, DisplayedNormal):
         line.append(f"  HAT {estimate.mean.value:6.2f}")
     return line.append(f"  {estimate.stage}", style="green")
+
+
+def _with_running_mean(line: Text, running: DisplayedRelease) -> Text:
+    """Add a running mean: its name, the mean, and the number of slots in it."""
+    line.append(f"{running.name}  ", style="magenta")
+    if not isinstance(running.mean, DisplayedNormal):
+        return line.append("no slot with a number", style="yellow")
+    _add_normal(line, running, running.mean)
+    return line.append(f"  mean of {running.slots} slot{'' if running.slots == 1 else 's'}", style="green")
+
+
+def _add_normal(line: Text, record: DisplayedRelease, normal: DisplayedNormal) -> None:
+    low, high = normal.interval95
+    # With two decimals each, so that they are below each other: the record may have fewer.
+    line.append(f"{normal.value:8.2f} {record.unit}{_named(record)}", style="bold")
+    line.append(f"  {low:6.2f} to {high:6.2f}".ljust(22), style="dim")

@@ -18,6 +18,7 @@ from hatcast.stream.policy.table import (
     PolicyTable,
     PrivacyTable,
     QueryTable,
+    RunningTable,
     TrackerTable,
     ValueTable,
 )
@@ -35,6 +36,7 @@ TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "policy.continual": ContinualTable,
     "policy.query": QueryTable,
     "policy.value": ValueTable,
+    "policy.running": RunningTable,
 }
 # Text keys that are durations.
 DURATIONS: Final = frozenset(
@@ -72,10 +74,15 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "policy.query.min_n": "required for `mean_speed`",
     "policy.query.speed_limit": "required for `over_speed_limit` without `on_request`",
     "policy.query.threshold": "required for `over_threshold` without `on_request`",
+    "policy.running.days": "28",
+    "policy.running.of": "`releases`; `tracker`: `estimates`",
     "policy.values": "",
 }
 _SUBTABLES: Final = frozenset(
-    {"policy.privacy", "policy.estimator", "policy.tracker", "policy.continual", "policy.query", "policy.value"}
+    {
+        *("policy.privacy", "policy.estimator", "policy.tracker", "policy.continual", "policy.query"),
+        *("policy.value", "policy.running"),
+    }
 )  # each has its own heading
 
 MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -111,6 +118,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "queries": "output: answers to queries over days",
         "budget": "output: the charges of each day",
         "estimates": "output: estimates of every cell, which are made from the means and cost nothing",
+        "running": "output: running means of `[[policy.running]]`, which are made from the means and cost nothing",
         "dead_letters": "output, for operators: place and reason of each record that could not be decoded",
         "reports": "input: devices' reports ([device.md](device.md)), if the estimator is [hybrid](hybrid.md); key = "
         "the device's id of the day. Created with the settings of telemetry",
@@ -253,6 +261,14 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "lower": "smaller values count as this; may be negative. In `[policy.value]` a multiple of `grid`",
         "upper": "larger values count as this. Noise is in proportion to `upper` - `lower`",
         "grid": "releases are multiples of it",
+    },
+    "policy.running": {
+        "name": "as `policy.name`; unique among the running means. The map shows it",
+        "window": "`today`: the local date so far; `24h`, `7d`: slots that ended in the last 24 hours or 7 days; "
+        "`same_hour`: this hour of all weekdays, or on a weekend of all its days, of `days` dates",
+        "days": "only `same_hour`: number of local dates up to the present one, 1 to 92",
+        "of": "inputs: `releases`, or the [estimates](specification/tracker.md#5-estimates), whose intervals are "
+        "narrower where the noise is large",
     },
 }
 

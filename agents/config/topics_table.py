@@ -16,6 +16,7 @@ _NAMED: Final = (
     "queries",
     "budget",
     "estimates",
+    "running",
     "dead_letters",
     "reports",
     "clusters",
@@ -37,6 +38,7 @@ class TopicsTable(msgspec.Struct, frozen=True, kw_only=True):
     queries: str = "hats.queries"
     budget: str = "hats.budget"
     estimates: str = "hats.estimates"
+    running: str = "hats.running"
     dead_letters: str = "hats.dead-letters"
     reports: str = "reports"
     clusters: str = "hats.clusters"

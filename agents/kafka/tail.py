@@ -1,4 +1,4 @@
-"""Follow published releases and estimates: the records of `hats.means`, `hats.queries` and `hats.estimates`."""
+"""Follow published records: of `hats.means`, `hats.queries`, `hats.estimates` and `hats.running`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -17,7 +17,7 @@ POLL_SECONDS: Final = 0.5
 
 
 class DisplayedNormal(msgspec.Struct, frozen=True):
-    """A mean of an estimate. Numbers keep their digits."""
+    """A mean of an estimate, or a running mean. Numbers keep their digits."""
 
     value: Decimal
     interval95: tuple[Decimal, Decimal]
@@ -43,9 +43,9 @@ class DisplayedRelease(msgspec.Struct, frozen=True):
     """Fields of a release that are displayed. Its values are absent unless it is `released`. Numbers keep their digits.
 
     A `query` that is a text, and the fields after it, belong to the answer to a query over days: its first and last
-    date, its number of dates, how many of them it used, its limit, and why it is suppressed. `value` is the name of
-    a value other than the speed. `stage` and `road`
-    belong to an estimate. `groups` are those of a hybrid policy that publishes each group's own mean.
+    date, its number of dates, how many of them it used, its limit, and why it is suppressed. `value` is the name of a
+    value other than the speed. `stage` and `road` belong to an estimate; `running_id`, its `name` and its number of
+    `slots` to a running mean. `groups` are those of a hybrid policy that publishes each group's own mean.
     """
 
     cell: str
@@ -54,6 +54,9 @@ class DisplayedRelease(msgspec.Struct, frozen=True):
     end: str
     release_id: str = ""
     estimate_id: str = ""
+    running_id: str = ""
+    name: str = ""
+    slots: int = 0
     status: str = ""
     estimator: str = ""
     mean: Decimal | DisplayedNormal | None = None
@@ -76,7 +79,7 @@ class DisplayedRelease(msgspec.Struct, frozen=True):
     @property
     def policy(self) -> str:
         """Name of the record's policy: the first part of its id; empty if there is none."""
-        return (self.release_id or self.estimate_id).partition("/")[0]
+        return (self.release_id or self.estimate_id or self.running_id).partition("/")[0]
 
 
 _decode: Final = msgspec.json.Decoder(DisplayedRelease).decode

@@ -162,6 +162,7 @@ def output_topics(settings: Settings, telemetry_partitions: int) -> list[TopicSp
         TopicSpec(topics.queries, telemetry_partitions, compacted),
         TopicSpec(topics.budget, 1, compacted),
         TopicSpec(topics.estimates, telemetry_partitions, compacted),
+        TopicSpec(topics.running, telemetry_partitions, compacted),
         TopicSpec(topics.dead_letters, 1, short_lived),
         TopicSpec(topics.registry, 1, compacted),
     ]

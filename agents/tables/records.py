@@ -13,6 +13,7 @@ from hatcast.stream.records.estimates import ESTIMATE
 from hatcast.stream.records.fields import is_settlement
 from hatcast.stream.records.queries import QUERY
 from hatcast.stream.records.releases import RELEASE
+from hatcast.stream.records.running import RUNNING
 
 
 def _at(*path: str | int) -> Callable[[Fields], Any]:
@@ -34,7 +35,7 @@ def _columns(kind: Type, *names: str) -> tuple[Column, ...]:
 
 
 def _policy(fields: Fields) -> str:
-    name: str = fields.get("release_id") or fields["estimate_id"]
+    name: str = fields.get("release_id") or fields.get("estimate_id") or fields["policy"]
     return name.partition("/")[0]
 
 
@@ -106,6 +107,21 @@ ESTIMATES: Final = Table(
     ),
     check=ESTIMATE.decode,
 )
+RUNNING_MEANS: Final = Table(
+    name="running",
+    key="running_id",
+    keeps_last=True,
+    columns=(
+        *_columns(Type.TEXT, "running_id", "stage", "name", "window", "of"),
+        *_PLACE,
+        *_columns(Type.COUNT, "slots"),
+        _NAME,
+        *_columns(Type.TEXT, "unit", "weights"),
+        *_normal("mean"),
+        *_WHOLE,
+    ),
+    check=RUNNING.decode,
+)
 ANSWERS: Final = Table(
     name="answers",
     key="release_id",
@@ -163,6 +179,6 @@ CLUSTERINGS: Final = Table(
 )
 
 TABLES: Final[Mapping[str, Table]] = MappingProxyType(
-    {"means": RELEASES, "estimates": ESTIMATES, "queries": ANSWERS, "budget": BUDGET_DAYS}
+    {"means": RELEASES, "estimates": ESTIMATES, "running": RUNNING_MEANS, "queries": ANSWERS, "budget": BUDGET_DAYS}
 )
 """By key of `[topics]`."""

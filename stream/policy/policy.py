@@ -33,6 +33,7 @@ from hatcast.stream.policy.hybrid_keys import GroupMeans, HybridKeys, HybridUse,
 from hatcast.stream.policy.query import Query
 from hatcast.stream.policy.query_keys import check_queries, read_queries
 from hatcast.stream.policy.resolutions import FineCells, fine_cells_of, with_coarse_resolution
+from hatcast.stream.policy.running_keys import Running, read_running
 from hatcast.stream.policy.single_value import canonical_single, with_single_value, without_replaced
 from hatcast.stream.policy.table import PolicyTable, canonical, min_users_of
 from hatcast.stream.policy.toml_tables import decode_table, duration_ms
@@ -66,7 +67,7 @@ __all__ = [
 class Policy:
     """Public parameters of the releases. Values are in milli-units of their unit, times in milliseconds.
 
-    canonical       JSON by RFC 8785 without the name; policy_id is its hash
+    canonical       JSON by RFC 8785 without the name and `running`; policy_id is its hash
     replaces, from_date   the previous policy, and the first local date of this one (YYYY-MM-DD)
     h3_resolution   of the cells; with `fine` of those outside of the listed finer cells
     fine            listed cells of finer resolutions; None: all cells have one resolution
@@ -88,6 +89,7 @@ class Policy:
     most_hats       most HATs that one user's day can enter: K, or cells x slots if fewer are listed
     values          of a reading that are released together, speed first; empty: one value alone
     value           the one value of a reading that is released; None: its speed, in km/h from 0 to U
+    running         running means: post-processing of what is published, so not a part of `policy_id`
     """
 
     name: str
@@ -129,6 +131,7 @@ class Policy:
     values: tuple[Value, ...] = ()
     value: Value | None = None
     continual: ContinualKeys | None = None
+    running: tuple[Running, ...] = ()
 
     @property
     def released_value(self) -> Value:
@@ -262,6 +265,7 @@ def read_policy(
         values=values,
         value=value,
         continual=continual,
+        running=read_running(given),
     )
 
 

@@ -95,6 +95,15 @@ class ValueTable(msgspec.Struct, frozen=True, kw_only=True):
     grid: float = 0.001
 
 
+class RunningTable(msgspec.Struct, frozen=True, kw_only=True):
+    """One `[[policy.running]]` as written: for the default of `of` see `read_running`."""
+
+    name: Annotated[str, such_as("today")]
+    window: Annotated[str, such_as("today")]
+    days: Annotated[int | None, such_as(28)] = None
+    of: Annotated[str | None, such_as("estimates")] = None
+
+
 class PolicyTable(msgspec.Struct, frozen=True, kw_only=True):
     """`[policy]` as written: speeds in km/h, durations as text, `from` (a Python keyword) as `from_date`."""
 
@@ -122,6 +131,7 @@ class PolicyTable(msgspec.Struct, frozen=True, kw_only=True):
     continual: dict[str, Any] | None = None
     query: tuple[dict[str, Any], ...] = ()
     value: dict[str, Any] | tuple[dict[str, Any], ...] = ()
+    running: tuple[dict[str, Any], ...] = ()
 
 
 def canonical(
@@ -132,7 +142,7 @@ def canonical(
     queries: Sequence[Mapping[str, str | int | float]],
     tracker: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the canonical policy, whose hash is the `policy_id`: every key with its value, except the name.
+    """Return the canonical policy, whose hash is the `policy_id`: every key but the name and `running`.
 
     keys      the keys of [policy.privacy] and of [policy.estimator] that this estimator uses and not all do
     tracker   the keys of [policy.tracker]; None unless it is the estimator: then there is no epsilon of a HAT

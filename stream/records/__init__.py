@@ -12,6 +12,7 @@ from hatcast.stream.records.inputs import ReportRecord, TelemetryRecord
 from hatcast.stream.records.noise import NoiseRecord
 from hatcast.stream.records.queries import QUERY, QueryRecord
 from hatcast.stream.records.releases import RELEASE, CountsRecord, ReleaseRecord, UsersRecord, ValueRecord
+from hatcast.stream.records.running import RUNNING, RunningRecord
 from hatcast.stream.records.tracker import ResidualQueryRecord
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "ESTIMATE",
     "QUERY",
     "RELEASE",
+    "RUNNING",
     "BudgetRecord",
     "ClusterAnswerRecord",
     "ClusterRecord",
@@ -33,6 +35,7 @@ __all__ = [
     "ReportRecord",
     "ReservedRecord",
     "ResidualQueryRecord",
+    "RunningRecord",
     "SpentRecord",
     "TelemetryRecord",
     "UsersRecord",

@@ -12,6 +12,7 @@ from hatcast.agents.kafka.cloud_events import Headers, cloud_event, release_even
 from hatcast.agents.kafka.dead_letters import DeadLetter, Reason
 from hatcast.agents.release.budget_records import budget_message
 from hatcast.agents.release.estimate_records import estimate_message
+from hatcast.agents.release.running_records import running_message
 from hatcast.stream.accounting.ledger import DayLedger, DaySummary, Total
 from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.hats import Calendar
@@ -32,6 +33,7 @@ from hatcast.stream.release.tracker import PolicyTracker, hat_users
 from hatcast.stream.release.tracker_records import TrackerRelease, hat_release
 from hatcast.stream.tracker.smoother import estimates_of
 from tests.contracts.clustering_goldens import cluster_answers, clusterings
+from tests.contracts.running_goldens import running_means
 from tests.support import Scripted
 from tools.schemas.golden import Golden
 
@@ -318,9 +320,10 @@ def goldens() -> dict[str, bytes]:
     for case, of, day, spent in budgets():
         message = budget_message(TOPICS, of, DATE, day, spent=spent)
         keep("budget", case, message.key.decode(), message.value, message.headers)
-    for stage, estimate in estimates():
-        message = estimate_message(TOPICS, estimate, partitions=8)
-        keep("estimate", stage, message.key.decode(), message.value, message.headers)
+    inferred = [("estimate", case, estimate_message(TOPICS, each, 8)) for case, each in estimates()]
+    inferred += [("running", case, running_message(TOPICS, each, 8)) for case, each in running_means(SPEED, CELL)]
+    for name, case, message in inferred:
+        keep(name, case, message.key.decode(), message.value, message.headers)
     for case, key, value in clusterings(DEVICES, DATE, NOW_MS):
         keep("clusters", case, key, value, cloud_event("clusters", key, telemetry))
     for case, answer in cluster_answers(DEVICES, REPORT.id):

@@ -59,7 +59,7 @@ def test_before_the_first_start_nothing_is_wrong_and_nothing_is_made(pipeline: P
     found = checks(done)
     assert done.code == 0
     topics = pipeline.settings.topics
-    outputs = (topics.means, topics.queries, topics.budget, topics.estimates, topics.dead_letters)
+    outputs = (topics.means, topics.queries, topics.budget, topics.estimates, topics.running, topics.dead_letters)
     names = (topics.telemetry, *outputs, topics.registry)
     assert states(found, "warning") == {f"topic {name}" for name in names}
     assert not any(topic.startswith(pipeline.name) for topic in pipeline.kafka.topics())

@@ -61,7 +61,7 @@ def changed(pipeline: Pipeline, **tables: object) -> Settings:
 
 
 def test_missing_topics_are_made_as_the_contract_says(pipeline: Pipeline, kafka: KafkaServer) -> None:
-    assert ensure_topics(pipeline.settings) == 8
+    assert ensure_topics(pipeline.settings) == 9
     topics = pipeline.settings.topics
     assert described(kafka, topics.telemetry) == {
         "message.timestamp.type": "CreateTime",
@@ -72,7 +72,7 @@ def test_missing_topics_are_made_as_the_contract_says(pipeline: Pipeline, kafka:
         "compression.type": "producer",
         "max.message.bytes": "1048588",
     }
-    for name in (topics.means, topics.queries, topics.budget, topics.estimates, topics.registry):
+    for name in (topics.means, topics.queries, topics.budget, topics.estimates, topics.running, topics.registry):
         assert described(kafka, name) == {
             "cleanup.policy": "compact",
             "compression.type": "producer",
@@ -90,6 +90,7 @@ def test_missing_topics_are_made_as_the_contract_says(pipeline: Pipeline, kafka:
         topics.queries: 8,
         topics.budget: 1,
         topics.estimates: 8,
+        topics.running: 8,
         topics.dead_letters: 1,
         topics.registry: 1,
     }

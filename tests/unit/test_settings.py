@@ -41,6 +41,7 @@ def test_a_prefix_stands_before_every_topic_name_that_is_not_written() -> None:
         "answers",
         "surat.hats.budget",
         "surat.hats.estimates",
+        "surat.hats.running",
         "surat.hats.dead-letters",
         "surat.reports",
         "surat.hats.clusters",

@@ -17,6 +17,7 @@ from hatcast.stream.records import (
     QueryRecord,
     ReleaseRecord,
     ReportRecord,
+    RunningRecord,
     TelemetryRecord,
 )
 
@@ -113,6 +114,16 @@ _ALL: Final = (
         key="estimate_id",
         key_of=("estimate_id",),
         event_id="estimate_id/stage",
+    ),
+    RecordType(
+        name="running",
+        type_=RunningRecord,
+        topic="running",
+        action=Action.SEND,
+        summary="Running means of every hexagon, public: made from the releases, so they cost nothing.",
+        key="policy/name/cell",
+        key_of=("policy", "name", "cell"),
+        event_id="running_id/stage",
     ),
     RecordType(
         name="clusters",

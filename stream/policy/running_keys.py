@@ -1,0 +1,97 @@
+"""`[[policy.running]]`: running means, which follow from published records and cost nothing."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from hatcast.stream.errors import SettingError, name_fix
+from hatcast.stream.policy.checks import check_name
+from hatcast.stream.policy.table import PolicyTable, RunningTable
+from hatcast.stream.policy.toml_tables import decode_table
+from hatcast.stream.policy.tracker_keys import TRACKER
+
+RUNNING_MAX: Final = 8
+DAYS_MAX: Final = 92
+_DAYS: Final = 28  # default of `days`
+
+
+class Window(StrEnum):
+    """Slots of a running mean."""
+
+    TODAY = "today"
+    DAY = "24h"
+    WEEK = "7d"
+    SAME_HOUR = "same_hour"
+
+
+class RunningOf(StrEnum):
+    """Inputs of a running mean."""
+
+    RELEASES = "releases"
+    ESTIMATES = "estimates"
+
+
+_REACH: Final = {Window.TODAY: 1, Window.DAY: 3, Window.WEEK: 9}
+"""Local dates that a window can touch: of 24 hours three where a local date has fewer hours than 24."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """One `[[policy.running]]`. Not a part of the `policy_id`: it is post-processing.    [decisions/0049]
+
+    days   number of local dates up to the present one that can be in the window
+    """
+
+    name: str
+    window: Window
+    of: RunningOf
+    days: int
+
+
+def read_running(given: PolicyTable) -> tuple[Running, ...]:
+    """Return the running means of a policy. Raises SettingError."""
+    if len(given.running) > RUNNING_MAX:
+        raise SettingError("policy.running", f"{len(given.running)} running means", f"write at most {RUNNING_MAX}")
+    if given.running and given.continual is not None:
+        raise SettingError(
+            "policy.running", "the releases of [policy.continual] are running means already", "remove the tables"
+        )
+    found: list[Running] = []
+    for at, table in enumerate(given.running):
+        where = f"policy.running[{at}]"
+        found.append(_running(decode_table(table, RunningTable, where), where, is_tracker=_is_tracker(given)))
+        if found[-1].name in [each.name for each in found[:-1]]:
+            raise SettingError(f"{where}.name", f"{found[-1].name!r} is used twice", "give each its own name")
+    return tuple(found)
+
+
+def _running(given: RunningTable, where: str, *, is_tracker: bool) -> Running:
+    check_name(given.name, f"{where}.name")
+    window = _member(Window, given.window, f"{where}.window", "a window")
+    if given.of is None:
+        of = RunningOf.ESTIMATES if is_tracker else RunningOf.RELEASES
+    else:
+        of = _member(RunningOf, given.of, f"{where}.of", "a kind of records")
+    if of is RunningOf.RELEASES and is_tracker:
+        raise SettingError(
+            f"{where}.of", "a tracker's releases are not of every slot", 'write of = "estimates", or remove the key'
+        )
+    if given.days is not None and window is not Window.SAME_HOUR:
+        raise SettingError(f"{where}.days", f'is only for window = "{Window.SAME_HOUR}"', "remove it")
+    days = _DAYS if given.days is None else given.days
+    if not 1 <= days <= DAYS_MAX:
+        raise SettingError(f"{where}.days", f"{days} is out of range", f"use 1 to {DAYS_MAX}")
+    return Running(given.name, window, of, _REACH.get(window, days))
+
+
+def _is_tracker(given: PolicyTable) -> bool:
+    return given.estimator.name == TRACKER
+
+
+E = TypeVar("E", bound=StrEnum)
+
+
+def _member(names: type[E], given: str, where: str, kind: str) -> E:
+    if given not in list(names):
+        raise SettingError(where, f"{given!r} is not {kind}", name_fix(given, list(names)))
+    return names(given)
