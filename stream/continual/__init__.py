@@ -10,12 +10,16 @@ from typing import Final
 
 from hatcast.stream.continual._interface import Advanced, BadState, Entries, Mechanism, Setting, Step
 from hatcast.stream.continual.independent import Independent
+from hatcast.stream.continual.kary import kary
+from hatcast.stream.continual.tree import tree
 from hatcast.stream.policy.continual_keys import ContinualKind
 
 KINDS: Final[Mapping[ContinualKind, Callable[[Setting], Mechanism]]] = MappingProxyType(
     {
         ContinualKind.LAPLACE: Independent,
         ContinualKind.GAUSSIAN: Independent,
+        ContinualKind.TREE: tree,
+        ContinualKind.KARY: kary,
     }
 )
 
