@@ -9,11 +9,11 @@ from typing import Literal, Required, TypedDict
 class PrivacyKeywords(TypedDict, total=False):
     """Keys of `[policy.privacy]`: docs/configuration.md."""
 
-    unit: Literal["user_day", "user"]
+    unit: Literal["user_day", "user", "user_horizon"]
     relation: Literal["replace", "add_remove"]
     epsilon: float
     max_hats_per_day: int
-    daily_limit: Required[float]
+    daily_limit: float
     total_limit: float
     delta: float
     min_users: int
@@ -45,6 +45,21 @@ class TrackerKeywords(TypedDict, total=False):
     price: float
     watch: str | Path
     watch_share: float
+
+
+class ContinualKeywords(TypedDict, total=False):
+    """Keys of `[policy.continual]`: docs/continual.md. `from_date` is the key `from`."""
+
+    kind: Required[Literal["laplace", "gaussian", "tree", "kary", "toeplitz", "blt", "withhold_release"]]
+    horizon_days: Required[int]
+    max_slots: Required[int]
+    min_separation: int
+    max_cells: Required[int]
+    noise: Literal["laplace", "gaussian"]
+    branching: int
+    buffers: int
+    at_end: Literal["renew", "stop"]
+    from_date: str | date
 
 
 class QueryKeywords(TypedDict, total=False):
@@ -104,8 +119,9 @@ class PolicyKeywords(TypedDict, total=False):
     grid: float
     values: Sequence[str]
     privacy: Required[PrivacyKeywords]
-    estimator: Required[str | EstimatorKeywords]
+    estimator: str | EstimatorKeywords
     tracker: TrackerKeywords
+    continual: ContinualKeywords
     query: Sequence[QueryKeywords]
     value: ValueKeywords | Sequence[ValueKeywords]
     running: Sequence[RunningKeywords]

@@ -23,6 +23,7 @@ TABLES: dict[Any, type[msgspec.Struct]] = {
     keywords.PrivacyKeywords: table.PrivacyTable,
     keywords.EstimatorKeywords: table.EstimatorTable,
     keywords.TrackerKeywords: table.TrackerTable,
+    keywords.ContinualKeywords: table.ContinualTable,
     keywords.QueryKeywords: table.QueryTable,
     keywords.ValueKeywords: table.ValueTable,
 }
@@ -103,3 +104,16 @@ def test_the_keywords_are_the_keys_of_the_file(given: Any) -> None:
     fields = {field.name: field.required for field in msgspec.structs.fields(TABLES[given])}
     assert set(given.__annotations__) == set(fields)
     assert given.__required_keys__ <= set(fields)
+
+
+def test_a_policy_of_running_sums_needs_no_estimator_and_its_repr_makes_an_equal_one() -> None:
+    made = hatcast.Policy(
+        name="week",
+        upper_bound=65.0,
+        timezone="UTC",
+        privacy={"epsilon": 1.0},
+        continual={"kind": "tree", "horizon_days": 7, "max_slots": 14, "max_cells": 20, "from_date": date(2022, 2, 1)},
+    )
+    assert made.continual is not None
+    assert made.daily_limit == 20
+    assert eval(repr(made), {"Policy": hatcast.Policy}) == made
