@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from hatcast.stream.policy.continual_keys import AtEnd
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.readings.reading import Outcome
 
@@ -27,7 +28,7 @@ _CAUSES: Final[Mapping[Outcome, Callable[[Policy], str]]] = MappingProxyType(
         Outcome.ARRIVED_IN_FUTURE: lambda _: (
             "they are dated in the future of this machine's clock: check the recording's time zone, and the clock"
         ),
-        Outcome.OUTSIDE_DATES: lambda policy: f"they are from before policy.from ({policy.from_date})",
+        Outcome.OUTSIDE_DATES: lambda policy: f"they are from {_outside(policy)}",
         Outcome.OUTSIDE_HOURS: lambda policy: (
             f"in {policy.timezone} their hours are not in policy.hours [{policy.hours[0]}, {policy.hours[1]}): is"
             " policy.timezone that of the recording?"
@@ -37,6 +38,10 @@ _CAUSES: Final[Mapping[Outcome, Callable[[Policy], str]]] = MappingProxyType(
         Outcome.WRONG_PARTITION: lambda _: "their partitions are not those of their vehicles",
         Outcome.ZERO: lambda policy: (
             f"their {'speeds' if policy.value_name is None else 'values'} are 0, which policy.drop_zero rejects"
+        ),
+        Outcome.OVER_PARTICIPATION: lambda _: (
+            "their buses are in more cells or slots than [policy.continual] declares: check max_cells, max_slots and"
+            " min_separation"
         ),
         Outcome.OTHER_POLICY: lambda _: "devices sent them for another policy_id",
     }
@@ -74,6 +79,16 @@ def _hint(
     start = f"{accepted:,}" if accepted else "none"
     cause = (undecodable() if most is Outcome.UNDECODABLE else None) or _CAUSES[most](policy)
     yield f"hint: {start} of {records:,} {kind} accepted; {counts[most]:,} are {most}: {cause}"
+
+
+def _outside(policy: Policy) -> str:
+    continual = policy.continual
+    if continual is None:
+        return f"before policy.from ({policy.from_date})"
+    before = f"before policy.continual.from ({continual.first})"
+    if continual.at_end is not AtEnd.STOP:
+        return before
+    return f"{before}, or after its horizon of {continual.horizon_days} days"
 
 
 def _bad_value(policy: Policy) -> str:

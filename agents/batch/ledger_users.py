@@ -1,4 +1,4 @@
-"""Users of the HATs in a ledger file, so that K bounds a user's day over all runs of `hatcast batch`. [decisions/0025]
+"""Users of the HATs in a ledger file, so that limits hold over all runs of `hatcast batch`.    [decisions/0025]
 
 They are stored with each record, in the same transaction, and are not private: pseudonyms, and the user key unless the
 operator sets one. A run passes them to its fold, which counts no user twice and adds no user to a HAT with a record.
@@ -6,7 +6,7 @@ operator sets one. A run passes them to its fold, which counts no user twice and
 
 import secrets
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -58,6 +58,19 @@ class LedgerRuns:
         pseudonyms, hats = np.unique(users, return_counts=True)
         named = (number.to_bytes(PSEUDONYM_BYTES, "big") for number in pseudonyms.tolist())
         return dict(zip(named, hats.tolist(), strict=True))
+
+    def members(self, dates: Sequence[str]) -> Mapping[tuple[str, int], frozenset[bytes]]:
+        """Return (`date/slot`, H3 cell) -> users of each HAT with a record, of consecutive local dates."""
+        rows = self._database.execute(
+            f"SELECT date, place, {self._column} FROM entered"  # noqa: S608 - one of two names
+            " WHERE date BETWEEN ? AND ? AND policy = ?",
+            (dates[0], dates[-1], self._policy),
+        )
+        found = {}
+        for date, place, users in rows:
+            cell, _, name = place.partition("/")
+            found[f"{date}/{name}", h3.str_to_int(cell)] = frozenset(_split(users))
+        return found
 
     def released(self, slot: str) -> Mapping[int, frozenset[bytes]]:
         """Return H3 cell -> users of each HAT of a slot (`date/slot`) that has a record."""

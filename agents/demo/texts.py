@@ -17,6 +17,7 @@ OUTCOMES: Final[dict[str, str]] = {
     Outcome.ZERO: "standing still",
     Outcome.DUPLICATE: "repeated",
     Outcome.OVER_CAP: "over a bus's daily limit",
+    Outcome.OVER_PARTICIPATION: "over a bus's part of the horizon",
     Outcome.OTHER_POLICY: "reports made for another policy",
     Outcome.LATE: "too late",
     Outcome.OUTSIDE_DATES: "of another policy's day",

@@ -75,7 +75,7 @@ class HatStore:
         if self.reports is not None:
             await self.reports.delete(hats)
 
-    async def sweep(self, date: str) -> None:
-        """Delete the contributions from a local date on, of both topics."""
+    async def sweep(self, date: str, users_from: str) -> None:
+        """Delete the contributions from a local date on, of both topics. `users_from`: as in PartitionStore."""
         for store in self._stores:
-            await store.sweep(date)
+            await store.sweep(date, users_from)

@@ -206,9 +206,13 @@ class PartitionStore:
         """
         await self._delete.run_each(self._calls(hats, PSEUDONYM_BYTES if keep else ""))
 
-    async def sweep(self, date: str) -> None:
-        """Delete the contributions from a local date on, which are the next policy's."""
-        await self._sweep.run_each([([keys.state], [keys.prefix, CHUNK_USERS, date]) for keys in self._keys])
+    async def sweep(self, date: str, users_from: str) -> None:
+        """Delete the contributions from a local date on, which are the next policy's.
+
+        users_from   first date, or horizon, whose users are deleted
+        """
+        calls: list[Call] = [([keys.state], [keys.prefix, CHUNK_USERS, date, users_from]) for keys in self._keys]
+        await self._sweep.run_each(calls)
 
     def _calls(self, hats: Sequence[FinalHat], *more: Argument) -> list[Call]:
         """Return the calls of a script for these HATs in every partition."""

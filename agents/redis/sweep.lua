@@ -1,8 +1,8 @@
 -- Delete a partition's contributions from a date on, which are the next policy's, and all retained contributions:
 -- queries whose periods have not ended will never be answered.
 -- KEYS[1]  {name:p}:state
--- ARGV     prefix, users in a chunk, the date
-local prefix, per_chunk, from = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+-- ARGV     prefix, users in a chunk, the date, and the first day or horizon whose users are deleted
+local prefix, per_chunk, from, users_from = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local function delete_chunks(key, users)
   for chunk = 0, math.ceil(users / per_chunk) - 1 do remove(key .. '/' .. chunk) end
 end
@@ -17,7 +17,7 @@ for _, slot in ipairs(redis.call('HKEYS', prefix .. 'slots')) do
   end
 end
 for _, date in ipairs(redis.call('HKEYS', prefix .. 'days')) do
-  if date >= from then
+  if date >= users_from then
     delete_chunks(prefix .. 'd:' .. date, get_number(prefix .. 'days', date))
     set(prefix .. 'days', date, false)
   end

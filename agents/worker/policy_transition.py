@@ -26,6 +26,7 @@ from hatcast.agents.release.budget_records import budget_message
 from hatcast.agents.release.loop import ReleaseLoop
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.fold.hats import Calendar
+from hatcast.stream.fold.limits import limit_of
 from hatcast.stream.policy.policy import Policy
 
 log = structlog.get_logger()
@@ -113,7 +114,9 @@ class PolicyTransition:
         try:
             next_policy = await self._ledger.next_policy()
             if next_policy is not None:
-                await store.sweep(next_policy.from_date)
+                # A horizon that the transition cuts short is over: nothing of it is released any more.
+                users_from = limit_of(self._policy, Calendar(self._policy)).period_of(next_policy.from_date)
+                await store.sweep(next_policy.from_date, users_from)
         except RedisError as error:  # this policy's next start repeats it
             log.warning("contributions to days of the next policy not deleted", error=type(error).__name__)
 

@@ -10,8 +10,9 @@ from typing import TypeVar
 
 import h3.api.basic_int as h3
 
-from hatcast.stream.fold.open_slots import CHUNK_USERS, Day, OpenHat, OpenSlot, UserOfDay, contribution_of
-from hatcast.stream.fold.packing import pack, pack_day, unpack, unpack_day
+from hatcast.stream.fold.limits import UserLimit
+from hatcast.stream.fold.open_slots import CHUNK_USERS, Day, OpenHat, OpenSlot, contribution_of
+from hatcast.stream.fold.packing import pack, unpack
 from hatcast.stream.fold.partition_fold import PartitionFold
 
 T = TypeVar("T")
@@ -26,9 +27,9 @@ class Changes:
     slots          `date/slot` -> end (ms UTC), of the changed slots
     hats           `date/slot` -> {cell: number of users}
     chunks         (`date/slot`, cell, chunk) -> packed contributions
-    days           date -> number of users
-    day_chunks     (date, chunk) -> packed users of the day
-    days_over      date -> number of chunks to delete: no record can count on these days any more
+    days           date -> number of users; of a horizon its first date
+    day_chunks     (date, chunk) -> packed users of the day or horizon
+    days_over      date -> number of chunks to delete: no record can count on these days or in these horizons any more
     complete_from  ms UTC or None, as in the fold
     """
 
@@ -55,11 +56,11 @@ def take_changes(fold: PartitionFold[T]) -> Changes:
             changes.chunks[key, name, chunk] = pack([known.row(user) for user, known in _slice(rows, chunk)])
         hat.changed.clear()
     for day in fold.days.values():
-        _take_day(day, changes, is_over=fold.is_over(day.date))
+        _take_day(day, changes, fold.limit, is_over=fold.is_over(day.date))
     return changes
 
 
-def _take_day(day: Day, changes: Changes, *, is_over: bool) -> None:
+def _take_day(day: Day, changes: Changes, limit: UserLimit, *, is_over: bool) -> None:
     """Add a day's changed users to the changes, or that it is over."""
     if is_over:
         changes.days_over[day.date] = -(-len(day.users) // CHUNK_USERS)
@@ -68,7 +69,7 @@ def _take_day(day: Day, changes: Changes, *, is_over: bool) -> None:
         changes.days[day.date] = len(day.users)
         users = list(day.users.values())
         for chunk in day.changed:
-            changes.day_chunks[day.date, chunk] = pack_day([(u.pseudonym, u.entered) for u in _slice(users, chunk)])
+            changes.day_chunks[day.date, chunk] = limit.pack(_slice(users, chunk))
     day.changed.clear()
 
 
@@ -81,7 +82,7 @@ class Stored:
     """State of a partition as read from the store.
 
     hats           (`date/slot`, cell) -> chunks in order
-    days           date -> chunks in order
+    days           date -> chunks in order; of a horizon its first date
     complete_from  ms UTC or None, as in the fold
     missing        records before the stored offset were deleted unread, and no record after them has been folded
     """
@@ -103,8 +104,7 @@ def restore(fold: PartitionFold[T], stored: Stored) -> None:
         if not fold.is_over(date):
             day = fold.days[date] = Day(date)
             for chunk in chunks:
-                for pseudonym, entered in unpack_day(chunk):
-                    day.users[pseudonym] = UserOfDay(pseudonym, entered, len(day.users), day)
+                fold.limit.unpack(chunk, day)
     for (key, cell), chunks in stored.hats.items():
         slot = fold.slot_named(key)
         if fold.watermark is None or fold.watermark < slot.closes_ms:

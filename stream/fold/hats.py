@@ -177,7 +177,7 @@ class Calendar:
 def _dates(policy: Policy) -> tuple[str, str]:
     """Return the first local date that counts, and the first date after the last."""
     continual = policy.continual
-    if continual is None or continual.first is None:
+    if continual is None:
         return policy.from_date or "", _NEVER
     end = continual.first + timedelta(days=continual.horizon_days)
     return continual.first.isoformat(), end.isoformat() if continual.at_end is AtEnd.STOP else _NEVER

@@ -81,8 +81,20 @@ class UserOfDay:
 
 
 @dataclass(slots=True)
+class UserOfHorizon(UserOfDay):
+    """Cells and slots that a user entered in a horizon. Retained until the horizon is over. entered: HATs.
+
+    places   H3 cell -> numbers of slots in the horizon, ascending
+    """
+
+    places: dict[int, list[int]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class Day:
-    """Users of a local date, and the indexes of its changed chunks.
+    """Users of a local date, or of a horizon, and the indexes of the changed chunks.
+
+    date    the local date; of a horizon the first one
 
     over    no record can count on this date any more, and the checkpoint deletes it from the store
     """

@@ -185,41 +185,41 @@ def pack_seen(seen: int) -> bytes:
     """
     first = (seen & -seen).bit_length() - 1
     bits = seen >> first
-    best, kind = _varint(first) + bits.to_bytes((bits.bit_length() + 7) // 8, "little"), _BITMAP
+    best, kind = varint(first) + bits.to_bytes((bits.bit_length() + 7) // 8, "little"), _BITMAP
     # Deltas take at least one byte a step, runs two a run. Only if that bound is shorter is the code computed.
     if (bits & ~(bits << 1)).bit_count() * 2 < len(best):
-        runs = b"".join(map(_varint, _as_runs(first, bits)))
+        runs = b"".join(map(varint, _as_runs(first, bits)))
         if len(runs) < len(best):
             best, kind = runs, _RUNS
     if bits.bit_count() < len(best):
-        deltas = b"".join(map(_varint, _as_deltas(first, bits)))
+        deltas = b"".join(map(varint, _as_deltas(first, bits)))
         if len(deltas) < len(best):
             best, kind = deltas, _DELTAS
-    return _varint(len(best) << 2 | kind) + best
+    return varint(len(best) << 2 | kind) + best
 
 
 def unpack_seen(chunk: bytes, at: int) -> tuple[int, int]:
     """Decode the set of steps at offset `at`; return it and the offset of the next code."""
-    prefix, at = _read_varint(chunk, at)
+    prefix, at = read_varint(chunk, at)
     end = at + (prefix >> 2)
     kind = prefix & 3
-    first, at = _read_varint(chunk, at)
+    first, at = read_varint(chunk, at)
     if kind == _BITMAP:
         return int.from_bytes(chunk[at:end], "little") << first, end
     seen = 0
     if kind == _DELTAS:
         seen = 1 << first
         while at < end:
-            distance, at = _read_varint(chunk, at)
+            distance, at = read_varint(chunk, at)
             first += distance
             seen |= 1 << first
         return seen, end
-    length, at = _read_varint(chunk, at)
+    length, at = read_varint(chunk, at)
     seen = (1 << length + 1) - 1 << first
     last = first + length
     while at < end:
-        distance, at = _read_varint(chunk, at)
-        length, at = _read_varint(chunk, at)
+        distance, at = read_varint(chunk, at)
+        length, at = read_varint(chunk, at)
         first = last + distance + 1
         seen |= (1 << length + 1) - 1 << first
         last = first + length
@@ -248,7 +248,7 @@ def _as_runs(first: int, bits: int) -> Iterator[int]:
         bits >>= distance
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
     """Encode a non-negative integer as a varint: base 128, least significant first, top bit set if more follow."""
     if value < 128:
         return _SHORT_VARINTS[value]
@@ -263,7 +263,8 @@ def _varint(value: int) -> bytes:
 _SHORT_VARINTS: Final = [bytes([value]) for value in range(128)]
 
 
-def _read_varint(chunk: bytes, at: int) -> tuple[int, int]:
+def read_varint(chunk: bytes, at: int) -> tuple[int, int]:
+    """Decode the varint at offset `at`; return it and the offset after it."""
     byte = chunk[at]
     if byte < 128:
         return byte, at + 1

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from hatcast.stream.fold.hats import Calendar, Slot
+from hatcast.stream.fold.limits import limit_of
 from hatcast.stream.fold.open_slots import CHUNK_USERS, Contribution, Day, OpenHat, OpenSlot, UserOfDay
 from hatcast.stream.fold.users import FoldUsers
 from hatcast.stream.fold.watermark import closes_at
@@ -25,7 +26,7 @@ CACHE_SIZE: Final = 20_000  # times, speeds, minutes
 # Plain strings: hashing a member of an Enum runs Python code, for every record.
 _ACCEPTED, _HEARTBEAT, _FUTURE = Outcome.ACCEPTED.value, Outcome.HEARTBEAT.value, Outcome.ARRIVED_IN_FUTURE.value
 _UNDECODABLE, _WRONG = Outcome.UNDECODABLE.value, Outcome.WRONG_PARTITION.value
-_DUPLICATE, _OVER_CAP, _LATE = Outcome.DUPLICATE.value, Outcome.OVER_CAP.value, Outcome.LATE.value
+_DUPLICATE, _LATE = Outcome.DUPLICATE.value, Outcome.LATE.value
 
 
 @dataclass(slots=True)
@@ -43,9 +44,10 @@ class PartitionFold(ABC, Generic[V]):
     watermark       greatest arrival (ms UTC) applied so far; None before the first record
     complete_from   ms UTC: records that arrived earlier are missing; None: none are missing
     outcomes        number of records by outcome
-    slots           by `date/slot`; days by date
+    slots           by `date/slot`; days by date, or horizons by their first date
+    limit           of what each user enters in a day or horizon
     late_hats       (`date/slot`, cell) of HATs that were released before a reading of another user arrived
-    State is bounded by the users of open HATs and of unfinished days.
+    State is bounded by the users of open HATs and of unfinished days or horizons.
     """
 
     def __init__(
@@ -68,11 +70,12 @@ class PartitionFold(ABC, Generic[V]):
         self.slots: dict[str, OpenSlot] = {}
         self.days: dict[str, Day] = {}
         self.late_hats: set[tuple[str, int]] = set()
+        self.limit = limit_of(policy, calendar)
         self._changed: list[tuple[OpenSlot, int, OpenHat]] = []
         self._pseudonyms = users.pseudonyms
         self._earlier = users.earlier
         self._belongs = belongs
-        self._daily = policy.unit == "user_day"
+        self._salted = policy.unit != "user"
         self._max_ahead = policy.max_ahead_ms
         self._value_max = value_max
         self._vehicles: dict[str, Vehicle | None] = {}
@@ -151,19 +154,20 @@ class PartitionFold(ABC, Generic[V]):
         return _ACCEPTED
 
     def _count_hat(self, user: UserOfDay, slot: OpenSlot, cell: int) -> str | None:
-        """Count a HAT against the user's K, unless an earlier run did; return the outcome if it is rejected.
+        """Count a HAT against the user's limit, unless an earlier run did; return the outcome if it is rejected.
 
-        The cap is checked first, so that records which are folded again get the same outcome as before.
+        The limit is checked first, so that records which are folded again get the same outcome as before.
         """
         released = slot.released.get(cell)
         if released is not None and user.pseudonym in released:
             return None
-        if user.entered >= self.policy.max_hats_per_day:
-            return _OVER_CAP
+        rejection = self.limit.rejection(user, slot.slot, cell)
+        if rejection is not None:
+            return rejection
         if released is not None:
             self.late_hats.add((slot.slot.key, cell))
             return _LATE
-        user.entered += 1
+        self.limit.enter(user, slot.slot, cell)
         slot.day.changed.add(user.ordinal // CHUNK_USERS)
         return None
 
@@ -188,20 +192,20 @@ class PartitionFold(ABC, Generic[V]):
         return cache(self._vehicles, sent, vehicle, _VEHICLE_CACHE_SIZE)
 
     def _user(self, vehicle: Vehicle, day: Day) -> UserOfDay:
-        pseudonym = self._pseudonyms.of(vehicle.canonical, day.date if self._daily else None)
+        pseudonym = self._pseudonyms.of(vehicle.canonical, day.date if self._salted else None)
         user = day.users.get(pseudonym)
         if user is None:
-            user = day.users[pseudonym] = UserOfDay(pseudonym, 0, len(day.users), day)
+            user = self.limit.new_user(pseudonym, day)
         vehicle.user = user
         return user
 
     def _open_slot(self, slot: Slot) -> OpenSlot:
-        day = self.days.get(slot.date)
+        period = self.limit.period_of(slot.date)
+        day = self.days.get(period)
         if day is None:
-            day = self.days[slot.date] = Day(slot.date)
+            day = self.days[period] = Day(period)
             if self._earlier is not None:
-                for pseudonym, entered in self._earlier.entered(slot.date).items():
-                    day.users[pseudonym] = UserOfDay(pseudonym, entered, len(day.users), day)
+                self.limit.add_earlier(day, self._earlier)
         opened = self.slots[slot.key] = OpenSlot(slot, closes_at(slot, self.policy), day)
         if self._earlier is not None:
             opened.released = self._earlier.released(slot.key)
@@ -217,9 +221,9 @@ class PartitionFold(ABC, Generic[V]):
             opened = self._open_slot(slot)
         return opened
 
-    def is_over(self, date: str) -> bool:
-        """Return True if the watermark has closed the last slot of a local date."""
-        return self.watermark is not None and self.watermark >= self.calendar.day_end(date) + self.policy.lateness_ms
+    def is_over(self, period: str) -> bool:
+        """Return True if the watermark has closed the last slot of a day, or of a horizon."""
+        return self.watermark is not None and self.watermark >= self.limit.end_of(period) + self.policy.lateness_ms
 
     def take_changed(self) -> list[tuple[OpenSlot, int, OpenHat]]:
         """Return the HATs (slot, cell, contributions) changed since the last call. The caller clears `changed`."""

@@ -21,7 +21,7 @@ CONTINUAL: Final = "continual"
 CONTINUAL_ESTIMATOR: Final[Mapping[str, EstimatorKeys]] = MappingProxyType(
     {CONTINUAL: EstimatorKeys(frozenset({Relation.REPLACE}), MappingProxyType({}))}
 )
-_MONDAY: Final = date(1970, 1, 5)  # a horizon of a policy without a first date begins here
+FIRST_MONDAY: Final = date(1970, 1, 5)  # first date of a policy without one, so that weeks are Monday to Sunday
 
 
 class ContinualKind(StrEnum):
@@ -56,7 +56,7 @@ class ContinualKeys:
     max_cells       most cells that a user enters in a horizon
     branching       of kind `kary`, odd; None for the others
     buffers         of kind `blt`; None for the others
-    first           first local date of the first horizon; None: horizons are counted from Monday 1970-01-05
+    first           first local date of the first horizon
     slots           n: slots of a horizon, whatever the local clock skips
     """
 
@@ -69,7 +69,7 @@ class ContinualKeys:
     branching: int | None
     buffers: int | None
     at_end: AtEnd
-    first: date | None
+    first: date
     slots: int
 
     def horizon_of(self, day: str) -> Period | None:
@@ -77,12 +77,10 @@ class ContinualKeys:
 
         None: the date is before the first horizon, or after the last.
         """
-        first = self.first or _MONDAY
-        past = (date.fromisoformat(day) - first).days
-        is_over = self.at_end is AtEnd.STOP and past >= self.horizon_days
-        if is_over or (self.first is not None and past < 0):
+        past = (date.fromisoformat(day) - self.first).days
+        if past < 0 or (self.at_end is AtEnd.STOP and past >= self.horizon_days):
             return None
-        return Period(first + timedelta(days=past - past % self.horizon_days), self.horizon_days)
+        return Period(self.first + timedelta(days=past - past % self.horizon_days), self.horizon_days)
 
     def horizons_in(self, days: int) -> int:
         """Return the most horizons that this many consecutive days touch."""
@@ -99,6 +97,6 @@ class ContinualKeys:
             "min_separation": self.min_separation,
             "max_cells": self.max_cells,
             "at_end": self.at_end.value,
-            **({} if self.first is None else {"from": self.first.isoformat()}),
+            **({} if self.first == FIRST_MONDAY else {"from": self.first.isoformat()}),
             **{key: value for key, value in own.items() if value is not None},
         }

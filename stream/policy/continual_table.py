@@ -9,7 +9,7 @@ import msgspec
 
 from hatcast.stream.errors import SettingError, name_fix
 from hatcast.stream.policy.checks import CONTINUAL_UNIT, day_slots
-from hatcast.stream.policy.continual_keys import CONTINUAL, AtEnd, ContinualKeys, ContinualKind
+from hatcast.stream.policy.continual_keys import CONTINUAL, FIRST_MONDAY, AtEnd, ContinualKeys, ContinualKind
 from hatcast.stream.policy.estimator_keys import Relation
 from hatcast.stream.policy.hybrid_keys import NoiseKind
 from hatcast.stream.policy.table import ContinualTable, PolicyTable
@@ -251,7 +251,7 @@ def _at_end(text: str) -> AtEnd:
     return AtEnd(text)
 
 
-def _first(given: PolicyTable, table: ContinualTable) -> date | None:
+def _first(given: PolicyTable, table: ContinualTable) -> date:
     """Return the first date of the first horizon: `from`, or by default that of the policy."""
     text = table.from_date or given.from_date
     if text is None:
@@ -261,13 +261,15 @@ def _first(given: PolicyTable, table: ContinualTable) -> date | None:
                 'is missing, and at_end = "stop" requires it',
                 'write the first local date of the horizon, such as "2022-02-01"',
             )
-        return None
+        return FIRST_MONDAY
     try:
         first = date.fromisoformat(text)
     except ValueError:
-        first = None
-    if first is None or first.isoformat() != text:
+        first = date.min
+    if first.isoformat() != text:
         raise SettingError(f"{_WHERE}.from", f"{text!r} is not a date", 'use a local date such as "2022-02-01"')
+    if first < FIRST_MONDAY:
+        raise SettingError(f"{_WHERE}.from", f"{text!r} is too early", f"use {FIRST_MONDAY} or later")
     if given.from_date is not None and text < given.from_date:
         raise SettingError(f"{_WHERE}.from", f"{text!r} is before policy.from", f"use {given.from_date} or later")
     return first

@@ -49,11 +49,14 @@ class Outcome(StrEnum):
     WRONG_PARTITION = "wrong_partition"
     DUPLICATE = "duplicate"
     OVER_CAP = "over_cap"
+    OVER_PARTICIPATION = "over_participation"
     OTHER_POLICY = "other_policy"
 
 
 REPORT_OUTCOMES: Final = frozenset({Outcome.OTHER_POLICY})
 """Outcomes that only devices' reports have: docs/hybrid.md."""
+HORIZON_OUTCOMES: Final = frozenset({Outcome.OVER_PARTICIPATION})
+"""Outcomes that only policies with `[policy.continual]` have."""
 
 
 class Reading(msgspec.Struct, gc=False):

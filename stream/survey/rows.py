@@ -71,11 +71,11 @@ class RowCollector(ReadingFold[Reading]):
         now_ms: int,
     ) -> None:
         """Args:
-        policy:  its `cells` are applied, at the last resolution; its K, `from` and partitions are not
+        policy:  its `cells` are applied, at the last resolution; its K, horizons, `from` and partitions are not
         days:    first and last local date, both included; other readings are `outside_dates`. None: all dates
         now_ms:  start time of the survey: records beyond now_ms + max_ahead arrived in the future
         """
-        finest = replace(policy, h3_resolution=resolutions[-1], fine=None, from_date=None)
+        finest = replace(policy, h3_resolution=resolutions[-1], fine=None, from_date=None, continual=None)
         super().__init__(finest, Calendar(finest), FoldUsers(pseudonyms), _identity, None)
         self.pending = 0
         self._resolutions = tuple(resolutions)

@@ -6,6 +6,7 @@ length, so a failure shrinks to a short log.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 
 from hatcast.stream.fold.contributions import Fold
 from hatcast.stream.policy.cells_file import CellsFile
-from hatcast.stream.policy.policy import Policy
+from hatcast.stream.policy.continual_keys import AtEnd, ContinualKeys, ContinualKind
+from hatcast.stream.policy.policy import NoiseKind, Policy
 from tests.folding import ABSENT, DAY, HOUR, MINUTE, fold_of, record
-from tests.laws.fold_oracle import EPOCH, MS, Rules
+from tests.laws.fold_oracle import EPOCH, MS, Horizon, Rules
 from tests.replayed import policy_of
 
 Log = list[tuple[int, bytes | None]]
@@ -93,18 +95,23 @@ class Case:
             self.partitions,
             self.partitioner,
             tuple((value.name, value.lower, value.upper) for value in policy.values[1:]),
+            horizon_rules(policy),
         )
 
 
 @st.composite
-def cases(draw: st.DrawFn, *, several: bool = False, mixed: bool = True) -> Case:
-    """several: the policy releases several values; mixed: it may have hexagons of several sizes."""
+def cases(draw: st.DrawFn, *, several: bool = False, mixed: bool = True, horizon: bool = False) -> Case:
+    """several: the policy releases several values; mixed: it may have hexagons of several sizes.
+
+    horizon: it releases running sums, so a user's participation in a horizon is limited.
+    """
     chance = draw(st.randoms(use_true_random=True))
     length = draw(st.sampled_from([80, 40, 20]) | st.integers(0, 20))
     zone = chance.choice(sorted(NIGHTS))
     partitions = chance.choice([1, 1, 2, 3])
+    policy = a_policy(chance, zone, VALUES if several else {}, FINE if mixed else ())
     return Case(
-        policy=a_policy(chance, zone, VALUES if several else {}, FINE if mixed else ()),
+        policy=with_horizon(chance, policy, NIGHTS[zone]) if horizon else policy,
         partition=chance.randrange(partitions),
         partitions=partitions,
         partitioner=chance.choice(["murmur2", "crc32"]),
@@ -132,6 +139,44 @@ def a_policy(chance: Random, zone: str, values: Mapping[str, Any], sizes_of: Seq
     cells = frozenset(h3.latlng_to_cell(*place, policy.h3_resolution) for place in PLACES[:2]) | (fine or frozenset())
     first_date = chance.choice([None, None, None, (EPOCH + NIGHTS[zone] * MS).date().isoformat()])
     return replace(policy, cells=chance.choice([None, None, cells]), from_date=first_date)
+
+
+def with_horizon(chance: Random, policy: Policy, night: int) -> Policy:
+    """The policy with a participation that the logs exceed."""
+    first = (EPOCH + night * MS).date() + timedelta(days=chance.choice([-30, -1, 0, 1]))
+    days, end = chance.choice([1, 2, 3, 31]), chance.choice(list(AtEnd))
+    return replace(
+        policy,
+        from_date=None,
+        unit="user_horizon",
+        continual=ContinualKeys(
+            kind=ContinualKind.TREE,
+            noise=NoiseKind.LAPLACE,
+            horizon_days=days,
+            max_slots=chance.choice([1, 2, 4]),
+            min_separation=chance.choice([1, 1, 2, 5]),
+            max_cells=chance.choice([1, 2]),
+            branching=None,
+            buffers=None,
+            at_end=end,
+            first=first,
+            slots=days * slots_of_day(policy),
+        ),
+    )
+
+
+def horizon_rules(policy: Policy) -> Horizon | None:
+    keys = policy.continual
+    if keys is None:
+        return None
+    only = keys.at_end is AtEnd.STOP
+    first = keys.first.isoformat()
+    return Horizon(first, keys.horizon_days, only, keys.max_slots, keys.min_separation, keys.max_cells)
+
+
+def slots_of_day(policy: Policy) -> int:
+    starts = range(0, DAY, policy.slot_length_ms)
+    return sum(policy.hours[0] * HOUR <= start < policy.hours[1] * HOUR for start in starts)
 
 
 def a_log(chance: Random, arrival: int, length: int, *, several: bool = False) -> Log:

@@ -52,6 +52,23 @@ class Rules:
     partitions: int
     partitioner: str
     values: tuple[tuple[str, int, int], ...] = ()  # besides the speed: name, lower, upper
+    horizon: "Horizon | None" = None
+
+
+@dataclass
+class Horizon:
+    """Instead of the cap: what a user may enter in so many days, from a first date on."""
+
+    first: str
+    days: int
+    only: bool  # the first is the last
+    slots: int
+    apart: int
+    cells: int
+
+    def of(self, date: str) -> int | None:
+        past = (datetime.fromisoformat(date) - datetime.fromisoformat(self.first)).days
+        return None if past < 0 or (self.only and past >= self.days) else past // self.days
 
 
 @dataclass
@@ -105,6 +122,8 @@ def outcome(  # noqa: C901, PLR0911, PLR0912
     start, end = span_of(rules.timezone, rules.slot_length, date, slot)
     if rules.first_date is not None and date < rules.first_date:
         return "outside_dates"
+    if rules.horizon is not None and rules.horizon.of(date) is None:
+        return "outside_dates"
     minutes = int(slot[:2]) * 60 + int(slot[3:])
     if not rules.hours[0] * 60 <= minutes < rules.hours[1] * 60:
         return "outside_hours"
@@ -124,6 +143,9 @@ def outcome(  # noqa: C901, PLR0911, PLR0912
     if key in state.contributions:
         if interval in state.contributions[key][3]:
             return "duplicate"
+    elif rules.horizon is not None:
+        if not may_enter(rules, rules.horizon, [each for each in state.contributions if each[3] == user], key):
+            return "over_participation"
     elif sum(1 for known in state.contributions if known[0] == date and known[3] == user) >= rules.cap:
         return "over_cap"
     count, total, greatest, seen = state.contributions.get(key, (0, 0, 0, frozenset()))
@@ -135,6 +157,28 @@ def outcome(  # noqa: C901, PLR0911, PLR0912
         for old, other, (_, lower, upper) in zip(known, others, rules.values, strict=True)
     )
     return "accepted"
+
+
+def may_enter(
+    rules: Rules, horizon: Horizon, known: Sequence[tuple[str, str, int, str]], new: tuple[str, str, int, str]
+) -> bool:
+    """Whether a user with these HATs stays within the declared participation with one more."""
+    hats = [hat for hat in known if horizon.of(hat[0]) == horizon.of(new[0])]
+    cells = {hat[2] for hat in hats} | {new[2]}
+    slots = [position(rules, hat[0], hat[1]) for hat in hats if hat[2] == new[2]]
+    at = position(rules, new[0], new[1])
+    return (
+        len(cells) <= horizon.cells
+        and len(slots) < horizon.slots
+        and all(abs(at - slot) >= horizon.apart for slot in slots)
+    )
+
+
+def position(rules: Rules, date: str, slot: str) -> int:
+    """The slots of all days in a row, as the local clock names them: only those within the hours."""
+    of_day = [at for at in range(0, 24 * 60, rules.slot_length // 60_000) if rules.hours[0] * 60 <= at]
+    of_day = [at for at in of_day if at < rules.hours[1] * 60]
+    return datetime.fromisoformat(date).toordinal() * len(of_day) + of_day.index(int(slot[:2]) * 60 + int(slot[3:]))
 
 
 def decoded(value: bytes, others: Sequence[str] = ()) -> dict[str, Any] | None:  # noqa: PLR0911 - likewise

@@ -167,7 +167,7 @@ class Stage:
             "supersede": lambda: recovery.supersede(here, published(name, "9:00", 2 * NANO)),
             "store_tracker": lambda: ledger.tracker.store(DAY, b"state", self.token),
             "reserve_clustering": lambda: ClusteringStore(self.redis, name, self.policy).reserve("c", NEXT, NANO),
-            "sweep": lambda: self.partition.sweep(DAY),
+            "sweep": lambda: self.partition.sweep(DAY, DAY),
         }
 
 

@@ -11,7 +11,7 @@ import hatcast.stream.fold.contributions
 import hatcast.stream.fold.partition_fold
 from hatcast.stream.fold.checkpoint import Changes, Stored, restore, take_changes
 from hatcast.stream.fold.contributions import Fold
-from hatcast.stream.readings.reading import REPORT_OUTCOMES, Outcome
+from hatcast.stream.readings.reading import HORIZON_OUTCOMES, REPORT_OUTCOMES, Outcome
 from tests.folding import PSEUDONYMS, apply, contributions, entered, occurring, other_totals
 from tests.laws import fold_oracle
 from tests.laws.fold_logs import Case, cases
@@ -29,9 +29,10 @@ def as_the_oracle_says(case: Case) -> bool:
     hats_entered: dict[tuple[str, bytes], int] = {}
     others: dict[tuple[str, int, bytes], tuple[int, ...]] = {}
     for (date, slot, cell, vehicle), (count, total, greatest, seen) in expected.contributions.items():
-        user = PSEUDONYMS.of(vehicle, date)
+        day = fold.limit.period_of(date)
+        user = PSEUDONYMS.of(vehicle, day)
         table[f"{date}/{slot}", cell, user] = (count, total, greatest, sum(1 << step for step in seen))
-        hats_entered[date, user] = hats_entered.get((date, user), 0) + 1
+        hats_entered[day, user] = hats_entered.get((day, user), 0) + 1
         sums = expected.others[date, slot, cell, vehicle]
         lower = (value.lower for value in case.policy.values[1:])
         others[f"{date}/{slot}", cell, user] = tuple(s - count * low for s, low in zip(sums, lower, strict=True))
@@ -53,6 +54,12 @@ def test_the_fold_is_what_the_spec_says(case: Case) -> None:
 @often
 @given(cases(several=True))
 def test_the_fold_of_several_values_is_what_the_spec_says(case: Case) -> None:
+    assert as_the_oracle_says(case)
+
+
+@often
+@given(cases(horizon=True))
+def test_the_fold_of_running_sums_is_what_the_spec_says(case: Case) -> None:
     assert as_the_oracle_says(case)
 
 
@@ -81,7 +88,7 @@ def test_a_restart_does_not_show_in_several_values(case: Case, cut: int) -> None
 @pytest.mark.parametrize("outcome", [each for each in Outcome if each not in REPORT_OUTCOMES])
 def test_the_logs_that_are_tried_meet_every_outcome(outcome: Outcome) -> None:
     find(
-        cases(),
+        cases(horizon=outcome in HORIZON_OUTCOMES),
         lambda case: fold_oracle.fold(case.rules(), case.now, case.log).outcomes[outcome.value] > 0,
         settings=settings(max_examples=1000, phases=[Phase.generate], deadline=None, database=None),
     )
@@ -119,7 +126,7 @@ def test_a_fold_with_another_rule_is_told_apart(mutant: Callable[[Case], Case]) 
 
 
 @often
-@given(cases(), st.lists(st.integers(0, 40)))
+@given(cases() | cases(horizon=True), st.lists(st.integers(0, 40)))
 def test_lists_of_any_length_fold_to_the_same(case: Case, cuts: list[int]) -> None:
     whole, cut = case.empty_fold(), case.empty_fold()
     undecodable = apply(whole, case.log, case.now)
@@ -243,7 +250,10 @@ class Store:
 
 
 @often
-@given(cases(), st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["go on", "forget", "restart", "crash"]))))
+@given(
+    cases() | cases(horizon=True),
+    st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["go on", "forget", "restart", "crash"]))),
+)
 def test_checkpoints_forgetting_and_restarts_do_not_show(case: Case, cuts: list[tuple[int, str]]) -> None:
     whole = case.empty_fold()
     apply(whole, case.log, case.now)

@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -34,13 +35,17 @@ EVENTS = ("checkpoint", "restart", "stale", "twice")
 batches = st.lists(st.tuples(samples, st.sampled_from(EVENTS)), min_size=1, max_size=8)
 
 
+WEEK = {"kind": "tree", "horizon_days": 7, "max_slots": 2, "min_separation": 2, "max_cells": 1}
+LIMITS: list[dict[str, Any]] = [{}, {"continual": WEEK, "estimator": None, "privacy": {"epsilon": 1.0}}]
+
+
 @slow
-@given(batches=batches)
+@given(batches=batches, limit=st.sampled_from(LIMITS))
 def test_a_partition_is_read_back_as_it_was_folded_whatever_checkpoints_are_refused(
-    redis_server: RedisServer, batches: list[tuple[list[Sample], str]]
+    redis_server: RedisServer, batches: list[tuple[list[Sample], str]], limit: dict[str, Any]
 ) -> None:
     name = f"t-laws-{uuid.uuid4().hex[:8]}"
-    policy = policy_of(name=name, lateness="48h", drop_zero=False)
+    policy = policy_of(name=name, lateness="48h", drop_zero=False, **limit)
     asyncio.run(_compare(redis_server.url, policy, batches))
     redis_server.delete(f"{{{name}*")
 
@@ -108,10 +113,32 @@ def state(fold: Fold) -> object:
         fold.watermark,
         {name: n for name, n in fold.outcomes.items() if n},
         totals(fold.slots.values()),
-        {date: {user.pseudonym: user.entered for user in day.users.values()} for date, day in fold.days.items()},
+        {date: [fold.limit.pack([user]) for user in day.users.values()] for date, day in fold.days.items()},
         {
             key: {cell: {u: known.seen for u, known in hat.users.items()} for cell, hat in slot.hats.items()}
             for key, slot in fold.slots.items()
             if slot.hats
         },
     )
+
+
+def test_the_users_of_a_horizon_that_the_next_policy_cuts_short_are_deleted(redis_server: RedisServer) -> None:
+    name = f"t-laws-{uuid.uuid4().hex[:8]}"
+    policy = policy_of(name=name, lateness="48h", **LIMITS[1])
+    fold = folds(policy)[0]
+    apply(fold, [Sample(AT_HOME[0], NOON_MS, 0, 30.0)])
+    [horizon] = fold.days
+
+    async def keys_left() -> list[int]:
+        left = []
+        async with Redis.from_url(redis_server.url) as redis:
+            store = PartitionStore(redis, policy.name, 1)
+            await store.open(0, 0)
+            assert await store.checkpoint(0, 0, 1, take_changes(fold))
+            for users_from in ("2022-01-04", horizon):  # of a day after the horizon's first, and of the horizon
+                await store.sweep("2022-01-04", users_from)
+                left.append(len(await redis.keys(f"{{{name}:0}}:d*")))
+        return left
+
+    assert asyncio.run(keys_left()) == [2, 0]
+    redis_server.delete(f"{{{name}*")

@@ -85,7 +85,8 @@ def test_a_week_is_monday_to_sunday_and_other_horizons_are_counted_from_one() ->
     keys = keys_of(policy())
     assert horizon_of(keys, "2022-01-05").dates[0] == "2022-01-03"  # a Monday
     assert {horizon_name(keys, day) for day in horizon_of(keys, "2022-01-05").dates} == {"2022-01-03"}
-    assert horizon_name(keys, "1969-12-29") == "1969-12-29"
+    assert keys.horizon_of("1970-01-04") is None
+    assert policy({"from": "1970-01-05"}).policy_id == policy().policy_id
     assert horizon_name(keys_of(policy({"horizon_days": 10})), "1970-01-15") == "1970-01-15"
 
 
@@ -148,6 +149,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"kind": "blt", "buffers": 0}, {}, "policy.continual.buffers: 0 is out of range; use 1 to 10"),
     ({"at_end": "renewed"}, {}, "policy.continual.at_end: 'renewed' is unknown; did you mean renew?"),
     ({"at_end": "stop"}, {}, 'policy.continual.from: is missing, and at_end = "stop" requires it'),
+    ({"from": "1970-01-04"}, {}, "policy.continual.from: '1970-01-04' is too early; use 1970-01-05 or later"),
     ({"from": "January"}, {}, "policy.continual.from: 'January' is not a date; use a local date"),
     (
         {"from": "2022-01-01"},

@@ -11,7 +11,6 @@ from hatcast.stream.fold.packing import (
     Row,
     _as_deltas,
     _as_runs,
-    _varint,
     columns,
     pack,
     pack_day,
@@ -19,6 +18,7 @@ from hatcast.stream.fold.packing import (
     unpack,
     unpack_day,
     unpack_seen,
+    varint,
 )
 
 HOUR_S = 3600
@@ -73,12 +73,12 @@ def test_the_smallest_of_the_three_codes_is_taken(seen: int) -> None:
     first = (seen & -seen).bit_length() - 1
     cut = seen >> first
     codes = [
-        b"".join(map(_varint, _as_deltas(first, cut))),
-        b"".join(map(_varint, _as_runs(first, cut))),
-        _varint(first) + cut.to_bytes((cut.bit_length() + 7) // 8, "little"),
+        b"".join(map(varint, _as_deltas(first, cut))),
+        b"".join(map(varint, _as_runs(first, cut))),
+        varint(first) + cut.to_bytes((cut.bit_length() + 7) // 8, "little"),
     ]
     least = min(map(len, codes))
-    assert len(pack_seen(seen)) == len(_varint(least << 2)) + least
+    assert len(pack_seen(seen)) == len(varint(least << 2)) + least
 
 
 def bytes_a_user(seconds_seen: list[set[int]], interval_s: int) -> float:

@@ -72,7 +72,7 @@ def counts_of_opened(
     """Fold open recordings, as `counts_of_recordings` does."""
     from hatcast.agents.research.days import TRACKER_CAP, with_users
 
-    days = recordings.days(replace(policy, max_hats_per_day=TRACKER_CAP), progress)
+    days = recordings.days(replace(policy, max_hats_per_day=TRACKER_CAP, continual=None), progress)
     return counts_of_days(with_users(days, min_users))
 
 

@@ -151,7 +151,7 @@ def _result_of(task: _Task) -> Result:
 def _folded(job: Job, read: Progress) -> tuple[list[RecordedDay], list[RecordedDay]]:
     """Return the days as a tracker folds them, and with at most K HATs of each bus."""
     with open_days(job.paths, job.feed) as recordings:
-        everything = recordings.days(replace(job.policy, max_hats_per_day=TRACKER_CAP), read)
+        everything = recordings.days(replace(job.policy, max_hats_per_day=TRACKER_CAP, continual=None), read)
         days = with_users(everything, job.min_users)
         if not days:
             raise RecordingError(
@@ -162,4 +162,4 @@ def _folded(job: Job, read: Progress) -> tuple[list[RecordedDay], list[RecordedD
         if all(isinstance(each, str) for each in job.designs):
             return days, []
         # A HAT counts by all of its users, so min_users is not applied to those whom K leaves.
-        return days, recordings.days(replace(job.policy, max_hats_per_day=job.cap), read)
+        return days, recordings.days(replace(job.policy, max_hats_per_day=job.cap, continual=None), read)
