@@ -9,8 +9,10 @@ from types import MappingProxyType
 from typing import Final
 
 from hatcast.stream.continual._interface import Advanced, BadState, Entries, Mechanism, Setting, Step
+from hatcast.stream.continual.blt import Blt
 from hatcast.stream.continual.independent import Independent
 from hatcast.stream.continual.kary import kary
+from hatcast.stream.continual.toeplitz import Toeplitz
 from hatcast.stream.continual.tree import tree
 from hatcast.stream.policy.continual_keys import ContinualKind
 
@@ -20,6 +22,8 @@ KINDS: Final[Mapping[ContinualKind, Callable[[Setting], Mechanism]]] = MappingPr
         ContinualKind.GAUSSIAN: Independent,
         ContinualKind.TREE: tree,
         ContinualKind.KARY: kary,
+        ContinualKind.TOEPLITZ: Toeplitz,
+        ContinualKind.BLT: Blt,
     }
 )
 

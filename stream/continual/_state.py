@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hatcast.stream.continual._interface import BadState, Setting
 
 _VERSION: Final = 1
-_HEADER: Final = struct.Struct("<BIiI")  # version, setting, index, checksum of the rest
+_HEADER: Final = struct.Struct("<BIiI")  # version, setting, index, checksum of index and numbers
 
 
 class Stored(NamedTuple):
@@ -38,7 +38,7 @@ def pack(of: int, index: int, numbers: NDArray[np.int64] | Sequence[int]) -> byt
     of  `fingerprint` of the mechanism
     """
     body = np.asarray(numbers, "<i8").tobytes()
-    return _HEADER.pack(_VERSION, of, index, zlib.crc32(body)) + body
+    return _HEADER.pack(_VERSION, of, index, zlib.crc32(body, index)) + body
 
 
 def unpack(state: bytes, of: int, before: int) -> Stored:
@@ -51,7 +51,7 @@ def unpack(state: bytes, of: int, before: int) -> Stored:
         raise BadState("the state of a running sum is damaged or of another version")
     _, stored_of, index, checksum = _HEADER.unpack_from(state)
     body = state[_HEADER.size :]
-    if len(body) % 8 or zlib.crc32(body) != checksum:
+    if len(body) % 8 or zlib.crc32(body, index & 0xFFFFFFFF) != checksum:
         raise BadState("the state of a running sum is damaged")
     if stored_of != of:
         raise BadState("the state of a running sum is of another setting")

@@ -10,9 +10,8 @@ An empty slot adds nothing: it is empty for neighbours too. State: the noisy tot
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from hatcast.stream.continual._calibration import Calibration
+from hatcast.stream.continual._entries import slot_sums
 from hatcast.stream.continual._interface import Advanced, BadState, Setting, Step
 from hatcast.stream.continual._state import check_index, fingerprint, pack, unpack
 from hatcast.stream.mechanisms import Distances, VectorNoise
@@ -30,7 +29,7 @@ class Independent:
     def advance(self, steps: Sequence[Step], noise: VectorNoise) -> list[Advanced]:
         """See `Mechanism.advance`."""
         stored = [self._read(step) for step in steps]
-        sums = np.array([step.entries.values.sum(dtype=np.int64) for step in steps], np.int64)
+        sums = slot_sums(steps, self.setting)
         noisy = self.calibration.draw(sums, noise).tolist()
         return [
             self._advanced(step.index, before + new, draws + 1)
