@@ -14,6 +14,7 @@ from hatcast.stream.continual.independent import Independent
 from hatcast.stream.continual.kary import kary
 from hatcast.stream.continual.toeplitz import Toeplitz
 from hatcast.stream.continual.tree import tree
+from hatcast.stream.continual.withhold_release import WithholdRelease
 from hatcast.stream.policy.continual_keys import ContinualKind
 
 KINDS: Final[Mapping[ContinualKind, Callable[[Setting], Mechanism]]] = MappingProxyType(
@@ -24,6 +25,7 @@ KINDS: Final[Mapping[ContinualKind, Callable[[Setting], Mechanism]]] = MappingPr
         ContinualKind.KARY: kary,
         ContinualKind.TOEPLITZ: Toeplitz,
         ContinualKind.BLT: Blt,
+        ContinualKind.WITHHOLD_RELEASE: WithholdRelease,
     }
 )
 

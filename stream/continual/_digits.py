@@ -16,6 +16,7 @@ time until p_(i+1) changes; then they are others. So the nodes in use at t are a
 earlier one.
 """
 
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -52,9 +53,10 @@ class Digits:
         numbers = [np.abs(end - start) for end, start in zip(self._ends, self._starts, strict=True)]
         self.numbers: Integers = np.sum(numbers, axis=0, dtype=np.int64)
         """int64 [slots + 1]: nodes of each prefix"""
+        self.nodes = lru_cache(maxsize=None)(self._nodes)
+        """number of slots -> nodes of this prefix; each is computed once"""
 
-    def nodes(self, prefix: int) -> Nodes:
-        """Return the nodes of the first `prefix` slots."""
+    def _nodes(self, prefix: int) -> Nodes:
         keys, signs = [], []
         for level, (ends, starts) in enumerate(zip(self._ends, self._starts, strict=True)):
             end, start = int(ends[prefix]), int(starts[prefix])

@@ -80,7 +80,7 @@ class PrefixNoise:
         advanced: list[Advanced | None] = [None] * len(steps)
         for key, members in groups.items():
             taken = len(plans[key].drawn_to) * len(members)
-            noises = _noises(plans[key], np.array([stored[number][1] for number in members]), drawn[:taken])
+            noises = placed(plans[key], np.array([stored[number][1][1:] for number in members]), drawn[:taken])
             drawn = drawn[taken:]
             numbers = np.column_stack([sums[members], noises])
             for number, row, total in zip(members, numbers, noises @ plans[key].signs + sums[members], strict=True):
@@ -107,13 +107,13 @@ class PrefixNoise:
         return Advanced(state, total, self.sd(prefix - 1), self.calibration.width95(nodes, nodes))
 
 
-def _noises(plan: Plan, stored: Integers, drawn: Integers) -> Integers:
+def placed(plan: Plan, stored: Integers, drawn: Integers) -> Integers:
     """Return the noises of the later prefix's nodes, for cells with the same plan.
 
-    stored  [cells, 1 + nodes of the earlier prefix]
+    stored  [cells, nodes of the earlier prefix]
     drawn   for all these cells
     """
     noises = np.empty((len(stored), len(plan.signs)), np.int64)
-    noises[:, plan.kept_to] = stored[:, 1 + plan.kept_from]
+    noises[:, plan.kept_to] = stored[:, plan.kept_from]
     noises[:, plan.drawn_to] = drawn.reshape(len(stored), len(plan.drawn_to))
     return noises

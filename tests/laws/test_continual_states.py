@@ -76,7 +76,7 @@ def test_a_state_is_rejected_if_it_is_damaged_of_another_setting_or_not_before_t
     state = run(mechanism, {0: [4], 2: [1000, 7]}, Recording(outputs))[-1].state
 
     def advance(stored: bytes, index: int, by: Mechanism = mechanism) -> None:
-        by.advance([Step(stored, index, entries(1))], Recording())
+        by.advance([Step(stored, index, entries())], Recording())
 
     advance(state, 3)
     for number in range(len(state)):

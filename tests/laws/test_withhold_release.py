@@ -1,0 +1,338 @@
+"""Laws of kind `withhold_release`: what is released is that of complete groups, and one user moves one item a stream.
+
+Each law is broken by a mutant.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hatcast.stream.continual import Entries, Setting, Step
+from hatcast.stream.continual import _prefixes as prefixes
+from hatcast.stream.continual import _shares as shares
+from hatcast.stream.continual import _withheld as withheld
+from hatcast.stream.continual import withhold_release as kind
+from hatcast.stream.continual._digits import Integers
+from hatcast.stream.continual._groups import Group, groups
+from hatcast.stream.continual._interface import BadState
+from hatcast.stream.continual._state import pack, unpack
+from hatcast.stream.continual._withheld import Released, Users, Withheld
+from hatcast.stream.continual.withhold_release import WithholdRelease
+from hatcast.stream.mechanisms import Distances, NoisyVector, UnsafeNoise
+from hatcast.stream.policy.hybrid_keys import NoiseKind
+
+BOUND: Final = 1000
+Slots = dict[int, dict[int, int]]
+"""index -> pseudonym -> value"""
+
+
+def setting(
+    slots: int, most: int, separation: int = 1, epsilon: float = 1.0, noise: NoiseKind = NoiseKind.LAPLACE
+) -> Setting:
+    delta = 1e-6 if noise is NoiseKind.GAUSSIAN else 0.0
+    return Setting(slots, most, separation, BOUND, epsilon, delta, noise)
+
+
+class Table:
+    """Noise of zero in nodes, and given answers to the counts of searches, which are recorded.
+
+    answers  outputs of an earlier run's searches, to be repeated; None: exact counts
+    """
+
+    def __init__(self, mechanism: WithholdRelease, answers: Sequence[Integers] | None = None) -> None:
+        self.counts = {stream.counts.distances.l1: stream for stream in mechanism.streams if stream.queries}
+        self.answers = None if answers is None else iter(answers)
+        self.asked: list[Integers] = []
+        self.given: list[Integers] = []
+
+    def laplace_many(self, values: Integers, distance: int, epsilon: float) -> NoisyVector:
+        if distance not in self.counts:
+            return NoisyVector(values, 0.0)
+        given = values if self.answers is None else next(self.answers)
+        self.asked.append(values)
+        self.given.append(given)
+        return NoisyVector(given, 0.0)
+
+    def gaussian_many(self, values: Integers, distances: Distances, epsilon: float, delta: float) -> NoisyVector:
+        raise AssertionError
+
+
+def entries(values: dict[int, int]) -> Entries:
+    return Entries(np.array(list(values), np.uint64), np.array(list(values.values()), np.int64))
+
+
+def states(mechanism: WithholdRelease, slots: Slots, noise: Any) -> list[Withheld]:
+    """The cell's private state after each slot, read from its bytes."""
+    state, after = None, []
+    for index, values in slots.items():
+        (advanced,) = mechanism.advance([Step(state, index, entries(values))], noise)
+        state = advanced.state
+        after.append(read(mechanism, state))
+        assert advanced.count == sum(
+            each.number * group.size for each, group in zip(after[-1].streams, mechanism.groups, strict=True)
+        )
+    return after
+
+
+def read(mechanism: WithholdRelease, state: bytes) -> Withheld:
+    numbers = unpack(state, mechanism._fingerprint, mechanism.setting.slots).numbers
+    return withheld.read(numbers, [stream.digits.numbers for stream in mechanism.streams])
+
+
+def sums(after: list[Withheld]) -> Integers:
+    """x_j of each slot and stream, [slots, streams]."""
+    totals = np.array([[each.total for each in cell.streams] for cell in after], np.int64)
+    return np.diff(totals, axis=0, prepend=np.zeros((1, totals.shape[1]), np.int64))
+
+
+@pytest.mark.parametrize(
+    ("most", "sizes"),
+    [(1, [1]), (2, [1, 1]), (3, [1, 1, 1]), (7, [1, 1, 2, 3]), (8, [1, 1, 2, 4]), (24, [1, 1, 2, 4, 8, 8])],
+)
+def test_groups_double_and_the_last_has_the_rest(most: int, sizes: list[int]) -> None:
+    made = groups(setting(100, most, 3))
+    assert [group.size for group in made] == sizes
+    assert [group.end for group in made] == np.cumsum(sizes).tolist()
+    assert [group.first for group in made] == [3 * (end - 1) for end in np.cumsum(sizes).tolist()]
+    assert [group.width for group in made] == [BOUND * size for size in sizes]
+
+
+@pytest.mark.parametrize("most", [1, 3, 100, 260, 500, 4096])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.3, 7.7])
+def test_the_parts_of_epsilon_are_together_at_most_epsilon(most: int, epsilon: float) -> None:
+    streams = WithholdRelease(setting(max(most, 500), most, epsilon=epsilon)).streams
+    parts = [Fraction(stream.nodes.setting.epsilon) for stream in streams]
+    parts += [Fraction(stream.counts.setting.epsilon) for stream in streams if stream.queries]
+    assert Fraction(epsilon) * (1 - Fraction(1, 10**12)) < sum(parts) <= Fraction(epsilon)
+
+
+def test_gaussian_noise_has_one_scale_for_the_distances_of_all_streams_and_searches() -> None:
+    parameters = setting(500, 500, noise=NoiseKind.GAUSSIAN)
+    streams = shares.streams(parameters, groups(parameters))
+    moved = [(stream.digits.most_nodes(1, 1), stream.group.width, stream.queries, stream.factor) for stream in streams]
+    l1 = sum(nodes * width + asked * factor for nodes, width, asked, factor in moved)
+    squares = sum(nodes * width**2 + asked * factor**2 for nodes, width, asked, factor in moved)
+    for stream in streams:
+        assert stream.nodes is stream.counts
+        assert stream.nodes.distances == Distances(l1, squares)
+    searches = sum(asked * factor**2 for _, _, asked, factor in moved)
+    assert 0.2 < searches / squares <= 0.25
+
+
+# 6 users in up to 7 of 12 slots
+arrivals = st.lists(st.sets(st.integers(0, 11), max_size=7), min_size=1, max_size=6)
+
+
+@settings(deadline=None)
+@given(arrivals, st.integers(0, 2**32 - 1))
+def test_the_sum_without_noise_is_that_of_complete_groups(users: list[set[int]], seed: int) -> None:
+    mechanism = WithholdRelease(setting(12, 7))
+    rng = np.random.default_rng(seed)
+    slots: Slots = {}
+    for index in range(12):
+        present = {user: int(rng.integers(0, BOUND + 1)) for user, mine in enumerate(users) if index in mine}
+        if present:
+            slots[index] = present
+    mine: dict[int, list[int]] = defaultdict(list)
+    state: bytes | None = None
+    for index, values in slots.items():
+        (advanced,) = mechanism.advance([Step(state, index, entries(values))], Table(mechanism))
+        state = advanced.state
+        for user, value in values.items():
+            mine[user].append(value)
+        complete = [values[: mechanism.released(len(values))] for values in mine.values()]
+        assert advanced.total == sum(map(sum, complete))
+        assert advanced.count == sum(map(len, complete))
+        assert all(2 * len(done) > len(values) for done, values in zip(complete, mine.values(), strict=True))
+
+
+def crowd(most: int, users: int, seed: int = 3) -> Slots:
+    """Users with values around 600 in most slots, user 7 in each, none in more than `most`."""
+    rng = np.random.default_rng(seed)
+    left = dict.fromkeys(range(users), most)
+    slots: Slots = {}
+    for index in range(most):
+        present = [user for user in range(users) if (rng.random() < 0.97 or user == 7) and left[user]]
+        slots[index] = {user: int(rng.integers(200, BOUND + 1)) for user in present}
+        for user in present:
+            left[user] -= 1
+    return slots
+
+
+MOST: Final = 270  # groups of 64 and 128 values are truncated
+
+
+def check_that_a_user_moves_one_item_of_each_stream() -> None:
+    """For equal answers of all searches: the stated distances, in the sums and in the counts."""
+    mechanism = WithholdRelease(setting(MOST, MOST, epsilon=40.0))
+    assert [group.size for group in mechanism.groups if group.step] == [64, 128]
+    crowded = crowd(MOST, 40)
+    slots, changed = (
+        {index: {**values, 7: value} if 7 in values else values for index, values in crowded.items()}
+        for value in (0, BOUND)
+    )
+    first = Table(mechanism)
+    mine = states(mechanism, slots, first)
+    assert all(each.lowest >= 0 for each, group in zip(mine[-1].streams, mechanism.groups, strict=True) if group.step)
+    second = Table(mechanism, first.given)
+    difference = sums(states(mechanism, changed, second)) - sums(mine)
+    assert np.all((difference != 0).sum(axis=0) <= 1)
+    assert np.all(np.abs(difference).sum(axis=0) <= [group.width for group in mechanism.groups])
+    moved = [int(np.abs(ours - theirs).sum()) for ours, theirs in zip(first.asked, second.asked, strict=True)]
+    queries = [stream.queries for stream in mechanism.streams if stream.queries]
+    assert len(moved) == sum(queries)
+    assert max(moved) == 1
+    assert [stream.counts.distances.l1 for stream in mechanism.streams if stream.queries] == queries
+    distances = [stream.nodes.distances.l1 for stream in mechanism.streams]
+    assert distances == [stream.digits.most_nodes(1, 1) * stream.group.width for stream in mechanism.streams]
+
+
+def test_a_user_moves_one_item_of_each_stream() -> None:
+    check_that_a_user_moves_one_item_of_each_stream()
+
+
+def unclipped(self: Released, items: Integers, index: int, group: Group) -> None:
+    """A mutant: items are released as they are."""
+    if group.step and self.lowest < 0:
+        self.waiting = np.concatenate([self.waiting, items])
+        return
+    self.start = index if self.start < 0 else self.start
+    self.number += len(items)
+    self.total += int(items.sum())
+
+
+def each_value(self: Users, values: Entries, made: tuple[Group, ...]) -> dict[int, Integers]:
+    """A mutant: values are not withheld."""
+    found = ENTER(self, values, made)
+    return found | {0: values.values}
+
+
+ENTER: Final = Users.enter
+MUTANTS: Final[dict[str, tuple[Any, str, Callable[..., Any]]]] = {
+    "items are not truncated": (Released, "add", unclipped),
+    "values are not withheld": (Users, "enter", each_value),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_is_found_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*MUTANTS[name])
+    with pytest.raises(AssertionError):
+        check_that_a_user_moves_one_item_of_each_stream()
+
+
+def test_a_narrower_width_than_the_interval_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interval of five steps whose items are claimed to differ by three."""
+    monkeypatch.setattr(
+        Released,
+        "add",
+        lambda self, items, index, group: unclipped(
+            self, np.clip(items, self.lowest, self.lowest + 2 * group.width) if group.step else items, index, group
+        ),
+    )
+    with pytest.raises(AssertionError):
+        check_that_a_user_moves_one_item_of_each_stream()
+
+
+class Numbered:
+    """Noise that is another number at each draw."""
+
+    def __init__(self) -> None:
+        self.last = 0
+
+    def laplace_many(self, values: Integers, distance: int, epsilon: float) -> NoisyVector:
+        self.last += len(values)
+        return NoisyVector(values + np.arange(self.last - len(values), self.last), 0.0)
+
+    def gaussian_many(self, values: Integers, distances: Distances, epsilon: float, delta: float) -> NoisyVector:
+        raise AssertionError
+
+
+def check_that_noises_are_kept() -> None:
+    mechanism, noise = WithholdRelease(setting(40, 20)), Numbered()
+    state: bytes | None = None
+    earlier: list[dict[int, int]] = [{} for _ in mechanism.streams]
+    for index in [0, 1, 2, 5, 6, 7, 8, 9, 11, 12, 13, 18, 19, 20, 30, 39]:
+        (advanced,) = mechanism.advance([Step(state, index, entries({5: 10, 6: 20}))], noise)
+        state = advanced.state
+        cell = read(mechanism, state)
+        noises = 0
+        for stream, each, known in zip(mechanism.streams, cell.streams, earlier, strict=True):
+            nodes = stream.digits.nodes(each.prefix(index))
+            noises += int(nodes.signs @ each.noises)
+            now = dict(zip(nodes.keys.tolist(), each.noises.tolist(), strict=True))
+            assert {key: value for key, value in known.items() if key in now}.items() <= now.items()
+            known.update(now)
+        assert advanced.total == sum(each.total for each in cell.streams) + noises
+    drawn = [value for known in earlier for value in known.values()]
+    assert len(set(drawn)) == len(drawn) == noise.last
+
+
+def test_the_total_is_the_exact_sum_and_the_signed_noises_each_drawn_once() -> None:
+    check_that_noises_are_kept()
+
+
+def test_noises_that_are_drawn_again_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = prefixes.plan
+    monkeypatch.setattr(kind, "plan", lambda digits, before, after: honest(digits, 0, after))
+    with pytest.raises(AssertionError):
+        check_that_noises_are_kept()
+
+
+def test_an_interval_contains_the_mean_of_the_items() -> None:
+    mechanism = WithholdRelease(setting(MOST, MOST, epsilon=40.0))
+    cell = states(mechanism, crowd(MOST, 40), Table(mechanism))[-1]
+    for each, group in zip(cell.streams, mechanism.groups, strict=True):
+        if group.step:
+            assert each.lowest < 600 * group.size < each.lowest + group.width
+            assert each.total / each.number == pytest.approx(600 * group.size, rel=0.02)
+
+
+def test_items_wait_until_there_are_enough_for_a_median() -> None:
+    mechanism = WithholdRelease(setting(MOST, MOST, epsilon=40.0))
+    number, stream = next((at, each) for at, each in enumerate(mechanism.streams) if each.queries)
+    few = states(mechanism, crowd(MOST, stream.least - 1), Table(mechanism))[-1].streams[number]
+    assert (few.number, len(few.waiting)) == (0, stream.least - 1)
+    many = states(mechanism, crowd(MOST, stream.least), Table(mechanism))[-1].streams[number]
+    assert (many.number, len(many.waiting)) == (stream.least, 0)
+
+
+def test_a_user_beyond_its_slots_or_twice_in_one_or_outside_its_bounds_is_an_error() -> None:
+    mechanism = WithholdRelease(setting(10, 2))
+    noise = Table(mechanism)
+    state = None
+    for index in (0, 1):
+        state = mechanism.advance([Step(state, index, entries({1: 5}))], noise)[0].state
+    with pytest.raises(ValueError, match="declared"):
+        mechanism.advance([Step(state, 2, entries({1: 5}))], noise)
+    twice = Entries(np.array([1, 1], np.uint64), np.array([5, 5]))
+    with pytest.raises(ValueError, match="two values"):
+        mechanism.advance([Step(None, 0, twice)], noise)
+    with pytest.raises(ValueError, match="bound"):
+        mechanism.advance([Step(None, 0, entries({1: BOUND + 1}))], noise)
+    with pytest.raises(UnsafeNoise):
+        WithholdRelease(Setting(1000, 1000, 1, 2**40, 1.0, 0.0, NoiseKind.LAPLACE))
+
+
+def test_a_state_of_other_lengths_is_rejected() -> None:
+    mechanism = WithholdRelease(setting(10, 4))
+    state = mechanism.advance([Step(None, 0, entries({1: 5, 2: 7}))], Table(mechanism))[0].state
+    numbers = unpack(state, mechanism._fingerprint, 1).numbers
+    for broken in (numbers[:-1], np.append(numbers, 0), numbers[:3], np.concatenate([[-1], numbers[1:]])):
+        with pytest.raises(BadState):
+            mechanism.advance([Step(pack(mechanism._fingerprint, 0, broken), 1, entries({}))], Table(mechanism))
+
+
+def test_the_state_of_a_user_takes_24_bytes_and_a_stream_little() -> None:
+    mechanism = WithholdRelease(setting(168, 24))
+    slots: Slots = {index: dict.fromkeys(range(100), 500) for index in range(24)}
+    state: bytes | None = None
+    for index, values in slots.items():
+        state = mechanism.advance([Step(state, index, entries(values))], Table(mechanism))[0].state
+        assert len(state) <= 24 * 100 + len(mechanism.streams) * 8 * (6 + 18) + 30
