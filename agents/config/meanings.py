@@ -65,7 +65,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "policy.tracker.price": "by `daily_limit`",
     "policy.tracker.watch_share": "0.5",
     "policy.continual.noise": "`laplace`; `gaussian` for `gaussian`, `toeplitz` and `blt`",
-    "policy.continual.branching": "by the number of slots",
+    "policy.continual.branching": "least maximum error",
     "policy.continual.buffers": "3",
     "policy.continual.from": "`policy.from`",
     "policy.query.from": "`policy.from`",

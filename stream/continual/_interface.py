@@ -35,7 +35,7 @@ class Setting:
     min_separation  b: and two of them are at least this many slots apart
     bound           milli-units: a user's value in a slot is in [0, bound]
     epsilon, delta  of the whole horizon; delta is 0 with Laplace noise
-    branching       of kind `kary`
+    branching       of kind `kary`; None: the one of the least maximum error
     buffers         of kind `blt`
     """
 
@@ -123,6 +123,6 @@ class Mechanism(Protocol):
     def sd(self, index: int) -> float:
         """Return the standard deviation of the running sum's noise after slot `index`, if all slots have entries.
 
-        With empty slots it is at most that of the slot after as many.
+        With empty slots it is at most this.
         """
         ...

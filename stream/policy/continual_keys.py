@@ -54,7 +54,7 @@ class ContinualKeys:
     max_slots       k: most slots that a user enters in one cell of a horizon
     min_separation  b: two slots of one user in one cell are at least this many slots apart
     max_cells       most cells that a user enters in a horizon
-    branching       of kind `kary`, odd; None for the others
+    branching       of kind `kary`, odd; None: the one of the least maximum error, or another kind
     buffers         of kind `blt`; None for the others
     first           first local date of the first horizon
     slots           n: slots of a horizon, whatever the local clock skips

@@ -101,7 +101,7 @@ def continual_keys(given: PolicyTable, slot_length_ms: int, limit: object) -> tu
         max_slots=table.max_slots,
         min_separation=table.min_separation,
         max_cells=table.max_cells,
-        branching=_branching(kind, table.branching, slots, noise),
+        branching=_branching(kind, table.branching),
         buffers=_buffers(kind, table.buffers),
         at_end=_at_end(table.at_end),
         first=_first(given, table),
@@ -201,37 +201,19 @@ def _check_privacy(given: PolicyTable, table: ContinualTable, noise: NoiseKind) 
         )
 
 
-def _branching(kind: ContinualKind, given: int | None, slots: int, noise: NoiseKind) -> int | None:
-    """Return the branching factor of kind `kary`, or its default."""
+def _branching(kind: ContinualKind, given: int | None) -> int | None:
+    """Return the given branching factor of kind `kary`. None: the mechanism has the one of the least maximum error."""
     if kind is not ContinualKind.KARY:
         if given is not None:
             raise SettingError(f"{_WHERE}.branching", f"is not used by kind {kind.value!r}", "remove it")
         return None
     if given is None:
-        return default_branching(slots, noise)
+        return None
     if not 3 <= given <= BRANCHING_MAX or given % 2 == 0:
         raise SettingError(
             f"{_WHERE}.branching", f"{given} is not an odd number from 3 to {BRANCHING_MAX}", "use one, such as 5"
         )
     return given
-
-
-def default_branching(slots: int, noise: NoiseKind) -> int:
-    """Return the odd branching factor with the least maximum error at n slots, for one participation.
-
-    With factor r and height h, r^h >= 2 n + 1, a prefix sum takes at most (r - 1) / 2 nodes of each of h levels, and a
-    slot is in h nodes: the variance is in proportion to h (r - 1) / 2, times h^2 with Laplace noise and h with Gaussian
-    noise [Andersson et al. 2024, section 4].
-    """
-    power = 3 if noise is NoiseKind.LAPLACE else 2
-    candidates = []
-    for height in range(1, 2 * slots.bit_length() + 2):
-        factor = 3
-        while factor**height < 2 * slots + 1 and factor <= BRANCHING_MAX:
-            factor += 2
-        if factor <= BRANCHING_MAX:
-            candidates.append((height**power * (factor - 1), factor))
-    return min(candidates)[1]
 
 
 def _buffers(kind: ContinualKind, given: int | None) -> int | None:

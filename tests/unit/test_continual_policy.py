@@ -13,7 +13,6 @@ from hatcast.stream.estimators import ESTIMATOR_KEYS
 from hatcast.stream.fold.hats import Calendar
 from hatcast.stream.fold.horizons import SlotIndex, horizon_name, horizon_of
 from hatcast.stream.policy.continual_keys import AtEnd, ContinualKind
-from hatcast.stream.policy.continual_table import default_branching
 from hatcast.stream.policy.policy import NoiseKind, Policy, read_policy
 from hatcast.stream.queries import RUNNING_SUMS, reservations
 from hatcast.stream.units import NANO
@@ -75,10 +74,9 @@ def test_every_key_is_hashed_and_a_default_is_its_value() -> None:
     }
 
 
-def test_the_default_branching_has_the_least_error_of_its_noise() -> None:
-    assert keys_of(policy({"kind": "kary", "max_slots": 24}, hours=[0, 24])).branching == 19  # n = 168: two levels
-    assert default_branching(168, NoiseKind.GAUSSIAN) == 7  # three levels: 9 x 6 < 16 x 4, 4 x 18
-    assert default_branching(1, NoiseKind.LAPLACE) == 3
+def test_the_mechanism_has_the_branching_of_the_least_error_unless_one_is_given() -> None:
+    assert keys_of(policy({"kind": "kary", "max_slots": 24}, hours=[0, 24])).branching is None
+    assert keys_of(policy({"kind": "kary", "branching": 7})).branching == 7
 
 
 def test_a_week_is_monday_to_sunday_and_other_horizons_are_counted_from_one() -> None:
