@@ -23,6 +23,12 @@ CREATE TABLE unknown_users (date TEXT, policy TEXT, PRIMARY KEY (date, policy)) 
 _TRACKER: Final = """
 CREATE TABLE IF NOT EXISTS tracker_states (policy TEXT PRIMARY KEY, date TEXT NOT NULL, state BLOB NOT NULL);
 """
+_RUNNING: Final = """
+CREATE TABLE IF NOT EXISTS running_sums (policy TEXT, horizon TEXT, cell TEXT, state BLOB NOT NULL,
+                                         PRIMARY KEY (policy, horizon, cell)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS closed_horizons (policy TEXT, horizon TEXT, status TEXT NOT NULL,
+                                            PRIMARY KEY (policy, horizon)) WITHOUT ROWID;
+"""
 _SCHEMA: Final = """
 CREATE TABLE policies (name TEXT PRIMARY KEY, policy_id TEXT NOT NULL, canonical BLOB NOT NULL);
 CREATE TABLE successors (name TEXT PRIMARY KEY, from_date TEXT NOT NULL, successor TEXT NOT NULL);
@@ -60,7 +66,7 @@ def create_or_check(database: sqlite3.Connection, path: Path) -> None:
             database.execute("INSERT INTO unknown_users SELECT DISTINCT date, policy FROM spent WHERE commits > 0")
         elif version != _VERSION:
             raise HatcastError(f"{path}: was written by another version of hatcast: use that version")
-        sqlite.execute_all(database, _TRACKER)  # a file of this version may be older than trackers
+        sqlite.execute_all(database, _TRACKER + _RUNNING)  # a file of this version may be older than both
         if version != _VERSION:
             database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             database.execute(f"PRAGMA user_version = {_VERSION}")

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from hatcast.agents.batch.horizons import Horizons
 from hatcast.agents.batch.ledger_database import PRAGMAS, create_or_check, damaged_error, transaction, unusable_error
 from hatcast.agents.batch.ledger_days import LedgerDays
 from hatcast.agents.batch.ledger_policies import claim_policy
@@ -22,10 +23,13 @@ from hatcast.stream.accounting.ledger import DayLedger, Reserved, Total
 from hatcast.stream.errors import HatcastError
 from hatcast.stream.policy.policy import Policy
 from hatcast.stream.queries import CELL_SELECTION, reservations
+from hatcast.stream.release.continual_records import ContinualRelease
 from hatcast.stream.release.encoding import numbered
 from hatcast.stream.release.hats import Release, Status
 from hatcast.stream.release.queries import QueryRelease
 from hatcast.stream.release.tracker_records import TrackerRelease
+
+AnyRelease = Release | QueryRelease | TrackerRelease | ContinualRelease
 
 _MAX_SPENT: Final = 2**63 - 1  # 1e-9: SQLite's largest integer
 _NONE_ENTERED: Final[Mapping[str, Entered]] = MappingProxyType({})
@@ -36,6 +40,7 @@ class LedgerFile(LedgerDays):
 
     users     users of the HATs that have a record
     tracker   what the policy's tracker has done, if it has one
+    horizons  states of the policy's running sums, if it has them
     """
 
     def __init__(self, database: sqlite3.Connection, path: Path, policy: Policy, users: Users) -> None:
@@ -43,6 +48,7 @@ class LedgerFile(LedgerDays):
         self._path = path
         self.users = users
         self.tracker = TrackerDays(database, path, policy.name)
+        self.horizons = Horizons(database, policy.name)
 
     def find(self, release_id: str) -> bytes | None:
         """Return the one record of a HAT or an answer, or None."""
@@ -55,13 +61,15 @@ class LedgerFile(LedgerDays):
 
     def commit(
         self,
-        releases: Sequence[Release | QueryRelease | TrackerRelease],
+        releases: Sequence[AnyRelease],
         now_ms: int,
         entered: Mapping[str, Entered] = _NONE_ENTERED,
+        closes: Status | None = None,
     ) -> dict[str, bytes]:
         """Commit releases with their charges, in order, in one durable transaction; an existing record stays.
 
-        With each HAT's record it stores the users that have `entered` the HAT, by release_id.
+        With each HAT's record it stores the users that have `entered` the HAT, by release_id. closes: status with which
+        the horizon of these running sums ends; then nothing is reserved for it.
 
         A date's first HAT reserves the cost of the queries that read the date; an answer reserves the cost of its query
         on the days of its period that had no HAT. Returns the records that are in the file now, by release_id.
@@ -74,8 +82,8 @@ class LedgerFile(LedgerDays):
                 for release in releases:
                     record = self.find(release.release_id)
                     if record is None:
-                        record = self._store(release, total, now_ms)
-                        if isinstance(release, Release) or (isinstance(release, TrackerRelease) and release.hat):
+                        record = self._store(release, total, now_ms, closes)
+                        if not isinstance(release, QueryRelease) and release.is_hat:
                             self.users.store(release.date, release.place, entered.get(release.release_id, NO_USERS))
                     records[release.release_id] = record
         except BaseException:
@@ -117,16 +125,20 @@ class LedgerFile(LedgerDays):
             raise
         return True
 
-    def _store(self, release: Release | QueryRelease | TrackerRelease, total: Total, now_ms: int) -> bytes:
+    def _store(self, release: AnyRelease, total: Total, now_ms: int, closes: Status | None) -> bytes:
         run, ours = self._database.execute, (release.date, self.policy.name)
         self._count_change(release.date)
         if isinstance(release, QueryRelease):
             has_room = self._has_reserved(release, total) or release.status is not Status.RELEASED
+        elif closes is not None:
+            has_room = True  # nothing is drawn
         else:
             self._reserve(release.date, reservations(self.policy, release.date), total)
             has_room = self._has_required(release.date) and (not release.charge or self._charge(release, total))
         if not has_room:
-            release = release.exhausted()
+            release, closes = release.exhausted(), Status.BUDGET_EXHAUSTED
+        if isinstance(release, ContinualRelease):
+            self.horizons.store(release, closes)
         run("UPDATE spent SET commits = commits + 1 WHERE date = ? AND policy = ?", ours)
         (number,) = run("SELECT commits FROM spent WHERE date = ? AND policy = ?", ours).fetchone()
         record = numbered(release.record(now_ms), number)
@@ -181,7 +193,7 @@ class LedgerFile(LedgerDays):
             )
         )
 
-    def _charge(self, release: Release | TrackerRelease, total: Total) -> bool:
+    def _charge(self, release: Release | TrackerRelease | ContinualRelease, total: Total) -> bool:
         """Book a release's charge; return False if a limit does not allow it."""
         run, ours, day = self._database.execute, (release.date, self.policy.name), self._day(release.date)
         if not day.charge(self.policy, release.place, release.charge, total):

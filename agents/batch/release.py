@@ -15,6 +15,7 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import Final
 
+from hatcast.agents.batch.continual import ContinualRun
 from hatcast.agents.batch.fold import FoldResult
 from hatcast.agents.batch.ledger_file import LedgerFile
 from hatcast.agents.batch.queries import Answers
@@ -73,9 +74,11 @@ def release_final(
     answers = Answers(calendar, retained, ledger, noise, has_lost, first_ms, until)
     is_due = _reached(folded, retained, policy)
     hats = _listed(folded, policy, slots) if hidden else _with_data(folded, retained, policy)
-    if policy.tracker is not None:
+    if policy.tracker is not None or policy.continual is not None:
         ours = (hat for hat in hats if until is None or hat.slot < until)
-        yield from TrackedRun(folded, retained, ledger, noise, has_lost).records(ours)
+        tracked = TrackedRun(folded, retained, ledger, noise, has_lost)
+        run = ContinualRun(retained, ledger, noise, has_lost) if policy.tracker is None else tracked
+        yield from run.records(ours)
         yield from answers.due(is_due)
         return
     for due in _batches((hat for hat in hats if until is None or hat.slot < until), policy):

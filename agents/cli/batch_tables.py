@@ -63,6 +63,12 @@ class ShownValue(msgspec.Struct):
         return f"{self.name} {_short(self.mean)} {self.unit}", f"{_short(low)} to {_short(high)}"
 
 
+class ShownRunning(msgspec.Struct):
+    """A running sum: the first local date of its horizon."""
+
+    horizon: str
+
+
 class ShownRelease(msgspec.Struct):
     """Displayed fields of a release of a HAT, or of an answer to a query."""
 
@@ -82,6 +88,7 @@ class ShownRelease(msgspec.Struct):
     days_used: int = 0
     reason: str = ""
     groups: dict[str, ShownGroup] = {}
+    running: ShownRunning | None = None
 
     @property
     def answers(self) -> str:
@@ -132,6 +139,8 @@ def releases_table(releases: list[ShownRelease]) -> Table:
     for release in releases:
         # A query of a settlement may be about one slot, of which there is a release too.
         status = "settlement" if is_settlement(release.release_id) else release.status
+        if release.running is not None:
+            status += f", since {release.running.horizon}"
         table.add_row(release.date, release.slot, release.cell, status, *release.numbers)
         for name, group in release.groups.items():
             of_group = f"{group.mean:.1f} {release.unit}", _span(group.interval95)

@@ -150,13 +150,19 @@ def release_line(release: DisplayedRelease | None) -> Text:
     for value in release.values[1:]:  # the first is the speed, which the record's own fields are about
         line.append(f"  {value.name} {value.mean} {value.unit}", style="bold")
         line.append("  {} to {}".format(*value.interval95), style="dim")
-    # A query of a settlement may be about one hour, of which there is a release too.
-    line.append("  settlement" if is_settlement(release.release_id) else f"  {release.status}", style="green")
+    line.append(f"  {_kind(release)}", style="green")
     if release.days_used < release.days:
         line.append(f" from {release.days_used} of {release.days} days", style="yellow")
     for name, group in release.groups.items():
         line.append(f"  {name} {group.mean} ({group.users:,} users)")
     return line
+
+
+def _kind(release: DisplayedRelease) -> str:
+    """Return the status; of a release that is not of one slot, which time it is about."""
+    if is_settlement(release.release_id):  # it may be about one hour, of which there is a release too
+        return "settlement"
+    return release.status if release.running is None else f"running mean since {release.running.horizon}"
 
 
 def _named(record: DisplayedRelease) -> str:

@@ -39,13 +39,20 @@ class DisplayedValue(msgspec.Struct, frozen=True):
     interval95: tuple[Decimal, Decimal]
 
 
+class DisplayedRunning(msgspec.Struct, frozen=True):
+    """A running sum: the first local date of its horizon."""
+
+    horizon: str
+
+
 class DisplayedRelease(msgspec.Struct, frozen=True):
     """Fields of a release that are displayed. Its values are absent unless it is `released`. Numbers keep their digits.
 
     A `query` that is a text, and the fields after it, belong to the answer to a query over days: its first and last
     date, its number of dates, how many of them it used, its limit, and why it is suppressed. `value` is the name of a
     value other than the speed. `stage` and `road` belong to an estimate; `running_id`, its `name` and its number of
-    `slots` to a running mean. `groups` are those of a hybrid policy that publishes each group's own mean.
+    `slots` to a running mean, `running` to a running sum of `[policy.continual]`. `groups` are those of a hybrid policy
+    that publishes each group's own mean.
     """
 
     cell: str
@@ -75,6 +82,7 @@ class DisplayedRelease(msgspec.Struct, frozen=True):
     stage: str = ""
     road: DisplayedNormal | None = None
     groups: dict[str, DisplayedGroup] = {}
+    running: DisplayedRunning | None = None
 
     @property
     def policy(self) -> str:

@@ -6,9 +6,10 @@ from typing import Final, Literal
 import msgspec
 
 from hatcast.agents.redis.adoption import Answered, Published
+from hatcast.stream.policy.continual_keys import CONTINUAL
 from hatcast.stream.policy.policy import Relation
 from hatcast.stream.policy.tracker_keys import TRACKER
-from hatcast.stream.queries import TRACKER_QUERIES, Period
+from hatcast.stream.queries import RUNNING_SUMS, TRACKER_QUERIES, Period
 from hatcast.stream.records.fields import Date
 from hatcast.stream.release.hats import is_charged
 from hatcast.stream.release.spending import Fineness
@@ -31,6 +32,13 @@ class _Residual(msgspec.Struct):
     limit: float
 
 
+class _Running(msgspec.Struct):
+    """A running sum. max_cells: each costs a user the record's epsilon."""
+
+    horizon: Date
+    max_cells: int
+
+
 class _Release(msgspec.Struct):
     """The needed fields of `ReleaseRecord` and `QueryRecord`: decoding all fields takes four times as long."""
 
@@ -47,6 +55,7 @@ class _Release(msgspec.Struct):
     noise: _Noise | None = None
     values: list[_Value] = []
     query: str | _Residual | None = None
+    running: _Running | None = None
     estimator: str = ""
     first_date: Date = ""
     last_date: Date = ""
@@ -55,15 +64,18 @@ class _Release(msgspec.Struct):
 
     @property
     def charge(self) -> int:
-        """Charge of a HAT (1e-9): the larger of the vehicles' and the devices' epsilon; of a tracker 0."""
-        charged = is_charged(self.status, self.relation) and self.estimator != TRACKER
+        """Charge of a HAT (1e-9): the larger of the vehicles' and the devices' epsilon; 0 if a reservation pays."""
+        charged = is_charged(self.status, self.relation) and self.estimator not in (TRACKER, CONTINUAL)
         return nano_ceil(max(self.epsilon, self.device_epsilon)) if charged else 0
 
     def answered(self) -> Answered | None:
-        """Return the query's reservation; None unless the answer is released, because a day may have lacked room."""
+        """Return the record's reservation; None unless it is released, because a day may have lacked room."""
+        name = self.release_id.partition("/")[0]
+        if self.running is not None and self.status == "released":
+            period = Period(date.fromisoformat(self.date), 1)
+            return Answered(name, RUNNING_SUMS, period, self.running.max_cells, nano_ceil(self.epsilon))
         if self.query is None or self.status != "released":
             return None
-        name = self.release_id.partition("/")[0]
         if isinstance(self.query, _Residual):
             period = Period(date.fromisoformat(self.date), 1)
             return Answered(name, TRACKER_QUERIES, period, 1, nano_ceil(self.query.limit))
@@ -108,4 +120,6 @@ def published_of(value: bytes, policy_id: str, fineness: Fineness) -> Published:
         record=value,
         answered=release.answered(),
         slot_start_ms=int(datetime.fromisoformat(release.start).timestamp() * 1000) if hidden else None,
+        horizon="" if release.running is None else release.running.horizon,
+        is_drawn=release.running is not None and release.status in ("released", "suppressed"),
     )

@@ -1,11 +1,13 @@
 -- Adopt consecutive records of one output partition, and store the new adopted position.
 -- KEYS  1 recovery, 2 adopted, 3 oldest, 4 sealed, 5 dates, 6 total, 7 last dates (of the domain), then for each group of
---       records, which are those of one policy and date: releases, published, ledger, costs, levels, unsealed dates, seen
+--       records, which are those of one policy and date: releases, published, ledger, costs, levels, unsealed dates, seen,
+--       horizons
 -- ARGV  1 2 a field of the recovery and its required value: the token of a finished recovery, or of one in progress;
 --       3 `topic/partition`, 4 5 its adopted position before ('' for none) and after; 6 the groups (msgpack): policy
 --       name, date, the first offset (text), the greatest seq, and the records (none for a day with only budget records):
 --       release_id, the SHA-1 of its bytes, and if it is to be written also cell/slot, charge (1e-9, text), fineness of
---       its noise, the bytes, 1 if Kafka has committed it. 1,000 records at most, since Lua's unpack takes 8,000 values
+--       its noise, the bytes, 1 if Kafka has committed it, and the first date of its horizon ('' unless it is a running
+--       sum). 1,000 records at most, since Lua's unpack takes 8,000 values
 -- Returns {"OK"}, or without any write: {"ended"}, the recovery is no longer the required one; {"moved", position},
 -- another worker has adopted these records; {"missing", number of missing ids, those ids, then the ids that have other
 -- bytes here}; "damaged", "overflow": see staging.lua.
@@ -19,11 +21,11 @@ for g, group in ipairs(cmsgpack.unpack(ARGV[6])) do
   local sealed = redis.call('HGET', KEYS[4], name)
   -- The summary of a sealed day already includes its records.
   if not (sealed and date <= sealed) then
-    local at = 8 + (g - 1) * 7
+    local at = 8 + (g - 1) * 8
     groups[#groups + 1] = {
       name = name, date = date, first = group[3], seq = group[4], records = records,
       releases = KEYS[at], published = KEYS[at + 1], ledger = KEYS[at + 2], costs = KEYS[at + 3], levels = KEYS[at + 4],
-      unsealed = KEYS[at + 5], seen = KEYS[at + 6],
+      unsealed = KEYS[at + 5], seen = KEYS[at + 6], horizons = KEYS[at + 7],
     }
   end
 end
@@ -64,6 +66,8 @@ for _, group in ipairs(groups) do
     local place, charge, fine = record[3], amount(record[4], releases), record[5]
     set(releases, record[1], record[6])
     if record[7] == 1 then add_member(group.published, record[1]) end
+    -- The state after it is lost too: what follows would be drawn anew from an older one.
+    if record[8] ~= '' then close_horizon(group.horizons, record[8], 'incomplete') end
     if ZERO < charge then
       charges[#charges + 1] = {place, charge}
       spent = spent + charge

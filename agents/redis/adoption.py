@@ -47,6 +47,8 @@ class Published(msgspec.Struct, frozen=True):
     fineness       of its noise; 0 if unknown
     slot_start_ms  ms UTC; only of a HAT under `add_remove`, whose progress is by slot
     answered       the query's reservation, if the record answers a query
+    horizon        first local date of the horizon of a running sum; "" for other records
+    is_drawn       of a running sum: whether the state of its cell changed with it
     """
 
     release_id: str
@@ -59,6 +61,8 @@ class Published(msgspec.Struct, frozen=True):
     record: bytes
     slot_start_ms: int | None = None
     answered: "Answered | None" = None
+    horizon: str = ""
+    is_drawn: bool = False
 
 
 class Answered(NamedTuple):

@@ -198,6 +198,26 @@ class DomainKeys:
         """Hash: `date`, the last local date that a policy's tracker has settled, and `state` after it."""
         return f"{self.prefix}tracker:{name}"
 
+    def states(self, name: str, horizon: str) -> str:
+        """Hash: cell -> state of its running sum, of a policy and horizon. Private."""
+        return f"{self.prefix}running:{horizon}:{name}"
+
+    def states_before(self, name: str, horizon: str) -> str:
+        """Hash: cell -> release_id of its last release and the state before, until that release is published."""
+        return f"{self.prefix}running-before:{horizon}:{name}"
+
+    def horizons(self, name: str) -> str:
+        """Hash: horizons of a policy.
+
+        By horizon `cells:` (number of cells with a state) and `closed:` (status with which it ended early); `lost`, the
+        last date of the sealed days that this Redis has lacked.
+        """
+        return f"{self.prefix}horizons:{name}"
+
+    def of_horizon(self, name: str, horizon: str) -> list[str]:
+        """Return the keys of a horizon, in the order of the scripts."""
+        return [self.states(name, horizon), self.states_before(name, horizon), self.horizons(name)]
+
     def estimates(self, name: str) -> str:
         """String: snapshot of the model behind the estimates of a policy (`hatcast.agents.redis.estimates`)."""
         return f"{self.prefix}estimates:{name}"

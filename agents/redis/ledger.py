@@ -8,6 +8,7 @@ from typing import Any, Final
 from hatcast.agents.redis.clients import AnyRedis
 from hatcast.agents.redis.errors import REJECTIONS
 from hatcast.agents.redis.guard import CommitGuard
+from hatcast.agents.redis.horizons import HorizonStore
 from hatcast.agents.redis.keys import DomainKeys
 from hatcast.agents.redis.policy_transition import NextPolicy, claim_args
 from hatcast.agents.redis.proposals import AnswerProposal, Committed, Proposal
@@ -29,6 +30,7 @@ class LedgerStore:
 
     progress   slot progress of the policy, under `add_remove`
     tracker    state of the policy's tracker, if it has one
+    horizons   states of the policy's running sums, if it has them
     """
 
     def __init__(self, redis: AnyRedis, domain: str, policy: Policy) -> None:
@@ -37,6 +39,7 @@ class LedgerStore:
         self._name = policy.name
         self.progress = ProgressStore(redis, domain, policy.name)
         self.tracker = TrackerStore(redis, domain, policy.name)
+        self.horizons = HorizonStore(redis, domain, policy.name)
         total = policy.total_limit_nano
         self._limits: list[int | str] = [
             policy.max_hats_per_day,
@@ -94,8 +97,9 @@ class LedgerStore:
         data, DaySealed if the day is sealed, Replaced if the day belongs to the next policy, Unclaimed if Redis lacks
         the transition to our policy.
         """
-        wanted = {date: self._wanted(date) for date in {proposal.date for proposal in proposals}}
-        calls = [self._call(proposal, guard, wanted[proposal.date]) for proposal in proposals]
+        # A closed horizon reserves nothing more.
+        wanted = {each.date: self._wanted(each.date) for each in proposals if not each.ends_horizon}
+        calls = [self._call(proposal, guard, wanted.get(proposal.date, ())) for proposal in proposals]
         return await self._guarded(self._commit, calls, {proposal.release_partition for proposal in proposals}, guard)
 
     async def commit_answers(self, proposals: Sequence[AnswerProposal], guard: CommitGuard) -> list[Committed]:
@@ -158,7 +162,8 @@ class LedgerStore:
         )
 
     def _call(self, proposal: Proposal, guard: CommitGuard, wanted: Sequence[str]) -> Call:
-        keys, date, name = self._keys, proposal.date, self._name
+        keys, date, name, change = self._keys, proposal.date, self._name, proposal.change
+        horizon = None if change is None else change.horizon
         return (
             [
                 keys.releases(date, name),
@@ -174,6 +179,7 @@ class LedgerStore:
                 keys.sequences,
                 keys.sealed,
                 keys.unsealed(name),
+                *([] if horizon is None else keys.of_horizon(name, horizon)),
             ],
             [
                 proposal.release_id,
@@ -190,6 +196,7 @@ class LedgerStore:
                 *self._sequence(proposal.release_partition, guard),
                 str(guard.seen),
                 *wanted,
+                *([] if change is None else change.arguments),
             ],
         )
 

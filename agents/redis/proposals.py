@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from hatcast.agents.redis.horizons import StateChange
 from hatcast.stream.accounting.ledger import Reserved
 
 
@@ -15,6 +16,7 @@ class Proposal:
     record      the bytes before and after `seq`; nothing after if the record has no `seq`
     exhausted   the same, if the day's budget does not allow the charge
     fineness    of its noise, as `Release.fineness`; 0 if unknown
+    change      of a running sum: what the commit does to its horizon
     release_partition   its owner commits the release
     """
 
@@ -25,7 +27,13 @@ class Proposal:
     record: tuple[bytes, bytes]
     exhausted: tuple[bytes, bytes]
     fineness: int = 0
+    change: StateChange | None = None
     release_partition: int = field(kw_only=True)
+
+    @property
+    def ends_horizon(self) -> bool:
+        """Whether no running sum of its horizon is drawn any more."""
+        return self.change is not None and self.change.closes is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,6 +142,7 @@ class RecoveryStore:
                 keys.levels(date, name),
                 keys.unsealed(name),
                 keys.seen(date, name),
+                keys.horizons(name),
             )
         ]
         packed = _MSGPACK.encode(
@@ -187,12 +188,14 @@ class RecoveryStore:
                 keys.costs(date, name),
                 keys.levels(date, name),
                 keys.total,
+                keys.horizons(name),
             ],
             args=[
                 name,
                 sent.release_id,
                 sent.place,
                 *(part for each in (unsent, sent) for part in (each.record, str(each.charge), each.fineness)),
+                sent.horizon,
             ],
         )
 
@@ -263,4 +266,5 @@ def _packed(record: Published, missing: frozenset[str], committed: frozenset[str
         return record.release_id, digest
     text = msgspec.Raw(_TEXT_MARK + len(record.record).to_bytes(4, "big") + record.record)
     is_committed = int(record.release_id in committed)
-    return record.release_id, digest, record.place, str(record.charge), record.fineness, text, is_committed
+    place, charge, horizon = record.place, str(record.charge), record.horizon
+    return record.release_id, digest, place, charge, record.fineness, text, is_committed, horizon

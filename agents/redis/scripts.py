@@ -33,6 +33,7 @@ _PRELUDES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(  # shared par
         },
         "amounts": _BOOKING,
         "booking": _BOOKING,
+        "horizons": frozenset({"adopt", "commit", "discard", "supersede"}),
         "deciding": frozenset({"answer", "commit"}),
     }
 )

@@ -29,6 +29,7 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     done_ms     end of the last sealed slot (ms UTC), under `add_remove`
     partitions  number of release partitions of the policy
     starts      output topic -> where reading starts; all earlier records are of sealed days
+    has_horizons   whether the policy has running sums: their states cannot be read again from the topics
     """
 
     policy: str
@@ -37,6 +38,7 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     starts: dict[str, TopicStart]
     first_ms: int | None = None
     done_ms: int | None = None
+    has_horizons: bool = False
 
     def read_from(self, place: OutputPartition) -> Position | None:
         """Return the position before which an output partition has only records of sealed days; None if unknown."""

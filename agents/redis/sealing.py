@@ -124,6 +124,8 @@ class SealStore:
             if seal.first_ms is not None and seal.done_ms is not None:
                 progress = ProgressStore(self._redis, self._domain, name)
                 await progress.restore(seal.first_ms, seal.done_ms, range(seal.partitions))
+            if seal.has_horizons:  # before the seal: Redis lacks the states after these days
+                await self._redis.hset(self._keys.horizons(name), "lost", seal.through)
             await self._redis.hset(self._keys.sealed, name, seal.through)
 
     def _restore_call(self, day: SealedDay, through: str) -> Call:

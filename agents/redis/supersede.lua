@@ -1,11 +1,14 @@
 -- Replace a record that was committed here and never sent by the one that was sent.    [decisions/0010]
--- KEYS  1 releases, 2 ledger (of one domain and date), 3 costs, 4 levels (of one policy too), 5 total
+-- KEYS  1 releases, 2 ledger (of one domain and date), 3 costs, 4 levels (of one policy too), 5 total, 6 horizons (of the
+--       policy)
 -- ARGV  1 policy name, 2 release_id, 3 cell/slot,
---       4 5 6 record, charge (1e-9) and fineness of the noise, of the stored record; 7 8 9 the same of the sent record
+--       4 5 6 record, charge (1e-9) and fineness of the noise, of the stored record; 7 8 9 the same of the sent record;
+--       10 first date of its horizon ('' unless it is a running sum): the state here is not that of what was sent
 -- Returns 1, or 0 if another record is stored by now: then nothing was written.
 local name, place = ARGV[1], ARGV[3]
 if get(KEYS[1], ARGV[2]) ~= ARGV[4] then return write_all(0) end
 set(KEYS[1], ARGV[2], ARGV[7])
+if ARGV[10] ~= '' then close_horizon(KEYS[6], ARGV[10], 'incomplete') end
 local here, sent = amount(ARGV[5], KEYS[1]), amount(ARGV[8], KEYS[1])
 local function count(charge, fineness, sign)
   if charge == ZERO then return end

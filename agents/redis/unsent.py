@@ -50,6 +50,7 @@ class UnsentStore:
     async def discard(self, attempt: Attempt, record: Published) -> None:
         """Discard a record with its charge, unless it was sent. Raises RecoveryEnded if the attempt is over."""
         keys, date, name = self._keys, record.date, record.name
+        horizon = record.horizon if record.is_drawn else ""
         (answer,) = await self._discard(
             keys=[
                 keys.recovery,
@@ -61,6 +62,7 @@ class UnsentStore:
                 keys.levels(date, name),
                 keys.total,
                 keys.progress(name),
+                *(keys.of_horizon(name, horizon) if horizon else ()),
             ],
             args=[
                 attempt.token,
@@ -70,6 +72,7 @@ class UnsentStore:
                 record.place,
                 str(record.charge),
                 record.fineness,
+                *((horizon, record.place.partition("/")[0]) if horizon else ()),
             ],
         )
         _continue(answer)

@@ -65,10 +65,11 @@ def batches_of(due: Iterable[D]) -> Iterator[list[D]]:
 def release_partition_of(policy: Policy, release_id: str, cell: str, partitions: int) -> int:
     """Return the release partition of a record: its owner commits and sends the record.
 
-    A tracker's releases follow from each other, so they have one owner.
+    A tracker's releases follow from each other, so they have one owner; so have the running sums of a cell.
 
     Under `add_remove` the output partition, so that one producer sends its records, in the order of slots and cells.
     """
     if policy.tracker is not None and release_id.count("/") == _OF_HAT:
         return TRACKER_PARTITION
-    return by_murmur2((cell if policy.relation is Relation.ADD_REMOVE else release_id).encode(), partitions)
+    by_cell = policy.relation is Relation.ADD_REMOVE or policy.continual is not None
+    return by_murmur2((cell if by_cell else release_id).encode(), partitions)

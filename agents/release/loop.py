@@ -12,6 +12,7 @@ from hatcast.agents.clock import pause
 from hatcast.agents.kafka.producers import ProducerGone
 from hatcast.agents.redis.errors import Behind, DaySealed, Replaced, Unclaimed, Unrecovered
 from hatcast.agents.redis.retained import RetainedStore
+from hatcast.agents.release.continual import ContinualReleaser
 from hatcast.agents.release.hats import HatPath, HatReleaser
 from hatcast.agents.release.path import ReleaseContext, ReleasePath
 from hatcast.agents.release.queries import QueryReleaser
@@ -50,7 +51,7 @@ class ReleaseLoop:
             self.hats: HatPath = SlotReleaser(context, self.queries)  # it answers queries too, slot by slot
             self.kinds: list[ReleasePath[Any, Any, Any]] = [self.hats]  # Any: each kind has types of its own
         else:
-            self.hats = HatReleaser(context) if policy.tracker is None else TrackerReleaser(context)
+            self.hats = _releaser(context)
             self.kinds = [self.hats] if self.queries is None else [self.hats, self.queries]
         self._policy = policy
         self._recovery = context.recovery
@@ -99,3 +100,11 @@ class ReleaseLoop:
     async def is_done(self, end_date: str) -> bool:
         """Return True if everything of this policy before a local date is published."""
         return all([await kind.is_done(end_date) for kind in self.kinds])
+
+
+def _releaser(context: ReleaseContext) -> HatPath:
+    """Return the path of HATs under `replace`."""
+    policy = context.settings.policy
+    if policy.tracker is not None:
+        return TrackerReleaser(context)
+    return HatReleaser(context) if policy.continual is None else ContinualReleaser(context)

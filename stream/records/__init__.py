@@ -7,6 +7,7 @@ optional field is present.
 
 from hatcast.stream.records.budget import BUDGET, BudgetRecord, EpsilonDelta, ReservedRecord, SpentRecord
 from hatcast.stream.records.clusters import ClusterAnswerRecord, ClusterRecord, ClustersRecord
+from hatcast.stream.records.continual import ContinualRecord, ContinualSumRecord
 from hatcast.stream.records.estimates import ESTIMATE, EstimateRecord, NormalRecord
 from hatcast.stream.records.inputs import ReportRecord, TelemetryRecord
 from hatcast.stream.records.noise import NoiseRecord
@@ -25,6 +26,8 @@ __all__ = [
     "ClusterAnswerRecord",
     "ClusterRecord",
     "ClustersRecord",
+    "ContinualRecord",
+    "ContinualSumRecord",
     "CountsRecord",
     "EpsilonDelta",
     "EstimateRecord",

@@ -4,6 +4,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 
+from hatcast.stream.records.continual import ContinualRecord
 from hatcast.stream.records.fields import (
     CELL,
     DATE,
@@ -160,6 +161,16 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     ) = None
     users: UsersRecord | None = None
     query: Annotated[ResidualQueryRecord, msgspec.Meta(description="of a tracker")] | None = None
+    running: (
+        Annotated[
+            ContinualRecord,
+            msgspec.Meta(
+                description="of a policy with `[policy.continual]`: all values of the record are of the time since the"
+                " horizon's start, not of one slot"
+            ),
+        ]
+        | None
+    ) = None
     public_epsilon: (
         Annotated[
             float,
@@ -183,7 +194,7 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         Epsilon,
         msgspec.Meta(
             description="the policy's epsilon: cost of a release for a user that trusts the operator; of a tracker: the"
-            " largest charge of a user"
+            " largest charge of a user; of a running sum: cost of the cell's whole horizon"
         ),
     ]
     target: (

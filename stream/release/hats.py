@@ -94,6 +94,11 @@ class Release:
         return f"{self.cell}/{self.slot.name}"
 
     @property
+    def is_hat(self) -> bool:
+        """True: its record is that of a HAT."""
+        return True
+
+    @property
     def charge(self) -> int:
         """Charge in 1e-9 epsilon: the policy's epsilon, or 0 if no noise was drawn."""
         return self.policy.epsilon_nano if is_charged(self.status, self.policy.relation) else 0

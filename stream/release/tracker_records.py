@@ -122,6 +122,11 @@ class TrackerRelease:
         return f"{self.cell}/{self.slot.name}"
 
     @property
+    def is_hat(self) -> bool:
+        """Whether its record is that of a HAT, and not of a query of the settlement."""
+        return self.hat is not None
+
+    @property
     def charge(self) -> int:
         """0: the day's reservation has all charges."""
         return 0

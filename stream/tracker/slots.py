@@ -41,12 +41,13 @@ class ReleasedSlot:
 
 
 def read_release(value: bytes, policy: Policy) -> ReleaseRecord | None:
-    """Decode a record of `hats.means`; None if it is not a release of this policy."""
+    """Decode a record of `hats.means`; None if it is not of this policy, or is a running sum."""
     try:
         record = RELEASE.decode(value)
     except msgspec.DecodeError:
         return None
-    return record if record.policy_id == policy.policy_id and record.release_id.startswith(f"{policy.name}/") else None
+    is_ours = record.policy_id == policy.policy_id and record.release_id.startswith(f"{policy.name}/")
+    return record if is_ours and record.running is None else None
 
 
 def start_of(record: ReleaseRecord) -> int:

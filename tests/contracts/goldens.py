@@ -26,6 +26,7 @@ from hatcast.stream.readings.formats import Recorded
 from hatcast.stream.readings.formats.jsonl import canonical_value
 from hatcast.stream.readings.reading import Reading, ValueReading
 from hatcast.stream.records import EstimateRecord, ReleaseRecord, ReportRecord
+from hatcast.stream.release.continual_records import ContinualRelease
 from hatcast.stream.release.encoding import numbered
 from hatcast.stream.release.hats import HatChunks, Release, Spent, Status, exhausted_of, incomplete_of, release_of
 from hatcast.stream.release.queries import QueryRelease, query_periods_of, query_release_of
@@ -33,6 +34,7 @@ from hatcast.stream.release.tracker import PolicyTracker, hat_users
 from hatcast.stream.release.tracker_records import TrackerRelease, hat_release
 from hatcast.stream.tracker.smoother import estimates_of
 from tests.contracts.clustering_goldens import cluster_answers, clusterings
+from tests.contracts.continual_goldens import running_sums
 from tests.contracts.running_goldens import running_means
 from tests.support import Scripted
 from tools.schemas.golden import Golden
@@ -203,7 +205,7 @@ def answered(
     return query_release_of(asked, Calendar(of), cell, kept, Scripted(draws))
 
 
-def releases() -> Iterator[tuple[str, Release | TrackerRelease]]:
+def releases() -> Iterator[tuple[str, Release | TrackerRelease | ContinualRelease]]:
     """Every status, under both relations."""
     for relation, of, draws in (("replace", SPEED, (-441,)), ("add_remove", PRESENCE, (90_009, 7))):
         few = [] if relation == "add_remove" else CROWD[:9]
@@ -227,6 +229,7 @@ def releases() -> Iterator[tuple[str, Release | TrackerRelease]]:
     yield "value_suppressed", released(DELAY, CROWD[:9])
     yield "values_suppressed", released(VALUES, [(60, 1_800_000, 0)] * 9)
     yield from tracked()
+    yield from running_sums()
 
 
 def answers() -> Iterator[tuple[str, QueryRelease]]:

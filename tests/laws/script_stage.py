@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
+from msgspec.structs import replace as replaced
 from redis.asyncio import Redis
 
 from hatcast.agents.redis.adoption import AdoptionBatch, Answered, Position, Published
 from hatcast.agents.redis.attempts import Attempt, RecoveryCheck
 from hatcast.agents.redis.clusterings import ClusteringStore
 from hatcast.agents.redis.guard import CommitGuard
+from hatcast.agents.redis.horizons import StateChange
 from hatcast.agents.redis.identity import claim_user_key
 from hatcast.agents.redis.keys import DomainKeys, PartitionKeys
 from hatcast.agents.redis.ledger import LedgerStore
@@ -43,6 +45,12 @@ Act = Callable[[], Awaitable[object]]
 
 def published(name: str, slot: str, charge: int, record: bytes = b"sent", place: str = "a/12:00") -> Published:
     return Published(f"{name}/{DAY}T{slot}/a", name, DAY, place, charge, 7, 3, record)
+
+
+def running_sum(name: str, slot: str, before: bytes | None, after: bytes) -> Proposal:
+    """A running sum of the cell `a`, in the horizon that begins on DAY."""
+    of_hat = proposal(name, slot, "a/12:00")
+    return replace(of_hat, release_id=f"{name}/{DAY}T{slot}/a", change=StateChange(DAY, "a", before, after))
 
 
 @dataclass
@@ -81,6 +89,7 @@ class Stage:
         redis, keys, ledger, recovery = self.redis, DomainKeys(self.name), self.ledger, self.recovery
         self.token = (await guard_of_all(redis, self.name, self.policy.name)).token
         await self.commit([proposal(self.name, f"{h}:00", f"{c}/12:00") for h in (9, 10) for c in "ab"])
+        await self.commit([running_sum(self.name, "6:00", None, b"first")])
         await adopt(recovery, RecoveryCheck.finished(self.token), [published(self.name, "8:00", NANO)])
         await recovery.restore_reservation(Answered(self.name, "other", Period(date.fromisoformat(NEXT), 1), 2, NANO))
         await ledger.progress.restore(NOON_MS + HOUR_MS, NOON_MS + HOUR_MS, [0])
@@ -112,13 +121,14 @@ class Stage:
         ledger, recovery, name, keys = self.ledger, self.recovery, self.name, DomainKeys(self.name)
         kept = RetainedStore(self.redis, name, 1)
         answer = AnswerProposal(f"{name}/{DAY}T12:00/a/q", DAY, [DAY, NEXT], "q", Reserved(1, NANO), *PARTS, 0)
-        here = published(name, "9:00", NANO, b'{"seq":1}')
+        here = replaced(published(name, "6:00", NANO, b'{"seq":5}'), horizon=DAY, is_drawn=True)
         paid = replace(
             self.policy, selection_cost=SelectionCost(1.0, date.fromisoformat(DAY), date.fromisoformat("2022-01-05"))
         )
         reserved = (ReservedRecord(query="q", epsilon=1.0, places=2),)
         budget = budget_record("lost", DAY, 99, max_hats_per_day=3, queries=reserved)
         fresh = [published(name, f"{h}:00", NANO, place=f"{h}/12:00") for h in range(11, 14)]
+        fresh[1] = replaced(fresh[1], horizon=NEXT)
 
         async def adopt_fresh() -> None:
             known = (await recovery.adopted()).get(OUTPUT)
@@ -148,7 +158,7 @@ class Stage:
             "answer": lambda: self.answer([answer]),
             "checkpoint": lambda: self.partition.checkpoint(0, 1, 2, self.changes),
             "claim": lambda: claim_user_key(self.redis, keys, None),
-            "commit": lambda: self.commit([proposal(name, "11:00", "a/12:00")]),
+            "commit": lambda: self.commit([running_sum(name, "11:00", b"first", b"second")]),
             "delete": lambda: self.partition.delete(self.hats(), keep=True),
             "delete_retained": lambda: kept.delete([(hat.slot, hat.cell) for hat in self.hats()]),
             "open": lambda: self.partition._open(keys=[PartitionKeys(name, 0).state], args=["0", "another", "", ""]),
@@ -164,7 +174,9 @@ class Stage:
             "claim_next_policy": lambda: PolicyTransitionStore(self.redis, name).claim(
                 name, NextPolicy("2022-02-01", "next")
             ),
-            "supersede": lambda: recovery.supersede(here, published(name, "9:00", 2 * NANO)),
+            "supersede": lambda: recovery.supersede(
+                here, replaced(published(name, "6:00", 2 * NANO), horizon=DAY, is_drawn=True)
+            ),
             "store_tracker": lambda: ledger.tracker.store(DAY, b"state", self.token),
             "reserve_clustering": lambda: ClusteringStore(self.redis, name, self.policy).reserve("c", NEXT, NANO),
             "sweep": lambda: self.partition.sweep(DAY, DAY),

@@ -1,0 +1,84 @@
+"""Running sums in Redis: the states of cells in a horizon.    [docs/specification/release.md, Running sums]
+
+The scripts that write records write the states too, in the same step: commit.lua stores one, discard.lua takes one
+back, and adopt.lua and supersede.lua close the horizon of a record that Redis lacked.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hatcast.agents.redis.clients import AnyRedis
+from hatcast.agents.redis.keys import DomainKeys
+from hatcast.agents.redis.scripts import Argument, Script
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """What a commit does to the horizon of its record.
+
+    horizon   first local date
+    before    the state that `after` was drawn from; None: there was none. The commit compares it
+    after     state to store; None: none
+    closes    status with which the horizon ends; None: it goes on
+    """
+
+    horizon: str
+    cell: str
+    before: bytes | None
+    after: bytes | None
+    closes: str | None = None
+
+    @property
+    def arguments(self) -> list[Argument]:
+        """The last arguments of commit.lua."""
+        digest = "" if self.before is None else hashlib.sha1(self.before, usedforsecurity=False).hexdigest()
+        return [self.horizon, self.cell, digest, self.after or b"", self.closes or ""]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredStates:
+    """States of cells in a horizon.
+
+    closed   status with which the horizon has ended; None: it goes on
+    states   of each requested cell, in order; None: the cell has had no slot in the horizon
+    """
+
+    closed: str | None
+    states: Sequence[bytes | None]
+
+
+class HorizonStore:
+    """The horizons of one policy. Errors of redis-py pass through."""
+
+    def __init__(self, redis: AnyRedis, domain: str, name: str) -> None:
+        self._redis = redis
+        self._keys = DomainKeys(domain)
+        self._name = name
+        self._read = Script(redis, "read_horizon")
+
+    async def read(self, horizon: str, cells: Sequence[str]) -> StoredStates:
+        """Return the states of cells in a horizon."""
+        keys = [self._keys.states(self._name, horizon), self._keys.horizons(self._name)]
+        closed, *states = await self._read(keys=keys, args=[horizon, *cells])
+        return StoredStates(closed.decode() or None, [state or None for state in states])
+
+    async def settle(self, horizon: str, cells: Sequence[str]) -> None:
+        """Drop the states before the last releases of these cells, which are published now."""
+        if cells:
+            await self._redis.hdel(self._keys.states_before(self._name, horizon), *cells)
+
+    async def known(self) -> list[str]:
+        """Return the horizons with a stored state, oldest first."""
+        fields: Any = await self._redis.hkeys(self._keys.horizons(self._name))  # bytes, but the types allow text
+        names = (field.decode().partition(":") for field in fields)
+        return sorted({horizon for kind, _, horizon in names if kind in ("cells", "closed")})
+
+    async def drop(self, horizon: str) -> None:
+        """Delete the states of a horizon of which every day is sealed, or belongs to the next policy."""
+        async with self._redis.pipeline(transaction=False) as pipe:
+            pipe.delete(self._keys.states(self._name, horizon))
+            pipe.delete(self._keys.states_before(self._name, horizon))
+            await pipe.execute()
+        await self._redis.hdel(self._keys.horizons(self._name), f"cells:{horizon}", f"closed:{horizon}")

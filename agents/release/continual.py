@@ -1,0 +1,128 @@
+"""Releases of running sums: slot after slot, each cell by the owner of its release partition.
+
+The steps are those of every release, and the next slot begins once this one is published:
+
+    loaded     the HATs' contributions, then the states of their cells
+    drawn      all running sums of a batch, in one call
+    committed  record, state and reservation, in one step; only if the state before is still the stored one
+    marked     the record is published; the state before it is dropped
+
+What was drawn and not committed has not left the process.    [docs/specification/release.md, Running sums]
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import date as local_date
+from datetime import timedelta
+from itertools import groupby
+
+import structlog
+
+from hatcast.agents.clock import now_ms
+from hatcast.agents.redis.horizons import StateChange, StoredStates
+from hatcast.agents.redis.proposals import Proposal
+from hatcast.agents.release.hats import DueRelease, HatReleaser, proposal_of
+from hatcast.agents.release.path import ReleaseContext
+from hatcast.stream.continual import BadState
+from hatcast.stream.fold.hats import Slot
+from hatcast.stream.release.continual import CellHat, RunningSums
+from hatcast.stream.release.continual_records import ContinualRelease
+from hatcast.stream.release.hats import HatChunks, Status
+
+log = structlog.get_logger()
+
+
+class ContinualReleaser(HatReleaser):
+    """Releases the running sums of a policy."""
+
+    def __init__(self, context: ReleaseContext) -> None:
+        super().__init__(context)
+        self._horizons = context.ledger.horizons
+        self._sums = RunningSums(context.settings.policy)
+        self._dropped_through = ""  # sealed date at the last look for finished horizons
+        self._warned = ""  # horizon that is known to be closed
+
+    async def round(self, owned: frozenset[int], stopping: asyncio.Event) -> int:
+        """Release the final HATs of these release partitions, slot after slot. Return their number.
+
+        A slot begins once the one before is published, so of each cell at most one release is unsent.
+        """
+        done = 0
+        for _, of_slot in groupby(await self.due_releases(owned), lambda due: due.hat.slot):
+            if stopping.is_set():
+                break
+            due = list(of_slot)
+            if not await self.release(due, _at_once):
+                return done
+            done += len(due)
+        await self._drop_finished()
+        return done
+
+    async def draw(self, batch: Sequence[DueRelease], loaded: Sequence[HatChunks]) -> list[Proposal]:
+        """Draw the running sums of a slot (step drawn), in a thread. A closed horizon has none."""
+        sums = self._sums
+        slot = sums.slot(batch[0].hat.slot)
+        horizon = sums.horizon(slot.date)
+        stored = await self.read_states(horizon.first, batch)
+        hats = [
+            CellHat(due.cell, chunks, state) for due, chunks, state in zip(batch, loaded, stored.states, strict=True)
+        ]
+        closed = None if stored.closed is None else Status(stored.closed)
+        if closed is None and await self._has_lost(horizon.first):
+            closed = Status.INCOMPLETE
+        if closed is None:
+            releases, closed = await asyncio.to_thread(self._advanced, slot, hats)
+        else:
+            releases = sums.closed(slot, hats, closed)
+        if closed is not None and self._warned != horizon.first:
+            self._warned = horizon.first
+            log.warning("no more running sums of this horizon", status=closed.value, horizon=horizon.first)
+        return [self._proposal(due, release, closed) for due, release in zip(batch, releases, strict=True)]
+
+    async def mark(self, batch: Sequence[DueRelease]) -> None:
+        """Mark releases of a slot as published (step marked), then drop the states before them."""
+        await super().mark(batch)
+        await self._horizons.settle(self._sums.horizon(batch[0].date).first, [due.cell for due in batch])
+
+    async def read_states(self, horizon: str, batch: Sequence[DueRelease]) -> StoredStates:
+        """Read the states of the cells of a batch (step loaded). Tests wrap it."""
+        with self._failures.attempt("read the states of running sums"):
+            return await self._horizons.read(horizon, [due.cell for due in batch])
+
+    async def _has_lost(self, first_date: str) -> bool:
+        """Return True if records since a horizon's first date were deleted unread.
+
+        Read after the load: a HAT that was complete then may be called incomplete, but not the reverse.
+        """
+        complete_from = await self._store.complete_from()
+        return complete_from is not None and self._calendar.day_start(first_date) < complete_from
+
+    def _advanced(self, slot: Slot, hats: Sequence[CellHat]) -> tuple[list[ContinualRelease], Status | None]:
+        """Return the drawn releases; without a draw, and the status that closes the horizon, if a state is unusable."""
+        try:
+            return self._sums.advance(slot, hats, self._noise), None
+        except BadState:
+            log.warning("a stored state of a running sum cannot be used", horizon=self._sums.horizon(slot.date).first)
+            return self._sums.closed(slot, hats, Status.INCOMPLETE), Status.INCOMPLETE
+
+    def _proposal(self, due: DueRelease, release: ContinualRelease, closed: Status | None) -> Proposal:
+        closes = None if closed is None else closed.value
+        change = StateChange(release.horizon.first, release.cell, release.before, release.state, closes)
+        return proposal_of(release, now_ms(), self.release_partition(due), change)
+
+    async def _drop_finished(self) -> None:
+        """Delete the states of horizons of which every day is sealed."""
+        sealed = self._recovery.sealed_through
+        if self._dropped_through == sealed:
+            return
+        end_date = await self._ledger.end_date()
+        following = (local_date.fromisoformat(sealed) + timedelta(days=1)).isoformat()
+        for name in await self._horizons.known():
+            if self._sums.horizon(name).last <= sealed or end_date <= following:
+                await self._horizons.drop(name)
+                log.info("horizon finished", horizon=name)
+        self._dropped_through = sealed
+
+
+async def _at_once() -> bool:
+    return True
