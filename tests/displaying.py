@@ -17,7 +17,7 @@ from hatcast.agents.map.access import Access
 from hatcast.agents.map.awaited import AwaitedReleases
 from hatcast.agents.map.event_id import Position
 from hatcast.agents.map.feed import Feed
-from hatcast.agents.map.record import HatRecord, read_budget, read_estimate, read_release
+from hatcast.agents.map.record import HatRecord, read_budget, read_estimate, read_release, read_running
 from hatcast.agents.map.server import application
 from hatcast.agents.map.subscribers import Hub
 from hatcast.agents.map.surroundings import Surroundings
@@ -44,6 +44,7 @@ def release(hour: int, cell: str = CELLS[0], mean: str | None = "21.870", policy
         "start": start.isoformat(),
         "end": (start + timedelta(hours=1)).isoformat(),
     }
+    head |= {name: more.pop(name) for name in head.keys() & more.keys()}
     tail = {"estimator": "levy", "epsilon": 1.0, "relation": "replace", "released_at": "2022-01-02T04:35:03.120Z"}
     value = ""
     if mean is not None:
@@ -74,6 +75,46 @@ def estimate(hour: int, cell: str = CELLS[0], stage: str = "live", road: float =
     if stage != "predicted":
         head |= {"mean": _normal(road + 1, half + 1), "residual_z": 0.4}
     return json.dumps(head | more).encode()
+
+
+def running(hour: int, cell: str = CELLS[0], name: str = "today", mean: float | None = 25.5, **more: Any) -> bytes:
+    """A running mean up to the end of an hour after 2022-01-02 09:00, as bytes; None: no hour has a mean."""
+    start = FIRST + timedelta(hours=hour)
+    date, slot = start.date().isoformat(), f"{start:%H:%M}"
+    policy, half = more.pop("policy", "city"), more.pop("half", 2.0)
+    record: dict[str, Any] = {
+        "running_id": f"{policy}/{name}/{date}T{slot}/{cell}",
+        "policy": policy,
+        "policy_id": "b2:" + "0" * 32,
+        "stage": "live",
+        "name": name,
+        "window": name if name in ("24h", "7d") else "today",
+        "of": "estimates",
+        "cell": cell,
+        "date": date,
+        "slot": slot,
+        "start": f"{date}T00:00:00+05:30",
+        "end": (start + timedelta(hours=1)).isoformat(),
+        "slots": start.hour + 1,
+        "unit": "km/h",
+    }
+    made = {} if mean is None else {"weights": "slots", "mean": _normal(mean, half)}
+    return json.dumps(record | made | more).encode()
+
+
+def continual(hour: int, cell: str = CELLS[0], mean: str | None = "27.500", policy: str = "week", **more: Any) -> bytes:
+    """A release of a continual policy as of an hour after 2022-01-02 09:00, as bytes; None: suppressed.
+
+    The horizon is the week of that Sunday, or the next one.
+    """
+    day = (FIRST + timedelta(hours=hour)).date()
+    first = day - timedelta(days=day.weekday())
+    part: dict[str, Any] = {"horizon": first.isoformat(), "last_date": (first + timedelta(days=6)).isoformat()}
+    part |= {"index": hour, "slots": 168, "kind": "toeplitz", "max_cells": 20, "delta": 1e-8, "count": 40 + hour}
+    if mean is not None:
+        part["sum"] = {"value": 1100.0, "sd": 30.612, "interval95": [1040.0, 1160.0]}
+    head = {"estimator": "continual", "start": f"{first}T00:00:00+05:30", "running": part}
+    return release(hour, cell, mean, policy, **head, **more)
 
 
 def answered(slot: str = "09:00", cell: str = CELLS[0], query: str = "month-speed", **more: Any) -> bytes:
@@ -146,8 +187,9 @@ def clustered(clustering: str = "c" * 32, status: str = "released", **more: Any)
 
 
 def filed(record: bytes, partition: int, offset: int) -> HatRecord:
-    """A release or an estimate, as the map indexes it."""
-    read = (read_estimate if b'"estimate_id"' in record else read_release)(record, partition, offset)
+    """A release, an estimate or a running mean, as the map indexes it."""
+    reads = {b'"estimate_id"': read_estimate, b'"running_id"': read_running}
+    read = next((each for name, each in reads.items() if name in record), read_release)(record, partition, offset)
     assert read is not None
     return read
 
@@ -171,9 +213,11 @@ def feed(
     *,
     ready: bool = True,
     estimates: bool = True,
+    running: bool = True,
 ) -> Feed:
-    """A map that has read these records, and is `ready` or still reads; with or without a topic of estimates."""
-    position = Position("1f0c3a52", [0] * partitions, [0], [0] * partitions * estimates)
+    """A map that has read these records, and is `ready` or still reads; with or without two topics."""
+    zeros = [0] * partitions
+    position = Position("1f0c3a52", zeros[:], [0], zeros * estimates, zeros * running)
     made = Feed(DAY_MS, Hub(), position, policy)
     publish(made, records)
     if ready:
@@ -197,6 +241,8 @@ def publish(made: Feed, records: Iterable[bytes]) -> None:
             partition = sum(json.loads(record)["cell"].encode()) % len(made.position.means)
             if b'"estimate_id"' in record:
                 changes.add(read_estimate(record, partition, made.position.estimates[partition]))
+            elif b'"running_id"' in record:
+                changes.add(read_running(record, partition, made.position.running[partition]))
             elif (read := read_release(record, partition, made.position.means[partition])) is not None:
                 changes.add(read)
 
@@ -224,6 +270,8 @@ class Page:
     def __init__(self) -> None:
         self.releases: dict[str, bytes] = {}
         self.estimates: dict[str, bytes] = {}
+        self.running: dict[tuple[str, str], bytes] = {}
+        self.continual: dict[str, bytes] = {}
         self.budgets: dict[str, bytes] = {}
         self.slots: list[str] = []
         self.seen = ""
@@ -240,15 +288,24 @@ class Page:
         match name:
             case "reset":
                 self.releases, self.estimates, self.budgets, self.resets = {}, {}, {}, self.resets + 1
+                self.running, self.continual = {}, {}
             case "slots":
                 told = json.loads(data)
                 self.slots = [slot["slot"] for slot in told["slots"]]
                 self.releases = _of(self.slots, self.releases)
                 self.estimates = _of([slot["slot"] for slot in told["estimates"]["slots"]], self.estimates)
+                self.continual = _of([slot["slot"] for slot in told["continual"]["slots"]], self.continual)
+                cells = {(each["name"], cell) for each in told["running"] for cell in each["cells"]}
+                self.running = {key: record for key, record in self.running.items() if key in cells}
             case "release":
                 self.releases[json.loads(data)["release_id"]] = data
             case "estimate":
                 self.estimates[json.loads(data)["estimate_id"]] = data
+            case "running":
+                read = json.loads(data)
+                self.running[read["name"], read["cell"]] = data
+            case "continual":
+                self.continual[json.loads(data)["release_id"]] = data
             case "budget":
                 self.budgets[json.loads(data)["date"]] = data
 

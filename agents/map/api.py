@@ -1,7 +1,6 @@
-"""HTTP handlers of the JSON API and the event stream. See docs/map.md."""
+"""HTTP handlers of the JSON API and the event stream. See docs/api.md."""
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -46,13 +45,17 @@ from hatcast.agents.map.rendering import (
     slot_head,
     slot_records,
 )
-from hatcast.agents.map.responses import Body, accepts_gzip
+from hatcast.agents.map.responses import Body, BodyCache, accepts_gzip
+from hatcast.agents.map.running_api import RunningApi
 from hatcast.agents.map.subscribers import Disconnected, Viewer
 from hatcast.agents.tables.records import ANSWERS, CLUSTERINGS, ESTIMATES, RELEASES
 
-_CACHE_BODIES: Final = 256
-_CACHE_BYTES: Final = 32_000_000
-_TABLES: Final = {Kind.RELEASES: lenient(RELEASES), Kind.ESTIMATES: lenient(ESTIMATES)}
+_TABLES: Final = {
+    Kind.RELEASES: lenient(RELEASES),
+    Kind.ESTIMATES: lenient(ESTIMATES),
+    Kind.CONTINUAL: lenient(RELEASES),
+}
+_ONE: Final = {Kind.RELEASES: "release", Kind.ESTIMATES: "estimate", Kind.CONTINUAL: "release of a continual policy"}
 _ANSWERS: Final = lenient(ANSWERS)
 _CLUSTERINGS: Final = lenient(CLUSTERINGS)
 _STATUS_HEADERS: Final = {405: {"Allow": "GET, HEAD"}, 503: {"Retry-After": "2"}}
@@ -64,16 +67,19 @@ class Api:
     def __init__(self, feed: Feed, awaited: AwaitedReleases) -> None:
         self._feed = feed
         self._awaited = awaited
-        self._bodies: dict[tuple[str, ...], tuple[object, Body]] = {}
-        self._bytes = 0
+        self._bodies = BodyCache()
+        self._running = RunningApi(feed, self._bodies, self._policy)
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         """Register the paths of the API."""
         router.add_get("/api/v1/latest", partial(self._latest, Kind.RELEASES))
         router.add_get("/api/v1/estimates", partial(self._latest, Kind.ESTIMATES))
+        router.add_get("/api/v1/continual", partial(self._latest, Kind.CONTINUAL))
         router.add_get("/api/v1/slots", self._slots)
         router.add_get("/api/v1/cells/{cell}", partial(self._cell, Kind.RELEASES))
         router.add_get("/api/v1/cells/{cell}/estimates", partial(self._cell, Kind.ESTIMATES))
+        router.add_get("/api/v1/cells/{cell}/continual", partial(self._cell, Kind.CONTINUAL))
+        self._running.add_to(router)
         router.add_get("/api/v1/queries", self._queries)
         router.add_get("/api/v1/cells/{cell}/queries", self._cell_queries)
         router.add_get("/api/v1/clusterings", self._clusterings)
@@ -86,28 +92,34 @@ class Api:
         """Return the records of the requested slot, by default the latest."""
         reject_unknown(request.query, "policy", "slot", "format")
         name = self._policy(request)
-        policy = self._feed.policy(kind, name)
+        policy, releases = self._feed.policy(kind, name), self._feed.policy(Kind.RELEASES, name)
+        budgets = {} if releases is None else releases.budgets
         requested = parse_slot(request.query)
-        slot = self._slot(policy, requested)
+        slot = _slot(policy, requested)
         wanted = parse_format(request)
 
         def make() -> Body:
             if wanted is not Format.JSON:
                 return records_body(wanted, _TABLES[kind], slot_records(slot), slot_head(name, slot))
-            view = releases_view(policy, name, slot) if kind is Kind.RELEASES else estimates_view(name, slot)
+            view = estimates_view(name, slot) if kind is Kind.ESTIMATES else releases_view(kind, name, slot, budgets)
             return Body(view, JSON, level=GZIP_LEVEL)
 
         key = (wanted, kind, name, requested or "")
-        return self._body(key, policy and policy.version, make).respond(request, VARY)
+        version = (policy and policy.version, releases and releases.version)  # of the records and of the budgets
+        return self._bodies.body(key, version, make).respond(request, VARY)
 
     async def _slots(self, request: web.Request) -> web.StreamResponse:
         """Return the stored slots of a policy."""
         reject_unknown(request.query, "policy")
         name = self._policy(request)
-        stored = [*self._policies(name), self._feed.answers.policies.get(name)]
+        stored = [
+            *self._policies(name),
+            self._feed.running.policies.get(name),
+            self._feed.answers.policies.get(name),
+        ]
         versions = [policy and policy.version for policy in stored]
-        names = self._feed.histories[Kind.RELEASES].names()  # the list of policies changes with other policies too
-        body = self._body(
+        names = self._feed.names()  # the list of policies changes with other policies too
+        body = self._bodies.body(
             ("slots", name),
             (*versions, names, self._feed.clusterings.ids(name)),
             lambda: Body(self._feed.slots_view(name), JSON, level=GZIP_LEVEL),
@@ -122,7 +134,7 @@ class Api:
         name = self._policy(request)
         policy = self._feed.policy(kind, name)
         if policy is None or cell not in policy.seen:
-            raise RequestError(404, f"no {kind[:-1]} of this cell; /api/v1/slots lists the cells of the last hours")
+            raise RequestError(404, f"no {_ONE[kind]} of this cell; /api/v1/slots lists the cells of the last hours")
         wanted = parse_format(request)
 
         def make() -> Body:
@@ -133,7 +145,7 @@ class Api:
             return Body(cell_view(kind, name, cell, records), JSON, level=GZIP_LEVEL)
 
         key = (wanted, "cell", kind, name, cell, str(begin), str(end))
-        return self._body(key, policy.version, make).respond(request, VARY)
+        return self._bodies.body(key, policy.version, make).respond(request, VARY)
 
     async def _queries(self, request: web.Request) -> web.StreamResponse:
         """Return answers to queries over days: of each query the newest period, or as requested."""
@@ -146,7 +158,7 @@ class Api:
             raise RequestError(404, "no such answer is stored; /api/v1/slots lists the stored ones under queries")
         wanted = parse_format(request)
         key = (wanted, "queries", name, query or "", period or "", slot or "")
-        body = self._body(key, stored and stored.version, lambda: _answers(wanted, name, records))
+        body = self._bodies.body(key, stored and stored.version, lambda: _answers(wanted, name, records))
         return body.respond(request, VARY)
 
     async def _cell_queries(self, request: web.Request) -> web.StreamResponse:
@@ -160,7 +172,7 @@ class Api:
             raise RequestError(404, "no answer about this cell; /api/v1/slots lists the stored ones under queries")
         wanted = parse_format(request)
         key = (wanted, "cell queries", name, cell)
-        body = self._body(key, stored and stored.version, lambda: _answers(wanted, name, records, cell=cell))
+        body = self._bodies.body(key, stored and stored.version, lambda: _answers(wanted, name, records, cell=cell))
         return body.respond(request, VARY)
 
     async def _clusterings(self, request: web.Request) -> web.StreamResponse:
@@ -175,7 +187,7 @@ class Api:
                 return records_body(wanted, _CLUSTERINGS, stored.records(name), {})
             return Body(clusterings_view(name, stored.records(name)), JSON, level=GZIP_LEVEL)
 
-        return self._body((wanted, "clusterings", name), tuple(stored.ids(name)), make).respond(request, VARY)
+        return self._bodies.body((wanted, "clusterings", name), tuple(stored.ids(name)), make).respond(request, VARY)
 
     async def _status(self, request: web.Request) -> web.StreamResponse:
         """Return since when Kafka has not answered, and when the newest record was written."""
@@ -192,7 +204,7 @@ class Api:
     async def _openapi(self, request: web.Request) -> web.StreamResponse:
         """Return the OpenAPI document."""
         reject_unknown(request.query)
-        return self._body(("openapi",), None, lambda: Body(openapi.document_text(), JSON)).respond(request)
+        return self._bodies.body(("openapi",), None, lambda: Body(openapi.document_text(), JSON)).respond(request)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Stream server-sent events: a snapshot or the missed changes, then each new change."""
@@ -231,33 +243,23 @@ class Api:
             raise RequestError(503, "the releases are still being read: try again in a moment")
         requested = parse_policy(request.query)
         name = self._feed.select_policy(requested)
-        if requested is not None and not any(self._policies(name)) and name not in self._feed.answers.policies:
+        others = (self._feed.answers.policies, self._feed.running.policies)
+        if requested is not None and not any(self._policies(name)) and not any(name in each for each in others):
             raise RequestError(404, "no release of this policy; /api/v1/slots lists the policies")
         return name
 
     def _policies(self, name: str) -> list[PolicyHistory | None]:
-        return [self._feed.policy(kind, name) for kind in Kind]
+        return [self._feed.policy(kind, name) for kind in self._feed.histories]
 
-    def _slot(self, policy: PolicyHistory | None, requested: str | None) -> SlotRecords | None:
-        if requested is None:
-            return None if policy is None else policy.latest()
-        slot = None if policy is None else policy.slots.get(requested)
-        if slot is None:
-            raise RequestError(404, "this slot is not stored; /api/v1/slots lists the stored slots")
-        return slot
 
-    def _body(self, key: tuple[str, ...], version: object, make: Callable[[], Body]) -> Body:
-        """Return the cached body of a request, or make it anew if its version has changed."""
-        cached = self._bodies.get(key)
-        if cached is not None and cached[0] == version:
-            return cached[1]
-        body = make()
-        if self._bytes > _CACHE_BYTES or len(self._bodies) >= _CACHE_BODIES:
-            self._bodies.clear()
-            self._bytes = 0
-        self._bodies[key] = (version, body)
-        self._bytes += body.size
-        return body
+def _slot(policy: PolicyHistory | None, requested: str | None) -> SlotRecords | None:
+    """Return the requested slot, by default the latest; None without any. Raises RequestError."""
+    if requested is None:
+        return None if policy is None else policy.latest()
+    slot = None if policy is None else policy.slots.get(requested)
+    if slot is None:
+        raise RequestError(404, "this slot is not stored; /api/v1/slots lists the stored slots")
+    return slot
 
 
 def _answers(wanted: Format, name: str, records: list[bytes], **head: str) -> Body:

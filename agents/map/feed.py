@@ -1,7 +1,7 @@
 """Map state and event source: connects the topic reader to the viewers."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -11,9 +11,10 @@ from hatcast.agents.map.clusterings import Clusterings
 from hatcast.agents.map.event_id import Position
 from hatcast.agents.map.event_stream import Batch, Chunk, event
 from hatcast.agents.map.freshness import Freshness
-from hatcast.agents.map.history import History, PolicyHistory
+from hatcast.agents.map.history import History, PolicyHistory, names_of
 from hatcast.agents.map.record import Budget, HatRecord, Kind
 from hatcast.agents.map.rendering import slots_view
+from hatcast.agents.map.running_means import RunningMeans
 from hatcast.agents.map.subscribers import Hub
 
 MAX_MISSED: Final = 5_000  # changes; a viewer that missed more gets a snapshot
@@ -21,7 +22,12 @@ _RETRY: Final = b"retry: 2000\n\n"
 _CACHED_INITIAL_CHUNKS: Final = 8
 
 
-_EVENTS: Final = {Kind.RELEASES: "release", Kind.ESTIMATES: "estimate"}
+_EVENTS: Final = {
+    Kind.RELEASES: "release",
+    Kind.ESTIMATES: "estimate",
+    Kind.RUNNING: "running",
+    Kind.CONTINUAL: "continual",
+}
 
 Histories = Mapping[Kind, History]
 Events = list[tuple[Kind | None, bytes]]
@@ -34,36 +40,29 @@ def _record_event(record: HatRecord, position: str = "") -> tuple[Kind, bytes]:
 class Changes:
     """Events of one batch of records."""
 
-    def __init__(
-        self,
-        histories: Histories,
-        answers: Answers,
-        clusterings: Clusterings,
-        position: Position,
-        *,
-        publish: bool,
-    ) -> None:
-        """Args: `publish`, False while the topics are read to their end, before viewers are admitted."""
-        self._histories = histories
-        self._answers = answers
-        self._clusterings = clusterings
-        self._offsets = {Kind.RELEASES: position.means, Kind.ESTIMATES: position.estimates}
-        self._position = position
-        self._publish = publish
+    def __init__(self, feed: "Feed") -> None:
+        """Nothing is published while the topics are read to their end, before viewers are admitted."""
+        self._stored = feed.stored
+        self._releases = feed.histories[Kind.RELEASES]
+        self._answers = feed.answers
+        self._clusterings = feed.clusterings
+        self._position = feed.position
+        self._offsets = offsets_of(feed.position)
+        self._publish = feed.caught_up
         self.policies: set[str] = set()
         self._events: list[tuple[HatRecord | None, tuple[Kind | None, bytes]]] = []
 
     def add(self, record: HatRecord) -> None:
-        """Apply a record of `hats.means` or `hats.estimates`."""
+        """Apply a record of `hats.means`, `hats.estimates` or `hats.running`."""
         self._offsets[record.kind][record.partition] = record.offset + 1
-        if self._histories[record.kind].add(record) and self._publish:
+        if self._stored[record.kind].add(record) and self._publish:
             self._events.append((record, _record_event(record, str(self._position))))
             self.policies.add(record.policy)
 
     def budget(self, budget: Budget, partition: int) -> None:
         """Apply a record of `hats.budget`."""
         self._position.budget[partition] = budget.offset + 1
-        if self._histories[Kind.RELEASES].add_budget(budget) and self._publish:
+        if self._releases.add_budget(budget) and self._publish:
             self._events.append((None, (None, event("budget", budget.record, str(self._position)))))
 
     def answer(self, record: bytes) -> None:
@@ -80,20 +79,30 @@ class Changes:
 
     def events(self) -> Events:
         """Return the events in order, without records that a later one of the batch has evicted or replaced."""
-        return [
-            made for record, made in self._events if record is None or self._histories[record.kind].contains(record)
-        ]
+        return [made for record, made in self._events if record is None or self._stored[record.kind].contains(record)]
+
+
+def offsets_of(position: Position) -> Mapping[Kind, list[int]]:
+    """Return the next offsets of the topic of each kind."""
+    return {
+        Kind.RELEASES: position.means,
+        Kind.ESTIMATES: position.estimates,
+        Kind.RUNNING: position.running,
+        Kind.CONTINUAL: position.means,
+    }
 
 
 class Feed:
-    """State of the map: releases and estimates, the position up to which they were read, and the viewers.
+    """State of the map: its records, the position up to which they were read, and the viewers.
 
     Nothing is served before `serve`.
     """
 
     def __init__(self, keep_ms: int, hub: Hub, position: Position, policy: str) -> None:
         """Args: `keep_ms`, see `History`; `policy`, the name of the default policy."""
-        self.histories: Histories = {kind: History(keep_ms) for kind in Kind}
+        self.histories: Histories = {kind: History(keep_ms) for kind in Kind if kind is not Kind.RUNNING}
+        self.running = RunningMeans(keep_ms)
+        self.stored: Mapping[Kind, History | RunningMeans] = {**self.histories, Kind.RUNNING: self.running}
         self.answers = Answers()
         self.clusterings = Clusterings()
         self.hub = hub
@@ -117,7 +126,7 @@ class Feed:
     @contextmanager
     def batch(self) -> Iterator[Changes]:
         """Apply a batch of records; send its changes to all viewers at the end of the block."""
-        changes = Changes(self.histories, self.answers, self.clusterings, self.position, publish=self._caught_up)
+        changes = Changes(self)
         yield changes
         self._initial_chunks.clear()
         slots: Events = [
@@ -126,9 +135,13 @@ class Feed:
         if events := [*slots, *changes.events()]:
             self.hub.send(Batch(events))
 
-    def add_estimates(self, offsets: Sequence[int]) -> None:
-        """Read a topic of estimates from now on that did not exist before."""
-        self.position.estimates = list(offsets)
+    def add_topics(self, start: Position) -> None:
+        """Read topics of estimates or running means from now on that did not exist before.
+
+        start   the position before the first record of all topics that exist now
+        """
+        self.position.estimates = self.position.estimates or start.estimates
+        self.position.running = self.position.running or start.running
 
     def send_keepalive(self) -> None:
         """Send an `alive` event with the name of the default policy, and the status, to all viewers."""
@@ -153,20 +166,25 @@ class Feed:
         """Return the policy of a name; by default the configured one, or the newest until that one has a release."""
         if name is not None:
             return name
-        names = self.histories[Kind.RELEASES].names()
+        names = self.names()
         return self._policy if self._policy in names or not names else names[0]
 
+    def names(self) -> list[str]:
+        """Return the names of the policies with releases, the one with the newest slot first."""
+        return names_of(self.histories[Kind.RELEASES], self.histories[Kind.CONTINUAL])
+
     def policy(self, kind: Kind, name: str) -> PolicyHistory | None:
-        """Return the records of a kind of a policy, or None if there is none."""
+        """Return the records of a kind of a policy, or None if there is none. Running means are in `running`."""
         return self.histories[kind].policies.get(name)
 
     def slots_view(self, name: str) -> bytes:
-        """Render the slots of a policy, of both kinds, the periods of its queries, and its clusterings."""
+        """Render the slots of a policy, of all kinds, the periods of its queries, and its clusterings."""
         lists: dict[str, Sequence[Any]] = {
             "queries": self.answers.index(name),
             "clusterings": self.clusterings.ids(name),
+            "running": self.running.index(name),
         }
-        return slots_view(self.histories[Kind.RELEASES], self.histories[Kind.ESTIMATES], lists, name)
+        return slots_view(self.names(), name, {kind: self.policy(kind, name) for kind in self.histories}, lists)
 
     def initial_chunk(self, name: str | None, seen: Position | None, kind: Kind | None = None) -> Chunk:
         """Return a viewer's first events: the changes since `seen`, or a snapshot.
@@ -188,20 +206,26 @@ class Feed:
         return chunk
 
     def _missed(self, seen: Position, kinds: Sequence[Kind]) -> list[bytes] | None:
-        offsets = {Kind.RELEASES: seen.means, Kind.ESTIMATES: seen.estimates}
-        missed = [each for kind in kinds for each in self.histories[kind].since(dict(enumerate(offsets[kind])))]
+        offsets = offsets_of(seen)
+        missed = [each for kind in kinds for each in self.stored[kind].since(dict(enumerate(offsets[kind])))]
         if len(missed) > MAX_MISSED:
             return None
-        slots = [event("slots", self.slots_view(name)) for name in self.histories[Kind.RELEASES].names()]
+        slots = [event("slots", self.slots_view(name)) for name in self.names()]
         return [*slots, *(_record_event(each)[1] for each in missed), *self._budgets()]
 
     def _snapshot(self, name: str, kinds: Sequence[Kind]) -> list[bytes]:
         events = [event("reset", b"{}"), event("slots", self.slots_view(name))]
         for kind in kinds:
-            policy = self.policy(kind, name)
-            latest = None if policy is None else policy.latest()
-            events += [] if latest is None else [_record_event(each)[1] for each in latest.records.values()]
+            events += [_record_event(each)[1] for each in self._latest(kind, name)]
         return [*events, *self._budgets()]
+
+    def _latest(self, kind: Kind, name: str) -> Iterable[HatRecord]:
+        """Return the records of a policy's latest slot, and of running means all, which are the newest ones."""
+        if kind is Kind.RUNNING:
+            return self.running.policies.get(name, ())
+        policy = self.policy(kind, name)
+        latest = None if policy is None else policy.latest()
+        return () if latest is None else latest.records.values()
 
     def _budgets(self) -> list[bytes]:
         return [event("budget", each.record) for each in self.histories[Kind.RELEASES].budgets()]

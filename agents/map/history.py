@@ -6,7 +6,7 @@ has more than `MAX_RECORDS` records. At most `MAX_POLICIES` policies are stored:
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,6 +14,7 @@ from hatcast.agents.map.record import Budget, HatRecord, Kind
 
 MAX_RECORDS: Final = 200_000  # per policy: about 200 MB
 MAX_POLICIES: Final = 8
+MAX_BUDGETS: Final = 100  # of a policy without slots
 _MIN_COMPACTION: Final = 1_000  # records
 _SPEEDS: Final = ("", "km/h")
 _RANGE_STEP: Final = 5.0  # of the colour range of speeds, km/h
@@ -65,19 +66,24 @@ class PolicyHistory:
         return sorted({cell for slot in self.slots.values() for cell in slot.records})
 
     def value_range(self) -> tuple[float, float]:
-        """Return the colour range: it covers nearly all stored values, rounded outwards to round numbers.
+        """Return the colour range of all stored values."""
+        return value_range(each for slot in self.slots.values() for each in slot.records.values())
 
-        These are multiples of 5 for speeds; for other values the step follows from the range.
-        """
-        found = [each for slot in self.slots.values() for each in slot.records.values() if each.value is not None]
-        values = sorted(each.value for each in found if each.value is not None)
-        if not values:
-            return 0.0, _RANGE_STEP
-        outliers = len(values) // _OUTLIERS
-        least, most = values[outliers], values[-1 - outliers]
-        step = _RANGE_STEP if found[0].unit in _SPEEDS else _round_step(least, most)
-        low = math.floor(least / step + _TINY) * step
-        return _plain(low), _plain(max(low + step, math.ceil(most / step - _TINY) * step))
+
+def value_range(records: Iterable[HatRecord]) -> tuple[float, float]:
+    """Return the colour range of records: it covers nearly all values, rounded outwards to round numbers.
+
+    These are multiples of 5 for speeds; for other values the step follows from the range.
+    """
+    found = [each for each in records if each.value is not None]
+    values = sorted(each.value for each in found if each.value is not None)
+    if not values:
+        return 0.0, _RANGE_STEP
+    outliers = len(values) // _OUTLIERS
+    least, most = values[outliers], values[-1 - outliers]
+    step = _RANGE_STEP if found[0].unit in _SPEEDS else _round_step(least, most)
+    low = math.floor(least / step + _TINY) * step
+    return _plain(low), _plain(max(low + step, math.ceil(most / step - _TINY) * step))
 
 
 def _round_step(least: float, most: float) -> float:
@@ -114,7 +120,7 @@ class History:
             slot = SlotRecords(record.slot, record.start, record.end, record.start_ms, record.end_ms)
             policy.slots[record.slot] = slot
         known = slot.records.get(record.cell)
-        if known is not None and (record.kind is Kind.RELEASES or record.record == known.record):
+        if known is not None and (record.kind is not Kind.ESTIMATES or record.record == known.record):
             return False
         slot.records[record.cell] = record
         policy.count += known is None
@@ -157,10 +163,9 @@ class History:
         for policy in self.policies.values():
             yield from policy.budgets.values()
 
-    def names(self) -> Sequence[str]:
+    def names(self) -> list[str]:
         """Return the names of the policies with records, the one with the newest slot first."""
-        stored = [policy for policy in self.policies.values() if policy.slots]
-        return [policy.name for policy in sorted(stored, key=lambda policy: -policy.newest_ms)]
+        return names_of(self)
 
     def _policy(self, name: str) -> PolicyHistory:
         policy = self.policies.get(name)
@@ -199,11 +204,21 @@ class History:
         self._log[partition] = deque(each for each in self._log[partition] if self.contains(each))
 
     def _evict_budgets(self, policy: PolicyHistory) -> None:
-        """Drop the budgets of dates before the first stored slot."""
-        if policy.slots:
-            first = min(slot.slot for slot in policy.slots.values())[:10]
-            for date in [date for date in policy.budgets if date < first]:
+        """Drop the budgets of dates before the first stored slot; without slots, the oldest of too many."""
+        dates = sorted(policy.budgets)
+        # Without slots it is a continual policy, whose records are another kind.
+        first = min((slot.slot[:10] for slot in policy.slots.values()), default=None) or min(dates[-MAX_BUDGETS:])
+        for date in dates:
+            if date < first:
                 del policy.budgets[date]
+
+
+def names_of(*histories: History) -> list[str]:
+    """Return the names of the policies with records in any of them, the one with the newest slot first."""
+    newest = dict[str, int]()
+    for policy in (each for history in histories for each in history.policies.values() if each.slots):
+        newest[policy.name] = max(policy.newest_ms, newest.get(policy.name, 0))
+    return sorted(newest, key=lambda name: -newest[name])
 
 
 def _newest(policy: PolicyHistory) -> int:

@@ -10,6 +10,7 @@ import msgspec
 from hatcast.agents.map import openapi_types as types
 from hatcast.agents.map.awaited import Awaited
 from hatcast.agents.map.formats import ALL, MEDIA_TYPES, WITHOUT_PLACES, Format
+from hatcast.agents.map.record import Kind
 
 PATH: Final = "/api/v1/openapi.json"
 _VERSION: Final = "1"
@@ -38,12 +39,13 @@ _PARAMETERS: Final[dict[str, tuple[str, Json, str]]] = {
     "policy": ("query", _TEXT, "name of a policy; by default the configured one, or the newest until it has a release"),
     "slot": ("query", {"type": "string", "pattern": types.SLOT}, "local start of a stored slot; by default the latest"),
     "cell": ("path", {"type": "string", "pattern": "^[0-9a-f]{15}$"}, "H3 index"),
+    "name": ("query", _TEXT, "name of a running mean; by default all of them"),
     "from": ("query", _INSTANT, "first instant; slots that begin before it are left out"),
     "to": ("query", _INSTANT, "instant after the last; slots that begin at it or later are left out"),
     "query": ("query", _TEXT, "name of a query over days"),
     "period": ("query", {"type": "string", "format": "date"}, "first date of a period; by default the newest period"),
     "time": ("query", {"type": "string", "pattern": "^[0-9]{2}:[0-9]{2}$"}, "local start of a slot"),
-    "kind": ("query", {"type": "string", "enum": ["releases", "estimates"]}, "only the records of this kind"),
+    "kind": ("query", {"type": "string", "enum": [*Kind]}, "only the records of this kind"),
     "seen": ("query", _TEXT, "id of the last event that was read; the header Last-Event-ID has priority"),
 }
 _ERRORS: Final = {
@@ -60,6 +62,36 @@ OPERATIONS: Final = (
     _Operation("/cells/{cell}", "cell", "Releases of a cell", types.CellReleases, _OF_CELL, ALL, _MISSING),
     _Operation(
         "/cells/{cell}/estimates", "cellEstimates", "Estimates of a cell", types.CellEstimates, _OF_CELL, ALL, _MISSING
+    ),
+    _Operation(
+        "/running",
+        "running",
+        "Newest running mean of each name and cell",
+        types.Running,
+        ("policy", "name", "format"),
+        ALL,
+        _MISSING,
+    ),
+    _Operation(
+        "/cells/{cell}/running",
+        "cellRunning",
+        "Running means of a cell",
+        types.CellRunning,
+        ("cell", "policy", "format"),
+        ALL,
+        _MISSING,
+    ),
+    _Operation(
+        "/continual", "continual", "Releases of a continual policy of a slot", types.Continual, _PLACES, ALL, _MISSING
+    ),
+    _Operation(
+        "/cells/{cell}/continual",
+        "cellContinual",
+        "Releases of a continual policy of a cell",
+        types.CellContinual,
+        _OF_CELL,
+        ALL,
+        _MISSING,
     ),
     _Operation(
         "/queries",
@@ -191,7 +223,8 @@ _EVENTS: Final[Json] = {
     "parameters": [_parameter(each, _JSON) for each in ("policy", "kind", "seen")],
     "responses": {
         "200": {
-            "description": "events `status`, `reset`, `slots`, `release`, `estimate`, `budget`, `ready` and `alive`",
+            "description": "events `status`, `reset`, `slots`, `release`, `estimate`, `running`, `continual`, `budget`,"
+            " `ready` and `alive`",
             "content": {"text/event-stream": {"schema": _TEXT}},
         },
         **_errors((400, 503)),

@@ -11,6 +11,7 @@ from hatcast.stream.records.estimates import EstimateRecord
 from hatcast.stream.records.fields import Cell, Date, Name, text
 from hatcast.stream.records.queries import QueryRecord
 from hatcast.stream.records.releases import ReleaseRecord
+from hatcast.stream.records.running import RunningRecord
 
 SLOT: str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}$"
 Instant = Annotated[str, msgspec.Meta(description="ISO 8601 with an offset", extra_json_schema={"format": "date-time"})]
@@ -58,6 +59,41 @@ class CellEstimates(msgspec.Struct, frozen=True):
     estimates: list[EstimateRecord]
 
 
+class Running(msgspec.Struct, frozen=True):
+    """The newest running mean of each name and cell, ordered by name and cell."""
+
+    policy: Policy
+    running: list[RunningRecord]
+
+
+class CellRunning(msgspec.Struct, frozen=True):
+    """The newest running mean of each name of a cell, ordered by name."""
+
+    policy: Policy
+    cell: Cell
+    running: list[RunningRecord]
+
+
+class Continual(msgspec.Struct, frozen=True):
+    """Releases of a continual policy as of a slot, ordered by cell, and the budget of its day.
+
+    Their `mean` is the running mean since the horizon's start, which `running` describes: not that of a HAT.
+    """
+
+    policy: Policy
+    slot: SlotHead | None
+    budget: BudgetRecord | None
+    continual: list[ReleaseRecord]
+
+
+class CellContinual(msgspec.Struct, frozen=True):
+    """Releases of a continual policy about a cell, ordered by time."""
+
+    policy: Policy
+    cell: Cell
+    continual: list[ReleaseRecord]
+
+
 class Answers(msgspec.Struct, frozen=True):
     """Answers to queries over days, ordered by query, slot and cell."""
 
@@ -80,10 +116,21 @@ class Clusterings(msgspec.Struct, frozen=True):
     clusterings: list[ClustersRecord]
 
 
-class StoredEstimates(msgspec.Struct, frozen=True):
-    """Stored slots and cells of estimates."""
+class StoredSlots(msgspec.Struct, frozen=True):
+    """Stored slots and cells of one kind of records."""
 
     slots: list[SlotHead]
+    cells: list[Cell]
+    range: Annotated[tuple[float, float], msgspec.Meta(description="range of the colours")]
+
+
+class StoredRunning(msgspec.Struct, frozen=True):
+    """Stored cells of one running mean; `slot`, the latest slot of one of them."""
+
+    name: Name
+    window: str
+    of: str
+    slot: SlotHead
     cells: list[Cell]
     range: Annotated[tuple[float, float], msgspec.Meta(description="range of the colours")]
 
@@ -110,7 +157,9 @@ class Stored(msgspec.Struct, frozen=True):
     slots: Annotated[list[SlotHead], msgspec.Meta(description="of releases, ordered by start")]
     cells: Annotated[list[Cell], msgspec.Meta(description="of releases")]
     range: Annotated[tuple[float, float], msgspec.Meta(description="range of the colours")]
-    estimates: StoredEstimates
+    estimates: StoredSlots
+    running: Annotated[list[StoredRunning], msgspec.Meta(description="ordered by name")]
+    continual: StoredSlots
     queries: list[StoredAnswers]
     clusterings: Annotated[list[str], msgspec.Meta(description="of results, the newest first")]
 
@@ -191,6 +240,10 @@ TYPES = (
     Estimates,
     CellReleases,
     CellEstimates,
+    Running,
+    CellRunning,
+    Continual,
+    CellContinual,
     Answers,
     CellAnswers,
     Clusterings,

@@ -74,6 +74,14 @@ def parse_answers(query: Mapping[str, str]) -> tuple[str | None, str | None, str
     return found[0], found[1], found[2]
 
 
+def parse_name(query: Mapping[str, str]) -> str | None:
+    """Return the parameter `name` of a running mean, or None without it: all of them. Raises RequestError."""
+    name = query.get("name")
+    if name is not None and not _POLICY.fullmatch(name):
+        raise RequestError(400, "name: not the name of a running mean; /api/v1/slots lists them under running")
+    return name
+
+
 def parse_kind(query: Mapping[str, str]) -> Kind | None:
     """Return the parameter `kind`, or None without it: every kind. Raises RequestError."""
     kind = query.get("kind")

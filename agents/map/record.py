@@ -1,20 +1,29 @@
 """Fields by which the map indexes a record. The record itself is stored and served as its original bytes."""
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
-from hatcast.stream.records.fields import Cell, Date, Slot, is_settlement
+from hatcast.stream.records.fields import Cell, Date, Name, Slot, is_settlement
+
+_OFFSET: Final = re.compile(r".{19}(\.\d+)?")  # what is before it in an instant
 
 
 class Kind(StrEnum):
-    """Kinds of records of a cell and slot: the names of the lists in the API's responses."""
+    """Kinds of records of a cell and slot: the names of the lists in the API's responses.
+
+    CONTINUAL: records of `hats.means` under a policy with `[policy.continual]`. Their mean is that of many slots, so
+    they are never among the releases.
+    """
 
     RELEASES = "releases"
     ESTIMATES = "estimates"
+    RUNNING = "running"
+    CONTINUAL = "continual"
 
 
 class _Hat(msgspec.Struct, kw_only=True):
@@ -33,6 +42,7 @@ class _Release(_Hat, kw_only=True):
 
     release_id: str
     mean: float | None = None
+    running: msgspec.Raw = msgspec.Raw()
 
 
 class _Road(msgspec.Struct):
@@ -46,6 +56,17 @@ class _Estimate(_Hat, kw_only=True):
     road: _Road
 
 
+class _Running(_Hat, kw_only=True):
+    """Some fields of `RunningRecord`."""
+
+    running_id: str
+    policy: Name
+    name: Name
+    window: str
+    of: str
+    mean: _Road | None = None
+
+
 class _Budget(msgspec.Struct):
     policy: str
     date: Date
@@ -54,12 +75,25 @@ class _Budget(msgspec.Struct):
 
 _RELEASE: Final = msgspec.json.Decoder(_Release)
 _ESTIMATE: Final = msgspec.json.Decoder(_Estimate)
+_RUNNING: Final = msgspec.json.Decoder(_Running)
 _BUDGET: Final = msgspec.json.Decoder(_Budget)
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """A running mean of a policy: its name, its window, and the kind of records that it is made of."""
+
+    name: str
+    window: str
+    of: str
+
+
+_NO_WINDOW: Final = Window("", "", "")
+
+
+@dataclass(frozen=True, slots=True)
 class HatRecord:
-    """Indexed release or estimate of one HAT.
+    """Indexed record of one HAT, or of a window that ends with its slot.
 
     record             original bytes
     partition, offset  position on the kind's topic
@@ -68,6 +102,7 @@ class HatRecord:
     start_ms, end_ms   ms UTC
     value              mean of a release, road speed of an estimate: for the colour range only; the page shows `record`
     unit               of the value; empty without one
+    window             of a running mean; without a name for other kinds
     """
 
     kind: Kind
@@ -83,6 +118,7 @@ class HatRecord:
     end_ms: int
     value: float | None
     unit: str = ""
+    window: Window = _NO_WINDOW
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,20 +133,30 @@ class Budget:
 
 
 def read_release(record: bytes, partition: int, offset: int) -> HatRecord | None:
-    """Decode a release; return None for a query of a settlement, which is not of one HAT.
+    """Decode a record of `hats.means`; return None for a query of a settlement, which is not of one HAT.
 
     Raises msgspec.DecodeError or ValueError for anything else.
     """
     read = _RELEASE.decode(record)
     if is_settlement(read.release_id):
         return None
-    return _indexed(Kind.RELEASES, read, read.release_id, read.mean, (record, partition, offset))
+    kind = Kind.RELEASES if bytes(read.running) in (b"", b"null") else Kind.CONTINUAL
+    made = _indexed(kind, read, read.release_id, read.mean, (record, partition, offset))
+    return made if kind is Kind.RELEASES else _of_slot(made)
 
 
 def read_estimate(record: bytes, partition: int, offset: int) -> HatRecord:
     """Decode an estimate. Raises msgspec.DecodeError or ValueError for anything else."""
     read = _ESTIMATE.decode(record)
     return _indexed(Kind.ESTIMATES, read, read.estimate_id, read.road.value, (record, partition, offset))
+
+
+def read_running(record: bytes, partition: int, offset: int) -> HatRecord:
+    """Decode a running mean. Raises msgspec.DecodeError or ValueError for anything else."""
+    read = _RUNNING.decode(record)
+    value = None if read.mean is None else read.mean.value
+    made = _indexed(Kind.RUNNING, read, read.policy, value, (record, partition, offset))
+    return _of_slot(replace(made, window=Window(read.name, read.window, read.of)))
 
 
 def read_budget(record: bytes, offset: int) -> Budget:
@@ -136,6 +182,15 @@ def _indexed(kind: Kind, read: _Hat, name: str, value: float | None, place: tupl
         value=value,
         unit=read.unit,
     )
+
+
+def _of_slot(record: HatRecord) -> HatRecord:
+    """Return a record with the start of its slot in place of that of its window.
+
+    The offset is that of the end: where the clock changes within the slot, the start is off by the change.
+    """
+    start = f"{record.slot}:00{_OFFSET.sub('', record.end)}"
+    return replace(record, start=start, start_ms=instant_ms(start))
 
 
 def instant_ms(text: str) -> int:

@@ -5,23 +5,27 @@ from typing import Any, Final
 
 import msgspec
 
-from hatcast.agents.map.history import History, PolicyHistory, SlotRecords
-from hatcast.agents.map.record import HatRecord, Kind
+from hatcast.agents.map.history import PolicyHistory, SlotRecords
+from hatcast.agents.map.record import Budget, HatRecord, Kind
 
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
-def slots_view(releases: History, estimates: History, more: Mapping[str, Sequence[Any]], name: str) -> bytes:
-    """Render the slots, cells and colour range of a policy: those of releases, and under `estimates` its estimates'.
+def slots_view(
+    policies: Sequence[str], name: str, stored: Mapping[Kind, PolicyHistory | None], more: Mapping[str, Sequence[Any]]
+) -> bytes:
+    """Render the slots, cells and colour range of a policy: those of releases, and under their names those of others.
 
-    more   lists beside them: the stored periods of its queries over days, and its clusterings
+    policies   names of all policies
+    more       lists beside them: its running means, the stored periods of its queries over days, and its clusterings
     """
     return _ENCODE(
         {
-            "policies": releases.names(),
+            "policies": policies,
             "policy": name,
-            **_slots(releases.policies.get(name)),
-            "estimates": _slots(estimates.policies.get(name)),
+            **_slots(stored[Kind.RELEASES]),
+            "estimates": _slots(stored[Kind.ESTIMATES]),
+            "continual": _slots(stored[Kind.CONTINUAL]),
             **more,
         }
     )
@@ -35,14 +39,18 @@ def _slots(policy: PolicyHistory | None) -> dict[str, Any]:
     }
 
 
-def releases_view(policy: PolicyHistory | None, name: str, slot: SlotRecords | None) -> bytes:
-    """Render the releases of a slot, ordered by cell, and the budget of its day."""
-    budget = None if policy is None or slot is None else policy.budgets.get(slot.slot[:10])
+def releases_view(kind: Kind, name: str, slot: SlotRecords | None, budgets: Mapping[str, Budget]) -> bytes:
+    """Render the releases of a slot, ordered by cell, and the budget of its day.
+
+    kind      releases, or those of a continual policy
+    budgets   of the policy by date
+    """
+    budget = None if slot is None else budgets.get(slot.slot[:10])
     return _ENCODE(
         {
             **slot_head(name, slot),
             "budget": None if budget is None else msgspec.Raw(budget.record),
-            "releases": _records(slot),
+            kind: _records(slot),
         }
     )
 
@@ -50,6 +58,11 @@ def releases_view(policy: PolicyHistory | None, name: str, slot: SlotRecords | N
 def estimates_view(name: str, slot: SlotRecords | None) -> bytes:
     """Render the estimates of a slot, ordered by cell."""
     return _ENCODE({**slot_head(name, slot), "estimates": _records(slot)})
+
+
+def running_view(name: str, records: Iterable[bytes], **head: str) -> bytes:
+    """Render running means, in the given order; `head`, further fields, such as the cell."""
+    return _ENCODE({"policy": name, **head, "running": [msgspec.Raw(each) for each in records]})
 
 
 def clusterings_view(name: str, records: Iterable[bytes]) -> bytes:

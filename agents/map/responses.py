@@ -2,6 +2,7 @@
 
 import gzip
 import re
+from collections.abc import Callable
 from functools import cached_property
 from hashlib import blake2b
 from typing import Final
@@ -10,6 +11,8 @@ from aiohttp import web
 
 _GZIP_MIN_BYTES: Final = 860  # less fits into one packet either way
 _LEVEL: Final = 9
+_CACHE_BODIES: Final = 256
+_CACHE_BYTES: Final = 32_000_000
 _WEIGHT: Final = re.compile(r"[01](\.\d{0,3})?")
 
 
@@ -40,6 +43,27 @@ class Body:
         if packed:
             headers["Content-Encoding"] = "gzip"
         return web.Response(body=self._packed if packed else self._content, headers=headers)
+
+
+class BodyCache:
+    """Bodies of responses, each stored until its version changes, and all of them only while they are few."""
+
+    def __init__(self) -> None:
+        self._bodies: dict[tuple[str, ...], tuple[object, Body]] = {}
+        self._bytes = 0
+
+    def body(self, key: tuple[str, ...], version: object, make: Callable[[], Body]) -> Body:
+        """Return the cached body of a request, or make it anew if its version has changed."""
+        cached = self._bodies.get(key)
+        if cached is not None and cached[0] == version:
+            return cached[1]
+        body = make()
+        if self._bytes > _CACHE_BYTES or len(self._bodies) >= _CACHE_BODIES:
+            self._bodies.clear()
+            self._bytes = 0
+        self._bodies[key] = (version, body)
+        self._bytes += body.size
+        return body
 
 
 def accepts_gzip(request: web.Request) -> bool:

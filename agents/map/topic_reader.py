@@ -1,4 +1,4 @@
-"""Reader of the topics of releases, budget, estimates and answers, from the beginning, committed records only.
+"""Reader of the topics of the map from their beginning: committed records only.
 
 It is in no consumer group, commits no offsets and stores nothing: the compacted topics are read anew at every start.
 """
@@ -19,7 +19,7 @@ from hatcast.agents.config.settings import Settings
 from hatcast.agents.kafka.client import aiokafka_options, broker_name
 from hatcast.agents.kafka.cloud_events import is_from_other_domain
 from hatcast.agents.map.feed import Changes, Feed
-from hatcast.agents.map.record import read_budget, read_estimate, read_release
+from hatcast.agents.map.record import read_budget, read_estimate, read_release, read_running
 from hatcast.agents.map.topics import Topics
 from hatcast.agents.monitoring.declarations import DISPLAY_KAFKA_UP, DISPLAY_LAST_RELEASE
 from hatcast.agents.monitoring.failures import FailureLog
@@ -120,8 +120,7 @@ class Reader:
         log.info("reading a topic that exists now", topics=sorted({*self._found.missing} - {*found.missing}))
         positions = {each: await self._consumer.position(each) for each in self._consumer.assignment()}
         self._found = found
-        if not self._feed.position.estimates:
-            self._feed.add_estimates(found.start().estimates)
+        self._feed.add_topics(found.start())
         self._consumer.assign(found.partitions())
         for partition, offset in positions.items():
             self._consumer.seek(partition, offset)
@@ -142,6 +141,8 @@ class Reader:
             changes.budget(read_budget(value, record.offset), record.partition)
         elif record.topic == self._topics.estimates:
             changes.add(read_estimate(value, record.partition, record.offset))
+        elif record.topic == self._topics.running:
+            changes.add(read_running(value, record.partition, record.offset))
         elif record.topic == self._topics.queries:
             changes.answer(value)
         elif record.topic == self._topics.clusters:
@@ -157,7 +158,7 @@ class Reader:
         if str(self._skipped).rstrip("0") == "1":
             where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
             log.warning(
-                "skipped a record that is not a release, an estimate, an answer, a clustering or a budget",
+                "skipped a record that is not of a kind which the map shows",
                 so_far=self._skipped,
                 **where,
             )

@@ -27,6 +27,7 @@ class Topics:
     estimates: tuple[str, int]
     queries: tuple[str, int]
     clusters: tuple[str, int]
+    running: tuple[str, int]
 
     @classmethod
     def find(cls, settings: Settings) -> Self:
@@ -42,7 +43,9 @@ class Topics:
         topics = settings.topics
         # Only policies with devices have clusterings; "" is read by nobody.
         clusters = topics.clusters if settings.policy.takes_reports else ""
-        names = (topics.means, topics.budget, topics.estimates, topics.queries, clusters)
+        # Read wherever it exists, and missed where the policy has running means.
+        running = topics.running if settings.policy.running or topics.running in sizes else ""
+        names = (topics.means, topics.budget, topics.estimates, topics.queries, clusters, running)
         return cls(str(metadata.cluster_id), *((name, sizes.get(name, 0)) for name in names))
 
     @property
@@ -57,11 +60,12 @@ class Topics:
         estimates = self.estimates if self.estimates[1] else found.estimates
         queries = self.queries if self.queries[1] else found.queries
         clusters = self.clusters if self.clusters[1] else found.clusters
-        return replace(self, estimates=estimates, queries=queries, clusters=clusters)
+        running = self.running if self.running[1] else found.running
+        return replace(self, estimates=estimates, queries=queries, clusters=clusters, running=running)
 
     @property
     def _all(self) -> tuple[tuple[str, int], ...]:
-        return self.means, self.budget, self.estimates, self.queries, self.clusters
+        return self.means, self.budget, self.estimates, self.queries, self.clusters, self.running
 
     def partitions(self) -> list[TopicPartition]:
         """Return all partitions."""
@@ -70,13 +74,13 @@ class Topics:
     def start(self) -> Position:
         """Return the position before the first record."""
         log_name = log_id(self.cluster, self.means[0], self.budget[0])
-        return Position(log_name, *([0] * size for _, size in (self.means, self.budget, self.estimates)))
+        return Position(log_name, *([0] * size for _, size in (self.means, self.budget, self.estimates, self.running)))
 
 
 def find_topics(settings: Settings) -> Topics:
     """Wait for a broker and look the topics up. Blocks.
 
-    A topic of estimates, answers or clusterings that does not exist yet is read once it does.
+    A topic of estimates, answers, clusterings or running means that does not exist yet is read once it does.
     Raises HatcastError if no broker answers or another topic is missing.
     """
     wait_for_broker(settings)

@@ -14,6 +14,7 @@ from hatcast.agents.tables.columns import Layout
 _ENCODE: Final = msgspec.json.Encoder().encode
 _CELLS: Final = 10_000  # cached polygons, about 1 kB each
 _HALF: Final = 180.0
+_IDS: Final = ("release_id", "estimate_id", "running_id")
 
 Point = tuple[float, float]
 """Longitude and latitude, in degrees."""
@@ -30,7 +31,7 @@ def feature_of(layout: Layout, record: bytes) -> bytes | None:
     values = layout.values(record)
     if values is None:
         return None
-    return feature(values["cell"], record, values.get("release_id") or values.get("estimate_id"))
+    return feature(values["cell"], record, next((values[name] for name in _IDS if values.get(name)), None))
 
 
 def features_of(layout: Layout, records: Iterable[bytes]) -> list[msgspec.Raw]:

@@ -24,7 +24,7 @@ from tests.displaying import CELLS, budget, release
 from tests.integration.tables import DEFAULTS, merged, toml
 from tests.services.data import ROOT
 
-TOPICS: Final = ("hats.means", "hats.budget", "hats.estimates", "hats.queries", "hats.clusters")
+TOPICS: Final = ("hats.means", "hats.budget", "hats.estimates", "hats.queries", "hats.clusters", "hats.running")
 HOURS: Final = 24
 GROUPS: Final = (
     '{"central":{"mean":33.870,"raw":33.870,"interval95":[33.220,34.520],"users":300,"epsilon":1.0},'
@@ -63,7 +63,8 @@ def hour_of(hour: int) -> list[bytes]:
 
 
 def _key_of(record: dict[str, Any]) -> str | None:
-    return record.get("release_id") or record.get("estimate_id") or record.get("clusters_id")
+    names = ("release_id", "estimate_id", "clusters_id", "running_id")
+    return next((record[name] for name in names if name in record), None)
 
 
 class Day:

@@ -7,7 +7,7 @@ from typing import Final
 import h3
 
 from tests.browser.day import HOURS, hexagons
-from tests.displaying import CELLS, estimate, release
+from tests.displaying import CELLS, continual, estimate, release, running
 
 GAP: Final = range(4, 8)  # hours without an estimate: nothing drove
 SURPRISED: Final = CELLS[0]  # its last hour is far from what was expected
@@ -29,6 +29,25 @@ def one(hour: int, cell: str) -> bytes:
     stage = "predicted" if away >= 3 or (hour + away) % 6 == 0 else "settled" if hour < 15 else "live"
     more = {"residual_z": Z} if (cell, hour) == (SURPRISED, HOURS - 1) else {}
     return estimate(hour, cell, stage, road=road, half=2.5 + 3 * away, **more)
+
+
+def running_means() -> list[bytes]:
+    """Of today and of the last 24 hours, at the end of the day: the farther out, the less certain; one has no mean."""
+    made = []
+    for at, cell in enumerate(hexagons()):
+        away = h3.grid_distance(CELLS[0], cell)
+        day = running(HOURS - 1, cell, "24h", 22.0 + away, half=1.0 + away, start="2022-01-02T09:00:00+05:30")
+        made += [running(HOURS - 1, cell, mean=20.0 + away if at else None, half=2.5 + 3 * away), day]
+    return made
+
+
+def week() -> list[bytes]:
+    """Releases of a continual policy, of two horizons; the first hexagon is suppressed."""
+    return [
+        continual(hour, cell, f"{21 + h3.grid_distance(CELLS[0], cell)}.{hour:02}0" if at else None)
+        for hour in range(HOURS)
+        for at, cell in enumerate(hexagons())
+    ]
 
 
 def deferred() -> list[bytes]:

@@ -80,7 +80,7 @@ def test_a_link_to_the_latest_hour_stays_there_when_another_is_published(
         ("hour=2021-01-02T09:00", "The hour 2021-01-02 09:00 is not stored; this is the latest."),
         ("cell=87608b0d2", "cell: not an H3 cell, such as 87608b0d2ffffff."),
         ("cell=8a2a1072b59ffff", "There is nothing of the hexagon 8a2a1072b59ffff."),
-        ("show=all", "show: write estimates or releases."),
+        ("show=all", "show: write one of estimates, releases, running, continual."),
         (
             "hour=%3Cb%3E&cell=x",
             "hour: write the local start of an hour, such as 2022-01-02T09:00. cell: not an H3 cell",

@@ -8,9 +8,9 @@ from playwright.sync_api import Page, expect
 from tests.browser.accessibility import serious_problems
 from tests.browser.conftest import OpenPage, picture
 from tests.browser.day import HOURS, TOPICS, Day, hexagons
-from tests.browser.estimated import GAP, NEVER_RELEASED, SURPRISED, deferred, one
-from tests.browser.test_map import LOOKS, drawn, table
-from tests.displaying import budget, values_of
+from tests.browser.estimated import GAP, NEVER_RELEASED, SURPRISED, deferred, one, running_means, week
+from tests.browser.test_map import LOOKS, PHONE, drawn, table
+from tests.displaying import budget, running, values_of
 
 
 def latest(day: Day) -> dict[str, Any]:
@@ -174,6 +174,76 @@ def test_axe_finds_nothing_serious_in_estimates(look: str, estimated_day: Day, o
         picture(page, f"estimates-{look}-{view}", whole=look.startswith("phone"))
         assert serious_problems(page) == [], view
         assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+def test_a_running_mean_has_its_colours_card_table_and_link(estimated_day: Day, open_page: OpenPage) -> None:
+    estimated_day.publish(running_means(), TOPICS[5])
+    page = open_page(f"{estimated_day.url}?cell={SURPRISED}", within=estimated_day.url, **(PHONE | LOOKS["dark"]))
+    span = page.get_by_label("Hours", exact=True)
+    expect(span.locator("option")).to_have_text(["This hour", "Today so far", "The last 24 hours"])
+    span.select_option("Today so far")
+    expect(page.locator("#slot-title")).to_have_text("Today so far")
+    expect(page.locator("#as-of")).to_contain_text("as of Mon 3 Jan 2022, 09:00")
+    expect(page.locator("#legend-title")).to_have_text("Mean speed: today so far, km/h")
+    records = {each["cell"]: each for each in values_of(estimated_day.get("/api/v1/running?name=today"))["running"]}
+    hexes, seen = drawn(page), opacities(page)
+    assert {cell: each["mean"] for cell, each in hexes.items()} == {
+        cell: each.get("mean", {}).get("value", "") for cell, each in records.items()
+    }
+    widths = {cell: wide(each) for cell, each in records.items() if "mean" in each}
+    by_width = sorted(widths, key=lambda cell: widths[cell])
+    assert [seen[each] for each in by_width] == sorted((seen[each] for each in by_width), reverse=True)
+    assert len({seen[each] for each in by_width}) == 4, "wide intervals are fainter"
+    expect(page.locator("#timeline")).to_be_hidden()  # there is the newest alone
+    mine = [each for each in map(values_of, running_means()) if each["cell"] == SURPRISED]
+    expect(page.locator("#cell-mean")).to_have_text(mine[0]["mean"]["value"])
+    expect(page.locator("#cell-hours")).to_contain_text("9 hours with an estimate")
+    wanted = [[each["mean"]["value"], " to ".join(each["mean"]["interval95"]), each["slots"]] for each in mine]
+    rows = page.locator("#cell-running tbody tr")
+    assert [row.locator("td").all_inner_texts() for row in rows.all()] == wanted
+    expect(page.locator("#cell .chart rect.running")).to_have_count(1)
+    expect(page).to_have_url(f"{estimated_day.url}?cell={SURPRISED}&show=running&window=today")
+    picture(page, "running-phone-dark")
+    assert serious_problems(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    page.reload()
+    expect(page.locator("#slot-title")).to_have_text("Today so far")
+    later = running(HOURS, SURPRISED, mean=29.75)
+    estimated_day.publish([later], TOPICS[5])
+    expect(page.locator("#cell-mean")).to_have_text("29.75")
+    page.get_by_role("button", name="Close this hexagon").tap()
+    page.locator("#show-table").tap()
+    expect(page.locator("table.all tbody tr")).to_have_count(len(records))
+    assert [row[1:4] for row in table(page) if row[0] == SURPRISED] == [["29.75", "27.75", "31.75"]]
+    span.select_option("This hour")
+    expect(page.locator("#timeline")).to_be_visible()
+
+
+def wide(record: dict[str, Any]) -> float:
+    low, high = map(float, record["mean"]["interval95"])
+    return high - low
+
+
+def test_a_continual_policy_shows_its_horizon_and_is_no_mean_of_an_hour(
+    estimated_day: Day, open_page: OpenPage
+) -> None:
+    estimated_day.publish(week())
+    address = f"{estimated_day.url}?policy=week&cell={SURPRISED}"
+    page = open_page(address, within=estimated_day.url)
+    expect(page.locator("#slot-title")).to_have_text("This week so far, since Mon 3 Jan 2022")
+    expect(page.locator("#as-of")).to_contain_text("guarantee until Sun 9 Jan 2022")
+    expect(page.locator("#cell-body")).to_contain_text("not of one hour")
+    expect(page.locator("#cell-horizon")).to_have_text(
+        "This week so far, since Mon 3 Jan 2022; guarantee until Sun 9 Jan 2022."
+    )
+    expect(page.locator("#cell-sums")).to_contain_text("1100.0 (1040.0 to 1160.0) km/h")
+    expect(page.locator("#cell .chart polygon.band")).to_have_count(2)  # a new horizon begins anew
+    expect(page.locator("#spans")).to_be_hidden()
+    page.locator("#slot").focus()
+    page.keyboard.press("Home")
+    expect(page.locator("#slot-title")).to_have_text("This week so far, since Mon 27 Dec 2021")
+    picture(page, "continual")
+    assert serious_problems(page) == []
 
 
 def test_the_first_estimates_are_shown_as_they_come_and_settled_ones_take_their_place(

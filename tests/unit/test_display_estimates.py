@@ -8,7 +8,20 @@ import pytest
 
 from hatcast.agents.map.feed import Feed
 from hatcast.agents.map.record import Kind
-from tests.displaying import CELLS, Page, budget, estimate, feed, listening, publish, release, served, values_of
+from tests.displaying import (
+    CELLS,
+    Page,
+    budget,
+    continual,
+    estimate,
+    feed,
+    listening,
+    publish,
+    release,
+    running,
+    served,
+    values_of,
+)
 from tests.unit.test_display_api import answer
 
 ESTIMATES = [
@@ -107,11 +120,17 @@ def followed(kind: str, before: Iterable[bytes], after: Iterable[bytes]) -> Page
 
 @pytest.mark.parametrize("kind", ["", *Kind])
 def test_a_viewer_gets_the_kinds_that_it_wants_in_the_snapshot_and_later(kind: str) -> None:
-    changes = [release(3), estimate(3), budget(seq=2)]
-    page = followed(kind, RECORDS, changes)
-    releases, estimates = set(page.releases.values()), set(page.estimates.values())
-    assert releases == (set() if kind == Kind.ESTIMATES else {release(2, CELLS[0]), release(2, CELLS[1]), release(3)})
-    assert estimates == (set() if kind == Kind.RELEASES else {*of_hour(2), estimate(3)})
+    week = [continual(hour, policy="city") for hour in (2, 3)]
+    changes = [release(3), estimate(3), running(3), week[1], budget(seq=2)]
+    page = followed(kind, [*RECORDS, running(2), running(2, CELLS[1]), week[0]], changes)
+    wanted = {
+        Kind.RELEASES: {release(2, CELLS[0]), release(2, CELLS[1]), release(3)},
+        Kind.ESTIMATES: {*of_hour(2), estimate(3)},
+        Kind.RUNNING: {running(3), running(2, CELLS[1])},
+        Kind.CONTINUAL: {*week},
+    }
+    found = {each: set(getattr(page, each).values()) for each in wanted}
+    assert found == {each: records if kind in ("", each) else set() for each, records in wanted.items()}
     assert list(page.budgets.values()) == [budget(seq=2)]
     assert page.slots[-1] == "2022-01-02T12:00"
 
@@ -131,7 +150,7 @@ def test_one_who_comes_back_gets_the_estimates_that_were_replaced_meanwhile() ->
 
 
 def test_without_a_topic_of_estimates_ids_and_answers_are_as_before() -> None:
-    made = feed([release(0)], estimates=False)
+    made = feed([release(0)], estimates=False, running=False)
     assert str(made.position).count("-") == 2
     page = Page()
     page.take(made.initial_chunk(None, None).plain)

@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from tests.displaying import CELLS, answered, clustered, estimate, feed, publish, release, served
+from hatcast.agents.map.record import Kind
+from tests.displaying import CELLS, answered, clustered, continual, estimate, feed, publish, release, running, served
 from tests.unit.test_display_api import answer
 
 RECORDS = [
     *(release(hour, cell, f"{20 + hour}.{at}70") for hour in range(3) for at, cell in enumerate(CELLS[:3])),
     release(2, CELLS[3], None),
     *(estimate(hour, cell) for hour in range(3) for cell in CELLS[:2]),
+    *(running(2, cell, name) for cell in CELLS[:2] for name in ("24h", "today")),
+    *(continual(hour, cell, policy="city") for hour in range(3) for cell in CELLS[:2]),
 ]
 ANSWERS = [answered(slot, cell) for slot in ("09:00", "10:00") for cell in CELLS[:2]]
 CLUSTERED = clustered()
@@ -25,6 +28,11 @@ PATHS = [
     "/api/v1/estimates",
     f"/api/v1/cells/{CELLS[0]}",
     f"/api/v1/cells/{CELLS[0]}/estimates",
+    "/api/v1/running",
+    "/api/v1/running?name=today",
+    f"/api/v1/cells/{CELLS[0]}/running",
+    "/api/v1/continual",
+    f"/api/v1/cells/{CELLS[0]}/continual",
     "/api/v1/queries",
     "/api/v1/queries?slot=09:00",
     f"/api/v1/cells/{CELLS[0]}/queries",
@@ -48,7 +56,7 @@ def with_format(path: str, name: str) -> str:
 def records_of(path: str) -> list[dict[str, Any]]:
     """The records of the JSON response."""
     body = json.loads(answer(path, made())[2])
-    [records] = [value for name, value in body.items() if name in ("releases", "estimates", "queries", "clusterings")]
+    [records] = [value for name, value in body.items() if name in (*Kind, "queries", "clusterings")]
     assert records
     return list(records)
 

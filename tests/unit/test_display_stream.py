@@ -12,7 +12,7 @@ from hatcast.agents.map.event_id import Position, parse_position
 from hatcast.agents.map.event_stream import GZIP_HEADER, Batch, Chunk, event
 from hatcast.agents.map.record import Kind
 from hatcast.agents.map.subscribers import MAX_QUEUED_CHUNKS, Hub
-from tests.displaying import CELLS, Page, budget, estimate, feed, publish, release
+from tests.displaying import CELLS, Page, budget, estimate, feed, publish, release, running
 
 offsets = st.lists(st.integers(0, 10**18 - 1), min_size=1, max_size=20)
 
@@ -31,9 +31,11 @@ def test_a_record_in_several_lines_is_one_event() -> None:
     assert event("release", b'{\n "a": 1\r\n}', "x") == b'id: x\nevent: release\ndata: {  "a": 1  }\n\n'
 
 
-@given(offsets, offsets, st.just([]) | offsets)
-def test_an_id_is_read_as_it_was_written(means: list[int], budgets: list[int], estimates: list[int]) -> None:
-    position = Position("00ff00ff", means, budgets, estimates)
+@given(offsets, offsets, st.just([]) | offsets, st.just([]) | offsets)
+def test_an_id_is_read_as_it_was_written(
+    means: list[int], budgets: list[int], estimates: list[int], running: list[int]
+) -> None:
+    position = Position("00ff00ff", means, budgets, estimates, running)
     assert parse_position(str(position)) == position
 
 
@@ -47,7 +49,8 @@ def records(hours: int) -> list[bytes]:
         release(hour, cell, f"{20 + hour % 7}.{100 + at}") for hour in range(hours) for at, cell in enumerate(CELLS)
     ]
     estimates = [estimate(hour, cell) for hour in range(hours) for cell in CELLS[:2]]
-    return [*made, *estimates, budget(seq=hours)]
+    means = [running(hour, cell, name) for hour in range(hours) for cell in CELLS[:2] for name in ("24h", "today")]
+    return [*made, *estimates, *means, budget(seq=hours)]
 
 
 def stream_to(page: Page, made: feed_module.Feed) -> None:
@@ -80,7 +83,7 @@ def test_one_who_comes_back_knows_in_the_end_what_one_who_stayed_knows(hours: li
 
     assert away.releases == expected(stayed.releases)
     assert away.estimates == expected(stayed.estimates)
-    assert (away.slots, away.budgets) == (stayed.slots, stayed.budgets)
+    assert (away.slots, away.budgets, away.running) == (stayed.slots, stayed.budgets, stayed.running)
     assert away.resets == 1
 
 

@@ -1,11 +1,11 @@
-// The page's address: ?policy=, ?hour=, ?cell= and ?show= are what the reader chose, so that a link and a reload keep it.
+// The page's address: ?policy=, ?hour=, ?cell=, ?show= and ?window= are what the reader chose, so that a link and a reload keep it.
 
 import { byId, element } from "./dom.js";
 
 const WRITE_MS = 400; // between two writes: browsers limit them, and a slider that is dragged makes many
 const POLICY = /^[A-Za-z0-9._-]{1,200}$/;
 const HOUR = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}$/;
-const KINDS = ["estimates", "releases"];
+const KINDS = ["estimates", "releases", "running", "continual"];
 
 // Return the valid values of an address, and a sentence for each that is not.
 export function readAddress(query) {
@@ -21,7 +21,8 @@ export function readAddress(query) {
     policy: read("policy", (text) => POLICY.test(text), "not a policy's name"),
     hour: read("hour", (text) => HOUR.test(text), "write the local start of an hour, such as 2022-01-02T09:00"),
     cell: read("cell", (text) => h3.isValidCell(text), "not an H3 cell, such as 87608b0d2ffffff"),
-    show: read("show", (text) => KINDS.includes(text), `write ${KINDS.join(" or ")}`),
+    show: read("show", (text) => KINDS.includes(text), `write one of ${KINDS.join(", ")}`),
+    window: read("window", (text) => POLICY.test(text), "not the name of a running mean"),
     problems,
   };
 }
@@ -46,7 +47,7 @@ export class Address {
 
   // Once the stored hours are known.
   #apply() {
-    const { policy, hour, cell, problems } = this.#wanted;
+    const { policy, hour, cell, show, window, problems } = this.#wanted;
     const model = this.#model;
     if (policy !== null && !model.policies.includes(policy)) {
       problems.push(`There is nothing of the policy ${policy}; this is the map's default.`);
@@ -56,13 +57,16 @@ export class Address {
       return;
     }
     this.#wanted = null;
-    if (hour !== null) {
+    if (show === "running" && model.windows.size === 0) problems.push("There are no running means.");
+    else if (window !== null && !model.windows.has(window)) problems.push(`There is no running mean ${window}.`);
+    if (show === "continual" && !model.hasContinual) problems.push("This policy is not a continual one.");
+    if (hour !== null && model.kind !== "running") {
       const index = model.slots.findIndex(({ slot }) => slot === hour);
       if (index >= 0) model.show(index, false);
       else problems.push(`The hour ${hour.replace("T", " ")} is not stored; this is the latest.`);
     }
     if (cell !== null) {
-      if (Object.values(model.layers).some(({ cells }) => cells.includes(cell))) model.select(cell);
+      if ([...Object.values(model.layers), ...model.windows.values()].some(({ cells }) => cells.includes(cell))) model.select(cell);
       else problems.push(`There is nothing of the hexagon ${cell}.`);
     }
     notify(problems);
@@ -76,9 +80,9 @@ export class Address {
   }
 
   #write() {
-    const { following, slot, selected, chosen } = this.#model;
+    const { following, slot, selected, chosen, chosenWindow: window } = this.#model;
     const url = new URL(location.href);
-    const chosenOnes = { policy: this.#source.policy, hour: following ? null : slot, cell: selected, show: chosen };
+    const chosenOnes = { policy: this.#source.policy, hour: following ? null : slot, cell: selected, show: chosen, window };
     for (const [name, value] of Object.entries(chosenOnes)) {
       if (value === null) url.searchParams.delete(name);
       else url.searchParams.set(name, value);

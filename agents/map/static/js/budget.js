@@ -1,9 +1,10 @@
 // Spent share of the day's privacy budget, in words and digits. All of it is public: it follows from the releases.
 
-import { partsOf, sentencesOf, trackerOf } from "./budget_words.js";
+import { horizonOf, partsOf, sentencesOf, trackerOf } from "./budget_words.js";
 import { element } from "./dom.js";
 
 const MEANING = {
+  horizon: "These are epsilons: whatever a bus did in the whole horizon, no result that is published gets more than e^epsilon times as likely by it. The cost is booked in advance, on each date of the horizon, and never again.",
   day: "These are epsilons: whatever a bus did on this day, no result that is published gets more than e^epsilon times as likely by it.",
   total: "These are epsilons: whatever a bus did on all its days, no result that is published gets more than e^epsilon times as likely by it.",
 };
@@ -19,8 +20,9 @@ export class Budget {
   }
 
   draw() {
-    const { budget: record, layers } = this.#model;
-    const { hasDevices, hasDelta } = layers.releases;
+    const { budget: record, layers, kind } = this.#model;
+    const traits = kind === "continual" ? layers.continual : layers.releases;
+    const { hasDevices, hasDelta } = traits;
     const key = [record, hasDevices, hasDelta];
     if (key.every((each, i) => each === this.#drawnKey[i])) return;
     this.#drawnKey = key;
@@ -28,16 +30,22 @@ export class Budget {
       this.#node.replaceChildren(element("p", { class: "hint" }, "No budget record of this day yet."));
       return;
     }
-    this.#node.replaceChildren(...view(record, layers.releases));
+    this.#node.replaceChildren(...view(record, traits));
   }
 }
 
 function view(record, traits) {
   const { epsilon_user_day: booked, limit, day_bound: bound } = record;
-  const tracker = trackerOf(record);
+  const [tracker, horizon] = [trackerOf(record), horizonOf(record)];
   if (tracker !== undefined && Number(tracker.places) === 0) {
     return [
       element("p", { class: "words" }, "Other policies had spent too much of this day, so no queries are made of it."),
+      rows([["day", record.date], ["spent by them", `${booked} of ${limit}`]]),
+    ];
+  }
+  if (horizon !== undefined && Number(horizon.places) === 0) {
+    return [
+      element("p", { class: "words" }, "Other policies had spent too much of this day, so it has no running means."),
       rows([["day", record.date], ["spent by them", `${booked} of ${limit}`]]),
     ];
   }
@@ -48,8 +56,8 @@ function view(record, traits) {
     lead,
     ...meters(record, parts),
     ...more,
-    rows([["day", record.date], ...(tracker === undefined ? ofHats(record) : ofTracker(record)), ["the whole day at most", bound], ["limit of a day", limit], ...ofTotal(record)]),
-    element("p", { class: "hint" }, MEANING[record.total === undefined ? "day" : "total"]),
+    rows([["day", record.date], ...(tracker === undefined ? (horizon === undefined ? ofHats(record) : []) : ofTracker(record)), ["the whole day at most", bound], ["limit of a day", limit], ...ofTotal(record)]),
+    element("p", { class: "hint" }, MEANING[horizon !== undefined ? "horizon" : record.total === undefined ? "day" : "total"]),
   ];
 }
 

@@ -3,8 +3,11 @@
 const CELLS = "cells"; // the private selection of a list of cells
 const CLUSTERING = /^clustering-/;
 const TRACKER = "tracker";
+const HORIZON = "continual"; // what a continual policy's whole horizon costs, on each of its dates
 
 export const trackerOf = ({ queries = [] }) => queries.find(({ query }) => query === TRACKER);
+
+export const horizonOf = ({ queries = [] }) => queries.find(({ query }) => query === HORIZON);
 
 const nano = (text) => Math.round(Number(text) * 1e9);
 export const plain = (text) => String(Number(text)); // "5.0" -> "5"
@@ -19,7 +22,8 @@ export function partsOf(record) {
   const reserved = (record.queries ?? []).filter(({ query }) => query !== TRACKER);
   const selection = reserved.filter(({ query }) => query === CELLS);
   const clusterings = reserved.filter(({ query }) => CLUSTERING.test(query));
-  const overDays = reserved.filter((each) => !selection.includes(each) && !clusterings.includes(each));
+  const horizon = reserved.filter(({ query }) => query === HORIZON);
+  const overDays = reserved.filter((each) => ![...selection, ...clusterings, ...horizon].includes(each));
   const tracker = trackerOf(record);
   const booked = nano(record.epsilon_user_day) - sumOf(reserved) - (tracker === undefined ? 0 : amountOf(tracker));
   // What is reserved for a tracker is booked before its first query. A bus loses what its own queries have cost.
@@ -29,6 +33,7 @@ export function partsOf(record) {
     spent: known ? fromNano(spent) : null,
     lost: known ? fromNano(spent + sumOf(reserved)) : null,
     aside: sumOf(overDays) > 0 ? fromNano(sumOf(overDays)) : null,
+    horizon: sumOf(horizon) > 0 ? fromNano(sumOf(horizon)) : null,
     selection: sumOf(selection) > 0 ? fromNano(sumOf(selection)) : null,
     clusterings: sumOf(clusterings) > 0 ? fromNano(sumOf(clusterings)) : null,
     withoutRoom: overDays.filter(({ places }) => Number(places) === 0).map(({ query }) => query),
@@ -37,8 +42,9 @@ export function partsOf(record) {
 
 // Sentences about a record. layer: the policy's releases, which show whether it has devices and Gaussian noise.
 export function sentencesOf(record, { hasDevices, hasDelta }) {
-  const { spent, aside, selection, clusterings, withoutRoom } = partsOf(record);
+  const { spent, horizon, aside, selection, clusterings, withoutRoom } = partsOf(record);
   const used = [
+    horizon === null ? "" : `${horizon} for all of its running means in the whole horizon`,
     spent === null ? "how much is spent comes with a later record" : `spent ${spent}`,
     selection === null ? "" : `${selection} for the choice of hexagons`,
     clusterings === null ? "" : `${clusterings} for typical days`,

@@ -1,8 +1,9 @@
 // What is known of a cell in one hour, in words.
 
 import { element } from "./dom.js";
+import { ofContinual, ofRunning } from "./running_card.js";
 import { GROUPS, STAGE_SENTENCES, WHY } from "./texts.js";
-import { intervalOf, isEstimate, spanOf, stateOf, valueOf } from "./values.js";
+import { intervalOf, isContinual, isEstimate, isRunning, spanOf, stateOf, valueOf } from "./values.js";
 
 const REMAINDER = "Only buses outside of the smaller hexagons count here: those inside are counted there.";
 const SURPRISE = 3; // standard deviations
@@ -10,7 +11,13 @@ const MEANING = "is in this interval. It covers the noise of the releases, which
 
 export function summary(record) {
   if (record === undefined) return [element("p", { class: "figure" }, "Nothing was published for this hour.")];
-  return [...(isEstimate(record) ? ofEstimate(record) : ofRelease(record)), ...remainderOf(record)];
+  return [...figureOf(record), ...remainderOf(record)];
+}
+
+function figureOf(record) {
+  if (isRunning(record)) return ofRunning(record);
+  if (isContinual(record)) return ofContinual(record);
+  return isEstimate(record) ? ofEstimate(record) : ofRelease(record);
 }
 
 function remainderOf({ remainder }) {

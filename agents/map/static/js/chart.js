@@ -4,22 +4,25 @@ import { FLOOR, HEIGHT, LEFT, TOP, WIDTH, extent, timeAxis, valueAxis } from "./
 import { fillOf, HATCH } from "./colour.js";
 import { svgElement } from "./dom.js";
 import { clockOf, dayOf } from "./texts.js";
-import { intervalOf, isEstimate, valueOf } from "./values.js";
+import { intervalOf, isEstimate, isRunning, valueOf } from "./values.js";
 
 const LONE = 0.35; // half the width of the band of a lone value, in slots
 
-// records: from slot to the cell's record; beside: its releases, drawn lightly; slots are ordered by time.
-export function chart(slots, records, beside, { range, shown, unit }) {
+// records: from slot to the cell's record; beside: its releases, drawn lightly; slots are ordered by time; mean: a running
+// mean, drawn as a box over its hours, or null.
+export function chart(slots, records, beside, { range, shown, unit, mean = null }) {
   const places = slots.map((slot) => ({ slot, from: Date.parse(slot.start), to: Date.parse(slot.end), record: records.get(slot.slot), beside: beside.get(slot.slot) }));
   const [begin, end] = places.length === 0 ? [0, 1] : [places[0].from, Math.max(...places.map(({ to }) => to))];
   const x = (ms) => LEFT + ((ms - begin) / (end - begin)) * (WIDTH - LEFT);
   const values = places.flatMap((each) => [each.record, each.beside]).filter((each) => each !== undefined && valueOf(each) !== null);
-  const highs = values.map((each) => Number(isEstimate(each) || beside.size === 0 ? (intervalOf(each)?.[1] ?? valueOf(each)) : valueOf(each)));
-  const lows = values.map((each) => Number(isEstimate(each) || beside.size === 0 ? (intervalOf(each)?.[0] ?? valueOf(each)) : valueOf(each)));
+  if (mean?.mean !== undefined) values.push(mean);
+  const isWhole = (each) => isEstimate(each) || isRunning(each) || beside.size === 0; // of a ring the interval may be cut off
+  const highs = values.map((each) => Number(isWhole(each) ? (intervalOf(each)?.[1] ?? valueOf(each)) : valueOf(each)));
+  const lows = values.map((each) => Number(isWhole(each) ? (intervalOf(each)?.[0] ?? valueOf(each)) : valueOf(each)));
   const [bottom, top] = extent(Math.min(range[0], ...lows), Math.max(range[1], ...highs), unit);
   const y = (value) => TOP + (1 - Math.min(1, Math.max(0, (value - bottom) / (top - bottom)))) * (FLOOR - TOP);
   for (const place of places) Object.assign(place, { left: x(place.from), x: x((place.from + place.to) / 2), width: x(place.to) - x(place.from) });
-  const parts = [...valueAxis(bottom, top, y, unit), ...timeAxis(slots, begin, end, x)];
+  const parts = [...box(mean, [begin, end], x, y), ...valueAxis(bottom, top, y, unit), ...timeAxis(slots, begin, end, x)];
   const now = places.find(({ slot }) => slot.slot === shown);
   if (now !== undefined) parts.push(svgElement("rect", { class: "now", x: now.left, y: TOP, width: now.width, height: FLOOR - TOP }));
   for (const run of runs(places)) parts.push(svgElement("polygon", { class: "band", points: band(run, y) }));
@@ -35,7 +38,9 @@ function runs(places) {
   for (const place of places) {
     if (place.record === undefined || valueOf(place.record) === null) continue;
     const run = found[found.length - 1];
-    if (run !== undefined && run[run.length - 1].to === place.from) run.push(place);
+    const last = run?.[run.length - 1];
+    // A new horizon of a continual policy begins anew.
+    if (last?.to === place.from && last.record.running?.horizon === place.record.running?.horizon) run.push(place);
     else found.push([place]);
   }
   return found;
@@ -56,6 +61,16 @@ function line(run, y) {
     paths[name] += `M${ends.map((each) => `${each.x},${y(Number(valueOf(each.record)))}`).join("L")}`;
   });
   return Object.entries(paths).filter(([, d]) => d !== "").map(([name, d]) => svgElement("path", { class: name, d }));
+}
+
+function box(mean, [begin, end], x, y) {
+  if (mean === null || valueOf(mean) === null) return [];
+  const [from, to] = [mean.start, mean.end].map((each) => x(Math.min(end, Math.max(begin, Date.parse(each)))));
+  const [low, value, high] = [intervalOf(mean)[0], valueOf(mean), intervalOf(mean)[1]].map((each) => y(Number(each)));
+  return [
+    svgElement("rect", { class: "running", x: from, y: high, width: to - from, height: low - high }),
+    svgElement("line", { class: "running", x1: from, x2: to, y1: value, y2: value }),
+  ];
 }
 
 function ring({ x, beside }, y) {

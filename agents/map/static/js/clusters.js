@@ -30,7 +30,7 @@ export class Clusters {
   }
 
   draw() {
-    const { clusterings, policy, layer, kind } = this.#model;
+    const { clusterings, policy, hourLayer: layer, hourKind: kind } = this.#model;
     this.#card.hidden = clusterings.length === 0;
     const version = `${policy} ${clusterings}`;
     if (version !== this.#requested) this.#load(version);
@@ -64,7 +64,7 @@ export class Clusters {
     const sums = new Map();
     slots.forEach((slot, at) => {
       this.#model.load(`${date}T${slot}`);
-      for (const [cell, record] of this.#model.records(`${date}T${slot}`)) {
+      for (const [cell, record] of this.#model.hourLayer.records(`${date}T${slot}`)) {
         const value = valueOf(record);
         if (value === null) continue;
         if (!sums.has(cell)) sums.set(cell, centres.map(() => 0));

@@ -1,6 +1,6 @@
 // Viridis: perceptually uniform, readable in greyscale and by colour-blind readers.    [Smith & van der Walt 2015]
 
-import { valueOf } from "./values.js";
+import { isRunning, valueOf } from "./values.js";
 
 const STOPS = (
   "440154 470d60 48186a 482374 472d7b 453781 424086 3e4989 3b528b 375b8d 33638d 2f6b8e 2c728e 297a8e 26828e 23898e 21918c " +
@@ -24,5 +24,6 @@ export function fillOf(record, range) {
   if (record === undefined) return null;
   const value = valueOf(record);
   if (value !== null) return colourOf(Number(value), range);
+  if (isRunning(record)) return null;
   return `url(#hatch-${HATCH[record.status] ?? "incomplete"})`;
 }

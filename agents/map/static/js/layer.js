@@ -1,4 +1,4 @@
-// Releases or estimates of one policy, by slot.
+// Releases or estimates of one policy, by slot; and running means, of which there is the newest of each hexagon.
 
 import { slotOf } from "./values.js";
 
@@ -38,11 +38,36 @@ export class Layer {
     this.version += 1;
     this.hasDeferred ||= record.status === "deferred";
     this.hasDevices ||= record.device_epsilon !== undefined;
-    this.hasDelta ||= record.delta !== undefined;
+    this.hasDelta ||= (record.delta ?? record.running?.delta) !== undefined;
   }
 
   // Add a fetched record: one from the stream is as new or newer.
   addMissing(record) {
     if (!this.records(slotOf(record)).has(record.cell)) this.add(record);
+  }
+}
+
+// One running mean. The stream brings all of its records, also to a page that has just been opened.
+export class WindowLayer {
+  slots = []; // the latest
+  cells = [];
+  range = [0, 5]; // of the colours
+  complete = { has: () => true, add: () => {}, delete: () => {} };
+  version = 0; // grows with each record
+  #byCell = new Map();
+
+  records() {
+    return this.#byCell;
+  }
+
+  applySlots({ name, window, of, slot, cells, range }) {
+    Object.assign(this, { name, window, of, slots: [slot], cells, range: range.map(Number) });
+    const stored = new Set(cells);
+    for (const cell of [...this.#byCell.keys()]) if (!stored.has(cell)) this.#byCell.delete(cell);
+  }
+
+  add(record) {
+    this.#byCell.set(record.cell, record);
+    this.version += 1;
   }
 }

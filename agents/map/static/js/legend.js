@@ -3,6 +3,7 @@
 import { certainties } from "./certainty.js";
 import { colourOf } from "./colour.js";
 import { element, setText, svgElement } from "./dom.js";
+import { windowPhrase } from "./spans.js";
 
 const WIDTH = 320;
 const STATES = [
@@ -13,7 +14,8 @@ const STATES = [
   [null, "nothing published for this hour"],
 ];
 const EMPTY = "The colours and what they mean come with the first hour.";
-const FAINTER = { estimates: "less certain", releases: "more noise" }; // the interval of a release covers the noise alone
+const NO_MEAN = [null, "no mean in these hours"]; // of a running mean
+const FAINTER = ["more noise", "less certain"]; // the interval of a release covers the noise alone
 const SAMPLE = 0.55; // where on the colour scale the samples of the opacities are
 
 export class Legend {
@@ -32,25 +34,34 @@ export class Legend {
   }
 
   draw() {
-    const { range, unit, value, kind, layer, slots, byCluster } = this.#model;
+    const { range, unit, value, kind, window, layer, slots, byCluster } = this.#model;
+    const name = kind === "running" ? window.name : "";
     this.#strip.hidden = slots.length === 0 || byCluster;
-    const key = `${range} ${unit} ${value} ${kind} ${layer.hasDeferred} ${slots.length > 0}`;
+    const key = `${range} ${unit} ${value} ${kind} ${name} ${layer.hasDeferred} ${slots.length > 0}`;
     if (key === this.#drawnKey) return;
     this.#drawnKey = key;
-    const estimates = kind === "estimates";
-    setText(this.#title, `${titleOf(estimates, value)}, ${unit}`);
+    const ofModel = kind === "estimates" || (kind === "running" && window.of === "estimates");
+    setText(this.#title, `${titleOf(kind, window, value)}, ${unit}`);
     if (slots.length === 0) {
       this.#node.replaceChildren(element("p", { class: "hint" }, EMPTY)); // the range is not known yet
       return;
     }
     this.#strip.replaceChildren(scale(range, unit, ` ${unit}`));
-    this.#node.replaceChildren(scale(range, unit), ...samples(range, unit, FAINTER[kind]), element("ul", { class: "states" }, ...(estimates ? stages() : STATES.filter(([hatch]) => hatch !== "deferred" || layer.hasDeferred).map(swatch))));
+    this.#node.replaceChildren(scale(range, unit), ...samples(range, unit, FAINTER[Number(ofModel)]), element("ul", { class: "states" }, ...statesOf(kind, layer)));
   }
 }
 
-function titleOf(estimates, value) {
-  if (value !== null) return estimates ? `Estimated ${value}` : `Mean ${value}`;
-  return estimates ? "Speed of the road" : "Mean speed";
+function titleOf(kind, window, value) {
+  if (kind === "running") return `Mean ${value ?? "speed"}: ${windowPhrase(window)}`;
+  if (kind === "continual") return `Mean ${value ?? "speed"} since the horizon's start`;
+  if (value !== null) return kind === "estimates" ? `Estimated ${value}` : `Mean ${value}`;
+  return kind === "estimates" ? "Speed of the road" : "Mean speed";
+}
+
+function statesOf(kind, layer) {
+  if (kind === "estimates") return stages();
+  if (kind === "running") return [swatch(NO_MEAN)];
+  return STATES.filter(([hatch]) => hatch !== "deferred" || layer.hasDeferred).map(swatch);
 }
 
 // The same colour in each opacity, and its meaning in one line.

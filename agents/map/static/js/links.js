@@ -5,15 +5,18 @@ import { byId, element, setText } from "./dom.js";
 const SHOWN_MS = 2_500;
 
 // The parts that are null are left out: the link then opens on the page's own choice.
-export function linkTo({ policy, hour, cell, show }) {
+export function linkTo({ policy, hour, cell, show, window }) {
   const url = new URL(location.pathname, location.href);
-  for (const [name, value] of Object.entries({ policy, hour, cell, show })) if (value !== null && value !== undefined) url.searchParams.set(name, value);
+  for (const [name, value] of Object.entries({ policy, hour, cell, show, window })) if (value !== null && value !== undefined) url.searchParams.set(name, value);
   return url.href.replaceAll("%3A", ":"); // a colon is allowed in a query
 }
 
-// The link to what the model shows: its policy, hour and kind, so that it stays there when the next hour comes.
+// The link to what the model shows: its policy, hour and kind, so that it stays there when the next hour comes. Of a
+// running mean there is only the newest.
 export function linkToShown(model, cell = model.selected) {
-  return linkTo({ policy: model.policy, hour: model.slot, cell, show: model.hasEstimates ? model.kind : null });
+  if (model.kind === "running") return linkTo({ policy: model.policy, cell, show: "running", window: model.window.name });
+  const isChoice = model.hasEstimates || model.kind !== model.hourKind;
+  return linkTo({ policy: model.policy, hour: model.slot, cell, show: isChoice ? model.kind : null });
 }
 
 // A button that copies a link; where the browser does not let it, the link is shown to be copied by hand.

@@ -14,6 +14,7 @@ import { Panel } from "./panel.js";
 import { fitToPaper } from "./printing.js";
 import { Share } from "./share.js";
 import { Sheet } from "./sheet.js";
+import { Spans } from "./spans.js";
 import { Source } from "./source.js";
 import { Table } from "./table.js";
 import { Timeline } from "./timeline.js";
@@ -21,10 +22,10 @@ import { dayOf, hoursOf } from "./texts.js";
 
 const ANNOUNCE_MS = 60_000; // announce a new hour to screen readers at most once a minute
 
-const LINKS = { "open-estimates": "estimates", "open-releases": "latest" };
+const LINKS = { "open-estimates": "estimates", "open-releases": "latest", "open-running": "running" };
 
 const wanted = readAddress(location.search);
-const model = new Model(wanted.show);
+const model = new Model(wanted.show, wanted.window);
 const source = new Source(model, wanted.policy);
 const map = new MapView(model, byId("map"));
 const views = [
@@ -41,6 +42,7 @@ const views = [
   new Answers(model, byId("answers"), byId("answers-body")),
   new Share(model, byId("share"), () => showAs(false)),
   new Freshness(model, byId("connection"), byId("freshness")),
+  new Spans(model),
   { draw: drawPolicies },
   { draw: drawKinds },
   { draw: drawLinks },

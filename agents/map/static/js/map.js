@@ -5,8 +5,9 @@ import { clusterColour } from "./clusters.js";
 import { fillOf } from "./colour.js";
 import { element } from "./dom.js";
 import { Graticule } from "./graticule.js";
+import { horizonWords, windowHours } from "./spans.js";
 import { addSurroundings } from "./surroundings.js";
-import { intervalOf, isEstimate, spanOf, stateOf, statusOf, valueOf } from "./values.js";
+import { intervalOf, isContinual, isEstimate, isOfModel, isRunning, spanOf, stateOf, statusOf, valueOf } from "./values.js";
 
 const HOVERS = matchMedia("(hover: hover)").matches; // without hover, a tap opens the panel, which shows the same
 const OVERLAY_Z = 400; // of Leaflet's overlay pane; the next pane is at 500
@@ -139,8 +140,10 @@ export class MapView {
     const lines = [];
     if (value !== null) {
       lines.push(element("strong", {}, `${value} ${record.unit ?? ""}`));
-      if (intervalOf(record) !== null) lines.push(element("span", {}, `${isEstimate(record) ? "95 %" : "noise, 95 %"}: ${spanOf(record)}`));
+      if (intervalOf(record) !== null) lines.push(element("span", {}, `${isOfModel(record) ? "95 %" : "noise, 95 %"}: ${spanOf(record)}`));
       if (isEstimate(record)) lines.push(element("span", {}, stateOf(record)));
+      if (isRunning(record)) lines.push(element("span", {}, windowHours(record)));
+      if (isContinual(record)) lines.push(element("span", {}, horizonWords(record.running)));
     } else {
       lines.push(element("strong", {}, record === undefined ? "nothing published" : stateOf(record)));
     }

@@ -1,16 +1,19 @@
 // State of the page. Views read it and draw it; only this file, layer.js and source.js change it.
 
 import { parseExact } from "./exact.js";
-import { Layer } from "./layer.js";
+import { Layer, WindowLayer } from "./layer.js";
+import { inOrder } from "./spans.js";
 import { policyOf } from "./values.js";
 
-const PATHS = { releases: "api/v1/latest", estimates: "api/v1/estimates" };
+const PATHS = { releases: "api/v1/latest", estimates: "api/v1/estimates", continual: "api/v1/continual" };
 
 export class Model extends EventTarget {
-  // chosen: the kind that the reader chose, "releases" or "estimates"; null: estimates if there are any
-  constructor(chosen) {
+  // chosen: the kind that the reader chose: "estimates", "releases", "running" or "continual"; null: estimates if there
+  // are any. chosenWindow: name of the running mean that the reader chose, or null
+  constructor(chosen, chosenWindow) {
     super();
     this.chosen = chosen;
+    this.chosenWindow = chosenWindow;
     this.policies = [];
     this.selected = null;
     this.places = null; // where hexagons are, in words, if the map has a timetable
@@ -25,7 +28,8 @@ export class Model extends EventTarget {
   // policy: null to show the policy of the next "slots" event
   reset(policy) {
     this.policy = policy;
-    this.layers = { releases: new Layer(), estimates: new Layer() };
+    this.layers = { releases: new Layer(), estimates: new Layer(), continual: new Layer() };
+    this.windows = new Map(); // name of a running mean -> its layer
     this.unit = "km/h";
     this.value = null; // name of a value other than the speed
     this.budgets = new Map(); // date -> record
@@ -51,12 +55,41 @@ export class Model extends EventTarget {
     return this.layers.estimates.slots.length > 0;
   }
 
+  get hasContinual() {
+    return this.layers.continual.slots.length > 0;
+  }
+
+  // The kind of what is known of single hours: what the map shows unless the reader chose a running mean.
+  get hourKind() {
+    if (this.hasEstimates) return this.chosen === "releases" ? "releases" : "estimates";
+    return this.layers.releases.slots.length === 0 && this.hasContinual ? "continual" : "releases";
+  }
+
+  get hourLayer() {
+    return this.layers[this.hourKind];
+  }
+
   get kind() {
-    return this.hasEstimates && this.chosen !== "releases" ? "estimates" : "releases";
+    if (this.chosen === "running" && this.windows.size > 0) return "running";
+    return this.chosen === "continual" && this.hasContinual ? "continual" : this.hourKind;
+  }
+
+  // The kind whose last days the card has: that on display, or of a running mean what is known of single hours.
+  get hours() {
+    return this.kind === "running" ? this.hourKind : this.kind;
+  }
+
+  get hourSlots() {
+    return this.layers[this.hours].slots;
+  }
+
+  // The running mean that the reader chose, else that of the shortest window.
+  get window() {
+    return this.windows.get(this.chosenWindow) ?? inOrder(this.windows.values())[0] ?? null;
   }
 
   get layer() {
-    return this.layers[this.kind];
+    return this.kind === "running" ? this.window : this.layers[this.kind];
   }
 
   get slots() {
@@ -105,14 +138,22 @@ export class Model extends EventTarget {
     this.policy = view.policy;
     this.layers.releases.applySlots(view);
     this.layers.estimates.applySlots(view.estimates);
+    this.layers.continual.applySlots(view.continual);
+    this.#applyWindows(view.running);
     this.queries = view.queries ?? [];
     this.clusterings = view.clusterings ?? [];
     this.#showAvailable();
   }
 
+  #applyWindows(views) {
+    const before = this.windows;
+    this.windows = new Map(views.map(({ name }) => [name, before.get(name) ?? new WindowLayer()]));
+    for (const view of views) this.windows.get(view.name).applySlots(view);
+  }
+
   apply(kind, record) {
     if (policyOf(record) !== this.policy) return;
-    this.layers[kind].add(record);
+    (kind === "running" ? this.windows.get(record.name) : this.layers[kind])?.add(record);
     if (record.unit !== undefined) this.unit = record.unit;
     if (record.value !== undefined) this.value = record.value;
     this.changed();
@@ -125,8 +166,11 @@ export class Model extends EventTarget {
     this.changed();
   }
 
-  choose(kind) {
+  // window: name of a running mean
+  choose(kind, window = null) {
     this.chosen = kind;
+    this.chosenWindow = window;
+    if (kind === "running" || kind === "continual") this.byCluster = false;
     this.#showAvailable();
     this.changed();
   }
@@ -142,7 +186,7 @@ export class Model extends EventTarget {
 
   // Fetch the records of a stored hour that are missing.
   load(slot) {
-    if (this.slots.some((each) => each.slot === slot)) this.#load(slot);
+    if (this.hourLayer.slots.some((each) => each.slot === slot)) this.#load(slot, this.hourKind, this.hourLayer);
   }
 
   select(cell) {
@@ -168,8 +212,7 @@ export class Model extends EventTarget {
     else this.show(this.index, false);
   }
 
-  async #load(slot) {
-    const { kind, layer } = this;
+  async #load(slot, kind = this.kind, layer = this.layer) {
     if (layer.complete.has(slot)) return;
     layer.complete.add(slot);
     try {

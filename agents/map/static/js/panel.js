@@ -7,16 +7,23 @@ import { element } from "./dom.js";
 import { parseExact } from "./exact.js";
 import { copyButton, linkToShown } from "./links.js";
 import { placeOf } from "./place_card.js";
+import { runningTable } from "./running_card.js";
 import { shortOf } from "./texts.js";
 import { intervalOf, slotOf, stateOf, valueOf } from "./values.js";
 
 const HINT = "Choose a hexagon on the map or in the table to see its speed, how certain it is, and its last days.";
-const PATHS = { releases: "", estimates: "/estimates" };
+const PATHS = { releases: "", estimates: "/estimates", continual: "/continual" };
+const KEYS = {
+  releases: "Dots and band: means, and their noise in 95 of 100 cases.",
+  continual: "Dots and band: means since the horizon's start, and their noise in 95 of 100 cases.",
+};
+const COLUMNS = { releases: ["hour", "mean", "noise, 95 %"], estimates: ["hour", "road", "95 %", "stage"], continual: ["until", "mean", "noise, 95 %"] };
+const NONE = Object.fromEntries(Object.keys(PATHS).map((kind) => [kind, new Map()]));
 
 export class Panel {
   #model;
   #node;
-  #history = { releases: new Map(), estimates: new Map() }; // slot -> record of the selected cell
+  #history = NONE; // kind -> slot -> record of the selected cell
   #answers;
   #requested = "";
   #drawnKey = "";
@@ -28,7 +35,8 @@ export class Panel {
   }
 
   draw() {
-    const { selected, slot, slots, policy, kind, layers } = this.#model;
+    const { selected, slot, policy, kind, layers, windows } = this.#model;
+    const { hourSlots: slots, hours } = this.#model;
     if (selected === null) {
       if (this.#drawnKey === "") return;
       this.#drawnKey = this.#requested = "";
@@ -36,11 +44,12 @@ export class Panel {
       return;
     }
     const latest = slots.length === 0 ? "" : slots[slots.length - 1].slot;
-    const request = `${policy} ${selected} ${kind} ${latest}`;
+    const request = `${policy} ${selected} ${hours} ${latest}`;
     if (request !== this.#requested) this.#load(request, selected, policy);
     this.#answers.request(selected);
-    const found = { releases: this.#records("releases", selected), estimates: this.#records("estimates", selected) };
-    const key = `${request} ${slot} ${layers.releases.version} ${layers.estimates.version} ${found.releases.size} ${found.estimates.size} ${this.#answers.version} ${this.#model.places !== null}`;
+    const found = Object.fromEntries(Object.keys(PATHS).map((each) => [each, this.#records(each, selected)]));
+    const versions = [...Object.values(layers), ...windows.values()].map(({ version }) => version);
+    const key = `${request} ${kind} ${this.#model.window?.name} ${slot} ${versions} ${Object.values(found).map(({ size }) => size)} ${this.#answers.version} ${this.#model.places !== null}`;
     if (key === this.#drawnKey) return;
     this.#drawnKey = key;
     const open = [...this.#node.querySelectorAll("details[open]")].map((each) => each.className);
@@ -61,16 +70,17 @@ export class Panel {
 
   async #load(request, cell, policy) {
     if (this.#requested.split(" ").slice(0, 2).join() !== `${policy},${cell}`) {
-      this.#history = { releases: new Map(), estimates: new Map() };
+      this.#history = NONE;
     }
     this.#requested = request;
     // Both kinds are in the chart of estimates. What has no record of the cell is not asked for.
-    const kinds = Object.keys(PATHS).filter((kind) => (kind === "releases" || this.#model.kind === kind) && this.#model.layers[kind].cells.includes(cell));
+    const kinds = Object.keys(PATHS).filter((kind) => (kind === "releases" || this.#model.hours === kind) && this.#model.layers[kind].cells.includes(cell));
     try {
       for (const kind of kinds) {
         const answer = await fetch(`api/v1/cells/${cell}${PATHS[kind]}?${new URLSearchParams({ policy })}`);
         if (!answer.ok || this.#requested !== request) return;
-        this.#history[kind] = new Map(parseExact(await answer.text())[kind].map((each) => [slotOf(each), each]));
+        const records = parseExact(await answer.text())[kind];
+        this.#history = { ...this.#history, [kind]: new Map(records.map((each) => [slotOf(each), each])) };
       }
       this.#model.changed();
     } catch {
@@ -79,25 +89,31 @@ export class Panel {
   }
 
   #view(cell, found) {
-    const { slots, range, slot, unit, value, kind } = this.#model;
+    const { slot, unit, value, windows, window } = this.#model;
+    const { hourSlots: slots, hours: kind } = this.#model; // of the chart and the list
+    const { range } = this.#model.layers[kind];
     const records = found[kind];
-    const record = records.get(slot);
+    const running = [...windows.values()].map((each) => each.records().get(cell)).filter((each) => each !== undefined);
+    const isRunning = this.#model.kind === "running";
+    const mean = isRunning ? (window.records().get(cell) ?? null) : null;
+    const record = isRunning ? (mean ?? undefined) : records.get(slot);
     return [
       element("p", { class: "cell-id" }, element("code", {}, cell), ...copyButton("Copy link", () => linkToShown(this.#model, cell), { id: "copy-cell-link" }), element("button", { type: "button", class: "close", "aria-label": "Close this hexagon", onclick: () => this.#model.select(cell) }, "×")),
       ...placeOf(cell, this.#model.places),
       ...summary(record),
+      ...runningTable(running, mean),
       element("h3", {}, "Its last days"),
-      kind === "estimates" ? chart(this.#model.allSlots, records, found.releases, { range, shown: slot, unit }) : chart(slots, records, new Map(), { range, shown: slot, unit }),
-      element("p", { class: "key" }, kind === "estimates" ? `Line and band: ${value === null ? "speed of the road" : `estimated ${value}`} and its 95 % interval, dashed where predicted. Rings: releases, with their noise.` : "Dots and band: means, and their noise in 95 of 100 cases."),
+      kind === "estimates" ? chart(this.#model.allSlots, records, found.releases, { range, shown: slot, unit, mean }) : chart(slots, records, new Map(), { range, shown: slot, unit, mean }),
+      element("p", { class: "key" }, kind === "estimates" ? `Line and band: ${value === null ? "speed of the road" : `estimated ${value}`} and its 95 % interval, dashed where predicted. Rings: releases, with their noise.` : KEYS[kind], mean === null ? null : " Box: the running mean and its interval, over its hours."),
       ...explanation(record, found.releases.get(slot)),
-      hours(slots, records, kind),
+      list(slots, records, kind),
       ...(slot === null ? [] : this.#answers.view(slot.slice(11))),
       record === undefined ? null : published(record),
     ].filter((part) => part !== null);
   }
 }
 
-function hours(slots, records, kind) {
+function list(slots, records, kind) {
   const estimates = kind === "estimates";
   const rows = [...slots].reverse().map((slot) => {
     const record = records.get(slot.slot);
@@ -107,8 +123,7 @@ function hours(slots, records, kind) {
     if (estimates) cells.push(record === undefined ? "" : stateOf(record));
     return element("tr", {}, element("th", { scope: "row" }, shortOf(slot)), ...cells.map((each) => element("td", {}, each)));
   });
-  const names = estimates ? ["hour", "road", "95 %", "stage"] : ["hour", "mean", "noise, 95 %"];
-  const head = element("tr", {}, ...names.map((each) => element("th", { scope: "col" }, each)));
+  const head = element("tr", {}, ...COLUMNS[kind].map((each) => element("th", { scope: "col" }, each)));
   return element("details", { class: "list" }, element("summary", {}, "As a list"), element("div", { class: "answers", tabindex: 0, role: "region", "aria-label": "Table of this hexagon's hours" }, element("table", { class: "hours" }, element("thead", {}, head), element("tbody", {}, ...rows))));
 }
 

@@ -2,7 +2,8 @@
 
 import { byId } from "./dom.js";
 import { paint } from "./paint.js";
-import { dayOf, hoursOf, zoneOf } from "./texts.js";
+import { asOfWords, spanTitle } from "./spans.js";
+import { zoneOf } from "./texts.js";
 
 const MARGIN = 18; // px
 const WIDTH_MIN = 360;
@@ -11,6 +12,8 @@ const RATIO_MIN = 2; // pixels of the picture per pixel of the page
 const SIDE_MAX = 8_192; // pixels: more than some browsers can draw
 const KINDS = {
   estimates: "Estimates, made of private releases alone",
+  running: "Running means, made of private releases alone",
+  continual: "Private means of all hours since the horizon's start: each has random noise, which hides any single vehicle",
   releases: "Private releases: each mean has random noise, which hides any single vehicle",
 };
 
@@ -40,10 +43,11 @@ const legendOf = (model) => (model.byCluster ? document.querySelector("#clusters
 
 function draw(context, model, { width, map, legend, isWide, left }) {
   const { shown, policy, kind } = model;
+  const isSpan = kind === "running" || kind === "continual";
   const ink = { width: width - 2 * MARGIN, colour: colour("--ink") };
   let y = MARGIN;
   y = write(context, document.title, MARGIN, y, { ...ink, size: 14, weight: 400 });
-  y = write(context, `${dayOf(shown.start)}, ${hoursOf(shown)} (${zoneOf(shown.end)})`, MARGIN, y, { ...ink, size: 20, weight: 650 });
+  y = write(context, isSpan ? `${spanTitle(model)}, ${asOfWords(model)}` : `${spanTitle(model)} (${zoneOf(shown.end)})`, MARGIN, y, { ...ink, size: 20, weight: 650 });
   y = write(context, `${KINDS[kind]}. Policy ${policy}.`, MARGIN, y, { ...ink, size: 13, weight: 400, colour: colour("--soft") });
   y = Math.round(y + MARGIN / 2); // sharp lines: whole pixels
   context.save();

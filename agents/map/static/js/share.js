@@ -4,7 +4,7 @@ import { byId, element, setText } from "./dom.js";
 import { copyButton, linkToShown } from "./links.js";
 import { picture } from "./picture.js";
 
-const PATHS = { releases: "latest", estimates: "estimates" };
+const PATHS = { releases: "latest", estimates: "estimates", running: "running", continual: "continual" };
 
 export class Share {
   #model;
@@ -33,21 +33,22 @@ export class Share {
   }
 
   draw() {
-    const { shown, policy, kind } = this.#model;
+    const { shown, policy, kind, window } = this.#model;
     this.#menu.hidden = shown === null;
     if (shown === null) return;
-    setText(byId("share-hint"), `Download this hour's ${kind} as published:`);
+    setText(byId("share-hint"), kind === "running" ? "Download these running means as published:" : `Download this hour's ${kind === "continual" ? "releases" : kind} as published:`);
     for (const [format, link] of Object.entries(this.#files)) {
-      const href = `api/v1/${PATHS[kind]}?${new URLSearchParams({ policy, slot: shown.slot, format })}`;
+      const which = kind === "running" ? { name: window.name } : { slot: shown.slot };
+      const href = `api/v1/${PATHS[kind]}?${new URLSearchParams({ policy, ...which, format })}`;
       if (link.getAttribute("href") !== href) link.setAttribute("href", href);
       link.setAttribute("download", this.#name(format));
     }
   }
 
   #name(ending) {
-    const { shown, policy, kind, selected } = this.#model;
+    const { shown, policy, kind, window, selected } = this.#model;
     const hour = shown.slot.replace(":", "-"); // a colon is not allowed in every file's name
-    return `hatcast_${policy}_${hour}_${kind}${ending === "png" && selected !== null ? `_${selected}` : ""}.${ending}`;
+    return `hatcast_${policy}_${hour}_${kind}${kind === "running" ? `_${window.name}` : ""}${ending === "png" && selected !== null ? `_${selected}` : ""}.${ending}`;
   }
 
   #savePicture() {

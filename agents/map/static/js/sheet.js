@@ -1,7 +1,7 @@
 // The card of the chosen hexagon as a sheet over the lower part of a narrow page, so that a tap shows it at once.
 
 import { byId, setText } from "./dom.js";
-import { isEstimate, stateOf, valueOf } from "./values.js";
+import { isContinual, isEstimate, isRunning, stateOf, valueOf } from "./values.js";
 
 export class Sheet {
   #model;
@@ -45,5 +45,5 @@ export class Sheet {
 function wordsOf(record) {
   if (record === undefined) return "nothing published";
   const value = valueOf(record);
-  return value === null ? stateOf(record) : `${value} ${record.unit ?? ""}${isEstimate(record) ? ", estimate" : ""}`;
+  return value === null ? stateOf(record) : `${value} ${record.unit ?? ""}${isEstimate(record) ? ", estimate" : isRunning(record) || isContinual(record) ? ", running mean" : ""}`;
 }

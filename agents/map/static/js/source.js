@@ -40,6 +40,8 @@ export class Source {
     on("slots", (view) => this.#model.applySlots(view));
     on("release", (record) => this.#model.apply("releases", record));
     on("estimate", (record) => this.#model.apply("estimates", record));
+    on("running", (record) => this.#model.apply("running", record));
+    on("continual", (record) => this.#model.apply("continual", record));
     on("budget", (record) => this.#model.applyBudget(record));
     on("ready", ({ policy }) => {
       this.#model.setConnection("live");

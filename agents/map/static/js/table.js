@@ -2,8 +2,8 @@
 
 import { element } from "./dom.js";
 import { linkToShown } from "./links.js";
-import { dayOf, hoursOf } from "./texts.js";
-import { stateOf } from "./values.js";
+import { spanTitle } from "./spans.js";
+import { stateOf, statusOf } from "./values.js";
 
 const number = (read) => ({ text: read, order: (record) => Number(read(record) ?? NaN), numeric: true });
 const words = (read) => ({ text: read, order: read, numeric: false });
@@ -31,9 +31,41 @@ const COLUMNS = {
     ["surprise, z", number((estimate) => estimate.residual_z)],
     ["unit", words((estimate) => estimate.unit)],
   ],
+  running: [
+    ["hexagon (H3)", words((running) => running.cell)],
+    ["mean", number((running) => running.mean?.value)],
+    ["from", number((running) => running.mean?.interval95[0])],
+    ["to", number((running) => running.mean?.interval95[1])],
+    ["unit", words((running) => running.unit)],
+    ["hours", number((running) => running.slots)],
+    ["of", words((running) => running.of)],
+    ["stage", words(stateOf)],
+    ["since", words((running) => running.start)],
+    ["until", words((running) => running.end)],
+  ],
+  continual: [
+    ["hexagon (H3)", words((release) => release.cell)],
+    ["state", words(stateOf)],
+    ["mean since the start", number((release) => release.mean)],
+    ["noise from", number((release) => release.interval95?.[0])],
+    ["noise to", number((release) => release.interval95?.[1])],
+    ["unit", words((release) => release.unit)],
+    ["values", number((release) => release.running.count)],
+    ["sum", number((release) => release.running.sum?.value)],
+    ["sum from", number((release) => release.running.sum?.interval95?.[0])],
+    ["sum to", number((release) => release.running.sum?.interval95?.[1])],
+    ["since", words((release) => release.running.horizon)],
+    ["guaranteed until", words((release) => release.running.last_date)],
+    ["published", words((release) => release.released_at)],
+  ],
 };
 
-const MEANING = { releases: "Noise: in 95 of 100 cases.", estimates: "From and to: in 95 of 100 cases." };
+const MEANING = {
+  releases: "Noise: in 95 of 100 cases.",
+  estimates: "From and to: in 95 of 100 cases.",
+  running: "From and to: in 95 of 100 cases.",
+  continual: "Each mean and sum is of all hours since the horizon's start. Noise: in 95 of 100 cases.",
+};
 
 export class Table {
   #model;
@@ -57,12 +89,13 @@ export class Table {
     if (this.#node.hidden) return;
     const { shown, selected, policy, kind, layer } = this.#model;
     const { places } = this.#model;
-    const key = `${places !== null} ${policy} ${kind} ${shown?.slot} ${layer.version} ${selected} ${this.#sortColumn} ${this.#descending}`;
+    const title = shown === null ? "No hour yet" : spanTitle(this.#model);
+    const key = `${places !== null} ${policy} ${kind} ${title} ${shown?.slot} ${layer.version} ${selected} ${this.#sortColumn} ${this.#descending}`;
     if (key === this.#drawnKey) return;
     this.#drawnKey = key;
     this.#setColumns(kind, places);
     const rows = [...this.#model.records().values()].sort((one, other) => this.#compare(one, other));
-    this.caption.textContent = shown === null ? "No hour yet" : `${dayOf(shown.start)}, ${hoursOf(shown)}: ${rows.length} hexagons. ${MEANING[kind]}`;
+    this.caption.textContent = shown === null ? title : `${title}: ${rows.length} hexagons. ${MEANING[kind]}`;
     [...this.head.children].forEach((cell, i) => {
       if (i === this.#sortColumn) cell.setAttribute("aria-sort", this.#descending ? "descending" : "ascending");
       else cell.removeAttribute("aria-sort");
@@ -99,7 +132,7 @@ export class Table {
     const choose = element("button", { type: "button", "data-cell": record.cell, "aria-pressed": String(chosen), onclick: () => this.#model.select(record.cell) }, record.cell);
     const cells = this.#columns.slice(1).map(([, column]) => element("td", { class: column.numeric ? "numeric" : null }, column.text(record) ?? ""));
     cells.push(element("td", {}, element("a", { href: linkToShown(this.#model, record.cell), "aria-label": `Link to hexagon ${record.cell}` }, "link")));
-    return element("tr", { class: chosen ? "chosen" : null, "data-status": record.status ?? record.stage }, element("th", { scope: "row" }, choose), ...cells);
+    return element("tr", { class: chosen ? "chosen" : null, "data-status": statusOf(record) }, element("th", { scope: "row" }, choose), ...cells);
   }
 
   // Rows without a value come last in either order.

@@ -62,6 +62,11 @@ export function countsOf(releases) {
   return [`${means} ${means === 1 ? "mean" : "means"}`, ...rest.map((each) => `${counts[each]} ${STATES[each] ?? each}`)].join(", ");
 }
 
+export function countsOfRunning(records) {
+  const means = records.filter((each) => each.mean !== undefined).length;
+  return `${means} running ${means === 1 ? "mean" : "means"}`;
+}
+
 export function countsOfEstimates(estimates) {
   const predicted = estimates.filter((each) => each.stage === "predicted").length;
   return `${estimates.length} ${estimates.length === 1 ? "estimate" : "estimates"}, ${predicted} of them predicted`;

@@ -2,8 +2,10 @@
 
 import { DateTicks } from "./date_ticks.js";
 import { byId, setText } from "./dom.js";
-import { clockOf, countsOf, countsOfEstimates, dayOf, hoursOf, zoneOf } from "./texts.js";
+import { asOfWords, spanTitle } from "./spans.js";
+import { countsOf, countsOfEstimates, countsOfRunning, dayOf, hoursOf } from "./texts.js";
 
+const COUNTS = { releases: countsOf, estimates: countsOfEstimates, running: countsOfRunning, continual: countsOf };
 const STEP_MS = 800;
 
 export class Timeline {
@@ -28,18 +30,19 @@ export class Timeline {
   }
 
   draw() {
-    const { slots, shown, index, following } = this.#model;
+    const { slots, shown, index, following, kind } = this.#model;
+    byId("timeline").hidden = kind === "running"; // of which there is the newest
     this.#slider.max = String(Math.max(0, slots.length - 1));
     this.#slider.value = String(Math.max(0, index));
     this.#slider.disabled = this.#play.disabled = slots.length < 2;
     this.#follow.disabled = slots.length === 0 || following;
     if (shown === null) return;
     const records = [...this.#model.records().values()];
-    const counts = this.#model.kind === "estimates" ? countsOfEstimates(records) : countsOf(records);
+    const counts = COUNTS[this.#model.kind](records);
     this.#slider.setAttribute("aria-valuetext", `${dayOf(shown.start)}, ${hoursOf(shown)}`);
     this.#ticks.draw(slots, index);
-    setText(byId("slot-title"), `${dayOf(shown.start)}, ${hoursOf(shown)}`);
-    setText(byId("as-of"), `as of ${clockOf(shown.end)} (${zoneOf(shown.end)}) · ${counts}`);
+    setText(byId("slot-title"), spanTitle(this.#model));
+    setText(byId("as-of"), `${asOfWords(this.#model)} · ${counts}`);
   }
 
   #start() {

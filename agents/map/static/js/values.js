@@ -1,22 +1,36 @@
-// What the page shows of a record, be it a release or an estimate.
+// What the page shows of a record: a release, an estimate, or a running mean.
 
 import { STAGES, STATES } from "./texts.js";
 
 export const isEstimate = (record) => record?.estimate_id !== undefined;
 
+// A record of hats.running: the mean of a window of hours.
+export const isRunning = (record) => record?.running_id !== undefined;
+
+// A release of a continual policy: its mean is that of all hours since the horizon's start, with noise of its own.
+export const isContinual = (record) => record?.running !== undefined;
+
 export const slotOf = (record) => `${record.date}T${record.slot}`;
 
-export const policyOf = (record) => (record.estimate_id ?? record.release_id).split("/")[0];
+export const policyOf = (record) => (record.estimate_id ?? record.running_id ?? record.release_id).split("/")[0];
 
-// The value as published, or null: the road's speed of an estimate, the mean of a release.
-export const valueOf = (record) => (isEstimate(record) ? record.road.value : (record?.mean ?? null));
+// The part of a record with its value and interval, or undefined.
+const figureOf = (record) => (isEstimate(record) ? record.road : isRunning(record) ? record.mean : undefined);
 
-export const intervalOf = (record) => (isEstimate(record) ? record.road.interval95 : record?.interval95) ?? null;
+// The value as published, or null: the road's speed of an estimate, the mean of others.
+export const valueOf = (record) => (isEstimate(record) || isRunning(record) ? figureOf(record)?.value : record?.mean) ?? null;
 
-export const statusOf = (record) => (isEstimate(record) ? record.stage : record.status);
+export const intervalOf = (record) => (isEstimate(record) || isRunning(record) ? figureOf(record)?.interval95 : record?.interval95) ?? null;
 
-export const stateOf = (record) =>
-  isEstimate(record) ? (STAGES[record.stage] ?? record.stage) : (STATES[record.status] ?? record.status);
+// Whether the interval covers all that is uncertain, or the noise alone.
+export const isOfModel = (record) => isEstimate(record) || (isRunning(record) && record.of === "estimates");
+
+export const statusOf = (record) => record.status ?? record.stage;
+
+export function stateOf(record) {
+  if (isRunning(record) && valueOf(record) === null) return "no mean in these hours";
+  return record.status === undefined ? (STAGES[record.stage] ?? record.stage) : (STATES[record.status] ?? record.status);
+}
 
 export function spanOf(record) {
   const [low, high] = intervalOf(record);

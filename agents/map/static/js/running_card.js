@@ -1,0 +1,70 @@
+// Running means of a hexagon, in words: the one on display, and all of them.
+
+import { element } from "./dom.js";
+import { horizonWords, inOrder, windowHours, windowPhrase, windowWords } from "./spans.js";
+import { WHY, dayOf } from "./texts.js";
+import { spanOf, stateOf, valueOf } from "./values.js";
+
+const WEIGHTS = {
+  readings: "each hour counts by its readings",
+  users: "each hour counts by its buses",
+  slots: "each hour counts alike",
+};
+const MEANINGS = {
+  estimates: "In 95 of 100 cases the mean of these hours is in this interval. It covers the noise of the releases, which buses happened to pass, and what the model leaves open.",
+  releases: "The interval covers the noise of the releases in 95 of 100 cases. It does not cover clipping or which readings were there.",
+};
+
+// The figure of a running mean, and the hours that it is of.
+export function ofRunning(running) {
+  const head = valueOf(running) === null
+    ? element("p", { class: "figure" }, element("strong", {}, stateOf(running)))
+    : element("p", { class: "figure" }, element("strong", { id: "cell-mean" }, running.mean.value), ` ${running.unit}, ${windowPhrase(running)}`);
+  return [
+    head,
+    valueOf(running) === null ? null : element("p", {}, "95 %: ", element("span", { class: "numbers", id: "cell-interval" }, spanOf(running))),
+    element("p", { id: "cell-hours" }, `${windowHours(running)}: ${hoursOf(running)}.`),
+    valueOf(running) === null ? null : element("p", { class: "hint", id: "cell-meaning" }, MEANINGS[running.of] ?? ""),
+  ].filter((part) => part !== null);
+}
+
+// A release of a continual policy: a mean since the horizon's start, which the whole horizon's guarantee covers.
+export function ofContinual(release) {
+  const { running, unit, value } = release;
+  const what = `mean ${value ?? "speed"} of all hours since the horizon's start, not of one hour`;
+  const figure = valueOf(release) === null
+    ? [element("p", { class: "figure" }, element("strong", {}, stateOf(release))), element("p", {}, WHY[release.status] ?? "")]
+    : [element("p", { class: "figure" }, element("strong", { id: "cell-mean" }, release.mean), ` ${unit}, ${what}`), element("p", {}, "Noise, 95 %: ", element("span", { class: "numbers", id: "cell-interval" }, spanOf(release)))];
+  const total = Number((Number(release.epsilon) * Number(running.max_cells)).toPrecision(6));
+  const rows = [
+    ["values in it", running.count],
+    ["their sum", running.sum === undefined ? undefined : `${running.sum.value} (${running.sum.interval95.join(" to ")}) ${unit}`],
+    ["mechanism", running.kind],
+    ["epsilon of this hexagon", `${release.epsilon} for the whole horizon`],
+    ["of a bus, at most", `${total} in up to ${running.max_cells} hexagons`],
+  ].filter(([, text]) => text !== undefined);
+  return [
+    ...figure,
+    element("p", { id: "cell-horizon" }, `${horizonWords(running)}; guarantee until ${dayOf(running.last_date)}.`),
+    element("dl", { id: "cell-sums" }, ...rows.flatMap(([word, text]) => [element("dt", {}, word), element("dd", {}, text)])),
+    element("p", { class: "hint" }, "A value is the mean of one bus in one hour."),
+  ];
+}
+
+function hoursOf({ slots, of, weights }) {
+  const hours = `${slots} ${Number(slots) === 1 ? "hour" : "hours"} with ${of === "estimates" ? "an estimate" : "a mean"}`;
+  return weights === undefined ? hours : `${hours}; ${WEIGHTS[weights] ?? weights}`;
+}
+
+// A table of all running means of a hexagon; shown: the one on display, or null.
+export function runningTable(records, shown) {
+  if (records.length === 0) return [];
+  const rows = inOrder(records).map((each) =>
+    element("tr", { class: each === shown ? "chosen" : null }, element("th", { scope: "row" }, windowWords(each)), element("td", {}, valueOf(each) ?? "–"), element("td", {}, valueOf(each) === null ? "" : each.mean.interval95.join(" to ")), element("td", {}, each.slots)),
+  );
+  const head = ["running mean", records[0].unit, "95 %", "hours"].map((each) => element("th", { scope: "col" }, each));
+  return [
+    element("h3", {}, "Running means"),
+    element("div", { class: "answers", tabindex: 0, role: "region", "aria-label": "Table of this hexagon's running means" }, element("table", { class: "hours", id: "cell-running" }, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows))),
+  ];
+}
